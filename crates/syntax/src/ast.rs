@@ -537,7 +537,7 @@ pub enum TablePropertyValue {
     Entries(Vec<Entry>),
     /// Any other: `name = expression;` (`default_action`, `size`, `implementation`, ...).
     Expr(Expr),
-    /// Any other with an object initializer: `name = T(args) { .. };` does not exist in P4; a list `{ a, b }` is an expression.
+    /// Any other with an instance declared in place.
     Instance(InstanceDecl),
 }
 
