@@ -1,0 +1,934 @@
+//! The typed program: what `sema` makes of a syntax tree and `lower` reads.
+//!
+//! Every name is resolved to an id, every expression has its type, every generic call carries its type arguments, every
+//! argument list is complete and in the order of the parameters (named arguments sorted, defaults filled in), and every
+//! compile-time known scalar expression is folded to a literal. Invariants on which `lower` relies, once `check` has returned a
+//! program without errors:
+//!
+//! - No [`Ty::Error`] is left; [`Ty::Integer`] only types literals, constructor arguments and operands that are literals.
+//! - Literals of `bit<w>`, `int<w>` are in range of their type (wrapped with a warning where the source was not).
+//! - Implicit casts are explicit [`ExprKind::Cast`]s; aggregates have the type of their target and all of its fields in order.
+//! - Types inside generic functions and externs may be [`Ty::Var`]; everything else is closed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bits::{IdVec, define_id};
+use num_bigint::BigInt;
+use syntax::ast::{AnnotationToken, BinaryOp, Direction, Name, RecordKind, UnaryOp};
+use syntax::source::Span;
+
+define_id! {
+    /// An interned type.
+    pub struct TyId;
+}
+define_id! {
+    /// A type parameter.
+    pub struct TypeVarId;
+}
+define_id! {
+    /// A header, header union or struct declaration.
+    pub struct RecordId;
+}
+define_id! {
+    /// An enum declaration.
+    pub struct EnumId;
+}
+define_id! {
+    /// A `type` declaration.
+    pub struct NewTypeId;
+}
+define_id! {
+    /// An extern object type.
+    pub struct ExternId;
+}
+define_id! {
+    /// An extern function.
+    pub struct ExternFnId;
+}
+define_id! {
+    /// A function with a body: declared, or the body of an abstract method.
+    pub struct FunctionId;
+}
+define_id! {
+    /// An action.
+    pub struct ActionId;
+}
+define_id! {
+    /// A parser with states.
+    pub struct ParserId;
+}
+define_id! {
+    /// A control with a body.
+    pub struct ControlId;
+}
+define_id! {
+    /// A parser type, control type or package declaration.
+    pub struct BlockTypeId;
+}
+define_id! {
+    /// A table.
+    pub struct TableId;
+}
+define_id! {
+    /// A value set of a parser.
+    pub struct ValueSetId;
+}
+define_id! {
+    /// An instance declaration: `T(args) name;`, or one that stands for a direct application or an argument in place.
+    pub struct InstanceId;
+}
+define_id! {
+    /// A variable or parameter, unique in the program.
+    pub struct VarId;
+}
+define_id! {
+    /// A parser state within its parser.
+    pub struct StateId;
+}
+define_id! {
+    /// An error code, in order of declaration (`NoError` is 0).
+    pub struct ErrorId;
+}
+define_id! {
+    /// A match kind, in order of declaration.
+    pub struct MatchKindId;
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Ty {
+    /// What a reported error leaves behind; compatible with everything.
+    Error,
+    /// `void`
+    Void,
+    /// `bool`
+    Bool,
+    /// `string`
+    String,
+    /// `error`
+    ErrorCode,
+    /// `match_kind`
+    MatchKind,
+    /// `int` of arbitrary precision.
+    Integer,
+    /// `bit<width>`
+    Bit(u32),
+    /// `int<width>`
+    Int(u32),
+    /// `varbit<max width>`
+    Varbit(u32),
+    /// An enum.
+    Enum(EnumId),
+    /// A header, header union or struct, with its type arguments.
+    Record(RecordId, Vec<TyId>),
+    /// `T[n]`: a header stack or array.
+    Stack(TyId, u32),
+    /// `tuple<..>`
+    Tuple(Vec<TyId>),
+    /// `list<T>`
+    List(TyId),
+    /// A `type`.
+    NewType(NewTypeId),
+    /// An extern object, with its type arguments.
+    Extern(ExternId, Vec<TyId>),
+    /// A parser declared with a body.
+    Parser(ParserId),
+    /// A control declared with a body.
+    Control(ControlId),
+    /// A parser type, control type or package, with its type arguments.
+    BlockType(BlockTypeId, Vec<TyId>),
+    /// An action as a value (`default_action`).
+    Action,
+    /// A table as a value (the callee of `apply`).
+    Table(TableId),
+    /// The struct that `t.apply()` returns.
+    ApplyResult(TableId),
+    /// The enum of a table's actions, `action_run`.
+    ActionEnum(TableId),
+    /// A set of `T`: masks, ranges, value sets.
+    Set(TyId),
+    /// A type parameter.
+    Var(TypeVarId),
+}
+
+/// Interned types: equal types have equal ids.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    all: IdVec<TyId, Ty>,
+    ids: HashMap<Ty, TyId>,
+}
+
+impl Types {
+    /// The id of `ty`.
+    pub fn intern(&mut self, ty: Ty) -> TyId {
+        if let Some(&id) = self.ids.get(&ty) {
+            return id;
+        }
+        let id = self.all.push(ty.clone());
+        self.ids.insert(ty, id);
+        id
+    }
+
+    /// The type behind `id`.
+    pub fn get(&self, id: TyId) -> &Ty {
+        &self.all[id]
+    }
+}
+
+/// An annotation, its expressions evaluated.
+#[derive(Clone, Debug)]
+pub struct Annotation {
+    /// Its name.
+    pub name: Name,
+    /// What it carries.
+    pub body: AnnotationBody,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What an annotation carries.
+#[derive(Clone, Debug)]
+pub enum AnnotationBody {
+    /// Nothing.
+    None,
+    /// Free tokens.
+    Tokens(Vec<AnnotationToken>),
+    /// `[e1, e2]`
+    Expressions(Vec<AnnotationValue>),
+    /// `[k = e]`
+    KeyValues(Vec<(Name, AnnotationValue)>),
+}
+
+/// A compile-time value in a structured annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnotationValue {
+    /// A string.
+    String(Arc<str>),
+    /// An integer.
+    Int(BigInt),
+    /// A boolean.
+    Bool(bool),
+}
+
+/// The typed program.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Interned types.
+    pub types: Types,
+    /// Names of type parameters.
+    pub type_vars: IdVec<TypeVarId, Name>,
+    /// Headers, header unions and structs.
+    pub records: IdVec<RecordId, Record>,
+    /// Enums.
+    pub enums: IdVec<EnumId, Enum>,
+    /// `type`s.
+    pub new_types: IdVec<NewTypeId, NewType>,
+    /// Error codes.
+    pub errors: IdVec<ErrorId, Name>,
+    /// Match kinds.
+    pub match_kinds: IdVec<MatchKindId, Name>,
+    /// Extern object types.
+    pub externs: IdVec<ExternId, Extern>,
+    /// Extern functions.
+    pub extern_functions: IdVec<ExternFnId, Prototype>,
+    /// Functions with bodies.
+    pub functions: IdVec<FunctionId, Function>,
+    /// Actions, of the top level and of controls.
+    pub actions: IdVec<ActionId, Action>,
+    /// Parsers.
+    pub parsers: IdVec<ParserId, Parser>,
+    /// Controls.
+    pub controls: IdVec<ControlId, Control>,
+    /// Parser types, control types and packages.
+    pub block_types: IdVec<BlockTypeId, BlockType>,
+    /// Tables.
+    pub tables: IdVec<TableId, Table>,
+    /// Value sets.
+    pub value_sets: IdVec<ValueSetId, ValueSet>,
+    /// All instances, wherever they are declared.
+    pub instances: IdVec<InstanceId, Instance>,
+    /// All variables and parameters.
+    pub vars: IdVec<VarId, Var>,
+    /// The instances of the top level, in order; `main` is the package instance of that name.
+    pub globals: Vec<InstanceId>,
+    /// The instance named `main`, if there is one.
+    pub main: Option<InstanceId>,
+    /// Type declarations in source order, for P4Info's type specifications.
+    pub type_order: Vec<TyId>,
+    /// Annotations that stand on the `main` package instance and on no declaration otherwise kept (`@pkginfo` and the like).
+    pub package_annotations: Vec<Annotation>,
+}
+
+/// A header, header union or struct.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Which of the three.
+    pub kind: RecordKind,
+    /// Its name.
+    pub name: Name,
+    /// Its type parameters.
+    pub type_params: Vec<TypeVarId>,
+    /// Its fields, in order; their types may mention the type parameters.
+    pub fields: Vec<Field>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A field of a record.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: Name,
+    /// Its type.
+    pub ty: TyId,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// An enum.
+#[derive(Clone, Debug)]
+pub struct Enum {
+    /// Its name.
+    pub name: Name,
+    /// The underlying type of a serializable enum: `bit<w>` or `int<w>`, perhaps behind a `type`.
+    pub underlying: Option<TyId>,
+    /// Its members; a serializable enum's have values.
+    pub members: Vec<(Name, Option<BigInt>)>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A `type` declaration.
+#[derive(Clone, Debug)]
+pub struct NewType {
+    /// Its name.
+    pub name: Name,
+    /// What it is made of (perhaps another `type`).
+    pub underlying: TyId,
+    /// Its annotations (`@p4runtime_translation`).
+    pub annotations: Vec<Annotation>,
+}
+
+/// What a variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VarKind {
+    /// A parameter of a parser, control, function, method or action.
+    Param(Direction),
+    /// A constructor parameter.
+    CtorParam,
+    /// A local variable.
+    Local,
+}
+
+/// A variable or parameter.
+#[derive(Clone, Debug)]
+pub struct Var {
+    /// Its name.
+    pub name: Name,
+    /// Its type.
+    pub ty: TyId,
+    /// What it is.
+    pub kind: VarKind,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A parameter of a prototype.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// The parameter as a variable: its name, type and direction.
+    pub var: VarId,
+    /// Whether it may be left out (`@optional`).
+    pub optional: bool,
+    /// Its default value.
+    pub default: Option<Expr>,
+}
+
+/// The signature of a function, method or constructor.
+#[derive(Clone, Debug)]
+pub struct Prototype {
+    /// Its name.
+    pub name: Name,
+    /// Its own type parameters.
+    pub type_params: Vec<TypeVarId>,
+    /// Its parameters.
+    pub params: Vec<Param>,
+    /// What it returns; `void` for a constructor.
+    pub ret: TyId,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// An extern object type.
+#[derive(Clone, Debug)]
+pub struct Extern {
+    /// Its name.
+    pub name: Name,
+    /// Its type parameters.
+    pub type_params: Vec<TypeVarId>,
+    /// Its constructors.
+    pub constructors: Vec<Prototype>,
+    /// Its methods.
+    pub methods: Vec<Method>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A method of an extern.
+#[derive(Clone, Debug)]
+pub struct Method {
+    /// Its signature.
+    pub proto: Prototype,
+    /// Whether the instance defines it.
+    pub is_abstract: bool,
+}
+
+/// A function with a body.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its signature.
+    pub proto: Prototype,
+    /// Its body.
+    pub body: Vec<Stmt>,
+}
+
+/// An action.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Its name.
+    pub name: Name,
+    /// Its parameters. Those without direction come last and are bound by the control plane (or by a call).
+    pub params: Vec<Param>,
+    /// Its body.
+    pub body: Vec<Stmt>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// The control that declares it; `None` at the top level.
+    pub control: Option<ControlId>,
+}
+
+/// A parser type, control type or package.
+#[derive(Clone, Debug)]
+pub struct BlockType {
+    /// Which of the three.
+    pub kind: BlockTypeKind,
+    /// Its name.
+    pub name: Name,
+    /// Its type parameters.
+    pub type_params: Vec<TypeVarId>,
+    /// Parameters of the parser or control; constructor parameters of the package.
+    pub params: Vec<Param>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// Which kind of block a [`BlockType`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockTypeKind {
+    /// A parser type.
+    Parser,
+    /// A control type.
+    Control,
+    /// A package.
+    Package,
+}
+
+/// A parser.
+#[derive(Clone, Debug)]
+pub struct Parser {
+    /// Its name.
+    pub name: Name,
+    /// Its parameters.
+    pub params: Vec<Param>,
+    /// Its constructor parameters.
+    pub ctor_params: Vec<Param>,
+    /// Local variables and instances, in order.
+    pub locals: Vec<LocalDecl>,
+    /// Its states, in order; `accept` and `reject` are not among them.
+    pub states: IdVec<StateId, State>,
+    /// The state named `start`.
+    pub start: StateId,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A declaration inside a parser or control that takes effect at each invocation, in order.
+#[derive(Clone, Debug)]
+pub enum LocalDecl {
+    /// A variable, initialised at each invocation.
+    Var(VarId, Option<Expr>),
+    /// An instance.
+    Instance(InstanceId),
+    /// A value set.
+    ValueSet(ValueSetId),
+    /// A table.
+    Table(TableId),
+    /// An action.
+    Action(ActionId),
+}
+
+/// A parser state.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Its name.
+    pub name: Name,
+    /// Its statements.
+    pub body: Vec<Stmt>,
+    /// Where it goes.
+    pub transition: Transition,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// Where a transition goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `accept`
+    Accept,
+    /// `reject`
+    Reject,
+    /// A state.
+    State(StateId),
+}
+
+/// How a state ends.
+#[derive(Clone, Debug)]
+pub enum Transition {
+    /// To one place.
+    Direct(Target),
+    /// By the first case that matches; none is `error.NoMatch`.
+    Select {
+        /// The selected expressions.
+        args: Vec<Expr>,
+        /// The cases.
+        cases: Vec<SelectCase>,
+        /// The whole select.
+        span: Span,
+    },
+}
+
+/// A case of a select.
+#[derive(Clone, Debug)]
+pub struct SelectCase {
+    /// One set for each selected expression, or a single value set for all of them.
+    pub keyset: Keyset,
+    /// Where it goes.
+    pub target: Target,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What a case or an entry matches.
+#[derive(Clone, Debug)]
+pub enum Keyset {
+    /// One set for each key.
+    Sets(Vec<KeySet>),
+    /// A value set whose elements cover all keys (a struct or tuple, or a single scalar).
+    ValueSet(ValueSetId),
+}
+
+/// A set of values of one key.
+#[derive(Clone, Debug)]
+pub enum KeySet {
+    /// `default` or `_`.
+    Any,
+    /// One value.
+    Value(Expr),
+    /// `value &&& mask`
+    Mask(Expr, Expr),
+    /// `lo .. hi`
+    Range(Expr, Expr),
+    /// A value set, for this key alone.
+    ValueSet(ValueSetId),
+}
+
+/// A value set.
+#[derive(Clone, Debug)]
+pub struct ValueSet {
+    /// Its name.
+    pub name: Name,
+    /// The type of its elements: a scalar, a struct with `@match` annotations, or a tuple.
+    pub element: TyId,
+    /// Its capacity.
+    pub size: Expr,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A control.
+#[derive(Clone, Debug)]
+pub struct Control {
+    /// Its name.
+    pub name: Name,
+    /// Its parameters.
+    pub params: Vec<Param>,
+    /// Its constructor parameters.
+    pub ctor_params: Vec<Param>,
+    /// Its declarations, in order.
+    pub locals: Vec<LocalDecl>,
+    /// Its `apply` block.
+    pub body: Vec<Stmt>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: Name,
+    /// Its key, in order.
+    pub keys: Vec<Key>,
+    /// Its actions, in order (`NoAction` added where the specification adds it).
+    pub actions: Vec<TableAction>,
+    /// Its default action; `NoAction` where none was written and there is one in the list.
+    pub default_action: Option<ActionCall>,
+    /// Whether `const default_action` was written.
+    pub default_is_const: bool,
+    /// Its entries.
+    pub entries: Vec<Entry>,
+    /// Whether `const entries` was written.
+    pub entries_are_const: bool,
+    /// `largest_priority_wins` (true unless written otherwise).
+    pub largest_priority_wins: bool,
+    /// Its size; may mention constructor parameters.
+    pub size: Option<Expr>,
+    /// All other properties (`implementation`, `counters`, `meters`, `psa_direct_counter`, `support_timeout`, ...).
+    pub properties: Vec<Property>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// Where its declaration stands.
+    pub span: Span,
+}
+
+/// One element of a table's key.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The expression.
+    pub expr: Expr,
+    /// The match kind.
+    pub match_kind: MatchKindId,
+    /// The name that the control plane uses: `@name`, else the expression's text without blanks (P4Runtime, section 6.4.2).
+    pub control_plane_name: Arc<str>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// An action in a table's list.
+#[derive(Clone, Debug)]
+pub struct TableAction {
+    /// The action.
+    pub action: ActionId,
+    /// Arguments for its directional parameters, in order; `None` for those that the control plane binds.
+    pub args: Vec<Option<Arg>>,
+    /// Its annotations (`@tableonly`, `@defaultonly`).
+    pub annotations: Vec<Annotation>,
+}
+
+/// An action with the arguments that the control plane would give: of a default action or entry.
+#[derive(Clone, Debug)]
+pub struct ActionCall {
+    /// Index into the table's actions.
+    pub action: usize,
+    /// Values of the directionless parameters, in order.
+    pub args: Vec<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A table entry.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// One set for each key.
+    pub keys: Vec<KeySet>,
+    /// Its action.
+    pub action: ActionCall,
+    /// The priority as the specification assigns it (section 14.2.1.4); `None` where the key needs none.
+    pub priority: Option<BigInt>,
+    /// Whether it may not be changed.
+    pub is_const: bool,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Any other property of a table.
+#[derive(Clone, Debug)]
+pub struct Property {
+    /// Its name.
+    pub name: Name,
+    /// Its value: an instance, a literal, a list.
+    pub value: Expr,
+    /// Whether `const` was written.
+    pub is_const: bool,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// An instance.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Its name. One made for a direct application has the type's name; an anonymous argument has a name made from its place.
+    pub name: Name,
+    /// Its type: extern, parser, control or package.
+    pub ty: TyId,
+    /// Which constructor of an extern.
+    pub constructor: usize,
+    /// Constructor arguments, in the parameters' order.
+    pub args: Vec<Arg>,
+    /// Bodies of abstract methods: method index and function.
+    pub methods: Vec<(usize, FunctionId)>,
+    /// Instances declared in the initializer block.
+    pub inner: Vec<InstanceId>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub struct Stmt {
+    /// What it is.
+    pub kind: StmtKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What a statement is.
+#[derive(Clone, Debug)]
+pub enum StmtKind {
+    /// A local variable comes into being; without initializer its value is unspecified (headers are invalid).
+    Var(VarId, Option<Expr>),
+    /// `lvalue = e`
+    Assign(Expr, Expr),
+    /// `lvalue op= e`: the lvalue is evaluated once.
+    CompoundAssign(Expr, BinaryOp, Expr),
+    /// A call.
+    Call(Call, TyId),
+    /// `if`
+    If(Expr, Vec<Stmt>, Vec<Stmt>),
+    /// A block; annotations such as `@atomic`.
+    Block(Vec<Stmt>, Vec<Annotation>),
+    /// `return`
+    Return(Option<Expr>),
+    /// `exit`
+    Exit,
+    /// `break`
+    Break,
+    /// `continue`
+    Continue,
+    /// `switch (t.apply().action_run)`
+    SwitchAction {
+        /// The table.
+        table: TableId,
+        /// Action indices (of the table's list) of each case (empty and `is_default` for `default` alone) and its body. Labels that fall
+        /// through were merged into the case with the body; without one, the body is empty.
+        cases: Vec<SwitchCase<usize>>,
+    },
+    /// `switch (e)` on a value.
+    SwitchValue {
+        /// The expression.
+        value: Expr,
+        /// Literals of each case, and its body.
+        cases: Vec<SwitchCase<Expr>>,
+    },
+    /// `for (init; cond; update) body`
+    For {
+        /// Before the first round.
+        init: Vec<Stmt>,
+        /// Tested before each round.
+        cond: Expr,
+        /// After each round.
+        update: Vec<Stmt>,
+        /// The body.
+        body: Vec<Stmt>,
+        /// `@unroll` and the like.
+        annotations: Vec<Annotation>,
+    },
+    /// `for (T x in collection) body`
+    ForIn {
+        /// The loop variable.
+        var: VarId,
+        /// What is walked.
+        collection: Collection,
+        /// The body.
+        body: Vec<Stmt>,
+        /// `@unroll` and the like.
+        annotations: Vec<Annotation>,
+    },
+}
+
+/// What a `for .. in` walks.
+#[derive(Clone, Debug)]
+pub enum Collection {
+    /// `lo .. hi`, both included.
+    Range(Expr, Expr),
+    /// A stack, array, list or tuple.
+    Elements(Expr),
+}
+
+/// One case of a switch.
+#[derive(Clone, Debug)]
+pub struct SwitchCase<L> {
+    /// Its labels.
+    pub labels: Vec<L>,
+    /// Whether `default` is among them.
+    pub is_default: bool,
+    /// Its body.
+    pub body: Vec<Stmt>,
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Its type.
+    pub ty: TyId,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What an expression is.
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    /// A literal of `bit`, `int`, arbitrary-precision `int`, a `type` of those, or a serializable enum given by number.
+    Int(BigInt),
+    /// `true`, `false`
+    Bool(bool),
+    /// A string.
+    String(Arc<str>),
+    /// A member of an enum, by position.
+    EnumMember(EnumId, usize),
+    /// An error code.
+    ErrorCode(ErrorId),
+    /// A match kind.
+    MatchKind(MatchKindId),
+    /// A variable or parameter.
+    Var(VarId),
+    /// An instance: of an extern, parser or control.
+    Instance(InstanceId),
+    /// A table (receiver of `apply`).
+    Table(TableId),
+    /// `this`
+    This,
+    /// An action with arguments, as a property value.
+    ActionCall(ActionId, Vec<Arg>),
+    /// A field by position: of a header, union, struct or tuple.
+    Field(Box<Expr>, usize),
+    /// An element of a stack, array or list.
+    Index(Box<Expr>, Box<Expr>),
+    /// `stack.next`
+    StackNext(Box<Expr>),
+    /// `stack.last`
+    StackLast(Box<Expr>),
+    /// `stack.lastIndex`: `bit<32>`
+    StackLastIndex(Box<Expr>),
+    /// `stack.size` of a type that is not closed (otherwise folded): `bit<32>`
+    StackSize(Box<Expr>),
+    /// `e[hi:lo]`
+    Slice(Box<Expr>, u32, u32),
+    /// A unary operation.
+    Unary(UnaryOp, Box<Expr>),
+    /// A binary operation; both operands have the same type, but for shifts and `++`.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `c ? a : b`
+    Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// A cast to the expression's type.
+    Cast(Box<Expr>),
+    /// A value of a header (valid), struct, tuple, stack or list: all elements, in order.
+    Aggregate(Vec<Expr>),
+    /// `{#}`: an invalid header or union.
+    InvalidHeader,
+    /// The default value of the type (`...`): zeros, invalid headers.
+    Default,
+    /// A call with a value.
+    Call(Call),
+    /// `t.apply().hit`, `.miss`, `.action_run`
+    ApplyResult(TableId, ApplyMember),
+}
+
+/// A member of what `t.apply()` returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyMember {
+    /// `.hit`
+    Hit,
+    /// `.miss`
+    Miss,
+    /// `.action_run`
+    ActionRun,
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What is called.
+    pub callee: Callee,
+    /// Type arguments of the callee's own type parameters, given or inferred.
+    pub type_args: Vec<TyId>,
+    /// The arguments, one for each parameter, in the parameters' order.
+    pub args: Vec<Arg>,
+    /// The whole call.
+    pub span: Span,
+}
+
+/// An argument.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A value or, for `out` and `inout`, an lvalue.
+    Expr(Expr),
+    /// `_` for an `out` parameter, or an `@optional` parameter left out.
+    Omitted,
+}
+
+/// What a call calls.
+#[derive(Clone, Debug)]
+pub enum Callee {
+    /// A function.
+    Function(FunctionId),
+    /// An action, called directly.
+    Action(ActionId),
+    /// An extern function.
+    ExternFunction(ExternFnId),
+    /// A method of an extern object: an instance, a parameter or `this`.
+    ExternMethod {
+        /// The object.
+        object: Box<Expr>,
+        /// Its extern.
+        extern_id: ExternId,
+        /// The method's index.
+        method: usize,
+    },
+    /// `apply` of a table.
+    Table(TableId),
+    /// `apply` of a parser or control: an instance or a constructor parameter.
+    Apply(Box<Expr>),
+    /// A method that the language defines.
+    Builtin(Builtin, Box<Expr>),
+}
+
+/// Methods that the language defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builtin {
+    /// `isValid()` of a header or union
+    IsValid,
+    /// `setValid()`
+    SetValid,
+    /// `setInvalid()`
+    SetInvalid,
+    /// `push_front(n)`
+    PushFront,
+    /// `pop_front(n)`
+    PopFront,
+    /// `minSizeInBits()` of a type that is not closed; folded otherwise
+    MinSizeInBits,
+    /// `minSizeInBytes()`
+    MinSizeInBytes,
+    /// `maxSizeInBits()`
+    MaxSizeInBits,
+    /// `maxSizeInBytes()`
+    MaxSizeInBytes,
+}
