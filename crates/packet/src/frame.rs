@@ -1,0 +1,382 @@
+//! One frame: its bytes, with room in front of them for headers that a program adds.
+
+use crate::Nanos;
+use std::fmt;
+
+/// Bytes kept free in front of a new frame: room for several tunnel headers.
+pub const HEADROOM: usize = 128;
+
+/// Bytes that a new buffer holds behind its headroom: an Ethernet frame with several VLAN tags.
+pub const USUAL_FRAME: usize = 2048;
+
+/// The longest frame, in bytes. Jumbo frames (9216 and their tags) are well below; nothing that a
+/// Linux interface hands over as one frame on a wire is above.
+pub const MAX_FRAME: usize = 65535;
+
+/// Number of a switch port, as a program sees it in `ingress_port`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u32);
+
+impl fmt::Display for PortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why bytes cannot become, or be taken from, a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// The frame would have `len` bytes, more than [`MAX_FRAME`].
+    TooLong {
+        /// Length that the frame would have had, in bytes.
+        len: usize,
+    },
+    /// `wanted` bytes were to be taken from a frame that has `len`.
+    TooShort {
+        /// Bytes that were asked for.
+        wanted: usize,
+        /// Bytes that there are.
+        len: usize,
+    },
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::TooLong { len } => {
+                write!(
+                    f,
+                    "a frame of {len} bytes is longer than the limit of {MAX_FRAME}"
+                )
+            }
+            FrameError::TooShort { wanted, len } => {
+                write!(f, "{wanted} bytes wanted of a frame of {len}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+/// A packet's bytes, first byte first on the wire, without preamble and frame check sequence.
+///
+/// Bytes go away and come in front without moving the others, as long as the headroom lasts. Where
+/// it does not, the buffer grows: the slow path, counted in [`Frame::growths`]. A frame that is used
+/// again keeps its buffer.
+#[derive(Debug)]
+pub struct Frame {
+    /// Every byte initialised; the frame is `buf[start..start + len]`.
+    buf: Vec<u8>,
+    start: usize,
+    len: usize,
+    growths: u32,
+    /// Port on which the frame arrived.
+    pub ingress: PortId,
+    /// When the frame arrived.
+    pub arrival: Nanos,
+}
+
+impl Default for Frame {
+    fn default() -> Frame {
+        Frame::new()
+    }
+}
+
+impl Frame {
+    /// An empty frame with the usual room.
+    pub fn new() -> Frame {
+        Frame {
+            buf: vec![0; HEADROOM + USUAL_FRAME],
+            start: HEADROOM,
+            len: 0,
+            growths: 0,
+            ingress: PortId(0),
+            arrival: Nanos::ZERO,
+        }
+    }
+
+    /// A new frame with these bytes, from port 0 at time zero.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Frame, FrameError> {
+        let mut frame = Frame::new();
+        frame.assign(bytes)?;
+        Ok(frame)
+    }
+
+    /// The frame's bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf[self.start..self.start + self.len]
+    }
+
+    /// The frame's bytes, to be changed in place.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buf[self.start..self.start + self.len]
+    }
+
+    /// Number of bytes, 0 to [`MAX_FRAME`].
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the frame has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that can still be put in front without growing.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.start
+    }
+
+    /// How often the buffer had to grow since [`Frame::take_growths`].
+    #[inline]
+    pub fn growths(&self) -> u32 {
+        self.growths
+    }
+
+    /// [`Frame::growths`], counted from zero again.
+    pub fn take_growths(&mut self) -> u32 {
+        std::mem::take(&mut self.growths)
+    }
+
+    /// Empties the frame and gives it its whole headroom back. Port and time are zero again.
+    pub fn reset(&mut self) {
+        self.start = HEADROOM;
+        self.len = 0;
+        self.ingress = PortId(0);
+        self.arrival = Nanos::ZERO;
+    }
+
+    /// Replaces the bytes, with the whole headroom in front of them; port and time stay.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
+    #[inline]
+    pub fn assign(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
+        self.assign_parts(&[bytes])
+    }
+
+    /// Replaces the bytes by the concatenation of `parts`; else like [`Frame::assign`].
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
+    #[inline]
+    pub fn assign_parts(&mut self, parts: &[&[u8]]) -> Result<(), FrameError> {
+        let len = parts.iter().map(|p| p.len()).sum();
+        self.make_space(len)?;
+        let mut at = self.start;
+        for part in parts {
+            self.buf[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Ok(())
+    }
+
+    /// Makes the frame `len` bytes long, with the whole headroom in front, for the caller to
+    /// overwrite: what the bytes are is unspecified. Port and time stay.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
+    #[inline]
+    pub fn make_space(&mut self, len: usize) -> Result<&mut [u8], FrameError> {
+        check_len(len)?;
+        if HEADROOM + len > self.buf.len() {
+            self.growths += 1;
+            self.buf.resize(HEADROOM + len, 0);
+        }
+        self.start = HEADROOM;
+        self.len = len;
+        Ok(self.bytes_mut())
+    }
+
+    /// A copy of `other`, with its port and time, in this frame's own buffer.
+    pub fn copy_from(&mut self, other: &Frame) {
+        // Another frame's length is within the limit already.
+        let copied = self.assign(other.bytes());
+        debug_assert!(copied.is_ok());
+        self.ingress = other.ingress;
+        self.arrival = other.arrival;
+    }
+
+    /// Puts `bytes` in front.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
+    #[inline]
+    pub fn push_front(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
+        check_len(self.len + bytes.len())?;
+        if bytes.len() > self.start {
+            self.grow_front(bytes.len());
+        }
+        self.start -= bytes.len();
+        self.len += bytes.len();
+        self.buf[self.start..self.start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Takes `n` bytes away from the front.
+    ///
+    /// # Errors
+    /// [`FrameError::TooShort`] if there are fewer; the frame is unchanged.
+    #[inline]
+    pub fn pull_front(&mut self, n: usize) -> Result<(), FrameError> {
+        if n > self.len {
+            return Err(FrameError::TooShort {
+                wanted: n,
+                len: self.len,
+            });
+        }
+        self.start += n;
+        self.len -= n;
+        Ok(())
+    }
+
+    /// Puts `bytes` behind.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
+    pub fn push_back(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
+        let len = self.len + bytes.len();
+        check_len(len)?;
+        let end = self.start + self.len;
+        if end + bytes.len() > self.buf.len() {
+            self.growths += 1;
+            self.buf.resize(end + bytes.len(), 0);
+        }
+        self.buf[end..end + bytes.len()].copy_from_slice(bytes);
+        self.len = len;
+        Ok(())
+    }
+
+    /// Keeps at most the first `len` bytes.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Moves the bytes back so that `wanted` bytes and a new headroom fit in front of them.
+    #[cold]
+    fn grow_front(&mut self, wanted: usize) {
+        self.growths += 1;
+        let start = HEADROOM + wanted;
+        if self.buf.len() < start + self.len {
+            self.buf.resize(start + self.len, 0);
+        }
+        self.buf
+            .copy_within(self.start..self.start + self.len, start);
+        self.start = start;
+    }
+}
+
+fn check_len(len: usize) -> Result<(), FrameError> {
+    if len > MAX_FRAME {
+        Err(FrameError::TooLong { len })
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Assign(Vec<u8>),
+        PushFront(Vec<u8>),
+        PullFront(usize),
+        PushBack(Vec<u8>),
+        Truncate(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..3000);
+        prop::collection::vec(
+            prop_oneof![
+                bytes().prop_map(Step::Assign),
+                bytes().prop_map(Step::PushFront),
+                (0usize..4000).prop_map(Step::PullFront),
+                bytes().prop_map(Step::PushBack),
+                (0usize..4000).prop_map(Step::Truncate),
+            ],
+            0..60,
+        )
+    }
+
+    /// Does to the naive model what the frame is asked to do; whether that is allowed.
+    fn model(bytes: &mut Vec<u8>, step: &Step) -> bool {
+        let mut next = bytes.clone();
+        match step {
+            Step::Assign(b) => next = b.clone(),
+            Step::PushFront(b) => next = [b.as_slice(), &next].concat(),
+            Step::PullFront(n) if *n > next.len() => return false,
+            Step::PullFront(n) => drop(next.drain(..n)),
+            Step::PushBack(b) => next.extend(b),
+            Step::Truncate(n) => next.truncate(*n),
+        }
+        if next.len() > MAX_FRAME {
+            return false;
+        }
+        *bytes = next;
+        true
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_behaves_as_a_vector(steps in steps()) {
+            let mut frame = Frame::new();
+            let mut naive = Vec::new();
+            for step in &steps {
+                let done = match step {
+                    Step::Assign(b) => frame.assign(b).is_ok(),
+                    Step::PushFront(b) => frame.push_front(b).is_ok(),
+                    Step::PullFront(n) => frame.pull_front(*n).is_ok(),
+                    Step::PushBack(b) => frame.push_back(b).is_ok(),
+                    Step::Truncate(n) => { frame.truncate(*n); true }
+                };
+                prop_assert_eq!(done, model(&mut naive, step));
+                prop_assert_eq!(frame.bytes(), naive.as_slice());
+                prop_assert_eq!(frame.len(), naive.len());
+            }
+        }
+    }
+
+    #[test]
+    fn headers_within_the_headroom_do_not_grow_the_buffer() {
+        let mut frame = Frame::from_bytes(&[7; 1514]).unwrap();
+        frame.push_front(&[1; HEADROOM]).unwrap();
+        assert_eq!(frame.growths(), 0);
+        frame.push_front(&[2]).unwrap();
+        assert_eq!(frame.growths(), 1);
+        assert_eq!(frame.headroom(), HEADROOM);
+        assert_eq!(frame.bytes()[..2], [2, 1]);
+    }
+
+    #[test]
+    fn a_frame_that_was_jumbo_once_does_not_grow_again() {
+        let mut frame = Frame::new();
+        frame.assign(&[1; 9216]).unwrap();
+        frame.assign(&[1; 60]).unwrap();
+        frame.assign(&[1; 9216]).unwrap();
+        assert_eq!(frame.take_growths(), 1);
+        assert_eq!(frame.growths(), 0);
+    }
+
+    #[test]
+    fn a_frame_above_the_limit_is_refused_and_nothing_changes() {
+        let mut frame = Frame::from_bytes(&[1; MAX_FRAME]).unwrap();
+        let too_long = FrameError::TooLong { len: MAX_FRAME + 1 };
+        assert_eq!(frame.push_front(&[0]), Err(too_long));
+        assert_eq!(frame.push_back(&[0]), Err(too_long));
+        assert_eq!(frame.assign(&[0; MAX_FRAME + 1]), Err(too_long));
+        assert_eq!(frame.bytes(), [1; MAX_FRAME]);
+    }
+}
