@@ -1,1 +1,23 @@
-//! The room `ir`.
+//! The room of the pipeline IR: schema, verifier, text reader and printer.
+//!
+//! **In:** programs from `lower`, IR text from users. **Out:** a [`Program`] that is verified and printable.
+//! **May import:** `bits`.
+//!
+//! Invariants (the verifier checks them; it is a security border, since accepted IR runs natively):
+//! - every id points into its table; every expression is well typed; a [`Place`] with dims stays inside consecutive fields of equal types;
+//! - code uses only the statements that its place allows (`Extract` in parsers, `Emit` in controls), and leaves only enclosing labels;
+//! - the links of a control's stages stay inside it; actions do not call each other in a circle.
+//!
+//! Tests: `tests/` (text round trips, one refused program a rule).
+
+mod code;
+mod layout;
+mod ops;
+mod program;
+mod types;
+
+pub use code::*;
+pub use layout::{Layout, limbs_of};
+pub use ops::{ALGORITHMS, InstanceKind, OPS, Op, OperandKind};
+pub use program::*;
+pub use types::*;

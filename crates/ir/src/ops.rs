@@ -1,0 +1,224 @@
+//! Extern functions and methods that code can call: each with its name in IR text and the operands that it takes.
+//!
+//! One table, [`OPS`], serves the printer, the reader, the verifier and the engines' dispatch. What an operation does is defined once, in `exec`.
+//! Architectures overlap: v1model's `counter.count` and PSA's `Counter.count` are one operation. Flags that a call gives in P4 as enum members or
+//! compile-time numbers are `Number`s here.
+
+use crate::program::HashAlgorithm;
+
+/// What an operand must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperandKind {
+    /// A value.
+    In,
+    /// A destination.
+    Out,
+    /// A list of values; `varbit`s allowed.
+    Data,
+    /// A list of destinations.
+    Outs,
+    /// A text.
+    Text,
+    /// A compile-time number.
+    Number,
+}
+
+/// What instance an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceKind {
+    /// None: a function.
+    None,
+    /// A counter array.
+    Counter,
+    /// A direct counter: of the table whose action or caller this is.
+    DirectCounter,
+    /// A meter array.
+    Meter,
+    /// A direct meter.
+    DirectMeter,
+    /// A register array.
+    Register,
+    /// A hash engine.
+    Hash,
+    /// A checksum engine.
+    Checksum,
+    /// A ones' complement engine.
+    InternetChecksum,
+    /// A random source.
+    Random,
+    /// A digest.
+    Digest,
+}
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal : $instance:ident ($($operand:ident),*);)*) => {
+        /// An extern function or method.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Op { $($(#[$doc])* $variant,)* }
+
+        /// All operations: name in IR text, instance and operands.
+        pub const OPS: &[(Op, &str, InstanceKind, &[OperandKind])] = &[
+            $((Op::$variant, $name, InstanceKind::$instance, &[$(OperandKind::$operand),*]),)*
+        ];
+    };
+}
+
+ops! {
+    /// Counts the packet at an index; outside the array nothing happens. PNA/PSA and v1model.
+    CounterCount = "counter.count": Counter (In);
+    /// Adds a number to a counter (eBPF `CounterArray.add`): index, value.
+    CounterAdd = "counter.add": Counter (In, In);
+    /// Counts the packet for the entry of the table being applied.
+    DirectCounterCount = "direct_counter.count": DirectCounter ();
+    /// Meters the packet at an index, colour-blind: index, colour (0 green, 1 yellow, 2 red).
+    MeterExecute = "meter.execute": Meter (In, Out);
+    /// Meters the packet at an index, colour-aware: index, colour before, colour.
+    MeterExecuteColored = "meter.execute_colored": Meter (In, In, Out);
+    /// Meters the packet for the entry of the table being applied, colour-blind.
+    DirectMeterExecute = "direct_meter.execute": DirectMeter (Out);
+    /// The same, colour-aware: colour before, colour.
+    DirectMeterExecuteColored = "direct_meter.execute_colored": DirectMeter (In, Out);
+    /// Reads a cell: index, one destination for each scalar of the cell. Outside the array: zeros.
+    RegisterRead = "register.read": Register (In, Outs);
+    /// Writes a cell: index, one value for each scalar of the cell. Outside the array: nothing.
+    RegisterWrite = "register.write": Register (In, Data);
+    /// v1model `hash`, PSA `Hash.get_hash(base, data, max)`: algorithm number, base, max, data, destination. `base + hash % max`; `max` 0 gives `base`.
+    Hash = "hash": None (Number, In, In, Data, Out);
+    /// PSA `Hash.get_hash(data)`: data, destination (the hash truncated or extended to its type).
+    HashGet = "hash.get": Hash (Data, Out);
+    /// PSA `Hash.get_hash(base, data, max)`: base, max, data, destination.
+    HashGetBase = "hash.get_base": Hash (In, In, Data, Out);
+    /// v1model `verify_checksum`: algorithm number, condition, data, checksum. A mismatch sets `checksum_error`.
+    VerifyChecksum = "verify_checksum": None (Number, In, Data, In);
+    /// The same over the payload too.
+    VerifyChecksumWithPayload = "verify_checksum_with_payload": None (Number, In, Data, In);
+    /// v1model `update_checksum`: algorithm number, condition, data, checksum.
+    UpdateChecksum = "update_checksum": None (Number, In, Data, Out);
+    /// The same over the payload too.
+    UpdateChecksumWithPayload = "update_checksum_with_payload": None (Number, In, Data, Out);
+    /// Empties a running checksum.
+    ChecksumClear = "checksum.clear": Checksum ();
+    /// Adds data to a running checksum.
+    ChecksumUpdate = "checksum.update": Checksum (Data);
+    /// The running checksum.
+    ChecksumGet = "checksum.get": Checksum (Out);
+    /// Empties a running ones' complement sum.
+    InternetChecksumClear = "internet_checksum.clear": InternetChecksum ();
+    /// Adds data, a multiple of 16 bits.
+    InternetChecksumAdd = "internet_checksum.add": InternetChecksum (Data);
+    /// Subtracts data, a multiple of 16 bits.
+    InternetChecksumSubtract = "internet_checksum.subtract": InternetChecksum (Data);
+    /// The complement of the sum.
+    InternetChecksumGet = "internet_checksum.get": InternetChecksum (Out);
+    /// The sum itself.
+    InternetChecksumGetState = "internet_checksum.get_state": InternetChecksum (Out);
+    /// Sets the sum.
+    InternetChecksumSetState = "internet_checksum.set_state": InternetChecksum (In);
+    /// RFC 1624: checksum, old 16-bit value, new 16-bit value, destination (uBPF, XDP `csum_replace2`).
+    ChecksumReplace2 = "csum_replace2": None (In, In, In, Out);
+    /// RFC 1624: checksum, old 32-bit value, new 32-bit value, destination.
+    ChecksumReplace4 = "csum_replace4": None (In, In, In, Out);
+    /// v1model `random`: low, high, destination.
+    RandomBetween = "random": None (In, In, Out);
+    /// PSA `Random.read`.
+    RandomRead = "random.read": Random (Out);
+    /// v1model `digest`: queues the data as a message of the digest.
+    DigestSend = "digest.send": Digest (Data);
+    /// v1model `mark_to_drop(standard_metadata)`, uBPF `mark_to_drop()`: the architecture's own drop mark.
+    MarkToDrop = "mark_to_drop": None ();
+    /// uBPF `mark_to_pass`.
+    MarkToPass = "mark_to_pass": None ();
+    /// v1model clone: type (0 ingress to egress, 1 egress to egress), field list index plus one or 0 for none; session.
+    Clone = "clone": None (Number, Number, In);
+    /// v1model resubmit: field list index plus one or 0 for none.
+    Resubmit = "resubmit": None (Number);
+    /// v1model recirculate: field list index plus one or 0 for none.
+    Recirculate = "recirculate": None (Number);
+    /// Cuts the packet to this many bytes when it leaves the pipeline (v1model, uBPF).
+    Truncate = "truncate": None (In);
+    /// v1model `assert`: condition, its text. A failure is shown and drops the packet.
+    Assert = "assert": None (In, Text);
+    /// v1model `assume`: the same with other words.
+    Assume = "assume": None (In, Text);
+    /// v1model `log_msg`: format with `{}`, values.
+    LogMessage = "log_msg": None (Text, Data);
+    /// PNA `drop_packet`.
+    DropPacket = "drop_packet": None ();
+    /// PNA `send_to_port`.
+    SendToPort = "send_to_port": None (In);
+    /// PNA `mirror_packet`: slot, session.
+    MirrorPacket = "mirror_packet": None (In, In);
+    /// PNA `recirculate`.
+    RecirculatePacket = "recirculate_packet": None ();
+    /// PNA `add_entry`: action position in the table being missed, expiry profile, parameters, success (0) or failure (1).
+    AddEntry = "add_entry": None (Number, In, Data, Out);
+    /// PNA `set_entry_expire_time`: profile.
+    SetEntryExpireTime = "set_entry_expire_time": None (In);
+    /// PNA `restart_expire_timer`.
+    RestartExpireTimer = "restart_expire_timer": None ();
+    /// PNA `allocate_flow_id`.
+    AllocateFlowId = "allocate_flow_id": None (Out);
+    /// PNA `is_host_port`: port, destination.
+    IsHostPort = "is_host_port": None (In, Out);
+    /// PNA `is_net_port`: port, destination.
+    IsNetPort = "is_net_port": None (In, Out);
+    /// The clock in nanoseconds (uBPF `ubpf_time_get_ns`, XDP `BPF_KTIME_GET_NS`).
+    TimeNs = "time_ns": None (Out);
+    /// XDP `BPF_PERF_EVENT_OUTPUT`: the packet goes to the control plane.
+    PerfEventOutput = "perf_event_output": None (Out);
+    /// An extern function that the user declares and the host supplies: name, arguments, results (`out`, `inout`, then the return value).
+    Native = "native": None (Text, Data, Outs);
+}
+
+impl Op {
+    /// Its row in [`OPS`].
+    fn row(self) -> &'static (Op, &'static str, InstanceKind, &'static [OperandKind]) {
+        &OPS[self as usize]
+    }
+
+    /// Its name in IR text.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// The instance that it needs.
+    pub fn instance(self) -> InstanceKind {
+        self.row().2
+    }
+
+    /// The operands that it takes.
+    pub fn signature(self) -> &'static [OperandKind] {
+        self.row().3
+    }
+
+    /// The operation with this name in IR text.
+    pub fn from_name(name: &str) -> Option<Op> {
+        OPS.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+}
+
+/// The numbers by which [`Op::Hash`] and the checksum operations name algorithms.
+pub const ALGORITHMS: &[HashAlgorithm] = &[
+    HashAlgorithm::Crc32,
+    HashAlgorithm::Crc32Custom,
+    HashAlgorithm::Crc16,
+    HashAlgorithm::Crc16Custom,
+    HashAlgorithm::Random,
+    HashAlgorithm::Identity,
+    HashAlgorithm::Csum16,
+    HashAlgorithm::Xor16,
+    HashAlgorithm::TargetDefault,
+    HashAlgorithm::Toeplitz,
+];
+
+impl HashAlgorithm {
+    /// Its number in operands.
+    pub fn number(self) -> u64 {
+        ALGORITHMS.iter().position(|&a| a == self).unwrap_or(0) as u64
+    }
+
+    /// The algorithm with this number.
+    pub fn from_number(number: u64) -> Option<HashAlgorithm> {
+        ALGORITHMS.get(usize::try_from(number).ok()?).copied()
+    }
+}

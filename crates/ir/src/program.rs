@@ -1,0 +1,810 @@
+//! The schema: a whole program, its storage, tables, externs and how its blocks make a pipeline.
+//!
+//! Storage is flat. A program has [`Field`]s, each a scalar; headers, stacks and arrays are runs of consecutive fields, so that an element
+//! chosen at run time is `base + index * stride`. All fields of a program live in one frame a packet (see [`crate::Layout`]); the frame is
+//! zero when a packet enters a pipeline, so headers are invalid and variables are zero until written.
+
+use std::collections::BTreeMap;
+
+use bits::{IdVec, Value, define_id};
+
+use crate::code::{Expr, Stmt};
+use crate::types::{DataTy, NamedType, ScalarTy};
+
+define_id! {
+    /// A scalar location.
+    pub struct FieldId;
+}
+define_id! {
+    /// A header type.
+    pub struct HeaderTypeId;
+}
+define_id! {
+    /// A header instance.
+    pub struct HeaderId;
+}
+define_id! {
+    /// A header stack.
+    pub struct StackId;
+}
+define_id! {
+    /// A parser.
+    pub struct ParserId;
+}
+define_id! {
+    /// A state within a parser.
+    pub struct StateId;
+}
+define_id! {
+    /// A control (deparsers are controls).
+    pub struct ControlId;
+}
+define_id! {
+    /// A stage within a control.
+    pub struct StageId;
+}
+define_id! {
+    /// An action, specialised to the place that uses it.
+    pub struct ActionId;
+}
+define_id! {
+    /// A table.
+    pub struct TableId;
+}
+define_id! {
+    /// A parser value set.
+    pub struct ValueSetId;
+}
+define_id! {
+    /// An extern instance.
+    pub struct ExternId;
+}
+
+/// A place in the user's source: 1-based line and column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Loc {
+    /// Index into [`Program::files`].
+    pub file: u32,
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+/// An annotation that was kept: its body is text or evaluated values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotation {
+    /// Its name, without `@`.
+    pub name: String,
+    /// What it carries.
+    pub body: AnnotationBody,
+}
+
+/// What an annotation carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnotationBody {
+    /// Nothing.
+    None,
+    /// The text between the parentheses, as written, of a free annotation.
+    Text(String),
+    /// The values of a structured annotation.
+    Expressions(Vec<AnnotationValue>),
+    /// The keys and values of a structured annotation.
+    KeyValues(Vec<(String, AnnotationValue)>),
+}
+
+/// A value in a structured annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnotationValue {
+    /// A string.
+    String(String),
+    /// An integer, as decimal text (it may be of any size).
+    Int(String),
+    /// A boolean.
+    Bool(bool),
+}
+
+/// The architectures that a program can be written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// BMv2's simple_switch.
+    V1model,
+    /// The Portable Switch Architecture.
+    Psa,
+    /// The Portable NIC Architecture.
+    Pna,
+    /// p4c's eBPF filter model.
+    Ebpf,
+    /// p4c's uBPF model.
+    Ubpf,
+    /// The XDP model.
+    Xdp,
+}
+
+/// A program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Its name: the source file's stem.
+    pub name: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// Source files that [`Loc`]s point into.
+    pub files: Vec<String>,
+    /// Error codes, by number; 0 is `NoError`.
+    pub errors: Vec<String>,
+    /// Enums without representation.
+    pub enums: IdVec<crate::types::EnumId, EnumTy>,
+    /// Header types.
+    pub header_types: IdVec<HeaderTypeId, HeaderType>,
+    /// All scalar locations.
+    pub fields: IdVec<FieldId, Field>,
+    /// Header instances.
+    pub headers: IdVec<HeaderId, Header>,
+    /// Header stacks.
+    pub stacks: IdVec<StackId, Stack>,
+    /// Parsers.
+    pub parsers: IdVec<ParserId, Parser>,
+    /// Controls.
+    pub controls: IdVec<ControlId, Control>,
+    /// Actions.
+    pub actions: IdVec<ActionId, Action>,
+    /// Tables.
+    pub tables: IdVec<TableId, Table>,
+    /// Value sets.
+    pub value_sets: IdVec<ValueSetId, ValueSet>,
+    /// Extern instances.
+    pub externs: IdVec<ExternId, Extern>,
+    /// How the blocks make a pipeline.
+    pub pipeline: Pipeline,
+    /// Type declarations that P4Info may mention, in source order.
+    pub named_types: Vec<NamedType>,
+    /// Annotations of the package (`@pkginfo` and others).
+    pub annotations: Vec<Annotation>,
+}
+
+/// An enum without representation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnumTy {
+    /// Its name.
+    pub name: String,
+    /// Its members.
+    pub members: Vec<String>,
+}
+
+/// A header type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderType {
+    /// Its name in P4.
+    pub name: String,
+    /// Its fields, in wire order; at most one is a `varbit`.
+    pub fields: Vec<HeaderField>,
+    /// Its annotations (`@controller_header`).
+    pub annotations: Vec<Annotation>,
+}
+
+/// A field of a header type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderField {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ScalarTy,
+    /// Its type as the control plane sees it.
+    pub data_ty: DataTy,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A scalar location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its full name in P4 (`hdr.ipv4.ttl`, `meta.x`, `ingress.tmp`, `hdr.vlan[1].$valid$`); unique.
+    pub name: String,
+    /// Its type.
+    pub ty: ScalarTy,
+}
+
+/// A header instance: the fields `valid`, `valid + 1`, ... hold its validity (`bool`) and its fields in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its full name in P4.
+    pub name: String,
+    /// Its type.
+    pub ty: HeaderTypeId,
+    /// The field of its validity; its own fields follow.
+    pub valid: FieldId,
+}
+
+/// A header stack: `len` consecutive headers, the fields of each right behind those of the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Its full name in P4.
+    pub name: String,
+    /// Its first header.
+    pub first: HeaderId,
+    /// How many headers.
+    pub len: u32,
+    /// `nextIndex`, a `bit<32>`.
+    pub next_index: FieldId,
+}
+
+/// A parser: states that may loop; the work budget bounds them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parser {
+    /// Its name.
+    pub name: String,
+    /// Its states, those of inlined parsers among them.
+    pub states: IdVec<StateId, State>,
+    /// Where it starts.
+    pub start: StateId,
+}
+
+/// A parser state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// Its name, with the path of the inlined parser.
+    pub name: String,
+    /// What it does.
+    pub body: Vec<Stmt>,
+    /// Where it goes.
+    pub transition: Transition,
+    /// Its place.
+    pub loc: Option<Loc>,
+}
+
+/// Where a parser goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The packet is accepted.
+    Accept,
+    /// The packet is rejected; `parser_error` keeps what was set (`NoError` for an explicit `reject`).
+    Reject,
+    /// To a state.
+    State(StateId),
+}
+
+/// How a state ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transition {
+    /// To one place.
+    Direct(Target),
+    /// By the first case all of whose sets hold; with none, `error.NoMatch` and reject.
+    Select {
+        /// The keys.
+        keys: Vec<Expr>,
+        /// The cases, each with one set a key.
+        cases: Vec<SelectCase>,
+    },
+}
+
+/// A case of a select.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelectCase {
+    /// What it matches.
+    pub keyset: Keyset,
+    /// Where it goes.
+    pub target: Target,
+}
+
+/// What a select case matches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Keyset {
+    /// One set for each key.
+    Sets(Vec<KeySet>),
+    /// The keys `from .. from + n` are an element of a value set with `n` fields, the others are `Any`.
+    ValueSet(ValueSetId),
+}
+
+/// A set of values of one key. The expressions have the key's type and read nothing that the packet may not write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeySet {
+    /// Everything.
+    Any,
+    /// One value.
+    Value(Expr),
+    /// `key & mask == value & mask`
+    Mask(Expr, Expr),
+    /// `lo <= key <= hi`, signed where the key is.
+    Range(Expr, Expr),
+    /// A value set of one field.
+    ValueSet(ValueSetId),
+}
+
+/// A value set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueSet {
+    /// Its name for the control plane.
+    pub name: String,
+    /// Its fields.
+    pub fields: Vec<ValueSetField>,
+    /// Its capacity.
+    pub size: u32,
+    /// Its type as the control plane sees it.
+    pub data_ty: DataTy,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A field of a value set's elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueSetField {
+    /// Its name (empty for a scalar).
+    pub name: String,
+    /// Its type.
+    pub ty: ScalarTy,
+    /// How it matches (`@match`; exact otherwise).
+    pub match_kind: MatchKind,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A control: a line of stages. `next` links may skip forward; a link back (a loop that applies a table) is a back edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Control {
+    /// Its name.
+    pub name: String,
+    /// Its stages in topological order (but for back edges); it starts at the first.
+    pub stages: IdVec<StageId, Stage>,
+}
+
+/// Where a stage goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// To a stage.
+    Stage(StageId),
+    /// The control ends.
+    End,
+}
+
+/// A stage: condition, match or action (HyperVDP, section IV-C).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// A unique, readable name (`ingress.ipv4_lpm`, `ingress.if_12`).
+    pub name: String,
+    /// What it does.
+    pub kind: StageKind,
+    /// Its place.
+    pub loc: Option<Loc>,
+}
+
+/// What a stage does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StageKind {
+    /// Evaluates a `bool` and branches.
+    Condition {
+        /// The condition.
+        cond: Expr,
+        /// Where to go when it holds.
+        then: Next,
+        /// Where to go otherwise.
+        otherwise: Next,
+    },
+    /// Looks a table up and runs the action of the entry found, or the default action. An `Exit` in the action ends the control.
+    Match {
+        /// The table.
+        table: TableId,
+        /// Where the outcome goes.
+        outcome: MatchOutcome,
+        /// Where to go.
+        next: MatchNext,
+    },
+    /// Runs code without tables.
+    Action {
+        /// The code.
+        body: Vec<Stmt>,
+        /// Where to go.
+        next: Next,
+    },
+}
+
+/// Where a match stage leaves what `apply()` returned, for code that asks later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatchOutcome {
+    /// A `bool` field that gets `hit`.
+    pub hit: Option<FieldId>,
+    /// A `bit<32>` field that gets the position of the action that ran in the table's list.
+    pub action_run: Option<FieldId>,
+}
+
+/// Where a match stage goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MatchNext {
+    /// To one place.
+    Always(Next),
+    /// By hit or miss.
+    ByHit {
+        /// After a hit.
+        hit: Next,
+        /// After a miss.
+        miss: Next,
+    },
+    /// By the action that ran: one for each action of the table.
+    ByAction(Vec<Next>),
+}
+
+/// An action. Directional parameters are gone: they were bound where the action is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// A unique name.
+    pub name: String,
+    /// Its name for the control plane; specialisations of one action share it.
+    pub control_plane_name: String,
+    /// Parameters bound by the control plane; code reads them as [`crate::code::Expr::Param`].
+    pub params: Vec<ActionParam>,
+    /// Its code; labels are local to it.
+    pub body: Vec<Stmt>,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// Its place.
+    pub loc: Option<Loc>,
+}
+
+/// A parameter of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionParam {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ScalarTy,
+    /// Its type as the control plane sees it.
+    pub data_ty: DataTy,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// How a key matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatchKind {
+    /// Equality.
+    Exact,
+    /// Longest prefix.
+    Lpm,
+    /// Value and mask.
+    Ternary,
+    /// Bounds.
+    Range,
+    /// A value or anything.
+    Optional,
+    /// Not matched: input of the action selector's hash.
+    Selector,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Its full name for the control plane.
+    pub name: String,
+    /// Its key.
+    pub keys: Vec<Key>,
+    /// Its actions.
+    pub actions: Vec<TableAction>,
+    /// What runs on a miss.
+    pub default: ActionCall,
+    /// Whether the default may not be changed.
+    pub default_is_const: bool,
+    /// Entries that the program gives.
+    pub entries: Vec<Entry>,
+    /// Whether the control plane may not add entries.
+    pub entries_are_const: bool,
+    /// Whether the larger priority wins.
+    pub largest_priority_wins: bool,
+    /// Capacity: what the program says, or 1,024.
+    pub size: u32,
+    /// Whether the program itself says a size.
+    pub size_is_declared: bool,
+    /// An action profile or selector that holds its actions.
+    pub implementation: Option<ExternId>,
+    /// A direct counter.
+    pub direct_counter: Option<ExternId>,
+    /// A direct meter.
+    pub direct_meter: Option<ExternId>,
+    /// Whether the control plane may ask for idle time-outs.
+    pub idle_timeout: bool,
+    /// Whether packets may add entries to it (PNA `add_on_miss`).
+    pub add_on_miss: bool,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// Its place.
+    pub loc: Option<Loc>,
+}
+
+/// An element of a table's key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// Its name for the control plane.
+    pub name: String,
+    /// What is matched: evaluated when the table is applied; of scalar type, not a `varbit`.
+    pub expr: Expr,
+    /// How.
+    pub match_kind: MatchKind,
+    /// Its type as the control plane sees it.
+    pub data_ty: DataTy,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+}
+
+/// An action of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableAction {
+    /// The action.
+    pub action: ActionId,
+    /// Where it may be used.
+    pub scope: ActionScope,
+    /// Its annotations in the table's list.
+    pub annotations: Vec<Annotation>,
+}
+
+/// Where a table may use an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionScope {
+    /// In entries and as default.
+    TableAndDefault,
+    /// In entries (`@tableonly`).
+    TableOnly,
+    /// As default (`@defaultonly`).
+    DefaultOnly,
+}
+
+/// An action with its parameters' values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionCall {
+    /// Position in the table's list.
+    pub action: usize,
+    /// Values of its parameters.
+    pub args: Vec<Value>,
+}
+
+/// An entry that the program gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// One match for each key that is not a selector.
+    pub keys: Vec<KeyMatch>,
+    /// Its action.
+    pub action: ActionCall,
+    /// Its priority, where the key has ternary, range or optional elements.
+    pub priority: Option<i32>,
+    /// Whether it may not be changed.
+    pub is_const: bool,
+}
+
+/// What an entry wants of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyMatch {
+    /// Anything.
+    Any,
+    /// One value.
+    Exact(Value),
+    /// The first `len` bits.
+    Lpm(Value, u32),
+    /// Value and mask.
+    Ternary(Value, Value),
+    /// Bounds, both included.
+    Range(Value, Value),
+}
+
+/// An extern instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extern {
+    /// Its full name for the control plane.
+    pub name: String,
+    /// What it is.
+    pub kind: ExternKind,
+    /// Its annotations.
+    pub annotations: Vec<Annotation>,
+    /// Its place.
+    pub loc: Option<Loc>,
+}
+
+/// What a counter or meter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CounterUnit {
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+    /// Both.
+    Both,
+}
+
+/// Hash and checksum algorithms of v1model, PSA and PNA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashAlgorithm {
+    /// The value itself.
+    Identity,
+    /// CRC-32 (ISO-HDLC).
+    Crc32,
+    /// CRC-32 with parameters that the control plane may set (v1model `crc32_custom`).
+    Crc32Custom,
+    /// CRC-16 (ARC).
+    Crc16,
+    /// CRC-16 with parameters that the control plane may set.
+    Crc16Custom,
+    /// Ones' complement sum of 16-bit words (RFC 1071).
+    Csum16,
+    /// Bitwise exclusive or of 16-bit words.
+    Xor16,
+    /// Sequence: counts up (v1model `random` as hash is a random value).
+    Random,
+    /// Whatever the target likes (PSA/PNA `TARGET_DEFAULT`): CRC-32 here.
+    TargetDefault,
+    /// Toeplitz (PNA, RSS).
+    Toeplitz,
+}
+
+/// What an extern instance is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExternKind {
+    /// An array of counters.
+    Counter {
+        /// What is counted.
+        unit: CounterUnit,
+        /// How many.
+        size: u32,
+        /// The index's type as the control plane sees it.
+        index_ty: Option<DataTy>,
+    },
+    /// A counter for each entry of a table.
+    DirectCounter {
+        /// What is counted.
+        unit: CounterUnit,
+    },
+    /// An array of meters.
+    Meter {
+        /// What is metered (never `Both`).
+        unit: CounterUnit,
+        /// How many.
+        size: u32,
+        /// The index's type as the control plane sees it.
+        index_ty: Option<DataTy>,
+    },
+    /// A meter for each entry of a table.
+    DirectMeter {
+        /// What is metered (never `Both`).
+        unit: CounterUnit,
+    },
+    /// An array of cells.
+    Register {
+        /// The scalars of a cell, in order.
+        cell: Vec<ScalarTy>,
+        /// How many cells.
+        size: u32,
+        /// First value of every cell, one for each scalar.
+        initial: Vec<Value>,
+        /// The cell's type as the control plane sees it.
+        data_ty: DataTy,
+        /// The index's type as the control plane sees it.
+        index_ty: Option<DataTy>,
+    },
+    /// Action members shared by entries.
+    ActionProfile {
+        /// How many members.
+        size: u32,
+    },
+    /// Action members and groups, chosen by a hash of the selector keys.
+    ActionSelector {
+        /// How many members and groups.
+        size: u32,
+        /// Bits of the hash.
+        width: u32,
+        /// The hash.
+        algorithm: HashAlgorithm,
+    },
+    /// A hash engine (PSA, PNA).
+    Hash {
+        /// The algorithm.
+        algorithm: HashAlgorithm,
+        /// Bits of the result.
+        width: u32,
+    },
+    /// A running checksum (PSA `Checksum`), whose state is a packet's.
+    Checksum {
+        /// The algorithm.
+        algorithm: HashAlgorithm,
+        /// Bits of the result.
+        width: u32,
+    },
+    /// A running ones' complement sum (PSA `InternetChecksum`, v1model `Checksum16`), whose state is a packet's.
+    InternetChecksum,
+    /// Random numbers in a range.
+    Random {
+        /// Smallest.
+        min: Value,
+        /// Largest.
+        max: Value,
+    },
+    /// Messages to the control plane.
+    Digest {
+        /// What is sent, flattened.
+        fields: Vec<ScalarTy>,
+        /// Its type as the control plane sees it.
+        data_ty: DataTy,
+    },
+    /// An exact table in which packets and the control plane put values (eBPF `hash_table`, `array_table` as table implementations).
+    TableKind {
+        /// How many entries.
+        size: u32,
+        /// Whether it is `array_table`.
+        is_array: bool,
+    },
+}
+
+/// How blocks make a pipeline. Which blocks there are depends on the architecture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pipeline {
+    /// The blocks in the order in which a packet meets them.
+    pub blocks: Vec<Block>,
+    /// Fields that the architecture gives and takes, by the block parameter's and field's names in the architecture's include file
+    /// (`standard_metadata.ingress_port`, `ingress_intrinsic.drop`, ...; see `lower::arch`).
+    pub intrinsics: BTreeMap<String, FieldId>,
+    /// Values that follow a packet from one block to another in which the field ids differ, or to a later pass.
+    pub transfers: Vec<Transfer>,
+    /// v1model: fields of each `@field_list`, kept over clone, resubmit and recirculate.
+    pub field_lists: BTreeMap<u32, Vec<FieldId>>,
+}
+
+/// A programmable block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// What the architecture calls it.
+    pub role: BlockRole,
+    /// Its code.
+    pub code: BlockCode,
+}
+
+/// The code of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockCode {
+    /// A parser.
+    Parser(ParserId),
+    /// A control.
+    Control(ControlId),
+}
+
+/// What a block is in its architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockRole {
+    /// The parser (v1model, eBPF, uBPF, XDP), PSA's ingress parser, PNA's main parser.
+    Parser,
+    /// v1model's checksum verification.
+    VerifyChecksum,
+    /// PNA's pre control.
+    PreControl,
+    /// The ingress control (v1model, PSA); PNA's main control; the filter or pipe of eBPF, uBPF and XDP.
+    Ingress,
+    /// PSA's ingress deparser.
+    IngressDeparser,
+    /// PSA's egress parser.
+    EgressParser,
+    /// The egress control (v1model, PSA).
+    Egress,
+    /// v1model's checksum computation.
+    ComputeChecksum,
+    /// The (last) deparser.
+    Deparser,
+}
+
+/// Values that follow a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// On which way.
+    pub path: TransferPath,
+    /// Read when the packet leaves.
+    pub from: Vec<FieldId>,
+    /// Written when it arrives, pairwise.
+    pub to: Vec<FieldId>,
+}
+
+/// The ways on which a packet takes values along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TransferPath {
+    /// From ingress to egress.
+    Normal,
+    /// Resubmitted to ingress.
+    Resubmit,
+    /// Recirculated from egress to ingress.
+    Recirculate,
+    /// Cloned from ingress to egress.
+    CloneI2E,
+    /// Cloned from egress to egress.
+    CloneE2E,
+}
