@@ -1,2 +1,72 @@
-//! Entry point.
-fn main() {}
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`. Each does all of its own set-up.
+
+mod corpus;
+mod fuzz;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// What went wrong, in words for a person.
+type Outcome = Result<(), String>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the Polyplane repository")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check the house: the crate graph against ARCHITECTURE.md, file headers, file sizes, where `unsafe` stands, licences.
+    Tidy,
+    /// Pass the tests: unit, property and data-driven tests of all rooms, examples, short fuzz runs.
+    Test,
+    /// Run p4c's corpora (positive, negative, STF) from a copy outside the repository and print a table.
+    Corpus(corpus::Options),
+    /// Run a fuzz target for some time.
+    Fuzz(fuzz::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Tidy => tidy::run(&root()),
+        Task::Test => test(),
+        Task::Corpus(options) => corpus::run(&root(), &options),
+        Task::Fuzz(options) => fuzz::run(&root(), &options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository's root.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Runs `cargo` with these words at the root.
+fn cargo(words: &[&str]) -> Outcome {
+    let status = Command::new(env!("CARGO"))
+        .args(words)
+        .current_dir(root())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("cargo {} failed", words.join(" ")))
+    }
+}
+
+fn test() -> Outcome {
+    cargo(&["test", "--workspace", "--quiet"])
+}

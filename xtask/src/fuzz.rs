@@ -1,0 +1,51 @@
+//! `cargo xtask fuzz TARGET --seconds S`: runs one of the fuzz targets in `testkit` for some time.
+//!
+//! The targets are ordinary release-mode tests driven by a seeded generator, so they need no nightly compiler: what they find is printed with
+//! its seed and input, to be kept as a test.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Outcome;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// `front` (P4 text to IR) or `packets` (random packets and entries through programs).
+    target: String,
+    /// How long.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Where the random stream starts; printed with every finding.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "testkit",
+            "--bin",
+            "fuzz",
+            "--",
+        ])
+        .args([
+            &options.target,
+            &options.seconds.to_string(),
+            &options.seed.to_string(),
+        ])
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!(
+            "the fuzz target {} found something",
+            options.target
+        ))
+    }
+}

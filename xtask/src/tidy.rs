@@ -1,0 +1,238 @@
+//! `cargo xtask tidy`: what a machine can check of the house's order.
+//!
+//! ARCHITECTURE.md's table of rooms is the law for the crate graph: this reads it and holds `cargo metadata` against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Outcome;
+
+/// Lines of production code that a file may have.
+const MAX_LINES: usize = 1000;
+
+/// Rooms that may contain `unsafe` blocks (DESIGN: system calls, buffers, the native engine's entry).
+const UNSAFE_ROOMS: &[&str] = &["port"];
+
+/// Licences that dependencies may have; an `OR` needs one of them, an `AND` all.
+const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Runs all checks and reports every finding.
+pub(crate) fn run(root: &Path) -> Outcome {
+    let metadata = metadata(root)?;
+    let mut findings = Vec::new();
+    check_graph(root, &metadata, &mut findings)?;
+    check_licences(&metadata, &mut findings);
+    check_files(root, &mut findings)?;
+    if findings.is_empty() {
+        println!("tidy: all in order");
+        return Ok(());
+    }
+    for finding in &findings {
+        eprintln!("tidy: {finding}");
+    }
+    Err(format!("{} findings", findings.len()))
+}
+
+fn metadata(root: &Path) -> Result<Value, String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+/// The rooms and what each may import, from ARCHITECTURE.md: rows of the form "| `room` | purpose | `a`, `b` |".
+fn allowed_imports(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+    let path = root.join("ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let mut rooms = BTreeMap::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [_, room, _, imports, _] = cells[..]
+            && let [room] = quoted(room)[..]
+        {
+            rooms.insert(
+                room.to_string(),
+                quoted(imports).into_iter().map(String::from).collect(),
+            );
+        }
+    }
+    Ok(rooms)
+}
+
+/// The words in backquotes.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn check_graph(root: &Path, metadata: &Value, findings: &mut Vec<String>) -> Outcome {
+    let allowed = allowed_imports(root)?;
+    let packages = members(metadata);
+    let names: BTreeSet<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
+    for package in &packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(may) = allowed.get(name) else {
+            findings.push(format!(
+                "ARCHITECTURE.md's table has no row for the crate `{name}`"
+            ));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let other = dependency["name"].as_str().unwrap_or_default();
+            let is_test_only = dependency["kind"] == "dev";
+            if names.contains(other)
+                && !is_test_only
+                && !may.contains(other)
+                && !may.contains("all")
+            {
+                findings.push(format!(
+                    "`{name}` imports `{other}`, which ARCHITECTURE.md's table does not allow"
+                ));
+            }
+        }
+    }
+    for room in allowed.keys().filter(|room| !names.contains(room.as_str())) {
+        findings.push(format!(
+            "ARCHITECTURE.md's table names `{room}`, which is no crate"
+        ));
+    }
+    Ok(())
+}
+
+fn members(metadata: &Value) -> Vec<&Value> {
+    let ids: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    packages
+        .filter(|p| p["id"].as_str().is_some_and(|id| ids.contains(id)))
+        .collect()
+}
+
+fn check_licences(metadata: &Value, findings: &mut Vec<String>) {
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let licence = package["license"].as_str().unwrap_or("none stated");
+        if !licence_is_fine(licence) {
+            let name = package["name"].as_str().unwrap_or_default();
+            findings.push(format!("the dependency `{name}` has the licence {licence}"));
+        }
+    }
+}
+
+/// Whether an SPDX expression (as crates write them: `A OR B`, `(A OR B) AND C`, `A/B`) is satisfied by [`LICENCES`].
+fn licence_is_fine(expression: &str) -> bool {
+    let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
+    flat.split(" AND ")
+        .all(|all| all.split(" OR ").any(|one| LICENCES.contains(&one.trim())))
+}
+
+fn check_files(root: &Path, findings: &mut Vec<String>) -> Outcome {
+    for path in source_files(root)? {
+        let text = std::fs::read_to_string(root.join(&path))
+            .map_err(|error| format!("{path}: {error}"))?;
+        if !text.starts_with("//!") {
+            findings.push(format!(
+                "{path}: no `//!` header saying what the file is for"
+            ));
+        }
+        let is_test =
+            path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/");
+        let lines = text
+            .split("#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default()
+            .lines()
+            .count();
+        if !is_test && lines > MAX_LINES {
+            findings.push(format!(
+                "{path}: {lines} lines of production code (at most {MAX_LINES})"
+            ));
+        }
+        if path.ends_with("src/lib.rs") && path.starts_with("crates/") && !is_card(&text) {
+            findings.push(format!(
+                "{path}: the card needs **In:**, **Out:** and **May import:**"
+            ));
+        }
+        check_unsafe(&path, &text, findings);
+    }
+    Ok(())
+}
+
+/// Whether a room's card says what comes in, what goes out and what it may import.
+fn is_card(text: &str) -> bool {
+    ["**In:**", "**Out:**", "**May import:**"]
+        .iter()
+        .all(|word| text.contains(word))
+}
+
+/// All tracked and new Rust files, relative to the root.
+fn source_files(root: &Path) -> Result<Vec<String>, String> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.rs",
+        ])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cannot start git: {error}"))?;
+    let list = String::from_utf8_lossy(&output.stdout);
+    Ok(list
+        .lines()
+        .filter(|line| root.join(line).is_file())
+        .map(String::from)
+        .collect())
+}
+
+fn check_unsafe(path: &str, text: &str, findings: &mut Vec<String>) {
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        if !code.contains(concat!("unsafe", " {")) && !code.contains(concat!("unsafe", " impl")) {
+            continue;
+        }
+        let room = path
+            .strip_prefix("crates/")
+            .and_then(|rest| rest.split('/').next());
+        if !room.is_some_and(|room| UNSAFE_ROOMS.contains(&room)) {
+            findings.push(format!(
+                "{path}:{}: unsafe code outside the rooms that may have it",
+                number + 1
+            ));
+        }
+        let before = &lines[number.saturating_sub(6)..=number];
+        if !before.iter().any(|line| line.contains("SAFETY:")) {
+            findings.push(format!(
+                "{path}:{}: an unsafe block without its reason (`// SAFETY:`)",
+                number + 1
+            ));
+        }
+    }
+}
