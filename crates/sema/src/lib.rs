@@ -1,1 +1,3 @@
 //! The room `sema`.
+
+pub mod arch;

@@ -1,0 +1,67 @@
+//! The include files of the standard architectures, embedded in the binary.
+//!
+//! Each text declares what the architecture's specification declares, under the names by which existing programs
+//! include it. The include guards are the customary ones, so that a user's own copy of one file and ours of
+//! another work together.
+
+/// The text of the standard include file `name`, as written between `<>` or `""` (`v1model.p4`, `bmv2/psa.p4`), or
+/// `None` when no such file is built in.
+///
+/// A file that differs from another one by macros only is a short text that defines them and includes `polyplane/NAME`,
+/// a name that no user's directory is expected to hold.
+pub fn builtin_include(name: &str) -> Option<&'static str> {
+    let text = match name {
+        "core.p4" => include_str!("include/core.p4"),
+        "v1model.p4" => include_str!("include/v1model.p4"),
+        "psa.p4" | "bmv2/psa.p4" | "polyplane/psa.p4" => include_str!("include/psa.p4"),
+        "dpdk/psa.p4" => "#define __PSA_PACKET_LENGTH__\n#include <polyplane/psa.p4>\n",
+        "bmv2/pna.p4" | "polyplane/pna.p4" => include_str!("include/pna.p4"),
+        "pna.p4" => "#define __PNA_TWO_CONTROLS__\n#include <polyplane/pna.p4>\n",
+        "dpdk/pna.p4" => {
+            "#define __PNA_TWO_CONTROLS__\n#define __PNA_DPDK__\n#include <polyplane/pna.p4>\n"
+        }
+        "ebpf_model.p4" => include_str!("include/ebpf_model.p4"),
+        "ubpf_model.p4" => include_str!("include/ubpf_model.p4"),
+        "xdp_model.p4" => include_str!("include/xdp_model.p4"),
+        _ => return None,
+    };
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::builtin_include;
+
+    #[test]
+    fn every_include_inside_a_builtin_file_is_builtin() {
+        for name in [
+            "v1model.p4",
+            "dpdk/psa.p4",
+            "dpdk/pna.p4",
+            "pna.p4",
+            "bmv2/psa.p4",
+            "bmv2/pna.p4",
+            "ebpf_model.p4",
+            "ubpf_model.p4",
+            "xdp_model.p4",
+        ] {
+            let mut open = vec![name];
+            let mut reached_core = false;
+            while let Some(name) = open.pop() {
+                let text =
+                    builtin_include(name).unwrap_or_else(|| panic!("{name} is not built in"));
+                reached_core |= name == "core.p4";
+                open.extend(
+                    text.lines()
+                        .filter_map(|line| line.strip_prefix("#include <")?.strip_suffix('>')),
+                );
+            }
+            assert!(reached_core, "{name} does not include core.p4");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_not_builtin() {
+        assert_eq!(builtin_include("tna.p4"), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! The architectures that programs are written for.
+
+pub mod includes;
