@@ -15,6 +15,7 @@ mod layout;
 mod ops;
 mod program;
 mod types;
+mod typing;
 
 pub use code::*;
 pub use layout::{Layout, limbs_of};

@@ -1,0 +1,102 @@
+//! Errors that mark their place.
+
+use std::fmt;
+
+/// What is wrong with a text, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryError {
+    /// The file as the user named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// How many characters are meant.
+    pub length: u32,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The line's text.
+    pub text: String,
+}
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.line.to_string();
+        let gutter = " ".repeat(number.len());
+        let before: String = self
+            .text
+            .chars()
+            .take(self.column.saturating_sub(1) as usize)
+            .collect();
+        let indent: String = before
+            .chars()
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .collect();
+        writeln!(
+            f,
+            "{}:{}:{}: error: {}",
+            self.file, self.line, self.column, self.message
+        )?;
+        writeln!(f, "{gutter} |")?;
+        writeln!(f, "{number} | {}", self.text)?;
+        write!(
+            f,
+            "{gutter} | {indent}{}",
+            "^".repeat(self.length.max(1) as usize)
+        )?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n{gutter} = hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for EntryError {}
+
+/// An error before its place is turned into line and column: bytes of the text.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn new(at: (usize, usize), message: impl Into<String>) -> Fault {
+        Fault {
+            start: at.0,
+            end: at.1,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The error with line and column in `text`.
+    pub(crate) fn locate(self, file: &str, text: &str) -> EntryError {
+        let start = self.start.min(text.len());
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let line_text = text[line_start..line_end].trim_end_matches('\r');
+        let mut end = self.end.clamp(start, line_end.max(start));
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        EntryError {
+            file: file.to_string(),
+            line: text[..line_start].matches('\n').count() as u32 + 1,
+            column: text[line_start..start].chars().count() as u32 + 1,
+            length: text[start..end].chars().count().max(1) as u32,
+            message: self.message,
+            hint: self.hint,
+            text: line_text.to_string(),
+        }
+    }
+}

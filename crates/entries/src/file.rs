@@ -1,0 +1,867 @@
+//! Entries files: the format of docs/ENTRIES.md, read statement by statement.
+
+use bits::Value;
+use ir::{CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
+
+use crate::error::{EntryError, Fault};
+use crate::resolve::{self, Word};
+use crate::update::{
+    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, Update,
+    ValueSetMember,
+};
+use crate::value;
+
+/// Arguments as written: a name, if there was one, and the value.
+pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
+
+/// Reads an entries file against a program. All errors are reported, not only the first.
+pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Update>, Vec<EntryError>> {
+    let mut reader = Reader {
+        program,
+        text,
+        at: 0,
+    };
+    let mut updates = Vec::new();
+    let mut errors = Vec::new();
+    while reader.skip_to_statement() {
+        match reader.statement() {
+            Ok(update) => updates.push(update),
+            Err(fault) => {
+                errors.push(fault.locate(file, text));
+                reader.skip_statement();
+            }
+        }
+    }
+    if errors.is_empty() {
+        Ok(updates)
+    } else {
+        Err(errors)
+    }
+}
+
+struct Reader<'a> {
+    program: &'a Program,
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// Skips blanks and comments; line ends too when `lines` is set.
+    fn skip_blanks(&mut self, lines: bool) {
+        loop {
+            let rest = self.rest();
+            let blank = |c: char| c.is_whitespace() && (lines || c != '\n');
+            let skipped = rest.len() - rest.trim_start_matches(blank).len();
+            self.at += skipped;
+            let rest = self.rest();
+            if rest.starts_with('#') {
+                self.at += rest.find('\n').unwrap_or(rest.len());
+            } else if skipped == 0 {
+                return;
+            }
+        }
+    }
+
+    fn skip_to_statement(&mut self) -> bool {
+        loop {
+            self.skip_blanks(true);
+            if !self.eat(";") {
+                return self.at < self.text.len();
+            }
+        }
+    }
+
+    /// After an error: behind the next `;`, or at the next line that starts in the first column.
+    fn skip_statement(&mut self) {
+        while let Some(at) = self.rest().find(['\n', ';']) {
+            let is_semicolon = self.rest().as_bytes()[at] == b';';
+            self.at += at + 1;
+            let next = self.rest().chars().next();
+            if is_semicolon && next.is_none_or(|c| c == '\n')
+                || next.is_some_and(|c| !c.is_whitespace() && c != '}' && c != '-')
+            {
+                return;
+            }
+        }
+        self.at = self.text.len();
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    /// Eats a token behind blanks, or says what was expected.
+    fn expect(&mut self, token: &str, lines: bool) -> Result<(), Fault> {
+        self.skip_blanks(lines);
+        if self.eat(token) {
+            return Ok(());
+        }
+        Err(Fault::new(
+            self.here(),
+            format!("`{token}` is expected here, not {}", self.found()),
+        ))
+    }
+
+    /// The place of the next word; of at least one character, unless the text ends.
+    fn here(&self) -> (usize, usize) {
+        let rest = self.rest();
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let len = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        (self.at, self.at + len.max(first))
+    }
+
+    fn found(&self) -> String {
+        match self.rest().chars().next() {
+            None => "the end of the file".to_string(),
+            Some('\n') => "the end of the line".to_string(),
+            Some(_) => format!("`{}`", &self.text[self.here().0..self.here().1]),
+        }
+    }
+
+    /// A name: letters, digits, `_ . $`, and indices in brackets that belong to it when `brackets` is set; `isValid()` too.
+    fn name(&mut self, what: &str) -> Result<Word<'a>, Fault> {
+        self.skip_blanks(false);
+        let rest = self.rest();
+        let len = rest
+            .find(|c: char| !(c.is_alphanumeric() || "_.$".contains(c)))
+            .unwrap_or(rest.len());
+        if len == 0 {
+            return Err(Fault::new(
+                self.here(),
+                format!("{what} is expected here, not {}", self.found()),
+            ));
+        }
+        let word = Word::new(&rest[..len], self.at);
+        self.at += len;
+        Ok(word)
+    }
+
+    fn number(&mut self, what: &str) -> Result<u64, Fault> {
+        let word = self.name(what)?;
+        let value = Value::parse(word.text, 64)
+            .ok()
+            .and_then(|value| value.to_u64());
+        value.ok_or_else(|| {
+            Fault::new(
+                word.at(),
+                format!("{what} is expected here, not `{}`", word.text),
+            )
+        })
+    }
+
+    fn number32(&mut self, what: &str) -> Result<u32, Fault> {
+        self.skip_blanks(false);
+        let at = self.here();
+        let number = self.number(what)?;
+        u32::try_from(number)
+            .map_err(|_| Fault::new(at, format!("{number} is too large for {what}")))
+    }
+
+    /// Whether the next word is this one; eats it then.
+    fn keyword(&mut self, word: &str) -> bool {
+        self.skip_blanks(false);
+        let ends = self
+            .rest()
+            .strip_prefix(word)
+            .map(|rest| rest.chars().next());
+        let continues = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+        let found = ends.is_some_and(|next| !next.is_some_and(continues));
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn statement(&mut self) -> Result<Update, Fault> {
+        let update = self.statement_body()?;
+        self.skip_blanks(false);
+        if self.eat(";") || self.eat("\n") || self.rest().is_empty() {
+            return Ok(update);
+        }
+        Err(Fault::new(
+            self.here(),
+            format!(
+                "the end of the statement is expected here, not {}",
+                self.found()
+            ),
+        ))
+    }
+
+    fn statement_body(&mut self) -> Result<Update, Fault> {
+        let first =
+            self.name("a table, or one of multicast, clone, register, meter, counter, value_set")?;
+        match first.text {
+            "multicast" => self.multicast(),
+            "clone" => self.clone_session(),
+            "register" => self.register(),
+            "meter" => self.meter(),
+            "counter" => self.counter(),
+            "value_set" => self.value_set(),
+            _ if self.keyword("member") => self.member(first),
+            _ if self.keyword("group") => self.group(first),
+            _ if self.keyword("default") => self.default_action(first),
+            _ => self.table_entry(first),
+        }
+    }
+
+    fn default_action(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+        let table = resolve::table(self.program, name)?;
+        self.expect("->", true)?;
+        let action = self.name("an action")?;
+        let args = self.arguments(table, action)?;
+        Ok(Update::SetDefault(
+            table,
+            resolve::table_call(self.program, table, action, &args)?,
+        ))
+    }
+
+    fn table_entry(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+        let table = resolve::table(self.program, name)?;
+        let keys = self.keys(table)?;
+        self.expect("->", true)?;
+        let action = self.entry_action(table)?;
+        let mut entry = TableEntry {
+            keys,
+            priority: None,
+            action,
+            idle_timeout_ns: None,
+            meter: None,
+            counter: None,
+        };
+        let start = self.at;
+        self.entry_options(&mut entry)?;
+        self.check_priority(table, name, &entry, start)?;
+        Ok(Update::Insert(table, entry))
+    }
+
+    fn entry_options(&mut self, entry: &mut TableEntry) -> Result<(), Fault> {
+        loop {
+            if self.keyword("priority") {
+                self.skip_blanks(false);
+                let at = self.here();
+                let number = self.number("a priority")?;
+                let priority = i32::try_from(number).ok().filter(|p| *p > 0);
+                let fault = || Fault::new(at, "a priority is a number from 1 to 2147483647");
+                entry.priority = Some(priority.ok_or_else(fault)?);
+            } else if self.keyword("idle_timeout") {
+                entry.idle_timeout_ns = Some(self.duration()?);
+            } else if self.keyword("meter") {
+                entry.meter = Some(self.rates()?);
+            } else if self.keyword("counter") {
+                entry.counter = Some(self.counts()?);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// P4Runtime, section 9.1.1: a priority where the key has ternary, range or optional elements, and only there.
+    fn check_priority(
+        &self,
+        table: TableId,
+        name: Word<'a>,
+        entry: &TableEntry,
+        options: usize,
+    ) -> Result<(), Fault> {
+        let needs = needs_priority(self.program, table);
+        match entry.priority {
+            None if needs => Err(Fault::new(
+                name.at(),
+                "this entry needs a priority, for its key has ternary, range or optional elements",
+            )
+            .hint("write `priority 10` behind the action; the larger one wins")),
+            Some(_) if !needs => {
+                let end = self.at.max(options + 1);
+                Err(Fault::new((options, end), "this entry takes no priority: nothing in its key can overlap but prefixes, of which the longest wins")
+                    .hint("leave the priority out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn keys(&mut self, table: TableId) -> Result<Vec<KeyMatch>, Fault> {
+        self.skip_blanks(true);
+        let open = self.here();
+        let mut given: Vec<(Word<'a>, Word<'a>)> = Vec::new();
+        self.expect("{", true)?;
+        loop {
+            self.skip_blanks(true);
+            if self.eat("}") {
+                break;
+            }
+            let body = self.raw(&[';', ',', '}'])?;
+            let Some(colon) = body.text.find(':') else {
+                return Err(Fault::new(body.at(), "a key is written `name: value`"));
+            };
+            let name = Word::new(&body.text[..colon], body.start).trim();
+            let written = Word::new(&body.text[colon + 1..], body.start + colon + 1).trim();
+            given.push((name, written));
+            self.skip_blanks(true);
+            let _ = self.eat(";") || self.eat(",");
+        }
+        match_keys(self.program, table, &given, open)
+    }
+
+    /// Text up to one of these characters outside parentheses; comments end it too.
+    fn raw(&mut self, stops: &[char]) -> Result<Word<'a>, Fault> {
+        let rest = self.rest();
+        let mut depth = 0usize;
+        for (at, c) in rest.char_indices() {
+            match c {
+                '(' | '[' => depth += 1,
+                ')' | ']' if depth > 0 => depth -= 1,
+                '#' | '\n' => {
+                    let word = Word::new(&rest[..at], self.at).trim();
+                    self.at += at;
+                    return Ok(word);
+                }
+                _ if depth == 0 && stops.contains(&c) => {
+                    let word = Word::new(&rest[..at], self.at).trim();
+                    self.at += at;
+                    return Ok(word);
+                }
+                _ => {}
+            }
+        }
+        let wanted: Vec<String> = stops.iter().map(|c| format!("`{c}`")).collect();
+        Err(Fault::new(
+            self.here(),
+            format!("the file ends before {}", wanted.join(" or ")),
+        ))
+    }
+
+    fn entry_action(&mut self, table: TableId) -> Result<EntryAction, Fault> {
+        self.skip_blanks(true);
+        if self.eat("{") {
+            return self.one_shot(table);
+        }
+        let at = self.here();
+        if self.keyword("group") {
+            self.check_implementation(table, at)?;
+            return Ok(EntryAction::Group(self.number32("a group's number")?));
+        }
+        if self.keyword("member") {
+            self.check_implementation(table, at)?;
+            return Ok(EntryAction::Member(self.number32("a member's number")?));
+        }
+        let action = self.name("an action")?;
+        let args = self.arguments(table, action)?;
+        Ok(EntryAction::Call(resolve::table_call(
+            self.program,
+            table,
+            action,
+            &args,
+        )?))
+    }
+
+    fn check_implementation(&self, table: TableId, at: (usize, usize)) -> Result<(), Fault> {
+        let table = &self.program.tables[table];
+        if table.implementation.is_some() {
+            return Ok(());
+        }
+        Err(Fault::new(
+            at,
+            format!(
+                "the table `{}` has no action profile or selector",
+                table.name
+            ),
+        ))
+    }
+
+    fn one_shot(&mut self, table: TableId) -> Result<EntryAction, Fault> {
+        let at = (self.at.saturating_sub(1), self.at);
+        self.check_implementation(table, at)?;
+        let mut actions = Vec::new();
+        loop {
+            self.skip_blanks(true);
+            if self.eat("}") {
+                return Ok(EntryAction::OneShot(actions));
+            }
+            let action = self.name("an action")?;
+            let args = self.arguments(table, action)?;
+            let call = resolve::table_call(self.program, table, action, &args)?;
+            actions.push((call, self.weight()?));
+            self.skip_blanks(true);
+            let _ = self.eat(",");
+        }
+    }
+
+    fn weight(&mut self) -> Result<u32, Fault> {
+        if !self.keyword("weight") {
+            return Ok(1);
+        }
+        self.skip_blanks(false);
+        let at = self.here();
+        match self.number32("a weight")? {
+            0 => Err(Fault::new(at, "a weight is at least 1")),
+            weight => Ok(weight),
+        }
+    }
+
+    /// Arguments in parentheses, whose names are parameters of an action of the table.
+    fn arguments(&mut self, table: TableId, action: Word<'a>) -> Result<WrittenArgs<'a>, Fault> {
+        let position = resolve::table_action(self.program, &self.program.tables[table], action)?;
+        let action = self.program.tables[table].actions[position].action;
+        self.arguments_of(action)
+    }
+
+    fn arguments_of(&mut self, action: ir::ActionId) -> Result<WrittenArgs<'a>, Fault> {
+        self.skip_blanks(false);
+        let mut args = Vec::new();
+        if !self.eat("(") {
+            return Ok(args);
+        }
+        loop {
+            self.skip_blanks(true);
+            if self.eat(")") {
+                return Ok(args);
+            }
+            let word = self.raw(&[',', ')'])?;
+            args.push(split_argument(&self.program.actions[action], word));
+            self.skip_blanks(true);
+            let _ = self.eat(",");
+        }
+    }
+
+    fn member(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+        let profile = self.profile(name)?;
+        let id = self.number32("a member's number")?;
+        self.expect("->", true)?;
+        let written = self.name("an action")?;
+        let action = resolve::profile_action(self.program, profile, written)?;
+        let args = self.arguments_of(action)?;
+        let args = resolve::arguments(self.program, action, written, &args)?;
+        Ok(Update::Member {
+            profile,
+            id,
+            action,
+            args,
+        })
+    }
+
+    fn profile(&self, name: Word<'a>) -> Result<ir::ExternId, Fault> {
+        resolve::instance(self.program, name, "action profile or selector", |kind| {
+            matches!(
+                kind,
+                ExternKind::ActionProfile { .. } | ExternKind::ActionSelector { .. }
+            )
+        })
+    }
+
+    fn group(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+        let profile = self.profile(name)?;
+        let id = self.number32("a group's number")?;
+        let mut members = Vec::new();
+        self.expect("{", true)?;
+        loop {
+            self.skip_blanks(true);
+            if self.eat("}") {
+                break;
+            }
+            let member = self.number32("a member's number")?;
+            members.push(GroupMember {
+                member,
+                weight: self.weight()?,
+            });
+            self.skip_blanks(true);
+            let _ = self.eat(",");
+        }
+        let max_size = if self.keyword("max_size") {
+            self.number32("the most members")?
+        } else {
+            0
+        };
+        Ok(Update::Group {
+            profile,
+            id,
+            members,
+            max_size,
+        })
+    }
+
+    fn replicas(&mut self) -> Result<Vec<Replica>, Fault> {
+        let mut replicas = Vec::new();
+        self.expect("{", true)?;
+        loop {
+            self.skip_blanks(true);
+            if self.eat("}") {
+                return Ok(replicas);
+            }
+            if !self.keyword("port") {
+                return Err(Fault::new(
+                    self.here(),
+                    format!("`port` is expected here, not {}", self.found()),
+                ));
+            }
+            let port = self.number32("a port")?;
+            let instance = if self.keyword("instance") {
+                self.number32("an instance")?
+            } else {
+                0
+            };
+            replicas.push(Replica { port, instance });
+            self.skip_blanks(true);
+            let _ = self.eat(",");
+        }
+    }
+
+    fn multicast(&mut self) -> Result<Update, Fault> {
+        let id = self.number32("a multicast group's number")?;
+        Ok(Update::Multicast {
+            id,
+            replicas: self.replicas()?,
+        })
+    }
+
+    fn clone_session(&mut self) -> Result<Update, Fault> {
+        let id = self.number32("a clone session's number")?;
+        let mut session = CloneSession {
+            id,
+            replicas: self.replicas()?,
+            truncate: None,
+            class_of_service: 0,
+        };
+        loop {
+            if self.keyword("truncate") {
+                session.truncate = Some(self.number32("a number of bytes")?);
+            } else if self.keyword("class") {
+                session.class_of_service = self.number32("a class of service")?;
+            } else {
+                return Ok(Update::Clone(session));
+            }
+        }
+    }
+
+    /// `[index]`, or nothing for all cells.
+    fn index(&mut self, size: u32) -> Result<Option<u32>, Fault> {
+        if !self.eat("[") {
+            return Ok(None);
+        }
+        let at = self.here();
+        let index = self.number32("an index")?;
+        if index >= size {
+            return Err(Fault::new(
+                (at.0, self.at),
+                format!("the index {index} is outside: there are {size} cells"),
+            ));
+        }
+        self.expect("]", false)?;
+        Ok(Some(index))
+    }
+
+    fn register(&mut self) -> Result<Update, Fault> {
+        let name = self.name("a register")?;
+        let is_register = |kind: &ExternKind| matches!(kind, ExternKind::Register { .. });
+        let register = resolve::instance(self.program, name, "register", is_register)?;
+        let ExternKind::Register { cell, size, .. } = &self.program.externs[register].kind else {
+            return Err(Fault::new(name.at(), "this is no register"));
+        };
+        let index = self.index(*size)?;
+        self.expect("=", false)?;
+        self.skip_blanks(false);
+        let values = self.cell(cell)?;
+        Ok(Update::Register {
+            register,
+            index,
+            values,
+        })
+    }
+
+    /// One value, or `{ a, b }`.
+    fn cell(&mut self, cell: &[ScalarTy]) -> Result<Vec<Value>, Fault> {
+        let at = self.here();
+        let mut words = Vec::new();
+        if self.eat("{") {
+            loop {
+                self.skip_blanks(true);
+                if self.eat("}") {
+                    break;
+                }
+                words.push(self.raw(&[',', '}'])?);
+                self.skip_blanks(true);
+                let _ = self.eat(",");
+            }
+        } else {
+            words.push(self.bare_value());
+        }
+        if words.len() != cell.len() {
+            let message = format!(
+                "a cell has {} values, but {} are given",
+                cell.len(),
+                words.len()
+            );
+            return Err(Fault::new(at, message));
+        }
+        cell.iter()
+            .zip(words)
+            .map(|(&ty, word)| value::scalar(self.program, ty, word))
+            .collect()
+    }
+
+    /// A value that ends at a blank or `;`.
+    fn bare_value(&mut self) -> Word<'a> {
+        self.skip_blanks(false);
+        let rest = self.rest();
+        let len = rest
+            .find(|c: char| c.is_whitespace() || c == ';' || c == '#')
+            .unwrap_or(rest.len());
+        let word = Word::new(&rest[..len], self.at);
+        self.at += len;
+        word
+    }
+
+    fn meter(&mut self) -> Result<Update, Fault> {
+        let name = self.name("a meter")?;
+        let is_meter = |kind: &ExternKind| matches!(kind, ExternKind::Meter { .. });
+        let meter = resolve::instance(self.program, name, "meter", is_meter)?;
+        let size = match self.program.externs[meter].kind {
+            ExternKind::Meter { size, .. } => size,
+            _ => 0,
+        };
+        let index = self.index(size)?;
+        Ok(Update::Meter {
+            meter,
+            index,
+            config: self.rates()?,
+        })
+    }
+
+    /// `cir N cburst N pir N pburst N`, in any order; all four.
+    fn rates(&mut self) -> Result<MeterConfig, Fault> {
+        self.skip_blanks(false);
+        let at = self.here();
+        let mut rates: [Option<u64>; 4] = [None; 4];
+        const NAMES: [&str; 4] = ["cir", "cburst", "pir", "pburst"];
+        while let Some(which) = NAMES.iter().position(|name| self.keyword(name)) {
+            rates[which] = Some(self.number("a rate or burst")?);
+        }
+        match rates {
+            [Some(cir), Some(cburst), Some(pir), Some(pburst)] if cir <= pir => Ok(MeterConfig {
+                cir,
+                cburst,
+                pir,
+                pburst,
+            }),
+            [Some(cir), _, Some(pir), _] if cir > pir => Err(Fault::new(
+                at,
+                format!("the committed rate {cir} is above the peak rate {pir}"),
+            )),
+            _ => Err(Fault::new(
+                at,
+                "a meter needs `cir N cburst N pir N pburst N`: rates a second, bursts in packets or bytes",
+            )),
+        }
+    }
+
+    fn counter(&mut self) -> Result<Update, Fault> {
+        let name = self.name("a counter")?;
+        let is_counter = |kind: &ExternKind| matches!(kind, ExternKind::Counter { .. });
+        let counter = resolve::instance(self.program, name, "counter", is_counter)?;
+        let (size, unit) = match self.program.externs[counter].kind {
+            ExternKind::Counter { size, unit, .. } => (size, unit),
+            _ => (0, CounterUnit::Both),
+        };
+        let at = self.here();
+        let Some(index) = self.index(size)? else {
+            return Err(Fault::new(
+                at,
+                "a counter is written with an index, as in `counter NAME[3] = packets 0 bytes 0`",
+            ));
+        };
+        self.expect("=", false)?;
+        let value = self.counts()?;
+        if unit == CounterUnit::Packets && value.bytes != 0
+            || unit == CounterUnit::Bytes && value.packets != 0
+        {
+            return Err(Fault::new(name.at(), "this counter does not count that"));
+        }
+        Ok(Update::Counter {
+            counter,
+            index,
+            value,
+        })
+    }
+
+    fn counts(&mut self) -> Result<CounterValue, Fault> {
+        let mut value = CounterValue::default();
+        loop {
+            if self.keyword("packets") {
+                value.packets = self.number("a number of packets")?;
+            } else if self.keyword("bytes") {
+                value.bytes = self.number("a number of bytes")?;
+            } else {
+                return Ok(value);
+            }
+        }
+    }
+
+    fn value_set(&mut self) -> Result<Update, Fault> {
+        let name = self.name("a value set")?;
+        let value_set = resolve::value_set(self.program, name)?;
+        let set = &self.program.value_sets[value_set];
+        let mut members = Vec::new();
+        self.expect("{", true)?;
+        loop {
+            self.skip_blanks(true);
+            if self.eat("}") {
+                break;
+            }
+            let word = self.raw(&[',', '}'])?;
+            members.push(value_set_member(self.program, set, word)?);
+            self.skip_blanks(true);
+            let _ = self.eat(",");
+        }
+        if members.len() > set.size as usize {
+            let message = format!(
+                "{} members, but the value set holds {}",
+                members.len(),
+                set.size
+            );
+            return Err(Fault::new(name.at(), message));
+        }
+        Ok(Update::ValueSet { value_set, members })
+    }
+
+    /// `5s`, `200ms`, `10us`, `7ns`.
+    fn duration(&mut self) -> Result<u64, Fault> {
+        let word = self.bare_value();
+        let digits = word
+            .text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(word.text.len());
+        let unit = match &word.text[digits..] {
+            "s" => 1_000_000_000,
+            "ms" => 1_000_000,
+            "us" => 1_000,
+            "ns" => 1,
+            _ => 0u64,
+        };
+        let number: Option<u64> = word.text[..digits].parse().ok();
+        let ns = number
+            .and_then(|n| n.checked_mul(unit))
+            .filter(|ns| *ns > 0);
+        ns.ok_or_else(|| Fault::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
+    }
+}
+
+/// A member of a value set: `match`, or `(match, match)` for several fields.
+fn value_set_member(
+    program: &Program,
+    set: &ir::ValueSet,
+    word: Word<'_>,
+) -> Result<ValueSetMember, Fault> {
+    let inner = word
+        .text
+        .strip_prefix('(')
+        .and_then(|text| text.strip_suffix(')'));
+    let start = word.start + usize::from(inner.is_some());
+    let text = inner.unwrap_or(word.text);
+    let mut words = Vec::new();
+    let mut at = 0;
+    for part in text.split(',') {
+        words.push(Word::new(part, start + at).trim());
+        at += part.len() + 1;
+    }
+    if words.len() != set.fields.len() {
+        let message = format!(
+            "a member of this value set has {} values, not {}",
+            set.fields.len(),
+            words.len()
+        );
+        return Err(Fault::new(word.at(), message));
+    }
+    let pairs = set.fields.iter().zip(words);
+    let fields: Result<_, Fault> = pairs
+        .map(|(field, word)| value::key_match(program, field.match_kind, field.ty, word))
+        .collect();
+    Ok(ValueSetMember { fields: fields? })
+}
+
+/// `name: value` where `name` is a parameter of the action; otherwise a value alone (an address may hold colons too).
+pub(crate) fn split_argument<'a>(
+    action: &ir::Action,
+    word: Word<'a>,
+) -> (Option<Word<'a>>, Word<'a>) {
+    let Some(colon) = word.text.find([':', '=']) else {
+        return (None, word);
+    };
+    let name = Word::new(&word.text[..colon], word.start).trim();
+    let is_name = name
+        .text
+        .starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let is_param = action.params.iter().any(|p| p.name == name.text);
+    let looks_like_address =
+        word.text[colon + 1..].contains(':') || word.text[colon..].starts_with("::");
+    if is_name && (is_param || !looks_like_address) {
+        let value = Word::new(&word.text[colon + 1..], word.start + colon + 1).trim();
+        return (Some(name), value);
+    }
+    (None, word)
+}
+
+/// Whether entries of the table have priorities.
+pub(crate) fn needs_priority(program: &Program, table: TableId) -> bool {
+    let kinds = program.tables[table].keys.iter().map(|key| key.match_kind);
+    kinds.into_iter().any(|kind| {
+        matches!(
+            kind,
+            MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
+        )
+    })
+}
+
+/// The scalar type of a key.
+pub(crate) fn key_ty(program: &Program, key: &ir::Key) -> ScalarTy {
+    key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(1))
+}
+
+/// Puts written keys into the table's order. Keys left out match all; an exact one may not be left out.
+fn match_keys(
+    program: &Program,
+    table: TableId,
+    given: &[(Word<'_>, Word<'_>)],
+    open: (usize, usize),
+) -> Result<Vec<KeyMatch>, Fault> {
+    let table = &program.tables[table];
+    let keys: Vec<&ir::Key> = table
+        .keys
+        .iter()
+        .filter(|key| key.match_kind != MatchKind::Selector)
+        .collect();
+    let mut matches: Vec<Option<KeyMatch>> = vec![None; keys.len()];
+    for (name, written) in given {
+        let what = format!("key of the table `{}`", table.name);
+        let at = resolve::find(*name, keys.iter().map(|key| key.name.as_str()), &what)?;
+        if matches[at].is_some() {
+            return Err(Fault::new(
+                name.at(),
+                format!("the key `{}` is given twice", keys[at].name),
+            ));
+        }
+        matches[at] = Some(value::key_match(
+            program,
+            keys[at].match_kind,
+            key_ty(program, keys[at]),
+            *written,
+        )?);
+    }
+    let missing = |(key, given): &(&&ir::Key, &Option<KeyMatch>)| {
+        key.match_kind == MatchKind::Exact && given.is_none()
+    };
+    if let Some((key, _)) = keys.iter().zip(&matches).find(missing) {
+        let message = format!("the exact key `{}` is missing", key.name);
+        return Err(Fault::new(open, message).hint(format!("add `{}: VALUE;`", key.name)));
+    }
+    Ok(matches
+        .into_iter()
+        .map(|given| given.unwrap_or(KeyMatch::Any))
+        .collect())
+}

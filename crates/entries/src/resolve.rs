@@ -1,0 +1,304 @@
+//! Names as people write them to the program's ids: exactly, else by an unambiguous suffix.
+
+use bits::Value;
+use ir::{ActionCall, ActionId, ExternId, ExternKind, Program, Table, TableId, ValueSetId};
+
+use crate::error::Fault;
+
+/// A piece of text and its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) start: usize,
+}
+
+impl<'a> Word<'a> {
+    pub(crate) fn new(text: &'a str, start: usize) -> Word<'a> {
+        Word { text, start }
+    }
+
+    /// The place, for a [`Fault`].
+    pub(crate) fn at(self) -> (usize, usize) {
+        (self.start, self.start + self.text.len())
+    }
+
+    /// Without blanks around it.
+    pub(crate) fn trim(self) -> Word<'a> {
+        let text = self.text.trim_start();
+        let start = self.start + (self.text.len() - text.len());
+        Word {
+            text: text.trim_end(),
+            start,
+        }
+    }
+}
+
+/// The spellings of one thing made one: `$valid$` and `valid` of a header are `isValid()`, `name$0` is `name[0]`.
+fn canonical(name: &str) -> String {
+    let name = name
+        .strip_prefix('.')
+        .unwrap_or(name)
+        .replace(".$valid$", ".isValid()");
+    let mut text = String::with_capacity(name.len());
+    let mut rest = name.as_str();
+    while let Some(at) = rest.find('$') {
+        let digits = rest[at + 1..]
+            .bytes()
+            .take_while(u8::is_ascii_digit)
+            .count();
+        text.push_str(&rest[..at]);
+        if digits > 0 {
+            text.push('[');
+            text.push_str(&rest[at + 1..at + 1 + digits]);
+            text.push(']');
+        } else {
+            text.push('$');
+        }
+        rest = &rest[at + 1 + digits..];
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Whether two spellings name the same thing.
+pub fn same_name(a: &str, b: &str) -> bool {
+    canonical(a) == canonical(b)
+}
+
+/// The dots and underscores made one, as back ends that write C do.
+fn mangled(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect()
+}
+
+/// The position of the one name that `wanted` means among `names`: the same, else a unique suffix behind a dot, else the same with every dot
+/// written as an underscore. `what` names the kind of thing in errors.
+pub(crate) fn find<'n>(
+    wanted: Word<'_>,
+    names: impl Iterator<Item = &'n str> + Clone,
+    what: &str,
+) -> Result<usize, Fault> {
+    let target = canonical(wanted.text);
+    let suffix = format!(".{target}");
+    let exact = |name: &str| canonical(name) == target;
+    let by_suffix = |name: &str| canonical(name).ends_with(&suffix);
+    let by_mangling = |name: &str| mangled(&canonical(name)) == mangled(&target);
+    if let Some(at) = names.clone().position(exact) {
+        return Ok(at);
+    }
+    for test in [&by_suffix as &dyn Fn(&str) -> bool, &by_mangling] {
+        let hits: Vec<(usize, &str)> = names
+            .clone()
+            .enumerate()
+            .filter(|(_, name)| test(name))
+            .collect();
+        match hits[..] {
+            [] => {}
+            [(at, _)] => return Ok(at),
+            _ => {
+                let all: Vec<&str> = hits.iter().map(|(_, name)| *name).collect();
+                let message = format!("the {what} `{}` is ambiguous", wanted.text);
+                return Err(Fault::new(wanted.at(), message)
+                    .hint(format!("write one of {}", all.join(", "))));
+            }
+        }
+    }
+    Err(unknown(wanted, names, what))
+}
+
+fn unknown<'n>(wanted: Word<'_>, names: impl Iterator<Item = &'n str>, what: &str) -> Fault {
+    let fault = Fault::new(wanted.at(), format!("there is no {what} `{}`", wanted.text));
+    let all: Vec<&str> = names.collect();
+    match nearest(wanted.text, &all) {
+        Some(name) => fault.hint(format!("did you mean `{name}`?")),
+        None if all.is_empty() => fault.hint(format!("the program has no {what}")),
+        None if all.len() <= 12 => fault.hint(format!("there are: {}", all.join(", "))),
+        None => fault,
+    }
+}
+
+/// The name that differs least from `wanted` (in the whole or in the part behind its last dots), if it is near.
+fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
+    let dots = wanted.matches('.').count();
+    let tail = |name: &'n str| -> &'n str {
+        let mut starts: Vec<usize> = name.match_indices('.').map(|(at, _)| at + 1).collect();
+        starts.insert(0, 0);
+        let at = starts.len().saturating_sub(dots + 1);
+        &name[starts[at]..]
+    };
+    let scored = names.iter().map(|&name| {
+        (
+            distance(wanted, name).min(distance(wanted, tail(name))),
+            name,
+        )
+    });
+    scored
+        .min_by_key(|(score, _)| *score)
+        .filter(|(score, _)| *score <= wanted.len().max(3) / 3)
+        .map(|(_, name)| name)
+}
+
+/// The edit distance.
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(!ca.eq_ignore_ascii_case(cb));
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The table of this name.
+pub(crate) fn table(program: &Program, name: Word<'_>) -> Result<TableId, Fault> {
+    let names = program.tables.values().map(|table| table.name.as_str());
+    let at = find(name, names, "table")?;
+    program
+        .tables
+        .ids()
+        .nth(at)
+        .ok_or_else(|| Fault::new(name.at(), "no such table"))
+}
+
+/// The extern instance of this name among those that `fits` accepts.
+pub(crate) fn instance(
+    program: &Program,
+    name: Word<'_>,
+    what: &str,
+    fits: impl Fn(&ExternKind) -> bool,
+) -> Result<ExternId, Fault> {
+    let fitting: Vec<(ExternId, &str)> = program
+        .externs
+        .iter()
+        .filter(|(_, e)| fits(&e.kind))
+        .map(|(id, e)| (id, e.name.as_str()))
+        .collect();
+    let at = find(name, fitting.iter().map(|(_, name)| *name), what)?;
+    Ok(fitting[at].0)
+}
+
+/// The value set of this name.
+pub(crate) fn value_set(program: &Program, name: Word<'_>) -> Result<ValueSetId, Fault> {
+    let names = program.value_sets.values().map(|set| set.name.as_str());
+    let at = find(name, names, "value set")?;
+    program
+        .value_sets
+        .ids()
+        .nth(at)
+        .ok_or_else(|| Fault::new(name.at(), "no such value set"))
+}
+
+/// The position in the table's list of the action of this name.
+pub(crate) fn table_action(
+    program: &Program,
+    table: &Table,
+    name: Word<'_>,
+) -> Result<usize, Fault> {
+    let names: Vec<&str> = table
+        .actions
+        .iter()
+        .map(|a| program.actions[a.action].control_plane_name.as_str())
+        .collect();
+    let what = format!("action in the table `{}`", table.name);
+    find(name, names.into_iter(), &what)
+}
+
+/// The action of this name in any table that uses the profile.
+pub(crate) fn profile_action(
+    program: &Program,
+    profile: ExternId,
+    name: Word<'_>,
+) -> Result<ActionId, Fault> {
+    let user = program
+        .tables
+        .values()
+        .find(|table| table.implementation == Some(profile));
+    let Some(table) = user else {
+        let message = format!("no table uses `{}`", program.externs[profile].name);
+        return Err(Fault::new(name.at(), message));
+    };
+    Ok(table.actions[table_action(program, table, name)?].action)
+}
+
+/// Puts arguments, named or in order, into the parameters' order. `args` are a name, if one was written, and the value.
+pub(crate) fn arguments(
+    program: &Program,
+    action: ActionId,
+    call: Word<'_>,
+    args: &[(Option<Word<'_>>, Word<'_>)],
+) -> Result<Vec<Value>, Fault> {
+    let action = &program.actions[action];
+    let mut values: Vec<Option<Value>> = vec![None; action.params.len()];
+    for (position, (name, value)) in args.iter().enumerate() {
+        let at = match name {
+            Some(name) => {
+                let what = format!("parameter of the action `{}`", action.control_plane_name);
+                find(*name, action.params.iter().map(|p| p.name.as_str()), &what)?
+            }
+            None if position < values.len() => position,
+            None => return Err(too_many(action, *value)),
+        };
+        if values[at].is_some() {
+            let place = name.unwrap_or(*value).at();
+            return Err(Fault::new(
+                place,
+                format!("the parameter `{}` is given twice", action.params[at].name),
+            ));
+        }
+        values[at] = Some(crate::value::scalar(program, action.params[at].ty, *value)?);
+    }
+    let missing: Vec<&str> = action
+        .params
+        .iter()
+        .zip(&values)
+        .filter(|(_, v)| v.is_none())
+        .map(|(p, _)| p.name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        let message = format!(
+            "the action `{}` also needs a value for {}",
+            action.control_plane_name,
+            missing.join(", ")
+        );
+        return Err(Fault::new(call.at(), message).hint(format!("write `{}`", signature(action))));
+    }
+    Ok(values.into_iter().flatten().collect())
+}
+
+fn too_many(action: &ir::Action, value: Word<'_>) -> Fault {
+    let count = action.params.len();
+    let message = format!(
+        "the action `{}` takes {count} parameter{}, not more",
+        action.control_plane_name,
+        if count == 1 { "" } else { "s" }
+    );
+    Fault::new(value.at(), message).hint(format!("write `{}`", signature(action)))
+}
+
+fn signature(action: &ir::Action) -> String {
+    let params: Vec<String> = action
+        .params
+        .iter()
+        .map(|p| format!("{}: ...", p.name))
+        .collect();
+    format!("{}({})", action.control_plane_name, params.join(", "))
+}
+
+/// An action of a table with its arguments.
+pub(crate) fn table_call(
+    program: &Program,
+    table: TableId,
+    name: Word<'_>,
+    args: &[(Option<Word<'_>>, Word<'_>)],
+) -> Result<ActionCall, Fault> {
+    let table = &program.tables[table];
+    let action = table_action(program, table, name)?;
+    let args = arguments(program, table.actions[action].action, name, args)?;
+    Ok(ActionCall { action, args })
+}

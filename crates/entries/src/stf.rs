@@ -1,0 +1,1022 @@
+//! STF, the Simple Test Framework's format: packets in, packets expected, and the commands that configure a switch between them.
+//!
+//! A file is read line by line; `#` starts a comment. Commands are kept with their lines and take effect in file order; expectations are global.
+//!
+//! ```text
+//! packet PORT HEX..                expect PORT [(HEX|*).. [$]]       no_packet      wait
+//! add TABLE [PRIORITY] KEY:VALUE.. ACTION(NAME:VALUE, ..) [= ID]     setdefault TABLE ACTION(..)     remove all
+//! mc_mgrp_create G    mc_node_create RID PORT..    mc_node_update HANDLE PORT..    mc_node_associate G HANDLE
+//! mc_node_dissociate G HANDLE    mc_node_destroy HANDLE    mc_mgrp_destroy G
+//! mirroring_add SESSION PORT    mirroring_add_mc SESSION G    mirroring_delete SESSION    mirroring_get SESSION
+//! register_read R [INDEX]    register_write R INDEX VALUE    register_reset R
+//! counter_read C INDEX    counter_write C INDEX PACKETS BYTES    counter_reset C    check_counter C(INDEX) [bytes|packets] [OP N]
+//! meter_get_rates M INDEX    meter_set_rates M INDEX RATE:BURST..    meter_array_set_rates M RATE:BURST..
+//! ```
+//!
+//! Rates are in packets or bytes a microsecond, as BMv2's command line has them. A value may be decimal, `0x` with `*` nibbles or `0b` with `*`
+//! bits; a ternary mask covers only the digits written; a prefix is `/N`, or the digits that are not `*`. Keys left out match all (an exact one is
+//! 0). Where a key matches ranges, `LO..HI` is one; `VALUE&&&MASK` is a mask.
+
+use bits::Value;
+use ir::{ActionCall, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
+
+use crate::error::{EntryError, Fault};
+use crate::file::{WrittenArgs, key_ty, needs_priority};
+use crate::resolve::{self, Word};
+use crate::update::{CounterValue, EntryAction, MeterConfig, TableEntry, Update};
+use crate::value;
+
+/// A command and its line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// Line, from 1.
+    pub line: u32,
+    /// What it asks.
+    pub kind: CommandKind,
+}
+
+/// What a line of an STF file asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandKind {
+    /// A packet arrives.
+    Packet {
+        /// The port.
+        port: u32,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
+    /// A packet must come out.
+    Expect {
+        /// The port.
+        port: u32,
+        /// What it must look like; any packet without it.
+        pattern: Option<Pattern>,
+    },
+    /// No packet may come out anywhere until now that is not expected.
+    NoPacket,
+    /// Time passes until nothing is in flight.
+    Wait,
+    /// A change by the program's names.
+    Update(Update),
+    /// An entry with a name for later (`= ID`).
+    Labelled(Update, String),
+    /// All entries that were added go away.
+    RemoveAll,
+    /// A multicast group comes into being.
+    GroupCreate(u32),
+    /// A multicast group goes away.
+    GroupDestroy(u32),
+    /// A node: an instance and its ports. Handles count from 0.
+    NodeCreate {
+        /// The instance.
+        rid: u32,
+        /// The ports.
+        ports: Vec<u32>,
+    },
+    /// A node gets other ports.
+    NodeUpdate {
+        /// The node.
+        handle: u32,
+        /// Its new ports.
+        ports: Vec<u32>,
+    },
+    /// A node goes away.
+    NodeDestroy(u32),
+    /// A node joins a group.
+    NodeAssociate {
+        /// The group.
+        group: u32,
+        /// The node.
+        handle: u32,
+    },
+    /// A node leaves a group.
+    NodeDissociate {
+        /// The group.
+        group: u32,
+        /// The node.
+        handle: u32,
+    },
+    /// A clone session to a port.
+    MirrorToPort {
+        /// The session.
+        session: u32,
+        /// The port.
+        port: u32,
+    },
+    /// A clone session to a multicast group.
+    MirrorToGroup {
+        /// The session.
+        session: u32,
+        /// The group.
+        group: u32,
+    },
+    /// A clone session goes away.
+    MirrorDelete(u32),
+    /// A clone session is shown.
+    MirrorGet(u32),
+    /// Cells are shown: one, or all.
+    RegisterRead(ExternId, Option<u32>),
+    /// A counter is shown.
+    CounterRead(ExternId, u32),
+    /// All cells of a counter become 0.
+    CounterReset(ExternId),
+    /// A counter must have counted this.
+    CheckCounter {
+        /// Which counter.
+        counter: CounterRef,
+        /// Bytes instead of packets.
+        bytes: bool,
+        /// How the count compares.
+        op: Comparison,
+        /// With what.
+        number: u64,
+    },
+    /// A meter's rates are shown.
+    MeterRead(ExternId, u32),
+}
+
+/// A counter to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CounterRef {
+    /// A cell of an array.
+    Cell(ExternId, u32),
+    /// The direct counter of the entry with this label.
+    Entry(TableId, String),
+}
+
+/// How two numbers compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+impl Comparison {
+    /// Whether it holds.
+    pub fn holds(self, a: u64, b: u64) -> bool {
+        match self {
+            Comparison::Eq => a == b,
+            Comparison::Ne => a != b,
+            Comparison::Lt => a < b,
+            Comparison::Le => a <= b,
+            Comparison::Gt => a > b,
+            Comparison::Ge => a >= b,
+        }
+    }
+
+    /// How it is written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Comparison::Eq => "==",
+            Comparison::Ne => "!=",
+            Comparison::Lt => "<",
+            Comparison::Le => "<=",
+            Comparison::Gt => ">",
+            Comparison::Ge => ">=",
+        }
+    }
+}
+
+/// What an expected packet looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Its nibbles; `None` is `*`.
+    pub nibbles: Vec<Option<u8>>,
+    /// Whether it must end there (`$`).
+    pub exact: bool,
+}
+
+/// How a packet differs from a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// A byte differs: position, expected (with `*` nibbles as 0), got.
+    Byte(usize, u8, u8),
+    /// The packet ends before the pattern: length expected and got, in bytes.
+    Short(usize, usize),
+    /// The packet goes on behind the pattern.
+    Long(usize, usize),
+}
+
+impl Pattern {
+    /// Where a packet differs first.
+    pub fn compare(&self, packet: &[u8]) -> Option<Mismatch> {
+        let wanted = self.nibbles.len().div_ceil(2);
+        for (at, pair) in self.nibbles.chunks(2).enumerate() {
+            let Some(&got) = packet.get(at) else {
+                return Some(Mismatch::Short(wanted, packet.len()));
+            };
+            let halves = [got >> 4, got & 15];
+            if pair
+                .iter()
+                .zip(halves)
+                .any(|(want, half)| want.is_some_and(|want| want != half))
+            {
+                let nibble = |i: usize| pair.get(i).copied().flatten().unwrap_or(0);
+                return Some(Mismatch::Byte(at, nibble(0) << 4 | nibble(1), got));
+            }
+        }
+        (self.exact && packet.len() > wanted).then_some(Mismatch::Long(wanted, packet.len()))
+    }
+
+    /// The pattern as text: nibbles, `*` and `$`.
+    pub fn text(&self) -> String {
+        let digit = |n: &Option<u8>| {
+            n.and_then(|n| char::from_digit(n.into(), 16))
+                .unwrap_or('*')
+        };
+        let mut text: String = self.nibbles.iter().map(digit).collect();
+        if self.exact {
+            text.push('$');
+        }
+        text
+    }
+}
+
+/// Reads an STF file against a program. All errors are reported.
+pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, Vec<EntryError>> {
+    let mut commands = Vec::new();
+    let mut errors = Vec::new();
+    let mut start = 0;
+    for (number, line) in text.split('\n').enumerate() {
+        let code = line.split('#').next().unwrap_or_default();
+        let word = Word::new(code, start).trim();
+        start += line.len() + 1;
+        if word.text.is_empty() {
+            continue;
+        }
+        match (Line { program, word }).command() {
+            Ok(kind) => commands.push(Command {
+                line: number as u32 + 1,
+                kind,
+            }),
+            Err(fault) => errors.push(fault.locate(file, text)),
+        }
+    }
+    if errors.is_empty() {
+        Ok(commands)
+    } else {
+        Err(errors)
+    }
+}
+
+/// All commands, for suggestions.
+const COMMANDS: &[&str] = &[
+    "packet",
+    "expect",
+    "no_packet",
+    "wait",
+    "add",
+    "setdefault",
+    "remove",
+    "mc_mgrp_create",
+    "mc_mgrp_destroy",
+    "mc_node_create",
+    "mc_node_update",
+    "mc_node_destroy",
+    "mc_node_associate",
+    "mc_node_dissociate",
+    "mirroring_add",
+    "mirroring_add_mc",
+    "mirroring_delete",
+    "mirroring_get",
+    "register_read",
+    "register_write",
+    "register_reset",
+    "counter_read",
+    "counter_write",
+    "counter_reset",
+    "check_counter",
+    "meter_get_rates",
+    "meter_set_rates",
+    "meter_array_set_rates",
+];
+
+struct Line<'a> {
+    program: &'a Program,
+    word: Word<'a>,
+}
+
+impl<'a> Line<'a> {
+    /// The words of the line, split at blanks.
+    fn words(&self) -> Vec<Word<'a>> {
+        words(self.word)
+    }
+
+    fn command(&self) -> Result<CommandKind, Fault> {
+        let words = self.words();
+        let Some((&name, args)) = words.split_first() else {
+            return Err(Fault::new(self.word.at(), "a command is expected here"));
+        };
+        let keyword = name.text.to_ascii_lowercase();
+        match keyword.as_str() {
+            "packet" => self.packet(name, args),
+            "expect" => self.expectation(name, args),
+            "no_packet" => Ok(CommandKind::NoPacket),
+            "wait" => Ok(CommandKind::Wait),
+            "add" => self.add(name),
+            "setdefault" => self.set_default(name),
+            "remove" => match args {
+                [all] if all.text.eq_ignore_ascii_case("all") => Ok(CommandKind::RemoveAll),
+                _ => Err(Fault::new(self.word.at(), "write `remove all`")),
+            },
+            _ if keyword.starts_with("mc_") || keyword.starts_with("mirroring_") => {
+                self.replication(&keyword, name, args)
+            }
+            _ => self.state(&keyword, name, args),
+        }
+    }
+
+    fn unknown(&self, name: Word<'a>) -> Fault {
+        let fault = Fault::new(
+            name.at(),
+            format!("there is no STF command `{}`", name.text),
+        );
+        let near = COMMANDS
+            .iter()
+            .min_by_key(|c| resolve::distance(c, name.text));
+        match near.filter(|c| resolve::distance(c, name.text) <= 3) {
+            Some(near) => fault.hint(format!("did you mean `{near}`?")),
+            None => fault.hint(format!("there are: {}", COMMANDS.join(", "))),
+        }
+    }
+
+    fn packet(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+        let (port, data) = port_and_data(name, args)?;
+        let digits: String = data.iter().map(|word| word.text).collect();
+        for word in data {
+            if let Some(at) = word.text.find(|c: char| !c.is_ascii_hexdigit()) {
+                let place = (word.start + at, word.start + at + 1);
+                return Err(Fault::new(place, "a packet's data is hexadecimal digits"));
+            }
+        }
+        if !digits.len().is_multiple_of(2) {
+            let message = format!(
+                "the packet has {} hexadecimal digits, which is no whole number of bytes",
+                digits.len()
+            );
+            return Err(Fault::new(self.word.at(), message));
+        }
+        let nibble = |c: u8| char::from(c).to_digit(16).unwrap_or(0) as u8;
+        let data = digits
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| nibble(pair[0]) << 4 | nibble(pair[1]))
+            .collect();
+        Ok(CommandKind::Packet { port, data })
+    }
+
+    fn expectation(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+        let (port, data) = port_and_data(name, args)?;
+        if data.is_empty() {
+            return Ok(CommandKind::Expect {
+                port,
+                pattern: None,
+            });
+        }
+        let mut pattern = Pattern {
+            nibbles: Vec::new(),
+            exact: false,
+        };
+        for word in data {
+            for (at, c) in word.text.char_indices() {
+                let place = (word.start + at, word.start + at + c.len_utf8());
+                match c {
+                    _ if pattern.exact => return Err(Fault::new(place, "nothing may follow `$`")),
+                    '*' => pattern.nibbles.push(None),
+                    '$' => pattern.exact = true,
+                    _ if c.is_ascii_hexdigit() => {
+                        pattern.nibbles.push(c.to_digit(16).map(|d| d as u8))
+                    }
+                    _ => {
+                        return Err(Fault::new(
+                            place,
+                            "expected data is hexadecimal digits, `*` for any digit, `$` for the end",
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(CommandKind::Expect {
+            port,
+            pattern: Some(pattern),
+        })
+    }
+
+    /// `TABLE [PRIORITY] KEY:VALUE.. ACTION(..) [= ID]` behind `add`.
+    fn add(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
+        let (head, action, args, tail) = self.split_call(keyword)?;
+        let mut words = words(head);
+        if words.is_empty() {
+            return Err(Fault::new(keyword.at(), "a table is expected behind `add`"));
+        }
+        let name = words.remove(0);
+        let table = resolve::table(self.program, name)?;
+        let mut priority = None;
+        if words
+            .first()
+            .is_some_and(|w| w.text.bytes().all(|b| b.is_ascii_digit()))
+        {
+            let word = words.remove(0);
+            let number = word
+                .text
+                .parse()
+                .map_err(|_| Fault::new(word.at(), "this priority is too large"))?;
+            priority = Some(number);
+        }
+        let keys = self.keys(table, &words)?;
+        let call = self.call(table, action, args)?;
+        let priority = needs_priority(self.program, table).then(|| priority.unwrap_or(1));
+        let action = EntryAction::Call(call);
+        let entry = TableEntry {
+            keys,
+            priority,
+            action,
+            idle_timeout_ns: None,
+            meter: None,
+            counter: None,
+        };
+        let update = Update::Insert(table, entry);
+        match tail.text.strip_prefix('=') {
+            Some(label) => Ok(CommandKind::Labelled(
+                update,
+                label.trim().trim_start_matches('$').to_string(),
+            )),
+            None if tail.text.is_empty() => Ok(CommandKind::Update(update)),
+            None => Err(Fault::new(tail.at(), "the line should end here")),
+        }
+    }
+
+    fn set_default(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
+        let (head, action, args, _) = self.split_call(keyword)?;
+        let table = resolve::table(self.program, head)?;
+        Ok(CommandKind::Update(Update::SetDefault(
+            table,
+            self.call(table, action, args)?,
+        )))
+    }
+
+    /// `HEAD ACTION(ARGS) TAIL`: head, action, arguments, tail.
+    fn split_call(
+        &self,
+        keyword: Word<'a>,
+    ) -> Result<(Word<'a>, Word<'a>, Word<'a>, Word<'a>), Fault> {
+        let skip = keyword.start + keyword.text.len() - self.word.start;
+        let rest = Word::new(&self.word.text[skip..], self.word.start + skip);
+        let open = rest.text.find('(');
+        let close = rest.text.rfind(')');
+        let (Some(open), Some(close)) = (open, close) else {
+            return Err(Fault::new(
+                rest.trim().at(),
+                "an action with parentheses is expected at the end, as in `set_port(port:3)`",
+            ));
+        };
+        if close < open {
+            return Err(Fault::new(
+                (rest.start + close, rest.start + close + 1),
+                "`)` stands before `(`",
+            ));
+        }
+        let before = Word::new(&rest.text[..open], rest.start).trim();
+        let cut = before
+            .text
+            .rfind(char::is_whitespace)
+            .map_or(0, |at| at + 1);
+        let head = Word::new(&before.text[..cut], before.start).trim();
+        let action = Word::new(&before.text[cut..], before.start + cut);
+        let args = Word::new(&rest.text[open + 1..close], rest.start + open + 1);
+        let tail = Word::new(&rest.text[close + 1..], rest.start + close + 1).trim();
+        Ok((head, action, args, tail))
+    }
+
+    fn call(&self, table: TableId, action: Word<'a>, args: Word<'a>) -> Result<ActionCall, Fault> {
+        let mut written: WrittenArgs<'a> = Vec::new();
+        let mut at = 0;
+        for part in args.text.split(',') {
+            let word = Word::new(part, args.start + at).trim();
+            at += part.len() + 1;
+            if word.text.is_empty() {
+                continue;
+            }
+            match word.text.find(':') {
+                Some(colon) => {
+                    let name = Word::new(&word.text[..colon], word.start).trim();
+                    let value = Word::new(&word.text[colon + 1..], word.start + colon + 1).trim();
+                    written.push((Some(name), value));
+                }
+                None => written.push((None, word)),
+            }
+        }
+        resolve::table_call(self.program, table, action, &written)
+    }
+
+    fn keys(&self, table: TableId, words: &[Word<'a>]) -> Result<Vec<KeyMatch>, Fault> {
+        let table = &self.program.tables[table];
+        let keys: Vec<&ir::Key> = table
+            .keys
+            .iter()
+            .filter(|key| key.match_kind != MatchKind::Selector)
+            .collect();
+        let mut matches: Vec<KeyMatch> = keys
+            .iter()
+            .map(|key| left_out(key, key_ty(self.program, key)))
+            .collect();
+        for (position, word) in words.iter().enumerate() {
+            let Some(colon) = word.text.find(':') else {
+                return Err(Fault::new(word.at(), "a key is written `name:value`"));
+            };
+            let name = Word::new(&word.text[..colon], word.start);
+            let written = Word::new(&word.text[colon + 1..], word.start + colon + 1);
+            let at = self.key_position(&keys, name, position, &table.name)?;
+            let ty = key_ty(self.program, keys[at]);
+            matches[at] = self.key_match(keys[at].match_kind, ty, written)?;
+        }
+        Ok(matches)
+    }
+
+    /// A key by its name, or by place where the name is of the form that back ends for C make up (`key.field0`, `key.headers_x`).
+    fn key_position(
+        &self,
+        keys: &[&ir::Key],
+        name: Word<'a>,
+        position: usize,
+        table: &str,
+    ) -> Result<usize, Fault> {
+        let what = format!("key of the table `{table}`");
+        let names = keys.iter().map(|key| key.name.as_str());
+        let inner = name.text.strip_prefix("key.");
+        if let Some(number) = inner
+            .and_then(|text| text.strip_prefix("field"))
+            .and_then(|n| n.parse::<usize>().ok())
+        {
+            return match number < keys.len() {
+                true => Ok(number),
+                false => Err(Fault::new(
+                    name.at(),
+                    format!("the table `{table}` has {} keys", keys.len()),
+                )),
+            };
+        }
+        let found = resolve::find(name, names.clone(), &what);
+        match (found, inner) {
+            (Err(_), Some(inner)) => {
+                let word = Word::new(inner, name.start + 4);
+                resolve::find(word, names, &what).or_else(|fault| {
+                    if position < keys.len() && keys.len() == 1 {
+                        Ok(position)
+                    } else {
+                        Err(fault)
+                    }
+                })
+            }
+            (found, _) => found,
+        }
+    }
+
+    fn key_match(&self, kind: MatchKind, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+        let text = word.text;
+        if text.contains("&&&") || text.contains("..") || text == "_" {
+            return value::key_match(self.program, kind, ty, word);
+        }
+        match kind {
+            MatchKind::Ternary | MatchKind::Optional if !text.contains('/') => {
+                self.ternary(kind, ty, word)
+            }
+            MatchKind::Lpm if !text.contains('/') => self.prefix(ty, word),
+            MatchKind::Lpm => self.written_prefix(ty, word),
+            _ => value::key_match(self.program, kind, ty, word),
+        }
+    }
+
+    /// Digits with `*`: value and mask.
+    fn digits(&self, ty: ScalarTy, word: Word<'a>) -> Result<(Value, Value, u32), Fault> {
+        let width = ty.width();
+        let text = word.text;
+        let (prefix, digit_bits, ones) = match text.get(..2) {
+            Some("0x" | "0X") => ("0x", 4, 'f'),
+            Some("0b" | "0B") => ("0b", 1, '1'),
+            Some("0o" | "0O") => ("0o", 3, '7'),
+            _ => {
+                let value = value::scalar(self.program, ty, word)?;
+                return Ok((value, Value::all_ones(width), width));
+            }
+        };
+        let digits = &text[2..];
+        let value: String = digits
+            .chars()
+            .map(|c| if c == '*' { '0' } else { c })
+            .collect();
+        let mask: String = digits
+            .chars()
+            .map(|c| if c == '*' { '0' } else { ones })
+            .collect();
+        let value_text = format!("{prefix}{value}");
+        let value = Value::parse(&value_text, width).map_err(|error| {
+            Fault::new(
+                word.at(),
+                format!("`{text}` does not fit {width} bits: {error}"),
+            )
+        })?;
+        let full = digits.len() as u32 * digit_bits;
+        let mask = Value::parse(&format!("{prefix}{mask}"), full.max(width))
+            .map_err(|error| Fault::new(word.at(), error.to_string()))?
+            .resized(width);
+        let written = (digits.len() - digits.matches('*').count()) as u32 * digit_bits;
+        Ok((value, mask, written.min(width)))
+    }
+
+    fn ternary(&self, kind: MatchKind, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+        let (value, mask, _) = self.digits(ty, word)?;
+        if kind == MatchKind::Ternary {
+            return Ok(KeyMatch::Ternary(value.and(&mask), mask));
+        }
+        if mask.is_zero() {
+            Ok(KeyMatch::Any)
+        } else {
+            Ok(KeyMatch::Exact(value))
+        }
+    }
+
+    fn prefix(&self, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+        let (value, _, len) = self.digits(ty, word)?;
+        Ok(KeyMatch::Lpm(
+            value.and(&Value::prefix_mask(len, ty.width())),
+            len,
+        ))
+    }
+
+    /// `VALUE/LEN`: bits behind the prefix are taken as if they were zero.
+    fn written_prefix(&self, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+        let slash = word.text.find('/').unwrap_or(word.text.len());
+        let value = value::scalar(self.program, ty, Word::new(&word.text[..slash], word.start))?;
+        let width = ty.width();
+        let len = word.text[slash + 1..]
+            .parse::<u32>()
+            .ok()
+            .filter(|len| *len <= width);
+        let len = len.ok_or_else(|| {
+            Fault::new(
+                word.at(),
+                format!("a prefix length from 0 to {width} is wanted"),
+            )
+        })?;
+        Ok(KeyMatch::Lpm(
+            value.and(&Value::prefix_mask(len, width)),
+            len,
+        ))
+    }
+
+    fn replication(
+        &self,
+        keyword: &str,
+        name: Word<'a>,
+        args: &[Word<'a>],
+    ) -> Result<CommandKind, Fault> {
+        let numbers: Result<Vec<u32>, Fault> = args.iter().map(|word| number32(*word)).collect();
+        let numbers = numbers?;
+        Ok(match (keyword, &numbers[..]) {
+            ("mc_mgrp_create", &[group]) => CommandKind::GroupCreate(group),
+            ("mc_mgrp_destroy", &[group]) => CommandKind::GroupDestroy(group),
+            ("mc_node_create", [rid, ports @ ..]) => CommandKind::NodeCreate {
+                rid: *rid,
+                ports: ports.to_vec(),
+            },
+            ("mc_node_update", [handle, ports @ ..]) => CommandKind::NodeUpdate {
+                handle: *handle,
+                ports: ports.to_vec(),
+            },
+            ("mc_node_destroy", &[handle]) => CommandKind::NodeDestroy(handle),
+            ("mc_node_associate", &[group, handle]) => CommandKind::NodeAssociate { group, handle },
+            ("mc_node_dissociate", &[group, handle]) => {
+                CommandKind::NodeDissociate { group, handle }
+            }
+            ("mirroring_add", &[session, port]) => CommandKind::MirrorToPort { session, port },
+            ("mirroring_add_mc", &[session, group]) => {
+                CommandKind::MirrorToGroup { session, group }
+            }
+            ("mirroring_delete", &[session]) => CommandKind::MirrorDelete(session),
+            ("mirroring_get", &[session]) => CommandKind::MirrorGet(session),
+            _ if COMMANDS.contains(&keyword) => return Err(self.usage(keyword)),
+            _ => return Err(self.unknown(name)),
+        })
+    }
+
+    fn usage(&self, keyword: &str) -> Fault {
+        let usage = match keyword {
+            "mc_mgrp_create" | "mc_mgrp_destroy" => "GROUP",
+            "mc_node_create" => "RID PORT..",
+            "mc_node_update" => "HANDLE PORT..",
+            "mc_node_destroy" => "HANDLE",
+            "mc_node_associate" | "mc_node_dissociate" => "GROUP HANDLE",
+            "mirroring_add" => "SESSION PORT",
+            "mirroring_add_mc" => "SESSION GROUP",
+            "mirroring_delete" | "mirroring_get" => "SESSION",
+            "register_read" => "REGISTER [INDEX]",
+            "register_write" => "REGISTER INDEX VALUE",
+            "register_reset" => "REGISTER",
+            "counter_read" => "COUNTER INDEX",
+            "counter_write" => "COUNTER INDEX PACKETS BYTES",
+            "counter_reset" => "COUNTER",
+            "check_counter" => "COUNTER(INDEX) [packets|bytes] == NUMBER",
+            "meter_get_rates" => "METER INDEX",
+            "meter_set_rates" => "METER INDEX RATE:BURST RATE:BURST",
+            _ => "METER RATE:BURST RATE:BURST",
+        };
+        Fault::new(
+            self.word.at(),
+            format!("`{keyword}` is written `{keyword} {usage}`"),
+        )
+    }
+
+    fn state(
+        &self,
+        keyword: &str,
+        name: Word<'a>,
+        args: &[Word<'a>],
+    ) -> Result<CommandKind, Fault> {
+        Ok(match (keyword, args) {
+            ("register_read", [register]) => {
+                CommandKind::RegisterRead(self.register(*register)?.0, None)
+            }
+            ("register_read", [register, index]) => {
+                let (id, _, size) = self.register(*register)?;
+                CommandKind::RegisterRead(id, Some(index_below(*index, size)?))
+            }
+            ("register_write", [register, index, values @ ..]) => {
+                self.register_write(*register, Some(*index), values)?
+            }
+            ("register_reset", [register]) => self.register_write(*register, None, &[])?,
+            ("counter_read", [counter, index]) => {
+                let (id, size) = self.counter(*counter)?;
+                CommandKind::CounterRead(id, index_below(*index, size)?)
+            }
+            ("counter_reset", [counter]) => CommandKind::CounterReset(self.counter(*counter)?.0),
+            ("counter_write", [counter, index, packets, bytes]) => {
+                let (counter, size) = self.counter(*counter)?;
+                let value = CounterValue {
+                    packets: number64(*packets)?,
+                    bytes: number64(*bytes)?,
+                };
+                CommandKind::Update(Update::Counter {
+                    counter,
+                    index: index_below(*index, size)?,
+                    value,
+                })
+            }
+            ("check_counter", [_, ..]) => self.check_counter(name)?,
+            ("meter_get_rates", [meter, index]) => {
+                let (id, size) = self.meter(*meter)?;
+                CommandKind::MeterRead(id, index_below(*index, size)?)
+            }
+            ("meter_set_rates", [meter, index, committed, peak]) => {
+                let (meter, size) = self.meter(*meter)?;
+                let index = Some(index_below(*index, size)?);
+                CommandKind::Update(Update::Meter {
+                    meter,
+                    index,
+                    config: rates(*committed, *peak)?,
+                })
+            }
+            ("meter_array_set_rates", [meter, committed, peak]) => {
+                let (meter, _) = self.meter(*meter)?;
+                CommandKind::Update(Update::Meter {
+                    meter,
+                    index: None,
+                    config: rates(*committed, *peak)?,
+                })
+            }
+            _ if COMMANDS.contains(&keyword) => return Err(self.usage(keyword)),
+            _ => return Err(self.unknown(name)),
+        })
+    }
+
+    fn register(&self, name: Word<'a>) -> Result<(ExternId, &'a [ScalarTy], u32), Fault> {
+        let is_register = |kind: &ExternKind| matches!(kind, ExternKind::Register { .. });
+        let id = resolve::instance(self.program, name, "register", is_register)?;
+        match &self.program.externs[id].kind {
+            ExternKind::Register { cell, size, .. } => Ok((id, cell, *size)),
+            _ => Err(Fault::new(name.at(), "this is no register")),
+        }
+    }
+
+    fn register_write(
+        &self,
+        name: Word<'a>,
+        index: Option<Word<'a>>,
+        values: &[Word<'a>],
+    ) -> Result<CommandKind, Fault> {
+        let (register, cell, size) = self.register(name)?;
+        let index = index.map(|index| index_below(index, size)).transpose()?;
+        let values = match values {
+            [] => cell.iter().map(|ty| Value::zero(ty.width())).collect(),
+            _ if values.len() != cell.len() => {
+                let message = format!(
+                    "a cell has {} values, but {} are given",
+                    cell.len(),
+                    values.len()
+                );
+                return Err(Fault::new(self.word.at(), message));
+            }
+            _ => {
+                let pairs = cell.iter().zip(values);
+                pairs
+                    .map(|(&ty, word)| value::scalar(self.program, ty, *word))
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        Ok(CommandKind::Update(Update::Register {
+            register,
+            index,
+            values,
+        }))
+    }
+
+    fn counter(&self, name: Word<'a>) -> Result<(ExternId, u32), Fault> {
+        let is_counter = |kind: &ExternKind| matches!(kind, ExternKind::Counter { .. });
+        let id = resolve::instance(self.program, name, "counter", is_counter)?;
+        match self.program.externs[id].kind {
+            ExternKind::Counter { size, .. } => Ok((id, size)),
+            _ => Err(Fault::new(name.at(), "this is no counter")),
+        }
+    }
+
+    fn meter(&self, name: Word<'a>) -> Result<(ExternId, u32), Fault> {
+        let is_meter = |kind: &ExternKind| matches!(kind, ExternKind::Meter { .. });
+        let id = resolve::instance(self.program, name, "meter", is_meter)?;
+        match self.program.externs[id].kind {
+            ExternKind::Meter { size, .. } => Ok((id, size)),
+            _ => Err(Fault::new(name.at(), "this is no meter")),
+        }
+    }
+
+    /// `check_counter NAME(INDEX) [packets|bytes] [OP NUMBER]`; without a comparison, `== 1`. A table's name and an entry's label check its direct
+    /// counter.
+    fn check_counter(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
+        let skip = keyword.start + keyword.text.len() - self.word.start;
+        let rest = Word::new(&self.word.text[skip..], self.word.start + skip).trim();
+        let (Some(open), Some(close)) = (rest.text.find('('), rest.text.find(')')) else {
+            return Err(self.usage("check_counter"));
+        };
+        if close < open {
+            return Err(self.usage("check_counter"));
+        }
+        let name = Word::new(&rest.text[..open], rest.start).trim();
+        let index = Word::new(&rest.text[open + 1..close], rest.start + open + 1).trim();
+        let mut tail = words(Word::new(&rest.text[close + 1..], rest.start + close + 1).trim());
+        let bytes = tail
+            .first()
+            .is_some_and(|w| w.text.eq_ignore_ascii_case("bytes"));
+        if bytes
+            || tail
+                .first()
+                .is_some_and(|w| w.text.eq_ignore_ascii_case("packets"))
+        {
+            tail.remove(0);
+        }
+        let (op, number) = match tail[..] {
+            [] => (Comparison::Eq, 1),
+            [op, number] => (comparison(op)?, number64(number)?),
+            _ => return Err(self.usage("check_counter")),
+        };
+        let counter = if index.text.bytes().all(|b| b.is_ascii_digit()) && !index.text.is_empty() {
+            let (id, size) = self.counter(name)?;
+            CounterRef::Cell(id, index_below(index, size)?)
+        } else {
+            CounterRef::Entry(
+                resolve::table(self.program, name)?,
+                index.text.trim_start_matches('$').to_string(),
+            )
+        };
+        Ok(CommandKind::CheckCounter {
+            counter,
+            bytes,
+            op,
+            number,
+        })
+    }
+}
+
+/// What a key left out means: everything, or zero for an exact one.
+fn left_out(key: &ir::Key, ty: ScalarTy) -> KeyMatch {
+    match key.match_kind {
+        MatchKind::Exact => KeyMatch::Exact(Value::zero(ty.width())),
+        _ => KeyMatch::Any,
+    }
+}
+
+/// The words of a text, split at blanks.
+fn words<'a>(word: Word<'a>) -> Vec<Word<'a>> {
+    let mut all = Vec::new();
+    let mut start = None;
+    for (at, c) in word.text.char_indices().chain([(word.text.len(), ' ')]) {
+        match (c.is_whitespace(), start) {
+            (true, Some(from)) => {
+                all.push(Word::new(&word.text[from..at], word.start + from));
+                start = None;
+            }
+            (false, None) => start = Some(at),
+            _ => {}
+        }
+    }
+    all
+}
+
+fn port_and_data<'a, 'w>(
+    name: Word<'a>,
+    args: &'w [Word<'a>],
+) -> Result<(u32, &'w [Word<'a>]), Fault> {
+    let Some((port, data)) = args.split_first() else {
+        return Err(Fault::new(
+            name.at(),
+            format!("`{}` needs a port", name.text),
+        ));
+    };
+    let number = port
+        .text
+        .parse()
+        .map_err(|_| Fault::new(port.at(), "a port is a decimal number"))?;
+    Ok((number, data))
+}
+
+fn number64(word: Word<'_>) -> Result<u64, Fault> {
+    let value = Value::parse(word.text, 64)
+        .ok()
+        .and_then(|value| value.to_u64());
+    value.ok_or_else(|| {
+        Fault::new(
+            word.at(),
+            format!("a number is expected here, not `{}`", word.text),
+        )
+    })
+}
+
+fn number32(word: Word<'_>) -> Result<u32, Fault> {
+    let number = number64(word)?;
+    u32::try_from(number).map_err(|_| Fault::new(word.at(), format!("{number} is too large here")))
+}
+
+fn index_below(word: Word<'_>, size: u32) -> Result<u32, Fault> {
+    match number32(word)? {
+        index if index < size => Ok(index),
+        index => Err(Fault::new(
+            word.at(),
+            format!("the index {index} is outside: there are {size} cells"),
+        )),
+    }
+}
+
+fn comparison(word: Word<'_>) -> Result<Comparison, Fault> {
+    Ok(match word.text {
+        "==" | "=" => Comparison::Eq,
+        "!=" => Comparison::Ne,
+        "<" => Comparison::Lt,
+        "<=" => Comparison::Le,
+        ">" => Comparison::Gt,
+        ">=" => Comparison::Ge,
+        _ => {
+            return Err(Fault::new(
+                word.at(),
+                "one of == != < <= > >= is expected here",
+            ));
+        }
+    })
+}
+
+/// `RATE:BURST` twice: committed and peak, the rates a microsecond.
+fn rates(committed: Word<'_>, peak: Word<'_>) -> Result<MeterConfig, Fault> {
+    let pair = |word: Word<'_>| -> Result<(u64, u64), Fault> {
+        let fault = || {
+            Fault::new(
+                word.at(),
+                "`RATE:BURST` is expected here, the rate in packets or bytes a microsecond",
+            )
+        };
+        let (rate, burst) = word.text.split_once(':').ok_or_else(fault)?;
+        let rate: f64 = rate
+            .parse()
+            .ok()
+            .filter(|r: &f64| r.is_finite() && *r >= 0.0)
+            .ok_or_else(fault)?;
+        Ok((
+            (rate * 1e6).round() as u64,
+            burst.parse().map_err(|_| fault())?,
+        ))
+    };
+    let (cir, cburst) = pair(committed)?;
+    let (pir, pburst) = pair(peak)?;
+    Ok(MeterConfig {
+        cir,
+        cburst,
+        pir,
+        pburst,
+    })
+}

@@ -1,0 +1,168 @@
+//! What entries files and STF tests ask of a device, by the program's ids.
+
+use bits::Value;
+use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    /// Adds an entry.
+    Insert(TableId, TableEntry),
+    /// Changes the default action; `None` restores the program's own.
+    SetDefault(TableId, ActionCall),
+    /// Adds or replaces a member of an action profile or selector.
+    Member {
+        /// The profile or selector.
+        profile: ExternId,
+        /// The member's id.
+        id: u32,
+        /// Its action.
+        action: ActionId,
+        /// Values of the action's parameters.
+        args: Vec<Value>,
+    },
+    /// Adds or replaces a group of a selector.
+    Group {
+        /// The selector.
+        profile: ExternId,
+        /// The group's id.
+        id: u32,
+        /// Its members.
+        members: Vec<GroupMember>,
+        /// The most members that it will have; 0 leaves it open.
+        max_size: u32,
+    },
+    /// Adds or replaces a multicast group.
+    Multicast {
+        /// The group's id.
+        id: u32,
+        /// Its copies.
+        replicas: Vec<Replica>,
+    },
+    /// Adds or replaces a clone (mirror) session.
+    Clone(CloneSession),
+    /// Writes cells of a register: one, or all without an index.
+    Register {
+        /// The register.
+        register: ExternId,
+        /// Which cell.
+        index: Option<u32>,
+        /// One value for each scalar of the cell.
+        values: Vec<Value>,
+    },
+    /// Sets the rates of a meter: one, or all without an index.
+    Meter {
+        /// The meter.
+        meter: ExternId,
+        /// Which cell.
+        index: Option<u32>,
+        /// The rates.
+        config: MeterConfig,
+    },
+    /// Writes a counter.
+    Counter {
+        /// The counter.
+        counter: ExternId,
+        /// Which cell.
+        index: u32,
+        /// Its new value.
+        value: CounterValue,
+    },
+    /// Replaces the members of a value set.
+    ValueSet {
+        /// The value set.
+        value_set: ValueSetId,
+        /// Its members.
+        members: Vec<ValueSetMember>,
+    },
+}
+
+/// A table entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableEntry {
+    /// One match for each key that is not a selector.
+    pub keys: Vec<KeyMatch>,
+    /// Its priority; there is one where the key has ternary, range or optional elements.
+    pub priority: Option<i32>,
+    /// What it does.
+    pub action: EntryAction,
+    /// After how long without a hit the control plane is told.
+    pub idle_timeout_ns: Option<u64>,
+    /// The rates of its direct meter.
+    pub meter: Option<MeterConfig>,
+    /// The value of its direct counter.
+    pub counter: Option<CounterValue>,
+}
+
+/// What an entry does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EntryAction {
+    /// Runs an action.
+    Call(ActionCall),
+    /// Runs a member of the table's action profile.
+    Member(u32),
+    /// Runs a member of a group of the table's selector.
+    Group(u32),
+    /// Makes a group of its own: actions and weights.
+    OneShot(Vec<(ActionCall, u32)>),
+}
+
+/// A member of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// The member's id.
+    pub member: u32,
+    /// How often it is chosen, relative to the others; at least 1.
+    pub weight: u32,
+}
+
+/// A copy of a packet: where it goes and which instance it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// The port.
+    pub port: u32,
+    /// The instance (`egress_rid`).
+    pub instance: u32,
+}
+
+/// A clone session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloneSession {
+    /// Its id.
+    pub id: u32,
+    /// The copies.
+    pub replicas: Vec<Replica>,
+    /// Bytes that a clone keeps; all without it.
+    pub truncate: Option<u32>,
+    /// Class of service of the clones.
+    pub class_of_service: u32,
+}
+
+/// Rates of a two-rate three-colour meter, in bytes or packets a second, and bursts in bytes or packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeterConfig {
+    /// Committed information rate.
+    pub cir: u64,
+    /// Committed burst.
+    pub cburst: u64,
+    /// Peak information rate.
+    pub pir: u64,
+    /// Peak burst.
+    pub pburst: u64,
+}
+
+/// What a counter has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterValue {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A member of a value set: one match for each of its fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueSetMember {
+    /// The matches.
+    pub fields: Vec<KeyMatch>,
+}

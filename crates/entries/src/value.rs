@@ -1,0 +1,248 @@
+//! Values as people write them: numbers, IPv4, IPv6 and MAC addresses, enum members, prefixes, masks and ranges.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use bits::Value;
+use ir::{KeyMatch, MatchKind, Program, ScalarTy};
+
+use crate::error::Fault;
+use crate::resolve::Word;
+
+/// A value of a scalar type.
+pub(crate) fn scalar(program: &Program, ty: ScalarTy, word: Word<'_>) -> Result<Value, Fault> {
+    let width = ty.width();
+    if word.text.is_empty() {
+        return Err(Fault::new(word.at(), "a value is missing here"));
+    }
+    match ty {
+        ScalarTy::Bool if word.text == "true" => return Ok(Value::all_ones(1)),
+        ScalarTy::Bool if word.text == "false" => return Ok(Value::zero(1)),
+        ScalarTy::Error => {
+            let member = word.text.strip_prefix("error.").unwrap_or(word.text);
+            if let Some(at) = program.errors.iter().position(|name| name == member) {
+                return Ok(Value::truncated(at as u128, width));
+            }
+        }
+        ScalarTy::Enum(id) => {
+            let member = word.text.rsplit('.').next().unwrap_or_default();
+            if let Some(at) = program.enums[id]
+                .members
+                .iter()
+                .position(|name| name == member)
+            {
+                return Ok(Value::truncated(at as u128, width));
+            }
+        }
+        _ => {}
+    }
+    if let Some(value) = address(word, width)? {
+        return Ok(value);
+    }
+    if let Some(value) = enum_member(program, word.text, width) {
+        return Ok(value);
+    }
+    number(word, width, ty.is_signed())
+}
+
+/// A member of a serializable enum, written `Enum.member`.
+fn enum_member(program: &Program, text: &str, width: u32) -> Option<Value> {
+    let (name, member) = text.rsplit_once('.')?;
+    program
+        .named_types
+        .iter()
+        .find(|ty| ty.name == name)
+        .and_then(|ty| match &ty.kind {
+            ir::NamedTypeKind::SerializableEnum {
+                width: own,
+                members,
+                ..
+            } if *own == width => members
+                .iter()
+                .find(|(n, _)| n == member)
+                .map(|(_, value)| value.clone()),
+            _ => None,
+        })
+}
+
+/// An IPv4, IPv6 or MAC address, if that is what the word looks like.
+fn address(word: Word<'_>, width: u32) -> Result<Option<Value>, Fault> {
+    let text = word.text;
+    let (what, own, number) = if let Ok(ip) = text.parse::<Ipv4Addr>() {
+        ("an IPv4 address", 32, u128::from(u32::from(ip)))
+    } else if let Some(mac) = mac(text) {
+        ("a MAC address", 48, u128::from(mac))
+    } else if text.contains(':')
+        && let Ok(ip) = text.parse::<Ipv6Addr>()
+    {
+        ("an IPv6 address", 128, u128::from(ip))
+    } else {
+        return Ok(None);
+    };
+    if own != width {
+        let message = format!("{what} has {own} bits, but a value of {width} bits is wanted");
+        return Err(Fault::new(word.at(), message));
+    }
+    Ok(Some(Value::truncated(number, width)))
+}
+
+fn mac(text: &str) -> Option<u64> {
+    let parts: Vec<&str> = text.split([':', '-']).collect();
+    if parts.len() != 6 || parts.iter().any(|part| part.is_empty() || part.len() > 2) {
+        return None;
+    }
+    let bytes: Option<Vec<u64>> = parts
+        .iter()
+        .map(|part| u64::from_str_radix(part, 16).ok())
+        .collect();
+    Some(bytes?.into_iter().fold(0, |all, byte| all << 8 | byte))
+}
+
+fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, Fault> {
+    let (negative, digits) = match word.text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, word.text),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) || (negative && !signed) {
+        return Err(Fault::new(word.at(), format!("`{}` is no value of {width} bits", word.text)).hint(
+            "write a number (10, 0x0a, 0b1010), an address (10.0.0.1, 00:11:22:33:44:55, fe80::1), true, false or a member of an enum",
+        ));
+    }
+    let value = Value::parse(digits, width).map_err(|error| {
+        Fault::new(
+            word.at(),
+            format!("`{}` does not fit {width} bits: {error}", word.text),
+        )
+    })?;
+    Ok(if negative { value.neg() } else { value })
+}
+
+/// A match as entries files write it: `_`, `value`, `value/len`, `value &&& mask`, `lo..hi`.
+pub(crate) fn key_match(
+    program: &Program,
+    kind: MatchKind,
+    ty: ScalarTy,
+    word: Word<'_>,
+) -> Result<KeyMatch, Fault> {
+    let text = word.text;
+    if text == "_" || text == "*" || text == "default" {
+        return match kind {
+            MatchKind::Exact => Err(Fault::new(word.at(), "an exact key needs a value")),
+            _ => Ok(KeyMatch::Any),
+        };
+    }
+    if let Some((value, mask)) = split(word, "&&&") {
+        wants(kind, &[MatchKind::Ternary], word, "a mask")?;
+        return masked(
+            scalar(program, ty, value)?,
+            scalar(program, ty, mask)?,
+            word,
+        );
+    }
+    if let Some((lo, hi)) = split(word, "..") {
+        wants(kind, &[MatchKind::Range], word, "a range")?;
+        return range(scalar(program, ty, lo)?, scalar(program, ty, hi)?, ty, word);
+    }
+    if let Some((value, len)) = split(word, "/") {
+        wants(
+            kind,
+            &[MatchKind::Lpm, MatchKind::Ternary],
+            word,
+            "a prefix",
+        )?;
+        return prefix(kind, scalar(program, ty, value)?, len, word);
+    }
+    let value = scalar(program, ty, word)?;
+    Ok(match kind {
+        MatchKind::Lpm => {
+            let width = value.width();
+            KeyMatch::Lpm(value, width)
+        }
+        MatchKind::Ternary => {
+            let mask = Value::all_ones(value.width());
+            KeyMatch::Ternary(value, mask)
+        }
+        MatchKind::Range => KeyMatch::Range(value.clone(), value),
+        MatchKind::Exact | MatchKind::Optional | MatchKind::Selector => KeyMatch::Exact(value),
+    })
+}
+
+fn split<'a>(word: Word<'a>, by: &str) -> Option<(Word<'a>, Word<'a>)> {
+    let at = word.text.find(by)?;
+    let left = Word::new(&word.text[..at], word.start);
+    let right = Word::new(&word.text[at + by.len()..], word.start + at + by.len());
+    Some((left.trim(), right.trim()))
+}
+
+fn wants(kind: MatchKind, allowed: &[MatchKind], word: Word<'_>, what: &str) -> Result<(), Fault> {
+    if allowed.contains(&kind) {
+        return Ok(());
+    }
+    Err(Fault::new(
+        word.at(),
+        format!(
+            "{what} cannot stand for this key, which matches {}",
+            kind_name(kind)
+        ),
+    ))
+}
+
+/// A match kind's name in P4.
+pub(crate) fn kind_name(kind: MatchKind) -> &'static str {
+    match kind {
+        MatchKind::Exact => "exact",
+        MatchKind::Lpm => "lpm",
+        MatchKind::Ternary => "ternary",
+        MatchKind::Range => "range",
+        MatchKind::Optional => "optional",
+        MatchKind::Selector => "selector",
+    }
+}
+
+fn masked(value: Value, mask: Value, word: Word<'_>) -> Result<KeyMatch, Fault> {
+    if value.and(&mask) != value {
+        let message = format!(
+            "the value {value} has bits outside its mask {mask}, so nothing could match it"
+        );
+        return Err(
+            Fault::new(word.at(), message).hint(format!("write {} &&& {mask}", value.and(&mask)))
+        );
+    }
+    Ok(KeyMatch::Ternary(value, mask))
+}
+
+fn range(lo: Value, hi: Value, ty: ScalarTy, word: Word<'_>) -> Result<KeyMatch, Fault> {
+    let width = ty.width();
+    let above = match ty.is_signed() {
+        true => bits::limbs::cmp_signed(lo.limbs(), hi.limbs(), width).is_gt(),
+        false => lo > hi,
+    };
+    if above {
+        return Err(Fault::new(
+            word.at(),
+            format!("the range {lo}..{hi} is empty: its low end is above its high end"),
+        ));
+    }
+    Ok(KeyMatch::Range(lo, hi))
+}
+
+fn prefix(kind: MatchKind, value: Value, len: Word<'_>, word: Word<'_>) -> Result<KeyMatch, Fault> {
+    let width = value.width();
+    let bits = len.text.parse::<u32>().ok().filter(|bits| *bits <= width);
+    let Some(bits) = bits else {
+        return Err(Fault::new(
+            len.at(),
+            format!("a prefix length from 0 to {width} is wanted here"),
+        ));
+    };
+    let mask = Value::prefix_mask(bits, width);
+    if value.and(&mask) != value {
+        let message = format!("{value}/{bits} has bits set behind its prefix");
+        return Err(
+            Fault::new(word.at(), message).hint(format!("write {}/{bits}", value.and(&mask)))
+        );
+    }
+    Ok(match kind {
+        MatchKind::Ternary => KeyMatch::Ternary(value, mask),
+        _ => KeyMatch::Lpm(value, bits),
+    })
+}

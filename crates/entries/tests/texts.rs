@@ -1,0 +1,374 @@
+//! What texts mean, and what is said about wrong ones: one small program, many lines.
+
+use bits::Value;
+use entries::stf::{self, CommandKind, Mismatch, Pattern};
+use entries::{EntryAction, Update, read};
+use ir::*;
+
+fn field(program: &mut Program, name: &str, width: u32) -> Expr {
+    let id = program.fields.push(Field {
+        name: name.into(),
+        ty: ScalarTy::Bit(width),
+    });
+    Expr::Read(id.into())
+}
+
+fn key(name: &str, expr: Expr, match_kind: MatchKind) -> Key {
+    let width = 32;
+    Key {
+        name: name.into(),
+        expr,
+        match_kind,
+        data_ty: DataTy::Bit(width),
+        annotations: vec![],
+    }
+}
+
+fn action(program: &mut Program, name: &str, params: &[(&str, u32)]) -> TableAction {
+    let params = params.iter().map(|(name, width)| ActionParam {
+        name: (*name).into(),
+        ty: ScalarTy::Bit(*width),
+        data_ty: DataTy::Bit(*width),
+        annotations: vec![],
+    });
+    let action = program.actions.push(Action {
+        name: name.into(),
+        control_plane_name: name.into(),
+        params: params.collect(),
+        body: vec![],
+        annotations: vec![],
+        loc: None,
+    });
+    TableAction {
+        action,
+        scope: ActionScope::TableAndDefault,
+        annotations: vec![],
+    }
+}
+
+/// A program with a routing table (lpm), an access list (ternary, range, optional) and an exact table.
+fn program() -> Program {
+    let mut program = Program {
+        name: "t".into(),
+        arch: Arch::V1model,
+        files: vec![],
+        errors: vec!["NoError".into()],
+        enums: Default::default(),
+        header_types: Default::default(),
+        fields: Default::default(),
+        headers: Default::default(),
+        stacks: Default::default(),
+        parsers: Default::default(),
+        controls: Default::default(),
+        actions: Default::default(),
+        tables: Default::default(),
+        value_sets: Default::default(),
+        externs: Default::default(),
+        pipeline: Default::default(),
+        named_types: vec![],
+        annotations: vec![],
+    };
+    let dst = field(&mut program, "hdr.ipv4.dst", 32);
+    let src = field(&mut program, "hdr.ipv4.src", 32);
+    let port = field(&mut program, "hdr.tcp.dport", 16);
+    let mac = field(&mut program, "hdr.eth.dst", 48);
+    let forward = action(&mut program, "ingress.forward", &[("port", 9), ("mac", 48)]);
+    let drop = action(&mut program, "ingress.drop", &[]);
+    let route = vec![key("hdr.ipv4.dst", dst.clone(), MatchKind::Lpm)];
+    let acl = vec![
+        key("hdr.ipv4.src", src, MatchKind::Ternary),
+        key("hdr.tcp.dport", port, MatchKind::Range),
+        key("hdr.ipv4.dst", dst, MatchKind::Optional),
+    ];
+    let macs = vec![key("hdr.eth.dst", mac, MatchKind::Exact)];
+    for (name, keys) in [
+        ("ingress.route", route),
+        ("ingress.acl", acl),
+        ("ingress.macs", macs),
+    ] {
+        program.tables.push(Table {
+            name: name.into(),
+            keys,
+            actions: vec![forward.clone(), drop.clone()],
+            default: ActionCall {
+                action: 1,
+                args: vec![],
+            },
+            default_is_const: false,
+            entries: vec![],
+            entries_are_const: false,
+            largest_priority_wins: true,
+            size: 1024,
+            size_is_declared: false,
+            implementation: None,
+            direct_counter: None,
+            direct_meter: None,
+            idle_timeout: true,
+            add_on_miss: false,
+            annotations: vec![],
+            loc: None,
+        });
+    }
+    let kind = ExternKind::Register {
+        cell: vec![ScalarTy::Bit(16)],
+        size: 8,
+        initial: vec![Value::zero(16)],
+        data_ty: DataTy::Bit(16),
+        index_ty: None,
+    };
+    program.externs.push(Extern {
+        name: "ingress.seen".into(),
+        kind,
+        annotations: vec![],
+        loc: None,
+    });
+    program
+}
+
+fn v(number: u128, width: u32) -> Value {
+    Value::truncated(number, width)
+}
+
+fn updates(text: &str) -> Vec<Update> {
+    read(&program(), "t.entries", text).unwrap_or_else(|errors| panic!("{}", errors[0]))
+}
+
+/// The first error's line, column and message, and whether it gives a hint.
+fn error(text: &str) -> String {
+    let errors = read(&program(), "t.entries", text).expect_err("an error is expected");
+    let first = &errors[0];
+    let hint = first
+        .hint
+        .as_deref()
+        .map(|hint| format!(" ({hint})"))
+        .unwrap_or_default();
+    format!("{}:{} {}{hint}", first.line, first.column, first.message)
+}
+
+#[test]
+fn a_route_takes_addresses_and_prefixes() {
+    let text = "# routes\nroute { hdr.ipv4.dst: 10.0.0.0/8; } -> forward(port: 3, mac: 00:aa:bb:cc:dd:ee)\n";
+    let [Update::Insert(_, entry)] = &updates(text)[..] else {
+        panic!("one entry is expected")
+    };
+    assert_eq!(entry.keys, [KeyMatch::Lpm(v(0x0a00_0000, 32), 8)]);
+    assert_eq!(entry.priority, None);
+    let args = vec![v(3, 9), v(0x00aa_bbcc_ddee, 48)];
+    assert_eq!(
+        entry.action,
+        EntryAction::Call(ActionCall { action: 0, args })
+    );
+}
+
+#[test]
+fn keys_left_out_match_all_and_options_follow_the_action() {
+    let text = "acl {\n  dport: 80..443;  # web\n  src: 10.1.0.0 &&& 0xffff0000\n} -> drop() priority 7 idle_timeout 5s;";
+    let [Update::Insert(_, entry)] = &updates(text)[..] else {
+        panic!("one entry is expected")
+    };
+    let src = KeyMatch::Ternary(v(0x0a01_0000, 32), v(0xffff_0000, 32));
+    assert_eq!(
+        entry.keys,
+        [src, KeyMatch::Range(v(80, 16), v(443, 16)), KeyMatch::Any]
+    );
+    assert_eq!(
+        (entry.priority, entry.idle_timeout_ns),
+        (Some(7), Some(5_000_000_000))
+    );
+}
+
+#[test]
+fn defaults_groups_registers_and_sessions_are_read() {
+    let text = "route default -> forward(1, 0x10)\nmulticast 5 { port 1 instance 0, port 2 instance 1 }\nclone 3 { port 4 } truncate 128\nregister seen[3] = 0x10; register seen = 7";
+    assert_eq!(updates(text).len(), 5);
+}
+
+#[test]
+fn errors_name_the_place_and_the_mend() {
+    let cases = [
+        (
+            "rout { } -> drop()",
+            "1:1 there is no table `rout` (did you mean `ingress.route`?)",
+        ),
+        (
+            "\nmacs { hdr.eth.dst: 1; } -> dropp()",
+            "2:29 there is no action in the table `ingress.macs` `dropp` (did you mean `ingress.drop`?)",
+        ),
+        (
+            "macs { dst: 0x1000000000000; } -> drop()",
+            "1:13 `0x1000000000000` does not fit 48 bits: the number does not fit into 48 bits",
+        ),
+        (
+            "macs { } -> drop()",
+            "1:6 the exact key `hdr.eth.dst` is missing (add `hdr.eth.dst: VALUE;`)",
+        ),
+        (
+            "route { dst: 10.0.0.1/8 } -> drop()",
+            "1:14 0xa000001/8 has bits set behind its prefix (write 0xa000000/8)",
+        ),
+        (
+            "route { dst: 10.0.0.0/33 } -> drop()",
+            "1:23 a prefix length from 0 to 32 is wanted here",
+        ),
+        (
+            "acl { dport: 9..3 } -> drop() priority 1",
+            "1:14 the range 0x9..0x3 is empty: its low end is above its high end",
+        ),
+        (
+            "route { dst: 00:11:22:33:44:55 } -> drop()",
+            "1:14 a MAC address has 48 bits, but a value of 32 bits is wanted",
+        ),
+        (
+            "route { dst: 10.0.0.0/8 } -> forward(port: 1)",
+            "1:30 the action `ingress.forward` also needs a value for mac (write `ingress.forward(port: ..., mac: ...)`)",
+        ),
+        (
+            "route { dst: 10.0.0.0/8 -> drop()",
+            "1:14 a mask cannot stand",
+        ),
+        (
+            "register seen[8] = 1",
+            "1:15 the index 8 is outside: there are 8 cells",
+        ),
+    ];
+    for (text, expected) in cases {
+        let got = error(text);
+        if text.contains("/8 ->") {
+            assert!(got.starts_with("1:"), "{text}: {got}");
+        } else {
+            assert_eq!(got, expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn every_wrong_statement_is_reported() {
+    let errors = read(
+        &program(),
+        "t.entries",
+        "rout { } -> drop()\nmulticast x { }\nroute default -> drop()\n",
+    );
+    assert_eq!(errors.expect_err("errors are expected").len(), 2);
+}
+
+fn command(line: &str) -> CommandKind {
+    let commands =
+        stf::read(&program(), "t.stf", line).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    commands[0].kind.clone()
+}
+
+#[test]
+fn stf_keys_follow_its_rules() {
+    let CommandKind::Update(Update::Insert(_, entry)) =
+        command("add acl 100 src:0x0a01**** dport:80..90 drop()")
+    else {
+        panic!("an entry is expected")
+    };
+    let src = KeyMatch::Ternary(v(0x0a01_0000, 32), v(0xffff_0000, 32));
+    assert_eq!(
+        entry.keys,
+        [src, KeyMatch::Range(v(80, 16), v(90, 16)), KeyMatch::Any]
+    );
+    assert_eq!(entry.priority, Some(100));
+    let CommandKind::Update(Update::Insert(_, entry)) =
+        command("ADD route dst:0x0a0100** forward(port:1,mac:2)")
+    else {
+        panic!("an entry is expected")
+    };
+    assert_eq!(entry.keys, [KeyMatch::Lpm(v(0x0a01_0000, 32), 24)]);
+    let CommandKind::Update(Update::Insert(_, entry)) = command("add macs drop()") else {
+        panic!("an entry is expected")
+    };
+    assert_eq!(entry.keys, [KeyMatch::Exact(v(0, 48))]);
+}
+
+#[test]
+fn a_mask_covers_only_the_digits_written() {
+    let CommandKind::Update(Update::Insert(_, entry)) = command("add acl 1 src:0x25** drop()")
+    else {
+        panic!("an entry is expected")
+    };
+    assert_eq!(
+        entry.keys[0],
+        KeyMatch::Ternary(v(0x2500, 32), v(0xff00, 32))
+    );
+}
+
+#[test]
+fn packets_and_patterns_are_nibbles() {
+    assert_eq!(
+        command("packet 01 0a 0B c0"),
+        CommandKind::Packet {
+            port: 1,
+            data: vec![10, 11, 0xc0]
+        }
+    );
+    let CommandKind::Expect {
+        pattern: Some(pattern),
+        ..
+    } = command("expect 2 0a *b $")
+    else {
+        panic!("a pattern is expected")
+    };
+    assert_eq!(pattern.compare(&[0x0a, 0x7b]), None);
+    assert_eq!(
+        pattern.compare(&[0x0a, 0x7c]),
+        Some(Mismatch::Byte(1, 0x0b, 0x7c))
+    );
+    assert_eq!(pattern.compare(&[0x0a]), Some(Mismatch::Short(2, 1)));
+    assert_eq!(
+        pattern.compare(&[0x0a, 0x7b, 0]),
+        Some(Mismatch::Long(2, 3))
+    );
+    let prefix = Pattern {
+        nibbles: vec![Some(0), Some(10)],
+        exact: false,
+    };
+    assert_eq!(prefix.compare(&[10, 99]), None);
+    assert_eq!(
+        command("expect 4"),
+        CommandKind::Expect {
+            port: 4,
+            pattern: None
+        }
+    );
+}
+
+#[test]
+fn a_typo_in_stf_is_named() {
+    let errors = stf::read(
+        &program(),
+        "t.stf",
+        "pakcet 0 00\npacket 0 0g\nregister_read seen 9",
+    )
+    .expect_err("errors");
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert!(
+        texts[0].contains("t.stf:1:1: error: there is no STF command `pakcet`"),
+        "{}",
+        texts[0]
+    );
+    assert!(texts[0].contains("did you mean `packet`?"), "{}", texts[0]);
+    assert!(texts[1].contains("t.stf:2:11:"), "{}", texts[1]);
+    assert!(texts[2].contains("there are 8 cells"), "{}", texts[2]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_panics(text in "[ -~\n]{0,200}") {
+        let program = program();
+        let _ = read(&program, "t", &text);
+        let _ = stf::read(&program, "t", &text);
+    }
+
+    #[test]
+    fn no_soup_of_words_panics(words in proptest::collection::vec(proptest::sample::select(&[
+        "route", "acl", "{", "}", "->", "drop", "(", ")", ":", ";", "default", "priority", "10.0.0.0/8", "&&&", "..",
+        "multicast", "clone", "register", "seen", "[", "]", "=", "port", "5s", "idle_timeout", "\n", "add", "*", "$", "é",
+    ][..]), 0..30)) {
+        let program = program();
+        let text = words.join(" ");
+        let _ = read(&program, "t", &text);
+        let _ = stf::read(&program, "t", &text);
+    }
+}
