@@ -1,1 +1,69 @@
-//! The room `port`.
+//! The room `port`: packet I/O, by which frames enter and leave a device.
+//!
+//! - Comes in: interface names, capture files, and on transmission [`packet::Frame`]s.
+//! - Goes out: frames as they are on the wire: VLAN tags where they were, checksums complete,
+//!   nothing longer than what the link carries, none that this machine sent itself.
+//! - May not import: anything of this workspace but `packet`.
+//! - Invariants: no call waits, except [`Poller::wait`]; every frame that a port was asked to carry
+//!   is counted as sent or as dropped for a named reason; a capture is delivered up to its last whole
+//!   packet before an error is; `unsafe` is in `linux/sys.rs` and nowhere else.
+//! - Tests: beside the code; `tests/` on real kernels, in network namespaces of their own, skipped
+//!   with a line that says so where a machine forbids them.
+#![deny(unsafe_code)]
+
+mod error;
+mod fault;
+#[cfg(target_os = "linux")]
+mod linux;
+mod memory;
+mod nearest;
+mod pcap;
+mod spec;
+mod stats;
+
+pub use error::PortError;
+pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
+#[cfg(target_os = "linux")]
+pub use linux::{
+    AfPacketPort, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError, Signal,
+    StopSignals, TapPort, enter_private, interfaces,
+};
+pub use memory::MemoryPort;
+pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
+pub use spec::{PortSpec, PortSpecError, PortTarget};
+pub use stats::{DropCounts, LinkState, PortStats, Reason, RxDrop, TxDrop, TxOutcome};
+
+use packet::{Batch, Frame, Nanos, PortId};
+use std::os::fd::BorrowedFd;
+
+/// A switch port: where frames come in and go out. It never waits; to wait for several ports, poll
+/// their descriptors.
+pub trait Port: Send {
+    /// The switch port number that received frames carry.
+    fn id(&self) -> PortId;
+
+    /// The port's name for reports: an interface, a device, a file.
+    fn name(&self) -> &str;
+
+    /// Appends frames that have arrived to `batch`, as many as fit, with `now` as their arrival, and
+    /// says how many. A batch that came back full means: ask again before waiting.
+    ///
+    /// # Errors
+    /// [`PortError::Down`] once each time that the link goes down, after the frames that came before
+    /// it: the port recovers by itself. [`PortError::Gone`] if it never will. No frame is lost by an
+    /// error.
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
+
+    /// Sends the frames, in order. Each is accounted for in the outcome; what a link that is down,
+    /// or a full queue, does not take, is dropped under that name.
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome;
+
+    /// What the port has carried and dropped since it was opened.
+    fn stats(&mut self) -> PortStats;
+
+    /// Whether the link carries frames, as far as the port knows.
+    fn link(&self) -> LinkState;
+
+    /// The descriptor that becomes readable when frames arrive, if the port has one.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
+}

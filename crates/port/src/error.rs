@@ -1,0 +1,153 @@
+//! Why a port cannot be opened or used, and what to do about it.
+
+use std::{fmt, io};
+
+/// An error of a port. Its text names the interface and says what to do.
+#[derive(Debug)]
+pub enum PortError {
+    /// No interface has this name.
+    NoSuchInterface {
+        /// The name that was asked for.
+        name: String,
+        /// The interfaces that there are.
+        existing: Vec<String>,
+    },
+    /// The process lacks the capability.
+    NoPermission {
+        /// What was being done, as in "opening a raw socket on eth0".
+        doing: String,
+        /// The capability that is missing, as in `CAP_NET_RAW`.
+        capability: &'static str,
+    },
+    /// The link went down. The port carries frames again when it comes back.
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// The interface was removed, or moved to another network namespace.
+    Gone {
+        /// The name that it had.
+        name: String,
+    },
+    /// The interface carries something else than Ethernet frames.
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// Its hardware type, an ARPHRD number.
+        hardware: u16,
+    },
+    /// A TAP device of this name exists and is in use, or is another kind of interface.
+    TapUnavailable {
+        /// The device.
+        name: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A system call failed for another reason.
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl PortError {
+    /// Whether the port still works, or will by itself: go on asking it.
+    pub fn is_recoverable(&self) -> bool {
+        matches!(self, PortError::Down { .. })
+    }
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortError::NoSuchInterface { name, existing } => {
+                write!(f, "there is no network interface \"{name}\"")?;
+                if let Some(near) = crate::nearest::nearest(name, existing) {
+                    write!(f, "; did you mean \"{near}\"?")?;
+                }
+                write!(f, " (there is: {})", existing.join(", "))
+            }
+            PortError::NoPermission { doing, capability } => {
+                let program = program();
+                write!(
+                    f,
+                    "{doing} needs the capability {capability}: run with sudo, or give it to the \
+                     program once by 'sudo setcap cap_net_raw,cap_net_admin+ep {program}'"
+                )
+            }
+            PortError::Down { name } => write!(
+                f,
+                "{name} is down: its frames are missed until it comes up \
+                 ('ip link set {name} up')"
+            ),
+            PortError::Gone { name } => write!(
+                f,
+                "{name} is gone: it was removed or moved to another network namespace; restart \
+                 when it is back"
+            ),
+            PortError::NotEthernet { name, hardware } => write!(
+                f,
+                "{name} does not carry Ethernet frames (its hardware type is {hardware}): use an \
+                 Ethernet, veth or TAP interface"
+            ),
+            PortError::TapUnavailable { name, source } => write!(
+                f,
+                "cannot use \"{name}\" as a TAP device: {source}; another program may have it \
+                 open, or an interface of another kind may have this name"
+            ),
+            PortError::System { doing, source } => write!(f, "{doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for PortError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PortError::TapUnavailable { source, .. } | PortError::System { source, .. } => {
+                Some(source)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The running program's path, for a command that can be pasted.
+fn program() -> String {
+    match std::env::current_exe() {
+        Ok(path) => path.display().to_string(),
+        Err(_) => "$(command -v polyplane)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_interface_name_is_answered_with_the_right_ones() {
+        let error = PortError::NoSuchInterface {
+            name: "eht0".into(),
+            existing: vec!["lo".into(), "eth0".into()],
+        };
+        assert_eq!(
+            error.to_string(),
+            "there is no network interface \"eht0\"; did you mean \"eth0\"? (there is: lo, eth0)"
+        );
+    }
+
+    #[test]
+    fn a_missing_permission_says_what_to_do() {
+        let text = PortError::NoPermission {
+            doing: "opening a raw socket on eth0".into(),
+            capability: "CAP_NET_RAW",
+        }
+        .to_string();
+        assert!(text.starts_with("opening a raw socket on eth0 needs the capability CAP_NET_RAW"));
+        assert!(
+            text.contains("sudo setcap cap_net_raw,cap_net_admin+ep /"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! A port that misbehaves as links do: it loses, doubles, swaps and damages frames, by a seed.
+
+use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxOutcome};
+use packet::{Batch, Frame, FramePool, Nanos, PortId};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+/// A probability in millionths; above one million means always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerMillion(pub u32);
+
+/// How often each fault happens to a frame that arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultRates {
+    /// The frame is lost.
+    pub drop: PerMillion,
+    /// The frame arrives twice.
+    pub duplicate: PerMillion,
+    /// The frame changes places with the one that came before it.
+    pub reorder: PerMillion,
+    /// One bit of the frame is wrong.
+    pub corrupt: PerMillion,
+}
+
+/// How often each fault has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Frames lost, also in the port's statistics as [`RxDrop::Fault`].
+    pub dropped: u64,
+    /// Frames that there are more because of duplication.
+    pub duplicated: u64,
+    /// Pairs of frames that changed places.
+    pub reordered: u64,
+    /// Frames with a wrong bit.
+    pub corrupted: u64,
+}
+
+/// A port with faults on what it receives; what it sends passes untouched, so that a link with
+/// faults both ways has one of these at each end. The same seed, rates and frames give the same
+/// faults.
+#[derive(Debug)]
+pub struct FaultPort<P> {
+    inner: P,
+    rates: FaultRates,
+    counts: FaultCounts,
+    chance: SplitMix,
+    arrived: Batch,
+    ready: VecDeque<Frame>,
+    pool: FramePool,
+    stats: PortStats,
+}
+
+impl<P: Port> FaultPort<P> {
+    /// `inner`, with faults.
+    pub fn new(inner: P, rates: FaultRates, seed: u64) -> FaultPort<P> {
+        FaultPort {
+            inner,
+            rates,
+            counts: FaultCounts::default(),
+            chance: SplitMix(seed),
+            arrived: Batch::default(),
+            ready: VecDeque::new(),
+            pool: FramePool::default(),
+            stats: PortStats::default(),
+        }
+    }
+
+    /// The faults so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// Frames that have come in and wait for room in the caller's batch.
+    pub fn held(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Decides what happens to each frame that came in. Every frame takes the same number of draws,
+    /// so that one rate does not change where the others strike.
+    fn strike(&mut self) {
+        for i in 0..self.arrived.len() {
+            let [drop, duplicate, reorder, corrupt, place] =
+                std::array::from_fn(|_| self.chance.next());
+            if hits(self.rates.drop, drop) {
+                self.counts.dropped += 1;
+                continue;
+            }
+            let mut frame = self.pool.get();
+            std::mem::swap(&mut frame, &mut self.arrived.frames_mut()[i]);
+            if hits(self.rates.corrupt, corrupt) && flip_bit(&mut frame, place) {
+                self.counts.corrupted += 1;
+            }
+            if hits(self.rates.duplicate, duplicate) {
+                let mut twin = self.pool.get();
+                twin.copy_from(&frame);
+                self.ready.push_back(twin);
+                self.counts.duplicated += 1;
+            }
+            self.ready.push_back(frame);
+            let last = self.ready.len() - 1;
+            if last > 0 && hits(self.rates.reorder, reorder) {
+                self.ready.swap(last - 1, last);
+                self.counts.reordered += 1;
+            }
+        }
+        self.arrived.clear();
+    }
+
+    /// Hands out what is ready, as far as `batch` has room; how many.
+    fn deliver(&mut self, batch: &mut Batch) -> usize {
+        let mut delivered = 0;
+        while !self.ready.is_empty() {
+            let Some(slot) = batch.push() else { break };
+            let Some(mut frame) = self.ready.pop_front() else {
+                break;
+            };
+            std::mem::swap(slot, &mut frame);
+            self.pool.put(frame);
+            self.stats.count_rx(slot.len());
+            delivered += 1;
+        }
+        delivered
+    }
+}
+
+impl<P: Port> Port for FaultPort<P> {
+    fn id(&self) -> PortId {
+        self.inner.id()
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
+        let mut delivered = self.deliver(batch);
+        while batch.room() > 0 {
+            let came = self.inner.rx(&mut self.arrived, now);
+            let nothing = self.arrived.is_empty();
+            self.strike();
+            delivered += self.deliver(batch);
+            match came {
+                Err(error) if delivered == 0 => return Err(error),
+                Err(_) => break,
+                Ok(_) if nothing => break,
+                Ok(_) => {}
+            }
+        }
+        Ok(delivered)
+    }
+
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+        self.inner.tx(frames)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        let mut stats = self.inner.stats();
+        stats.rx_frames = self.stats.rx_frames;
+        stats.rx_bytes = self.stats.rx_bytes;
+        stats.rx_dropped.add(RxDrop::Fault, self.counts.dropped);
+        stats
+    }
+
+    fn link(&self) -> LinkState {
+        self.inner.link()
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.poll_fd()
+    }
+}
+
+fn hits(rate: PerMillion, draw: u64) -> bool {
+    // The high half of the draw, scaled to 0..1_000_000.
+    ((draw >> 32) * 1_000_000) >> 32 < u64::from(rate.0)
+}
+
+/// Inverts the bit that `place` selects; whether there is one.
+fn flip_bit(frame: &mut Frame, place: u64) -> bool {
+    let bits = frame.len() as u64 * 8;
+    if bits == 0 {
+        return false;
+    }
+    let bit = place % bits;
+    frame.bytes_mut()[(bit / 8) as usize] ^= 1 << (bit % 8);
+    true
+}
+
+/// The SplitMix64 generator: a counter and a mixing function, good enough to choose frames.
+#[derive(Debug)]
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryPort;
+
+    /// Sends 1000 numbered frames through a port with faults; what arrives, and the port.
+    fn carry(rates: FaultRates, seed: u64) -> (Vec<Vec<u8>>, FaultPort<MemoryPort>) {
+        let (mut sender, receiver) = MemoryPort::pair(PortId(0), PortId(1), 2000);
+        let mut port = FaultPort::new(receiver, rates, seed);
+        for i in 0..1000u16 {
+            let mut bytes = [0; 60];
+            bytes[..2].copy_from_slice(&i.to_be_bytes());
+            sender.tx(&[Frame::from_bytes(&bytes).unwrap()]);
+        }
+        let mut got = Vec::new();
+        let mut batch = Batch::with_capacity(7);
+        while port.rx(&mut batch, Nanos::ZERO).unwrap() > 0 {
+            got.extend(batch.frames().iter().map(|f| f.bytes().to_vec()));
+            batch.clear();
+        }
+        (got, port)
+    }
+
+    #[test]
+    fn without_faults_everything_arrives_in_order() {
+        let (got, mut port) = carry(FaultRates::default(), 1);
+        assert_eq!(got.len(), 1000);
+        assert!(got.is_sorted());
+        assert_eq!(port.counts(), FaultCounts::default());
+        assert_eq!(port.stats().rx_frames, 1000);
+    }
+
+    #[test]
+    fn faults_are_counted_and_packets_are_conserved() {
+        let often = PerMillion(100_000);
+        let rates = FaultRates {
+            drop: often,
+            duplicate: often,
+            reorder: often,
+            corrupt: often,
+        };
+        let (got, mut port) = carry(rates, 42);
+        let counts = port.counts();
+        for count in [
+            counts.dropped,
+            counts.duplicated,
+            counts.reordered,
+            counts.corrupted,
+        ] {
+            assert!((50..200).contains(&count), "{counts:?}");
+        }
+        assert_eq!(got.len() as u64 + counts.dropped, 1000 + counts.duplicated);
+        let stats = port.stats();
+        assert_eq!(stats.rx_dropped.get(RxDrop::Fault), counts.dropped);
+        assert_eq!(stats.rx_frames, got.len() as u64);
+        assert_eq!(port.held(), 0);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults_and_another_gives_others() {
+        let rates = FaultRates {
+            drop: PerMillion(300_000),
+            ..FaultRates::default()
+        };
+        assert_eq!(carry(rates, 7).0, carry(rates, 7).0);
+        assert_ne!(carry(rates, 7).0, carry(rates, 8).0);
+    }
+
+    #[test]
+    fn a_rate_of_a_million_strikes_every_frame() {
+        let always = PerMillion(1_000_000);
+        let (got, _) = carry(
+            FaultRates {
+                drop: always,
+                ..FaultRates::default()
+            },
+            3,
+        );
+        assert!(got.is_empty());
+        let (got, port) = carry(
+            FaultRates {
+                corrupt: always,
+                ..FaultRates::default()
+            },
+            3,
+        );
+        assert_eq!((got.len(), port.counts().corrupted), (1000, 1000));
+    }
+}

@@ -1,0 +1,20 @@
+//! Ports on a Linux machine: real interfaces, TAP devices, and the network namespaces to try them in.
+
+mod af_packet;
+mod link;
+mod netns;
+mod offload;
+mod poll;
+mod rtnl;
+mod segment;
+mod signal;
+mod sys;
+mod tap;
+
+pub use af_packet::AfPacketPort;
+pub use link::{Interface, interfaces};
+pub use netns::{Netns, NetnsError, Privilege, enter_private};
+pub use poll::Poller;
+pub use rtnl::{Rtnl, RtnlError};
+pub use signal::{Signal, StopSignals};
+pub use tap::TapPort;

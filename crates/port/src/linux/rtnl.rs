@@ -1,0 +1,339 @@
+//! Configuration of interfaces, addresses and routes, as the command `ip` does it: by rtnetlink.
+
+use super::netns::Netns;
+use super::sys;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{fmt, io};
+
+/// Why the kernel did not do what it was asked.
+#[derive(Debug)]
+pub struct RtnlError {
+    /// What it was asked, as in "adding 10.0.0.1/24 to veth0".
+    pub doing: String,
+    /// What it said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for RtnlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.doing, self.source)
+    }
+}
+
+impl std::error::Error for RtnlError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// A connection to the kernel's configuration of one network namespace: the one in which it was
+/// opened, wherever it is used.
+#[derive(Debug)]
+pub struct Rtnl {
+    netlink: OwnedFd,
+    /// A socket to turn names into indices.
+    control: OwnedFd,
+    sequence: u32,
+}
+
+impl Rtnl {
+    /// Connects to the configuration of the thread's network namespace.
+    ///
+    /// # Errors
+    /// The kernel has no rtnetlink.
+    pub fn open() -> Result<Rtnl, RtnlError> {
+        let open = || {
+            let netlink = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+            sys::bind_netlink(&netlink)?;
+            Ok(Rtnl {
+                netlink,
+                control: super::link::control_socket()?,
+                sequence: 0,
+            })
+        };
+        open().map_err(|source| RtnlError {
+            doing: "connecting to rtnetlink".to_owned(),
+            source,
+        })
+    }
+
+    /// Makes a pair of virtual Ethernet interfaces, joined by a cable: `name` here, and `peer` in the
+    /// namespace `peer_in`, or here too. Both are down.
+    ///
+    /// # Errors
+    /// A name is taken, or the kernel has no veth.
+    pub fn add_veth(
+        &mut self,
+        name: &str,
+        peer: &str,
+        peer_in: Option<&Netns>,
+    ) -> Result<(), RtnlError> {
+        let mut other = LinkMessage::default();
+        other
+            .attributes
+            .push(LinkAttribute::IfName(peer.to_owned()));
+        if let Some(netns) = peer_in {
+            other
+                .attributes
+                .push(LinkAttribute::NetNsFd(netns.fd().as_raw_fd()));
+        }
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
+            ]),
+        ];
+        let doing = format!("making the veth pair {name} and {peer}");
+        self.request(
+            RouteNetlinkMessage::NewLink(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            doing,
+        )
+    }
+
+    /// Removes an interface, and with a veth interface its peer.
+    ///
+    /// # Errors
+    /// There is no such interface, or it cannot be removed.
+    pub fn delete_link(&mut self, name: &str) -> Result<(), RtnlError> {
+        let doing = format!("removing {name}");
+        let message = self.link(name, &doing)?;
+        self.request(RouteNetlinkMessage::DelLink(message), 0, doing)
+    }
+
+    /// Moves an interface to another network namespace. There it is down and has no addresses.
+    ///
+    /// # Errors
+    /// There is no such interface here, or one of its name there.
+    pub fn move_link(&mut self, name: &str, to: &Netns) -> Result<(), RtnlError> {
+        let fd = to.fd().as_raw_fd();
+        let doing = format!("moving {name} to another network namespace");
+        self.change_link(name, doing, |link| {
+            link.attributes.push(LinkAttribute::NetNsFd(fd))
+        })
+    }
+
+    /// Brings an interface up.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn set_up(&mut self, name: &str) -> Result<(), RtnlError> {
+        self.change_link(name, format!("bringing {name} up"), |link| {
+            link.header.flags = LinkFlags::Up;
+            link.header.change_mask = LinkFlags::Up;
+        })
+    }
+
+    /// Takes an interface down.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn set_down(&mut self, name: &str) -> Result<(), RtnlError> {
+        self.change_link(name, format!("taking {name} down"), |link| {
+            link.header.change_mask = LinkFlags::Up;
+        })
+    }
+
+    /// Sets the most bytes that an interface carries behind an Ethernet header.
+    ///
+    /// # Errors
+    /// There is no such interface, or it cannot carry as many.
+    pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), RtnlError> {
+        let doing = format!("setting the MTU of {name} to {mtu}");
+        self.change_link(name, doing, |link| {
+            link.attributes.push(LinkAttribute::Mtu(mtu))
+        })
+    }
+
+    /// Sets an interface's hardware address.
+    ///
+    /// # Errors
+    /// There is no such interface, or the address is not one for an interface.
+    pub fn set_hardware_address(&mut self, name: &str, mac: [u8; 6]) -> Result<(), RtnlError> {
+        let doing = format!("setting the hardware address of {name}");
+        let address = LinkAttribute::Address(mac.to_vec());
+        self.change_link(name, doing, |link| link.attributes.push(address))
+    }
+
+    /// Adds an address to an interface, and a route to the others with the same prefix. An IPv6
+    /// address can be used at once: nobody is asked whether it is taken.
+    ///
+    /// # Errors
+    /// There is no such interface, or it has the address.
+    pub fn add_address(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> Result<(), RtnlError> {
+        let doing = format!("adding {address}/{prefix_len} to {name}");
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix_len;
+        message.header.index = self.index(name, &doing)?;
+        if address.is_ipv6() {
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+        ];
+        self.request(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            doing,
+        )
+    }
+
+    /// Adds a route to `destination` by the router `gateway`.
+    ///
+    /// # Errors
+    /// The gateway cannot be reached, or there is such a route.
+    pub fn add_route(
+        &mut self,
+        destination: IpAddr,
+        prefix_len: u8,
+        gateway: IpAddr,
+    ) -> Result<(), RtnlError> {
+        let doing = format!("adding a route to {destination}/{prefix_len} by {gateway}");
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: family(destination),
+            destination_prefix_length: prefix_len,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Static,
+            scope: RouteScope::Universe,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        message
+            .attributes
+            .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        if prefix_len > 0 {
+            message
+                .attributes
+                .push(RouteAttribute::Destination(RouteAddress::from(destination)));
+        }
+        self.request(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            doing,
+        )
+    }
+
+    /// Tells the hardware address of a neighbour, so that it need not be asked for. Replaces what was
+    /// known of it.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn set_neighbour(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> Result<(), RtnlError> {
+        let doing = format!("setting the hardware address of {address} on {name}");
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = self.index(name, &doing)?;
+        message.header.state = NeighbourState::Permanent;
+        let destination = match address {
+            IpAddr::V4(address) => NeighbourAddress::Inet(address),
+            IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+        };
+        message.attributes = vec![
+            NeighbourAttribute::Destination(destination),
+            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
+        ];
+        let flags = NLM_F_CREATE | NLM_F_REPLACE;
+        self.request(RouteNetlinkMessage::NewNeighbour(message), flags, doing)
+    }
+
+    fn change_link(
+        &mut self,
+        name: &str,
+        doing: String,
+        change: impl FnOnce(&mut LinkMessage),
+    ) -> Result<(), RtnlError> {
+        let mut message = self.link(name, &doing)?;
+        change(&mut message);
+        self.request(RouteNetlinkMessage::SetLink(message), 0, doing)
+    }
+
+    /// A message about the interface.
+    fn link(&self, name: &str, doing: &str) -> Result<LinkMessage, RtnlError> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.index(name, doing)?;
+        Ok(message)
+    }
+
+    fn index(&self, name: &str, doing: &str) -> Result<u32, RtnlError> {
+        sys::if_index(self.control.as_fd(), name).map_err(|source| RtnlError {
+            doing: doing.to_owned(),
+            source,
+        })
+    }
+
+    /// Makes a request and waits for its answer.
+    fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        doing: String,
+    ) -> Result<(), RtnlError> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        let answer = sys::send(&self.netlink, &bytes).and_then(|()| self.answer());
+        answer.map_err(|source| RtnlError { doing, source })
+    }
+
+    /// Waits for the kernel's answer to the last request.
+    fn answer(&self) -> io::Result<()> {
+        let mut buf = [0; 8192];
+        loop {
+            let len = sys::receive(&self.netlink, &mut buf)?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&buf[..len])
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            if let NetlinkPayload::Error(error) = answer.payload {
+                return match error.code {
+                    None => Ok(()),
+                    Some(code) => Err(io::Error::from_raw_os_error(code.get().saturating_neg())),
+                };
+            }
+        }
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}

@@ -1,0 +1,560 @@
+//! The system calls that ports need, each as a safe function. The only `unsafe` of the project.
+#![allow(unsafe_code, reason = "system calls have no other form")]
+
+use packet::Frame;
+use std::ffi::{CStr, c_int, c_short, c_ulong, c_void};
+use std::fs::File;
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Turns the result of a system call into a value or the error that it left behind.
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Takes ownership of a descriptor that a system call has just made.
+fn own(result: c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the kernel has just made this descriptor for the caller; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A new non-blocking socket.
+pub(super) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC;
+    // SAFETY: takes and returns numbers only.
+    own(unsafe { libc::socket(domain, kind, protocol) })
+}
+
+/// Binds an AF_PACKET socket to an interface; with `protocol` 0 it can only send.
+pub(super) fn bind_packet(fd: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll, which has integers only.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index as c_int;
+    // SAFETY: the pointer and the length are those of `address`, which outlives the call.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            socklen::<libc::sockaddr_ll>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Binds a netlink socket to an address that the kernel chooses.
+pub(super) fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid sockaddr_nl, which has integers only.
+    let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    // SAFETY: the pointer and the length are those of `address`, which outlives the call.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            socklen::<libc::sockaddr_nl>(),
+        )
+    })
+    .map(drop)
+}
+
+fn socklen<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}
+
+/// Sets a socket option whose value is an integer.
+pub(super) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    set_option_to(fd, level, name, &value)
+}
+
+/// Makes the interface deliver frames for any address, for as long as the socket is open.
+pub(super) fn set_promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid packet_mreq, which has integers only.
+    let mut request: libc::packet_mreq = unsafe { mem::zeroed() };
+    request.mr_ifindex = index as c_int;
+    request.mr_type = libc::PACKET_MR_PROMISC as u16;
+    set_option_to(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// `T` must be plain old data as the option defines it.
+fn set_option_to<T>(fd: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel
+    // only reads.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const *value).cast(),
+            socklen::<T>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Frames that an AF_PACKET socket has dropped because its queue was full, since the last call.
+pub(super) fn take_packet_drops(fd: &OwnedFd) -> io::Result<u64> {
+    // SAFETY: all-zero bytes are a valid tpacket_stats, which has integers only.
+    let mut stats: libc::tpacket_stats = unsafe { mem::zeroed() };
+    let mut len = socklen::<libc::tpacket_stats>();
+    // SAFETY: both pointers are to local variables, and `len` is the size of the first.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(u64::from(stats.tp_drops))
+}
+
+/// Bytes that the kernel puts in front of a frame if PACKET_VNET_HDR is set: virtio's header.
+pub(super) const VNET_HEADER: usize = 10;
+
+/// Room for one received frame. Not a power of two, so that the frames' first bytes do not share
+/// one set of a cache.
+const SLOT: usize = 65536 + 576;
+
+/// Frames that one system call receives or sends at most.
+pub(super) const MESSAGES: usize = 64;
+
+/// Room for the control message with a frame's auxiliary data.
+type Control = [u64; 8];
+
+/// Buffers into which a socket's frames are received, many at a time.
+pub(super) struct Receiver {
+    data: Box<[u8]>,
+    frames: [Description; MESSAGES],
+}
+
+/// What the kernel says about one received frame.
+#[derive(Clone, Copy, Default)]
+struct Description {
+    /// Bytes of virtio's header and the frame in its slot.
+    len: usize,
+    is_cut: bool,
+    is_outgoing: bool,
+    vlan: Option<(u16, u16)>,
+}
+
+/// One received frame, and what the kernel says about it.
+pub(super) struct Received<'a> {
+    /// Virtio's header and the frame.
+    pub(super) bytes: &'a [u8],
+    /// Whether the frame was longer than its buffer.
+    pub(super) is_cut: bool,
+    /// Whether this machine sent the frame.
+    pub(super) is_outgoing: bool,
+    /// The VLAN tag that was taken out: tag protocol and tag control information.
+    pub(super) vlan: Option<(u16, u16)>,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Receiver {
+        let data = vec![0; SLOT * MESSAGES].into_boxed_slice();
+        Receiver {
+            data,
+            frames: [Description::default(); MESSAGES],
+        }
+    }
+
+    /// Receives up to [`MESSAGES`] frames without waiting; how many. None is an error of kind
+    /// `WouldBlock`.
+    pub(super) fn receive(&mut self, fd: &OwnedFd) -> io::Result<usize> {
+        let mut control: [Control; MESSAGES] = [[0; 8]; MESSAGES];
+        // SAFETY: all-zero bytes are valid for these: integers and null pointers.
+        let (mut names, mut vectors, mut messages): (
+            [libc::sockaddr_ll; MESSAGES],
+            [libc::iovec; MESSAGES],
+            [libc::mmsghdr; MESSAGES],
+        ) = unsafe { mem::zeroed() };
+        for (i, slot) in self.data.chunks_exact_mut(SLOT).enumerate() {
+            vectors[i] = libc::iovec {
+                iov_base: slot.as_mut_ptr().cast(),
+                iov_len: SLOT,
+            };
+            let header = &mut messages[i].msg_hdr;
+            header.msg_iov = &raw mut vectors[i];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut names[i]).cast();
+            header.msg_namelen = socklen::<libc::sockaddr_ll>();
+            header.msg_control = (&raw mut control[i]).cast();
+            header.msg_controllen = size_of::<Control>() as _;
+        }
+        // SAFETY: every pointer in `messages` goes to a local array or to `data`, with its length, and
+        // these outlive the call.
+        let received = check(unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                messages.as_mut_ptr(),
+                MESSAGES as _,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        })? as usize;
+        for i in 0..received {
+            let message = &messages[i];
+            self.frames[i] = Description {
+                len: (message.msg_len as usize).min(SLOT),
+                is_cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+                is_outgoing: names[i].sll_pkttype == libc::PACKET_OUTGOING,
+                // SAFETY: the kernel has filled this header in, and its control buffer is `control`.
+                vlan: unsafe { vlan_of(&message.msg_hdr) },
+            };
+        }
+        Ok(received)
+    }
+
+    /// The `i`-th frame of the last [`Receiver::receive`].
+    pub(super) fn get(&self, i: usize) -> Received<'_> {
+        let Description {
+            len,
+            is_cut,
+            is_outgoing,
+            vlan,
+        } = self.frames[i];
+        let bytes = &self.data[i * SLOT..i * SLOT + len];
+        Received {
+            bytes,
+            is_cut,
+            is_outgoing,
+            vlan,
+        }
+    }
+}
+
+/// The VLAN tag in a received frame's auxiliary data. `header` must be as the kernel has filled it
+/// in, its control buffer still there.
+unsafe fn vlan_of(header: &libc::msghdr) -> Option<(u16, u16)> {
+    // SAFETY: by this function's contract msg_controllen bytes at msg_control are control messages;
+    // the macros stay within those.
+    let aux = unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        loop {
+            let head = message.as_ref()?;
+            if head.cmsg_level == libc::SOL_PACKET && head.cmsg_type == libc::PACKET_AUXDATA {
+                break libc::CMSG_DATA(message)
+                    .cast::<libc::tpacket_auxdata>()
+                    .read_unaligned();
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    };
+    if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let has_protocol = aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let protocol = if has_protocol {
+        aux.tp_vlan_tpid
+    } else {
+        libc::ETH_P_8021Q as u16
+    };
+    Some((protocol, aux.tp_vlan_tci))
+}
+
+/// Sends up to [`MESSAGES`] frames without waiting; how many of them the kernel took. An error is
+/// about the first frame.
+pub(super) fn send_frames(fd: &OwnedFd, frames: &[Frame]) -> io::Result<usize> {
+    let frames = &frames[..frames.len().min(MESSAGES)];
+    let mut vectors = [libc::iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: 0,
+    }; MESSAGES];
+    // SAFETY: all-zero bytes are a valid mmsghdr: integers and null pointers.
+    let mut messages: [libc::mmsghdr; MESSAGES] = unsafe { mem::zeroed() };
+    for ((frame, vector), message) in frames.iter().zip(&mut vectors).zip(&mut messages) {
+        let bytes = frame.bytes();
+        // The kernel does not write through the pointers of a message that is sent.
+        vector.iov_base = bytes.as_ptr().cast_mut().cast();
+        vector.iov_len = bytes.len();
+        message.msg_hdr.msg_iov = vector;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    // SAFETY: the first `frames.len()` messages point to vectors and frames that outlive the call,
+    // with their lengths.
+    check(unsafe {
+        libc::sendmmsg(
+            fd.as_raw_fd(),
+            messages.as_mut_ptr(),
+            frames.len() as _,
+            libc::MSG_DONTWAIT as _,
+        )
+    })
+    .map(|n| n as usize)
+}
+
+/// Sends all of `bytes` as one message.
+pub(super) fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `bytes`.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Receives one message, waiting for it; its length.
+pub(super) fn receive(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and the length are those of `buf`.
+    let got = unsafe { libc::recv(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), 0) };
+    if got < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(got as usize)
+    }
+}
+
+/// The argument of interface requests, with the interface's name in it.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all-zero bytes are a valid ifreq: integers, and a union of integers and pointers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays zero.
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as _;
+    }
+    Ok(request)
+}
+
+/// Makes an interface request that takes and returns an `ifreq`. `code` must be one whose argument
+/// is an `ifreq`, with no pointer in its union but one to data that outlives the call.
+unsafe fn interface_request(
+    fd: BorrowedFd<'_>,
+    code: c_ulong,
+    request: &mut libc::ifreq,
+) -> io::Result<()> {
+    // SAFETY: by this function's contract, `request` is what the kernel expects.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, &raw mut *request) }).map(drop)
+}
+
+/// The interface's index.
+pub(super) fn if_index(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    let mut request = request(name)?;
+    // SAFETY: SIOCGIFINDEX takes an ifreq without pointers and fills in the index.
+    unsafe {
+        interface_request(fd, libc::SIOCGIFINDEX, &mut request)?;
+        Ok(request.ifr_ifru.ifru_ifindex as u32)
+    }
+}
+
+/// The name of the interface with this index.
+pub(super) fn if_name(fd: BorrowedFd<'_>, index: u32) -> io::Result<String> {
+    // SAFETY: all-zero bytes are a valid ifreq: integers, and a union of integers and pointers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = index as c_int;
+    // SAFETY: SIOCGIFNAME takes an ifreq without pointers and fills in the name.
+    unsafe { interface_request(fd, libc::SIOCGIFNAME, &mut request)? };
+    Ok(name_of(&request))
+}
+
+fn name_of(request: &libc::ifreq) -> String {
+    let bytes = request
+        .ifr_name
+        .iter()
+        .map(|&c| c as u8)
+        .take_while(|&c| c != 0);
+    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+}
+
+/// The interface's flags, of which IFF_UP and IFF_RUNNING matter here.
+pub(super) fn if_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<c_int> {
+    let mut request = request(name)?;
+    // SAFETY: SIOCGIFFLAGS takes an ifreq without pointers and fills in the flags.
+    unsafe {
+        interface_request(fd, libc::SIOCGIFFLAGS, &mut request)?;
+        Ok(c_int::from(request.ifr_ifru.ifru_flags))
+    }
+}
+
+/// Sets the interface's flags.
+pub(super) fn set_if_flags(fd: BorrowedFd<'_>, name: &str, flags: c_int) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_flags = flags as c_short;
+    // SAFETY: SIOCSIFFLAGS takes an ifreq without pointers.
+    unsafe { interface_request(fd, libc::SIOCSIFFLAGS, &mut request) }
+}
+
+/// The interface's maximum transmission unit, in bytes, without the Ethernet header.
+pub(super) fn if_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    let mut request = request(name)?;
+    // SAFETY: SIOCGIFMTU takes an ifreq without pointers and fills in the MTU.
+    unsafe {
+        interface_request(fd, libc::SIOCGIFMTU, &mut request)?;
+        Ok(request.ifr_ifru.ifru_mtu as u32)
+    }
+}
+
+/// The interface's hardware type and its address.
+pub(super) fn if_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<(u16, [u8; 6])> {
+    let mut request = request(name)?;
+    // SAFETY: SIOCGIFHWADDR takes an ifreq without pointers and fills in the address.
+    let address = unsafe {
+        interface_request(fd, libc::SIOCGIFHWADDR, &mut request)?;
+        request.ifr_ifru.ifru_hwaddr
+    };
+    Ok((
+        address.sa_family,
+        std::array::from_fn(|i| address.sa_data[i] as u8),
+    ))
+}
+
+/// The argument of ethtool requests for one number.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
+}
+
+fn ethtool(fd: BorrowedFd<'_>, name: &str, mut value: EthtoolValue) -> io::Result<u32> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: SIOCETHTOOL takes an ifreq with a pointer to the command's argument, here a number,
+    // which outlives the call.
+    unsafe { interface_request(fd, libc::SIOCETHTOOL, &mut request)? };
+    Ok(value.value)
+}
+
+/// Asks ethtool for a number. `command` must be one that answers with one number.
+pub(super) fn ethtool_get(fd: BorrowedFd<'_>, name: &str, command: u32) -> io::Result<u32> {
+    ethtool(fd, name, EthtoolValue { command, value: 0 })
+}
+
+/// Gives ethtool a number. `command` must be one that takes one number.
+pub(super) fn ethtool_set(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    command: u32,
+    value: u32,
+) -> io::Result<()> {
+    ethtool(fd, name, EthtoolValue { command, value }).map(drop)
+}
+
+/// The names of all interfaces in the thread's network namespace, with their indices.
+pub(super) fn interface_names() -> io::Result<Vec<(u32, String)>> {
+    // SAFETY: returns an array that ends with an index of zero, or null.
+    let list = unsafe { libc::if_nameindex() };
+    if list.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let mut names = Vec::new();
+    // SAFETY: each entry before the last has a string of its own; all are valid until they are freed,
+    // once, behind the loop.
+    unsafe {
+        let mut entry = list;
+        while (*entry).if_index != 0 && !(*entry).if_name.is_null() {
+            let name = CStr::from_ptr((*entry).if_name)
+                .to_string_lossy()
+                .into_owned();
+            names.push(((*entry).if_index, name));
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    Ok(names)
+}
+
+/// Makes `tun` the other side of the TAP device `name`, which is made if it does not exist.
+pub(super) fn attach_tap(tun: &File, name: &str) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as c_short;
+    // SAFETY: TUNSETIFF takes an ifreq without pointers.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+    // Whoever had a lasting device before may have allowed the kernel to hand over unfinished frames.
+    // SAFETY: TUNSETOFFLOAD takes a number.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, 0) }).map(drop)
+}
+
+/// Puts the thread (with CLONE_NEWUSER: the process, which must have one thread) into new namespaces.
+pub(super) fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: takes a number only. Descriptors and memory stay shared as they were.
+    check(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+/// Moves the thread into the network namespace.
+pub(super) fn enter_netns(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// The effective user and group of the process.
+pub(super) fn user_and_group() -> (u32, u32) {
+    // SAFETY: these calls cannot fail and touch no memory.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Waits until a descriptor has something, or the time is over; how many have. Interruption by a
+/// signal counts as none.
+pub(super) fn poll(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<usize> {
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
+        tv_nsec: timeout.subsec_nanos() as _,
+    };
+    // SAFETY: the pointer and the length are those of `fds`; `timeout` outlives the call; no signal
+    // mask is given.
+    let ready = check(unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as _,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    });
+    match ready {
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
+        other => other.map(|n| n as usize),
+    }
+}
+
+/// Blocks the signals for this thread and those that it will start, and makes a descriptor that
+/// delivers them instead.
+pub(super) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set that the other calls read; the numbers are valid
+    // signals.
+    unsafe {
+        check(libc::sigemptyset(set.as_mut_ptr()))?;
+        for &signal in signals {
+            check(libc::sigaddset(set.as_mut_ptr(), signal))?;
+        }
+        let failed = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        own(libc::signalfd(
+            -1,
+            set.as_ptr(),
+            libc::SFD_NONBLOCK | libc::SFD_CLOEXEC,
+        ))
+    }
+}
+
+/// The number of a signal that has arrived at a descriptor of [`signal_fd`], if one has.
+pub(super) fn read_signal(fd: &OwnedFd) -> io::Result<Option<u32>> {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+    let len = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the pointer and the length are those of `info`.
+    let got = unsafe { libc::read(fd.as_raw_fd(), info.as_mut_ptr().cast::<c_void>(), len) };
+    if got < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::WouldBlock {
+            Ok(None)
+        } else {
+            Err(error)
+        };
+    }
+    // SAFETY: all-zero bytes are valid already: the structure has integers only.
+    Ok(Some(unsafe { info.assume_init() }.ssi_signo))
+}

@@ -1,0 +1,302 @@
+//! The pcapng format: blocks, of which some describe interfaces and some hold packets.
+
+use super::reader::{CapturedPacket, Lengths, check_link_type, finish, read_data};
+use super::source::Source;
+use super::{MAX_CAPTURED, Order, PcapError, PcapErrorKind};
+use packet::{Frame, Nanos};
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const OBSOLETE_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+
+const OPTION_END: u16 = 0;
+const IF_TSRESOL: u16 = 9;
+const IF_FCSLEN: u16 = 13;
+const IF_TSOFFSET: u16 = 14;
+
+/// The longest interface description that is read into memory.
+const MAX_DESCRIPTION: u32 = 1 << 20;
+
+/// Bytes of a block around its body: type and length before it, the length again behind it.
+const BLOCK_FRAME: u32 = 12;
+
+/// A section: what its header and its interface descriptions say.
+pub(super) struct Section {
+    order: Order,
+    interfaces: Vec<Interface>,
+}
+
+/// What an interface description says of the packets captured there.
+struct Interface {
+    link_type: u16,
+    /// The most bytes captured of a packet; no limit if zero.
+    snap_len: u32,
+    ticks: Ticks,
+    /// Seconds added to every time.
+    offset: i64,
+    fcs: u32,
+}
+
+/// What a time stamp counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ticks {
+    /// 10 to the minus n seconds.
+    Decimal(u8),
+    /// 2 to the minus n seconds.
+    Binary(u8),
+}
+
+impl Ticks {
+    fn to_nanos(self, ticks: u64) -> u64 {
+        let wide = u128::from(ticks);
+        let nanos = match self {
+            Ticks::Decimal(n @ 0..=9) => wide * 10u128.pow(9 - u32::from(n)),
+            // 10^19 is above every u64.
+            Ticks::Decimal(n @ 10..=28) => wide / 10u128.pow(u32::from(n) - 9),
+            Ticks::Decimal(_) => 0,
+            Ticks::Binary(n) => (wide * 1_000_000_000)
+                .checked_shr(u32::from(n))
+                .unwrap_or(0),
+        };
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+}
+
+impl Section {
+    /// Reads the section header whose type has been read: the file's first four bytes.
+    pub(super) fn first(source: &mut Source) -> Result<Section, PcapError> {
+        let mut section = Section {
+            order: Order::Little,
+            interfaces: Vec::new(),
+        };
+        section.restart(source)?;
+        Ok(section)
+    }
+
+    /// Reads blocks until one holds a packet.
+    pub(super) fn read(
+        &mut self,
+        source: &mut Source,
+        frame: &mut Frame,
+    ) -> Result<Option<CapturedPacket>, PcapError> {
+        loop {
+            source.begin();
+            let mut kind = [0; 4];
+            if !source.read_unless_end(&mut kind)? {
+                return Ok(None);
+            }
+            let kind = self.order.u32(kind);
+            if kind == SECTION_HEADER {
+                self.restart(source)?;
+                continue;
+            }
+            let body = self.read_body_len(source)?;
+            match kind {
+                INTERFACE_DESCRIPTION => self.describe(source, body)?,
+                ENHANCED_PACKET | OBSOLETE_PACKET => {
+                    return self.read_packet(source, frame, kind, body).map(Some);
+                }
+                SIMPLE_PACKET => return self.read_simple(source, frame, body).map(Some),
+                _ => source.skip(u64::from(body) + 4)?,
+            }
+        }
+    }
+
+    /// A section starts: its byte order holds from here, and the interfaces count from zero. Its type
+    /// reads the same in both orders.
+    fn restart(&mut self, source: &mut Source) -> Result<(), PcapError> {
+        let mut head = [0; 12];
+        source.read(&mut head)?;
+        self.order = match head[4..8] {
+            [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
+            [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
+            _ => return Err(source.corrupt("its section header has no byte order")),
+        };
+        self.interfaces.clear();
+        let (major, minor) = (self.order.half(&head, 4), self.order.half(&head, 5));
+        // Version 1.2 is what some tools write for 1.0.
+        if major != 1 {
+            return Err(source.error(PcapErrorKind::Version { major, minor }));
+        }
+        let len = check_block_len(source, self.order.word(&head, 0))?;
+        match len.checked_sub(16) {
+            Some(rest) => source.skip(u64::from(rest)),
+            None => Err(source.corrupt("its section header is too short")),
+        }
+    }
+
+    fn read_body_len(&self, source: &mut Source) -> Result<u32, PcapError> {
+        let mut len = [0; 4];
+        source.read(&mut len)?;
+        Ok(check_block_len(source, self.order.u32(len))? - BLOCK_FRAME)
+    }
+
+    fn describe(&mut self, source: &mut Source, body: u32) -> Result<(), PcapError> {
+        if !(8..=MAX_DESCRIPTION).contains(&body) {
+            return Err(source.corrupt(format!("an interface description has {body} bytes")));
+        }
+        let mut bytes = vec![0; body as usize];
+        source.read(&mut bytes)?;
+        source.skip(4)?;
+        let mut interface = Interface {
+            link_type: self.order.half(&bytes, 0),
+            snap_len: self.order.word(&bytes, 1),
+            ticks: Ticks::Decimal(6),
+            offset: 0,
+            fcs: 0,
+        };
+        interface.read_options(self.order, &bytes[8..]);
+        self.interfaces.push(interface);
+        Ok(())
+    }
+
+    fn interface(&self, source: &Source, id: u32) -> Result<&Interface, PcapError> {
+        let Some(interface) = self.interfaces.get(id as usize) else {
+            return Err(source.corrupt(format!("it is of interface {id}, which is not described")));
+        };
+        check_link_type(source, interface.link_type)?;
+        Ok(interface)
+    }
+
+    /// An enhanced packet block, or the packet block that it replaced; they differ in how they name
+    /// the interface.
+    fn read_packet(
+        &self,
+        source: &mut Source,
+        frame: &mut Frame,
+        kind: u32,
+        body: u32,
+    ) -> Result<CapturedPacket, PcapError> {
+        const FIXED: u32 = 20;
+        if body < FIXED {
+            return Err(source.corrupt(format!("its block has {body} bytes")));
+        }
+        let mut fixed = [0; FIXED as usize];
+        source.read(&mut fixed)?;
+        let id = match kind {
+            ENHANCED_PACKET => self.order.word(&fixed, 0),
+            _ => u32::from(self.order.half(&fixed, 0)),
+        };
+        let word = |i| self.order.word(&fixed, i);
+        let (high, low, captured, original) = (word(1), word(2), word(3), word(4));
+        let interface = self.interface(source, id)?;
+        if captured > body - FIXED && captured <= MAX_CAPTURED {
+            let what = format!("its {captured} captured bytes do not fit into its block");
+            return Err(source.corrupt(what));
+        }
+        let behind = u64::from((body - FIXED).saturating_sub(captured)) + 4;
+        read_data(source, frame, captured, behind)?;
+        frame.arrival = interface.time(u64::from(high) << 32 | u64::from(low));
+        Ok(finish(
+            source,
+            frame,
+            Lengths {
+                captured,
+                original,
+                fcs: interface.fcs,
+            },
+            id,
+        ))
+    }
+
+    /// A simple packet block: of the first interface, without a time.
+    fn read_simple(
+        &self,
+        source: &mut Source,
+        frame: &mut Frame,
+        body: u32,
+    ) -> Result<CapturedPacket, PcapError> {
+        const FIXED: u32 = 4;
+        if body < FIXED {
+            return Err(source.corrupt(format!("its block has {body} bytes")));
+        }
+        let mut original = [0; FIXED as usize];
+        source.read(&mut original)?;
+        let original = self.order.u32(original);
+        let interface = self.interface(source, 0)?;
+        let limit = if interface.snap_len == 0 {
+            u32::MAX
+        } else {
+            interface.snap_len
+        };
+        let captured = original.min(limit).min(body - FIXED);
+        read_data(
+            source,
+            frame,
+            captured,
+            u64::from(body - FIXED - captured) + 4,
+        )?;
+        frame.arrival = Nanos::ZERO;
+        Ok(finish(
+            source,
+            frame,
+            Lengths {
+                captured,
+                original,
+                fcs: interface.fcs,
+            },
+            0,
+        ))
+    }
+}
+
+impl Interface {
+    /// Reads the options that change what packets mean; an option cut short ends the list.
+    fn read_options(&mut self, order: Order, mut options: &[u8]) {
+        while let Some((head, rest)) = options.split_at_checked(4) {
+            let (code, len) = (order.half(head, 0), usize::from(order.half(head, 1)));
+            let Some(value) = rest.get(..len) else { return };
+            match (code, value) {
+                (OPTION_END, _) => return,
+                (IF_TSRESOL, &[n]) if n & 0x80 != 0 => self.ticks = Ticks::Binary(n & 0x7f),
+                (IF_TSRESOL, &[n]) => self.ticks = Ticks::Decimal(n),
+                (IF_FCSLEN, &[n]) => self.fcs = u32::from(n),
+                (IF_TSOFFSET, &[a, b, c, d, e, f, g, h]) => {
+                    let bytes = [a, b, c, d, e, f, g, h];
+                    self.offset = match order {
+                        Order::Little => i64::from_le_bytes(bytes),
+                        Order::Big => i64::from_be_bytes(bytes),
+                    };
+                }
+                _ => {}
+            }
+            options = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+
+    fn time(&self, ticks: u64) -> Nanos {
+        let since_offset = i128::from(self.ticks.to_nanos(ticks));
+        let nanos = since_offset + i128::from(self.offset) * 1_000_000_000;
+        Nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+fn check_block_len(source: &Source, len: u32) -> Result<u32, PcapError> {
+    if len < BLOCK_FRAME || !len.is_multiple_of(4) {
+        return Err(source.corrupt(format!("a block claims to have {len} bytes")));
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_resolution_gives_nanoseconds() {
+        for (ticks, count, nanos) in [
+            (Ticks::Decimal(6), 1_500_000, 1_500_000_000),
+            (Ticks::Decimal(9), 1_500_000_000, 1_500_000_000),
+            (Ticks::Decimal(0), 3, 3_000_000_000),
+            (Ticks::Decimal(12), 1_500_000, 1_500),
+            (Ticks::Decimal(127), u64::MAX, 0),
+            (Ticks::Binary(10), 1536, 1_500_000_000),
+            (Ticks::Binary(127), u64::MAX, 0),
+            (Ticks::Decimal(0), u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(ticks.to_nanos(count), nanos, "{ticks:?} {count}");
+        }
+    }
+}
