@@ -1,0 +1,342 @@
+//! Ports on real interfaces of a real kernel: frames as on the wire, links that go down, errors.
+
+mod lab;
+
+use lab::{Lab, clock, frame, next_error, receive, wait_up};
+use packet::{Batch, Frame, PortId};
+use port::{AfPacketPort, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDrop};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+fn open(netns: &Netns, name: &str) -> AfPacketPort {
+    netns
+        .run(|| AfPacketPort::open(PortId(3), name))
+        .unwrap()
+        .unwrap()
+}
+
+/// What arrives at the switch's port of `frames` that the host's end sends.
+fn carried(lab: &Lab, frames: &[Frame]) -> Vec<Vec<u8>> {
+    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+    assert_eq!(host.tx(frames).sent, frames.len() as u64);
+    let got = receive(&mut switch, frames.len()).unwrap();
+    assert_eq!(switch.stats().rx_dropped.total(), 0);
+    got
+}
+
+fn bytes(frames: &[Frame]) -> Vec<Vec<u8>> {
+    frames.iter().map(|frame| frame.bytes().to_vec()).collect()
+}
+
+#[test]
+fn tags_are_where_they_were_on_the_wire() {
+    let Some(lab) = Lab::new() else { return };
+    let frames = [
+        frame(&[], 60, 0),
+        frame(&[[0x81, 0, 0x20, 0x05]], 64, 1),
+        frame(&[[0x81, 0, 0, 0]], 64, 2),
+        frame(&[[0x88, 0xa8, 0x0f, 0xff], [0x81, 0, 0, 7]], 1514, 3),
+        frame(&[[0x81, 0, 0, 6], [0x81, 0, 0, 7], [0x81, 0, 0, 8]], 100, 4),
+    ];
+    assert_eq!(carried(&lab, &frames), bytes(&frames));
+}
+
+#[test]
+fn frames_of_any_length_that_the_link_carries_are_whole() {
+    let Some(lab) = Lab::new() else { return };
+    lab.at_switch().set_mtu("s0", 65535).unwrap();
+    lab.at_host().set_mtu("h0", 65535).unwrap();
+    let mut frames: Vec<Frame> = [15, 59, 1514, 9014, 9216, 65531]
+        .map(|len| frame(&[], len, 1))
+        .into();
+    frames.push(frame(&[[0x81, 0, 0, 1]], 65535, 2));
+    assert_eq!(carried(&lab, &frames), bytes(&frames));
+}
+
+#[test]
+fn more_frames_than_a_system_call_takes_arrive_in_order() {
+    let Some(lab) = Lab::new() else { return };
+    let frames: Vec<Frame> = (0..200).map(|i| frame(&[], 60, i)).collect();
+    assert_eq!(carried(&lab, &frames), bytes(&frames));
+}
+
+#[test]
+fn what_the_port_itself_sends_does_not_come_back() {
+    let Some(lab) = Lab::new() else { return };
+    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+    assert_eq!(switch.tx(&[frame(&[], 60, 1)]).sent, 1);
+    assert_eq!(receive(&mut host, 1).unwrap().len(), 1);
+    host.tx(&[frame(&[], 60, 2)]);
+    let got = receive(&mut switch, 1).unwrap();
+    assert_eq!(got[0][14], 2, "the first that arrives is the other end's");
+}
+
+#[test]
+fn received_frames_carry_their_port_and_time() {
+    let Some(lab) = Lab::new() else { return };
+    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+    host.tx(&[frame(&[], 60, 1)]);
+    let now = clock();
+    let mut batch = Batch::default();
+    while switch.rx(&mut batch, now()).unwrap() == 0 {}
+    assert_eq!(batch.frames()[0].ingress, PortId(3));
+    assert!(batch.frames()[0].arrival <= now());
+    assert!(switch.poll_fd().is_some());
+}
+
+#[test]
+fn frames_that_the_link_does_not_carry_are_dropped_by_name() {
+    let Some(lab) = Lab::new() else { return };
+    let mut port = open(&lab.switch, "s0");
+    let frames = [
+        frame(&[], 60, 0),
+        frame(&[], 13, 0),
+        frame(&[], 9000, 0),
+        frame(&[], 60, 0),
+    ];
+    let outcome = port.tx(&frames);
+    assert_eq!(outcome.sent, 2);
+    assert_eq!(outcome.dropped.get(TxDrop::TooShort), 1);
+    assert_eq!(outcome.dropped.get(TxDrop::TooLong), 1);
+    assert_eq!(port.stats().tx_dropped, outcome.dropped);
+}
+
+#[test]
+fn frames_that_nobody_fetches_are_counted() {
+    let Some(lab) = Lab::new() else { return };
+    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+    let burst: Vec<Frame> = (0..64).map(|_| frame(&[], 1514, 9)).collect();
+    let mut sent = 0;
+    while sent < 60_000 {
+        sent += host.tx(&burst).sent;
+    }
+    let mut got = 0;
+    loop {
+        let new = receive(&mut switch, 1).unwrap().len() as u64;
+        got += new;
+        if new == 0 {
+            break;
+        }
+    }
+    let missed = switch.stats().rx_dropped.get(RxDrop::QueueFull);
+    assert!(missed > 0);
+    assert!(
+        got + missed >= sent,
+        "{got} received and {missed} dropped of {sent}"
+    );
+}
+
+#[test]
+fn a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up() {
+    let Some(lab) = Lab::new() else { return };
+    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+    host.tx(&[frame(&[], 60, 1)]);
+    lab.at_switch().set_down("s0").unwrap();
+    assert_eq!(
+        receive(&mut switch, 1).unwrap().len(),
+        1,
+        "what came before is delivered"
+    );
+    let error = next_error(&mut switch);
+    assert!(
+        matches!(error, PortError::Down { .. }) && error.is_recoverable(),
+        "{error}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "s0 is down: its frames are missed until it comes up ('ip link set s0 up')"
+    );
+    assert_eq!(switch.link(), LinkState::Down);
+    assert_eq!(
+        switch
+            .tx(&[frame(&[], 60, 1)])
+            .dropped
+            .get(TxDrop::LinkDown),
+        1
+    );
+    let mut batch = Batch::default();
+    let now = clock();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(120) {
+        assert!(switch.rx(&mut batch, now()).is_ok(), "told once");
+    }
+    lab.at_switch().set_up("s0").unwrap();
+    assert_eq!(receive(&mut host, 0).unwrap().len(), 0);
+    wait_up(&mut switch);
+    wait_up(&mut host);
+    host.tx(&[frame(&[], 60, 2)]);
+    assert_eq!(receive(&mut switch, 1).unwrap()[0][14], 2);
+    assert_eq!(switch.tx(&[frame(&[], 60, 3)]).sent, 1);
+}
+
+#[test]
+fn a_link_without_carrier_is_down_and_swallows_nothing() {
+    let Some(lab) = Lab::new() else { return };
+    let mut switch = open(&lab.switch, "s0");
+    lab.at_host().set_down("h0").unwrap();
+    assert!(matches!(next_error(&mut switch), PortError::Down { .. }));
+    let outcome = switch.tx(&[frame(&[], 60, 1)]);
+    assert_eq!(
+        (outcome.sent, outcome.dropped.get(TxDrop::LinkDown)),
+        (0, 1)
+    );
+}
+
+#[test]
+fn an_interface_that_is_down_when_opened_works_when_it_is_up() {
+    let Some(lab) = Lab::new() else { return };
+    lab.at_switch().set_down("s0").unwrap();
+    let mut switch = open(&lab.switch, "s0");
+    assert!(matches!(next_error(&mut switch), PortError::Down { .. }));
+    lab.at_switch().set_up("s0").unwrap();
+    let mut host = open(&lab.host, "h0");
+    wait_up(&mut switch);
+    wait_up(&mut host);
+    host.tx(&[frame(&[], 60, 5)]);
+    assert_eq!(receive(&mut switch, 1).unwrap()[0][14], 5);
+}
+
+#[test]
+fn a_removed_interface_is_gone() {
+    let Some(lab) = Lab::new() else { return };
+    let mut switch = open(&lab.switch, "s0");
+    lab.at_switch().delete_link("s0").unwrap();
+    let error = next_error(&mut switch);
+    assert!(
+        matches!(error, PortError::Gone { .. }) && !error.is_recoverable(),
+        "{error}"
+    );
+    assert!(error.to_string().starts_with("s0 is gone"), "{error}");
+    assert_eq!(
+        switch
+            .tx(&[frame(&[], 60, 1)])
+            .dropped
+            .get(TxDrop::LinkDown),
+        1
+    );
+}
+
+#[test]
+fn an_interface_that_does_not_exist_is_answered_with_those_that_do() {
+    let Some(lab) = Lab::new() else { return };
+    let open = |name: &str| {
+        lab.switch
+            .run(|| AfPacketPort::open(PortId(0), name))
+            .unwrap()
+    };
+    let error = open("s1").err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "there is no network interface \"s1\"; did you mean \"s0\"? (there is: lo, s0)"
+    );
+    assert!(matches!(
+        open("").err().unwrap(),
+        PortError::NoSuchInterface { .. }
+    ));
+    assert!(matches!(
+        open(&"x".repeat(99)).err().unwrap(),
+        PortError::NoSuchInterface { .. }
+    ));
+}
+
+#[test]
+fn a_tap_device_carries_frames_to_and_from_the_kernel() {
+    let Some(lab) = Lab::new() else { return };
+    let mut tap = lab
+        .switch
+        .run(|| TapPort::open(PortId(7), "t0"))
+        .unwrap()
+        .unwrap();
+    let mut config = lab.at_switch();
+    let peer = Ipv4Addr::new(10, 9, 0, 2);
+    config
+        .set_hardware_address("t0", [2, 0, 0, 0, 0, 1])
+        .unwrap();
+    config
+        .add_address("t0", Ipv4Addr::new(10, 9, 0, 1).into(), 24)
+        .unwrap();
+    config
+        .set_neighbour("t0", peer.into(), [2, 0, 0, 0, 0, 2])
+        .unwrap();
+    let socket = lab
+        .switch
+        .run(|| UdpSocket::bind("10.9.0.1:4000"))
+        .unwrap()
+        .unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    socket.send_to(b"hello", (peer, 5000)).unwrap();
+    let mut reply = next_udp(&mut tap);
+    assert_eq!(&reply[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    assert_eq!(&reply[42..], b"hello");
+    assert_ne!(
+        reply[40..42],
+        [0, 0],
+        "the kernel has completed the checksum"
+    );
+    // Both addresses and ports exchanged: all checksums stay as they are.
+    for (a, b, n) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
+        for i in 0..n {
+            reply.swap(a + i, b + i);
+        }
+    }
+    assert_eq!(tap.tx(&[Frame::from_bytes(&reply).unwrap()]).sent, 1);
+    let mut got = [0; 100];
+    let (len, from) = socket.recv_from(&mut got).unwrap();
+    assert_eq!((&got[..len], from), (&b"hello"[..], (peer, 5000).into()));
+    assert_eq!(
+        tap.tx(&[frame(&[], 10, 0)]).dropped.get(TxDrop::TooShort),
+        1
+    );
+}
+
+/// The next UDP frame over IPv4.
+fn next_udp(port: &mut dyn Port) -> Vec<u8> {
+    let now = clock();
+    let mut batch = Batch::default();
+    while now().as_secs() < 2 {
+        batch.clear();
+        port.rx(&mut batch, now()).unwrap();
+        let is_udp = |b: &&[u8]| b.len() > 42 && b[12..14] == [8, 0] && b[23] == 17;
+        if let Some(bytes) = batch.frames().iter().map(Frame::bytes).find(is_udp) {
+            return bytes.to_vec();
+        }
+    }
+    panic!("no UDP frame came");
+}
+
+#[test]
+fn a_tap_device_that_goes_down_or_away_says_so() {
+    let Some(lab) = Lab::new() else { return };
+    let mut tap = lab
+        .switch
+        .run(|| TapPort::open(PortId(7), "t0"))
+        .unwrap()
+        .unwrap();
+    lab.at_switch().set_down("t0").unwrap();
+    assert!(matches!(next_error(&mut tap), PortError::Down { .. }));
+    assert_eq!(
+        tap.tx(&[frame(&[], 60, 0)]).dropped.get(TxDrop::LinkDown),
+        1
+    );
+    lab.at_switch().set_up("t0").unwrap();
+    wait_up(&mut tap);
+    assert_eq!(tap.tx(&[frame(&[], 60, 0)]).sent, 1);
+    lab.at_switch().delete_link("t0").unwrap();
+    assert!(matches!(next_error(&mut tap), PortError::Gone { .. }));
+}
+
+#[test]
+fn a_tap_name_that_is_taken_is_refused() {
+    let Some(lab) = Lab::new() else { return };
+    let open = |name: &str| lab.switch.run(|| TapPort::open(PortId(0), name)).unwrap();
+    let _first = open("t0").unwrap();
+    for name in ["t0", "s0"] {
+        let error = open(name).err().unwrap();
+        assert!(
+            matches!(error, PortError::TapUnavailable { .. }),
+            "{name}: {error}"
+        );
+    }
+}

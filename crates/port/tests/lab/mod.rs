@@ -1,0 +1,120 @@
+//! A laboratory for tests: network namespaces joined by virtual cables.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{AfPacketPort, LinkState, Netns, Port, PortError, Rtnl};
+use std::time::{Duration, Instant};
+
+/// An Ethernet type for local experiments: frames that no kernel sends by itself.
+pub(crate) const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+
+/// A switch's namespace, and a host's; `s0` here and `h0` there are the ends of a cable, both up.
+pub(crate) struct Lab {
+    pub(crate) switch: Netns,
+    pub(crate) host: Netns,
+}
+
+impl Lab {
+    /// None, with a line that says why, where the machine forbids namespaces.
+    pub(crate) fn new() -> Option<Lab> {
+        let switch = match Netns::create() {
+            Ok(netns) => netns,
+            Err(error) => {
+                println!("skipped: {error}");
+                return None;
+            }
+        };
+        let host = Netns::create().unwrap();
+        let lab = Lab { switch, host };
+        lab.at_switch()
+            .add_veth("s0", "h0", Some(&lab.host))
+            .unwrap();
+        lab.at_switch().set_up("s0").unwrap();
+        lab.at_host().set_up("h0").unwrap();
+        for (netns, name) in [(&lab.switch, "s0"), (&lab.host, "h0")] {
+            wait_up(
+                &mut netns
+                    .run(|| AfPacketPort::open(PortId(0), name))
+                    .unwrap()
+                    .unwrap(),
+            );
+        }
+        Some(lab)
+    }
+
+    pub(crate) fn at_switch(&self) -> Rtnl {
+        self.switch.rtnl().unwrap()
+    }
+
+    pub(crate) fn at_host(&self) -> Rtnl {
+        self.host.rtnl().unwrap()
+    }
+}
+
+/// An experimental frame with `tags` between the addresses and the type, `len` bytes long, numbered.
+pub(crate) fn frame(tags: &[[u8; 4]], len: usize, number: u8) -> Frame {
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    tags.iter().for_each(|tag| bytes.extend(tag));
+    bytes.extend(EXPERIMENT);
+    bytes.push(number);
+    bytes.resize(len, number);
+    Frame::from_bytes(&bytes).unwrap()
+}
+
+/// Whether a frame is an experiment, behind any tags.
+pub(crate) fn is_experiment(bytes: &[u8]) -> bool {
+    let mut at = 12;
+    while matches!(bytes.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8])) {
+        at += 4;
+    }
+    bytes.get(at..at + 2) == Some(&EXPERIMENT)
+}
+
+/// The time since the test started, as a port's clock.
+pub(crate) fn clock() -> impl Fn() -> Nanos {
+    let start = Instant::now();
+    move || Nanos::from(start.elapsed())
+}
+
+/// Receives until `n` experiments have come, or two seconds are over.
+pub(crate) fn receive(port: &mut dyn Port, n: usize) -> Result<Vec<Vec<u8>>, PortError> {
+    let start = Instant::now();
+    let mut batch = Batch::with_capacity(5);
+    let mut got = Vec::new();
+    while got.len() < n && start.elapsed() < Duration::from_secs(2) {
+        batch.clear();
+        port.rx(&mut batch, Nanos::from(start.elapsed()))?;
+        let new = batch
+            .frames()
+            .iter()
+            .map(Frame::bytes)
+            .filter(|bytes| is_experiment(bytes));
+        got.extend(new.map(<[u8]>::to_vec));
+    }
+    Ok(got)
+}
+
+/// Asks the port until it gives an error, for two seconds at most.
+pub(crate) fn next_error(port: &mut dyn Port) -> PortError {
+    let start = Instant::now();
+    let mut batch = Batch::default();
+    while start.elapsed() < Duration::from_secs(2) {
+        batch.clear();
+        if let Err(error) = port.rx(&mut batch, Nanos::from(start.elapsed())) {
+            return error;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the port gave no error");
+}
+
+/// Waits until the port's link is up, two seconds at most: a kernel takes its time to notice.
+pub(crate) fn wait_up(port: &mut dyn Port) {
+    let now = clock();
+    let mut batch = Batch::default();
+    while port.link() != LinkState::Up && now().as_secs() < 2 {
+        batch.clear();
+        let _ = port.rx(&mut batch, now());
+    }
+    assert_eq!(port.link(), LinkState::Up);
+}
