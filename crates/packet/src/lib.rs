@@ -1,12 +1,12 @@
 //! The room `packet`: frames, batches, headroom; the memory that a packet lives in.
 //!
-//! - Comes in: bytes as they were on a wire, with the port and the time of their arrival.
-//! - Goes out: [`Frame`]s that can lose and gain bytes at the front without a copy, in reusable
+//! - **In:** bytes as they were on a wire, with the port and the time of their arrival.
+//! - **Out:** [`Frame`]s that can lose and gain bytes at the front without a copy, in reusable
 //!   [`Batch`]es, from a [`FramePool`]; [`Nanos`], the one unit of time.
-//! - May not import: anything of this workspace.
-//! - Invariants: a frame is at most [`MAX_FRAME`] bytes; its bytes are always inside its buffer;
+//! - **May import:** nothing.
+//! - **Invariants:** a frame is at most [`MAX_FRAME`] bytes; its bytes are always inside its buffer;
 //!   once warm, nothing here allocates, and each time that a buffer grows is counted.
-//! - Tests: beside the code, in `frame.rs` against a `Vec<u8>` as the naive model.
+//! - **Tests:** beside the code, in `frame.rs` against a `Vec<u8>` as the naive model.
 #![deny(unsafe_code)]
 
 mod batch;

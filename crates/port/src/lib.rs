@@ -1,13 +1,13 @@
 //! The room `port`: packet I/O, by which frames enter and leave a device.
 //!
-//! - Comes in: interface names, capture files, and on transmission [`packet::Frame`]s.
-//! - Goes out: frames as they are on the wire: VLAN tags where they were, checksums complete,
+//! - **In:** interface names, capture files, and on transmission [`packet::Frame`]s.
+//! - **Out:** frames as they are on the wire: VLAN tags where they were, checksums complete,
 //!   nothing longer than what the link carries, none that this machine sent itself.
-//! - May not import: anything of this workspace but `packet`.
-//! - Invariants: no call waits, except [`Poller::wait`]; every frame that a port was asked to carry
+//! - **May import:** `packet`.
+//! - **Invariants:** no call waits, except [`Poller::wait`]; every frame that a port was asked to carry
 //!   is counted as sent or as dropped for a named reason; a capture is delivered up to its last whole
 //!   packet before an error is; `unsafe` is in `linux/sys.rs` and nowhere else.
-//! - Tests: beside the code; `tests/` on real kernels, in network namespaces of their own, skipped
+//! - **Tests:** beside the code; `tests/` on real kernels, in network namespaces of their own, skipped
 //!   with a line that says so where a machine forbids them.
 #![deny(unsafe_code)]
 
