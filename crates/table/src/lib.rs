@@ -1,1 +1,50 @@
-//! The room `table`.
+//! The room `table`: the state of a device and how keys are matched against it.
+//!
+//! In: checked updates from the control side, keys and indices from packets. Out: the entry that a
+//! key matches, cells that packets count and store in, and all of it readable in bulk. May import
+//! `bits` only: a table stores action numbers and parameter limbs, and engines execute actions.
+//!
+//! Two sides:
+//! - the *control side* owns a [`Table`], an [`ActionProfile`] or a [`ValueSet`] and changes it with
+//!   `&mut self`. Wrong updates are refused with a [`TableError`] or a [`ProfileError`] and change
+//!   nothing;
+//! - the *packet side* reads immutable snapshots ([`Lookup`], [`ProfileLookup`], a clone of a
+//!   `ValueSet`) and writes cells, all through `&self`: it never allocates, locks or waits.
+//!
+//! Invariants:
+//! - a snapshot never changes; taking one after a change costs what changed, not the whole table,
+//!   because snapshots share their pages (`paged`);
+//! - an entry's [`EntryId`] is never used twice, and its cells ([`EntryCells`]) outlive changes of
+//!   its action: a packet on an old snapshot counts into the same cells;
+//! - which engine matches a key shape changes speed, never the result: every [`MatchEngine`] equals
+//!   [`engine::Linear`];
+//! - what packets write ([`LearningTable`], counters, meters, registers) is allocated before.
+//!
+//! Tests: `tests/`, property tests against naive models; meters by hand-computed tokens.
+
+pub mod counter;
+pub mod engine;
+pub mod entry;
+pub mod key;
+pub mod learning;
+mod limb_map;
+pub mod meter;
+mod paged;
+pub mod profile;
+pub mod register;
+mod table;
+pub mod value_set;
+
+pub use counter::{CounterArray, CounterCell, CounterKind, CounterReading};
+pub use engine::{MatchEngine, Matcher};
+pub use entry::{
+    ActionRef, Entry, EntryAction, EntryCells, EntryId, EntryIdx, GroupId, MemberId, NewEntry,
+    Owner, Rank, Usage, UsageReading,
+};
+pub use key::{FieldMatch, KeyError, KeyFault, KeyField, KeyShape, MatchKind};
+pub use learning::{Learn, LearnError, Learned, LearnedEntry, LearningTable};
+pub use meter::{Color, MeterArray, MeterCell, MeterConfig, MeterConfigError, MeterUnit};
+pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
+pub use register::RegisterArray;
+pub use table::{Lookup, PriorityOrder, Table, TableError, TableSpec};
+pub use value_set::{ValueSet, ValueSetError};

@@ -1,0 +1,53 @@
+//! Any key: all rules, one after the other. The model of what the other engines mean.
+
+use super::{MatchEngine, Matcher, Rule};
+use crate::entry::{EntryIdx, Rank};
+use crate::key::{FieldMatch, KeyShape};
+use std::sync::Arc;
+
+/// A list of rules, by rank.
+#[derive(Debug, Clone)]
+pub struct Linear {
+    shape: Arc<KeyShape>,
+    rules: Vec<(Rank, EntryIdx, Arc<[FieldMatch]>)>,
+}
+
+impl Linear {
+    /// Without rules, for keys of `shape`.
+    pub fn new(shape: Arc<KeyShape>) -> Self {
+        Self {
+            shape,
+            rules: Vec::new(),
+        }
+    }
+}
+
+impl MatchEngine for Linear {
+    fn insert(&mut self, rule: Rule<'_>) {
+        let place = self.rules.partition_point(|(rank, ..)| *rank < rule.rank);
+        self.rules
+            .insert(place, (rule.rank, rule.idx, rule.matches.clone()));
+    }
+
+    fn remove(&mut self, rule: Rule<'_>) {
+        self.rules.retain(|(rank, ..)| *rank != rule.rank);
+    }
+
+    fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    fn snapshot(&self) -> Arc<dyn Matcher> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Matcher for Linear {
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        let hit = self
+            .rules
+            .iter()
+            .find(|(.., matches)| self.shape.matches(matches, key));
+        hit.map(|(_, idx, _)| *idx)
+    }
+}

@@ -1,0 +1,83 @@
+//! Keys with one LPM field, the others exact: one hash table a prefix length, the longest first.
+
+use super::{MatchEngine, Matcher, Rule};
+use crate::entry::EntryIdx;
+use crate::key::KeyShape;
+use crate::limb_map::LimbMap;
+use std::sync::Arc;
+
+/// One hash table for each prefix length in use.
+#[derive(Debug, Clone)]
+pub struct Lpm {
+    shape: Arc<KeyShape>,
+    /// Descending by prefix length; none is empty.
+    levels: Vec<Level>,
+}
+
+#[derive(Debug, Clone)]
+struct Level {
+    prefix_len: u32,
+    mask: Arc<[u64]>,
+    map: LimbMap<EntryIdx>,
+}
+
+impl Lpm {
+    /// Without rules, for keys of `shape`, which has one LPM field and else exact ones.
+    pub fn new(shape: Arc<KeyShape>) -> Self {
+        Self {
+            shape,
+            levels: Vec::new(),
+        }
+    }
+
+    fn level(&self, prefix_len: u32) -> Result<usize, usize> {
+        self.levels
+            .binary_search_by(|level| prefix_len.cmp(&level.prefix_len))
+    }
+}
+
+impl MatchEngine for Lpm {
+    fn insert(&mut self, rule: Rule<'_>) {
+        let prefix_len = KeyShape::prefix_len(rule.matches);
+        let masked = self.shape.masked(rule.matches);
+        let place = self.level(prefix_len).unwrap_or_else(|place| {
+            let level = Level {
+                prefix_len,
+                mask: masked.mask.into(),
+                map: LimbMap::new(),
+            };
+            self.levels.insert(place, level);
+            place
+        });
+        self.levels[place].map.insert(&masked.value, rule.idx);
+    }
+
+    fn remove(&mut self, rule: Rule<'_>) {
+        let Ok(place) = self.level(KeyShape::prefix_len(rule.matches)) else {
+            return;
+        };
+        self.levels[place]
+            .map
+            .remove(&self.shape.masked(rule.matches).value);
+        if self.levels[place].map.is_empty() {
+            self.levels.remove(place);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.levels.clear();
+    }
+
+    fn snapshot(&self) -> Arc<dyn Matcher> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Matcher for Lpm {
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        self.levels
+            .iter()
+            .find_map(|level| level.map.get_masked(key, &level.mask))
+            .copied()
+    }
+}

@@ -1,0 +1,62 @@
+//! Match engines: from a key to the best entry that matches it.
+//!
+//! To add one, implement [`MatchEngine`], let [`choose`] pick it for the shapes it serves, and add it
+//! to `tests/match_engines.rs`, where it must equal [`Linear`].
+
+mod exact;
+mod linear;
+mod lpm;
+mod tuple_space;
+
+pub use exact::Exact;
+pub use linear::Linear;
+pub use lpm::Lpm;
+pub use tuple_space::TupleSpace;
+
+use crate::entry::{EntryIdx, Rank};
+use crate::key::{FieldMatch, KeyShape, MatchKind};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a match engine knows of an entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule<'e> {
+    /// The entry's place, which is the answer.
+    pub idx: EntryIdx,
+    /// What it matches; checked against the key shape.
+    pub matches: &'e Arc<[FieldMatch]>,
+    /// Of all rules that match, the least rank is the answer. No two rules have the same.
+    pub rank: Rank,
+}
+
+/// The control side of a match engine.
+pub trait MatchEngine: fmt::Debug + Send + Sync {
+    /// Adds a rule.
+    fn insert(&mut self, rule: Rule<'_>);
+
+    /// Removes a rule that was inserted, given as it was then.
+    fn remove(&mut self, rule: Rule<'_>);
+
+    /// Removes all rules.
+    fn clear(&mut self);
+
+    /// The rules of this moment, for packets to search. Costs what changed since the last one, not
+    /// the number of rules.
+    fn snapshot(&self) -> Arc<dyn Matcher>;
+}
+
+/// The packet side of a match engine: immutable.
+pub trait Matcher: fmt::Debug + Send + Sync {
+    /// The rule of least rank that `key` matches. The key has the limbs of the shape, canonical.
+    fn find(&self, key: &[u64]) -> Option<EntryIdx>;
+}
+
+/// The engine for keys of this shape.
+pub fn choose(shape: &Arc<KeyShape>) -> Box<dyn MatchEngine> {
+    let fields = shape.fields().len();
+    match (shape.count(MatchKind::Exact), shape.count(MatchKind::Lpm)) {
+        (exact, 0) if exact == fields => Box::new(Exact::new()),
+        (exact, 1) if exact + 1 == fields => Box::new(Lpm::new(shape.clone())),
+        _ => Box::new(TupleSpace::new(shape.clone())),
+    }
+}

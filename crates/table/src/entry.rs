@@ -1,0 +1,209 @@
+//! Entries: what they match, what they do, and the cells that packets write.
+
+use crate::counter::CounterCell;
+use crate::key::FieldMatch;
+use crate::meter::MeterCell;
+use bits::define_id;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+define_id! {
+    /// The place of an entry in one snapshot of its table. Places are used again after a deletion;
+    /// to name an entry for longer, use its [`EntryId`].
+    pub struct EntryIdx;
+}
+
+define_id! {
+    /// Who an entry belongs to: a controller, a tenant, the program itself. Numbers are given out
+    /// by the device.
+    pub struct Owner;
+}
+
+define_id! {
+    /// A member of an action profile, as numbered by the controller.
+    pub struct MemberId;
+}
+
+define_id! {
+    /// A group of an action selector, as numbered by the controller.
+    pub struct GroupId;
+}
+
+/// Names an entry of one table for ever; never used twice, ascending in order of insertion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u64);
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An action with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ActionRef {
+    /// Which action; the program's number for it.
+    pub action: u32,
+    /// The parameters that the control plane gives, each starting on its own limb, in order.
+    pub params: Box<[u64]>,
+}
+
+/// What an entry does when it is hit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EntryAction {
+    /// Runs this action.
+    Direct(ActionRef),
+    /// Runs the action of a member of the table's action profile.
+    Member(MemberId),
+    /// Runs the action of one member of a group of the table's action selector.
+    Group(GroupId),
+}
+
+/// An entry to be inserted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEntry {
+    /// One match a field of the key.
+    pub matches: Vec<FieldMatch>,
+    /// The priority, where the key needs one. Only const entries may go without; they are tried in
+    /// order of declaration, before all that have one.
+    pub priority: Option<i32>,
+    /// What the entry does.
+    pub action: EntryAction,
+    /// Declared by the program: never modified or deleted.
+    pub is_const: bool,
+    /// After how long without a packet the entry counts as idle.
+    pub idle_timeout_ns: Option<u64>,
+    /// Who inserts it.
+    pub owner: Owner,
+    /// Bytes that the controller keeps with the entry; of no meaning here.
+    pub metadata: Box<[u8]>,
+}
+
+impl NewEntry {
+    /// An entry without priority, time-out and metadata, of owner 0, not const.
+    pub fn new(matches: Vec<FieldMatch>, action: EntryAction) -> Self {
+        Self {
+            matches,
+            priority: None,
+            action,
+            is_const: false,
+            idle_timeout_ns: None,
+            owner: Owner::new(0),
+            metadata: Box::default(),
+        }
+    }
+}
+
+/// An entry of a table, as one snapshot sees it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its name, for ever.
+    pub id: EntryId,
+    /// One match a field of the key, checked.
+    pub matches: Arc<[FieldMatch]>,
+    /// The priority, as given.
+    pub priority: Option<i32>,
+    /// What it does.
+    pub action: EntryAction,
+    /// Declared by the program: never modified or deleted.
+    pub is_const: bool,
+    /// After how long without a packet it counts as idle.
+    pub idle_timeout_ns: Option<u64>,
+    /// Who inserted it.
+    pub owner: Owner,
+    /// Bytes that the controller keeps with it.
+    pub metadata: Box<[u8]>,
+    /// What packets write; the same cells in every snapshot that has the entry.
+    pub cells: Arc<EntryCells>,
+}
+
+/// The cells of an entry, or of a table's default action.
+#[derive(Debug, Default)]
+pub struct EntryCells {
+    /// How much it is used, and when last.
+    pub usage: Usage,
+    /// The direct counter, if the table has one.
+    pub counter: Option<CounterCell>,
+    /// The direct meter, if the table has one.
+    pub meter: Option<MeterCell>,
+}
+
+/// How much something is used, and when last.
+#[derive(Debug, Default)]
+pub struct Usage {
+    hits: AtomicU64,
+    bytes: AtomicU64,
+    last_use_ns: AtomicU64,
+}
+
+/// One reading of a [`Usage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageReading {
+    /// How many packets.
+    pub hits: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+    /// When the last one arrived, or when the entry was inserted, on the device's clock.
+    pub last_use_ns: u64,
+}
+
+impl Usage {
+    /// Unused since `now_ns`.
+    pub(crate) fn since(now_ns: u64) -> Self {
+        Self {
+            last_use_ns: now_ns.into(),
+            ..Self::default()
+        }
+    }
+
+    /// One packet of `bytes` bytes that arrived at `now_ns`.
+    #[inline]
+    pub fn record(&self, bytes: u64, now_ns: u64) {
+        self.hits.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.last_use_ns.fetch_max(now_ns, Relaxed);
+    }
+
+    /// Reads it. Packets that are counted meanwhile may be in one number and not yet in another.
+    pub fn read(&self) -> UsageReading {
+        UsageReading {
+            hits: self.hits.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            last_use_ns: self.last_use_ns.load(Relaxed),
+        }
+    }
+}
+
+/// Which of several matching entries is taken: the least rank.
+///
+/// Ranks of one table are all different.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    /// From the priority or the prefix length.
+    class: i64,
+    /// Among equals the entry that was inserted first.
+    id: EntryId,
+}
+
+impl Rank {
+    /// The rank of an entry that was declared without priority: before all others.
+    pub(crate) fn declared(id: EntryId) -> Self {
+        Self {
+            class: i64::MIN,
+            id,
+        }
+    }
+
+    /// The rank of an entry for which the smallest number is best.
+    pub(crate) fn smallest_first(number: i64, id: EntryId) -> Self {
+        Self { class: number, id }
+    }
+}
+
+/// The name under which the control side finds an entry (P4Runtime: match and priority).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) matches: Arc<[FieldMatch]>,
+    pub(crate) priority: Option<i32>,
+}

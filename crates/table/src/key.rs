@@ -1,0 +1,458 @@
+//! What a key looks like ([`KeyShape`]) and what an entry says about each field ([`FieldMatch`]).
+
+use bits::{Value, limbs, limbs_for, one};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// How a key field is matched (P4_16 section 14.2.1.1, and `range` and `optional` of PSA).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchKind {
+    /// Equal to the value.
+    Exact,
+    /// Equal in the leading bits; the longest prefix wins.
+    Lpm,
+    /// Equal where the mask has ones.
+    Ternary,
+    /// Between two values, both inclusive, as unsigned numbers.
+    Range,
+    /// Equal to the value, or anything.
+    Optional,
+}
+
+impl fmt::Display for MatchKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::Lpm => "lpm",
+            Self::Ternary => "ternary",
+            Self::Range => "range",
+            Self::Optional => "optional",
+        })
+    }
+}
+
+/// One field of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyField {
+    /// Its width in bits.
+    pub width: u32,
+    /// How it is matched.
+    pub kind: MatchKind,
+}
+
+/// The fields of a key, in order, and where each lies in the limbs of a lookup key.
+///
+/// Each field starts on its own limb: field `i` is the limbs `offset(i) .. offset(i) +
+/// limbs_for(width)` of the key, least significant first, canonical.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyShape {
+    fields: Box<[KeyField]>,
+    offsets: Box<[usize]>,
+    limbs: usize,
+}
+
+impl KeyShape {
+    /// The shape with these fields.
+    pub fn new(fields: impl IntoIterator<Item = KeyField>) -> Self {
+        let fields: Box<[KeyField]> = fields.into_iter().collect();
+        let mut limbs = 0;
+        let offsets = fields
+            .iter()
+            .map(|field| {
+                let offset = limbs;
+                limbs += limbs_for(field.width);
+                offset
+            })
+            .collect();
+        Self {
+            fields,
+            offsets,
+            limbs,
+        }
+    }
+
+    /// The fields.
+    pub fn fields(&self) -> &[KeyField] {
+        &self.fields
+    }
+
+    /// The first limb of field `field`.
+    pub fn offset(&self, field: usize) -> usize {
+        self.offsets[field]
+    }
+
+    /// The limbs of field `field` of `key`.
+    #[inline]
+    pub fn field<'k>(&self, key: &'k [u64], field: usize) -> &'k [u64] {
+        let offset = self.offsets[field];
+        &key[offset..offset + limbs_for(self.fields[field].width)]
+    }
+
+    /// How many limbs a key has.
+    #[inline]
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Whether entries need a priority: a field is ternary, range or optional (P4Runtime, section
+    /// "TableEntry").
+    pub fn needs_priority(&self) -> bool {
+        use MatchKind::{Optional, Range, Ternary};
+        self.fields
+            .iter()
+            .any(|field| matches!(field.kind, Ternary | Range | Optional))
+    }
+
+    /// How many fields are of this kind.
+    pub fn count(&self, kind: MatchKind) -> usize {
+        self.fields
+            .iter()
+            .filter(|field| field.kind == kind)
+            .count()
+    }
+
+    /// Checks that `matches` is well formed for this shape. All else here relies on it.
+    pub fn check(&self, matches: &[FieldMatch]) -> Result<(), KeyError> {
+        if matches.len() != self.fields.len() {
+            return Err(KeyError::FieldCount {
+                expected: self.fields.len(),
+                got: matches.len(),
+            });
+        }
+        for (index, (field, matched)) in self.fields.iter().zip(matches).enumerate() {
+            matched
+                .check(field)
+                .map_err(|fault| KeyError::Field { index, fault })?;
+        }
+        Ok(())
+    }
+
+    /// Whether `key` matches all fields. `matches` is checked.
+    pub fn matches(&self, matches: &[FieldMatch], key: &[u64]) -> bool {
+        matches
+            .iter()
+            .enumerate()
+            .all(|(i, matched)| matched.matches(self.field(key, i)))
+    }
+
+    /// The bits that any key that matches must have: a mask and a value over the limbs of a key.
+    /// For all but ranges that is the whole condition. `matches` is checked.
+    pub(crate) fn masked(&self, matches: &[FieldMatch]) -> MaskedKey {
+        let mut masked = MaskedKey {
+            mask: Vec::with_capacity(self.limbs),
+            value: Vec::with_capacity(self.limbs),
+        };
+        for (field, matched) in self.fields.iter().zip(matches) {
+            let mask = matched.mask(field.width);
+            masked.mask.extend_from_slice(mask.limbs());
+            masked
+                .value
+                .extend_from_slice(matched.value(field.width).and(&mask).limbs());
+        }
+        masked
+    }
+
+    /// The sum of all prefix lengths in `matches`.
+    pub(crate) fn prefix_len(matches: &[FieldMatch]) -> u32 {
+        let prefix_len = |matched: &FieldMatch| match matched {
+            FieldMatch::Lpm { prefix_len, .. } => *prefix_len,
+            _ => 0,
+        };
+        matches.iter().map(prefix_len).sum()
+    }
+}
+
+/// A condition on whole keys: `key & mask == value`. `value` has no bits outside of `mask`.
+pub(crate) struct MaskedKey {
+    pub(crate) mask: Vec<u64>,
+    pub(crate) value: Vec<u64>,
+}
+
+/// What an entry says about one field of the key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FieldMatch {
+    /// Equal to the value.
+    Exact(Value),
+    /// Equal in the first `prefix_len` bits; the others of `value` are 0.
+    Lpm {
+        /// The prefix, with zeros behind.
+        value: Value,
+        /// 0 (anything) to the width of the field.
+        prefix_len: u32,
+    },
+    /// Equal where `mask` has ones; where it has none, `value` is 0.
+    Ternary {
+        /// The bits to match.
+        value: Value,
+        /// Which bits to match; all zeros is anything.
+        mask: Value,
+    },
+    /// From `lo` to `hi`, both inclusive, as unsigned numbers; `lo` is at most `hi`.
+    Range {
+        /// The least value.
+        lo: Value,
+        /// The greatest value.
+        hi: Value,
+    },
+    /// Equal to the value, or anything.
+    Optional(Option<Value>),
+}
+
+impl FieldMatch {
+    /// The kind of field that this is for.
+    pub fn kind(&self) -> MatchKind {
+        match self {
+            Self::Exact(_) => MatchKind::Exact,
+            Self::Lpm { .. } => MatchKind::Lpm,
+            Self::Ternary { .. } => MatchKind::Ternary,
+            Self::Range { .. } => MatchKind::Range,
+            Self::Optional(_) => MatchKind::Optional,
+        }
+    }
+
+    /// The match that every value of `field` meets; `None` for an exact field.
+    pub fn any(field: &KeyField) -> Option<Self> {
+        let width = field.width;
+        match field.kind {
+            MatchKind::Exact => None,
+            MatchKind::Lpm => Some(Self::Lpm {
+                value: Value::zero(width),
+                prefix_len: 0,
+            }),
+            MatchKind::Ternary => Some(Self::Ternary {
+                value: Value::zero(width),
+                mask: Value::zero(width),
+            }),
+            MatchKind::Range => Some(Self::Range {
+                lo: Value::zero(width),
+                hi: Value::all_ones(width),
+            }),
+            MatchKind::Optional => Some(Self::Optional(None)),
+        }
+    }
+
+    /// The same match with the bits that it ignores cleared: what a user means by `10.1.2.3/8`.
+    #[must_use]
+    pub fn canonical(self) -> Self {
+        match self {
+            Self::Lpm { value, prefix_len } => {
+                let value = value.and(&Value::prefix_mask(prefix_len, value.width()));
+                Self::Lpm { value, prefix_len }
+            }
+            Self::Ternary { value, mask } => Self::Ternary {
+                value: value.and(&mask),
+                mask,
+            },
+            other => other,
+        }
+    }
+
+    /// Whether the field with these limbs matches.
+    #[inline]
+    pub fn matches(&self, field: &[u64]) -> bool {
+        match self {
+            Self::Exact(value) | Self::Optional(Some(value)) => value.limbs() == field,
+            Self::Optional(None) => true,
+            Self::Lpm { value, prefix_len } => {
+                let ignored = (value.width() - prefix_len) as usize;
+                let masked = field
+                    .iter()
+                    .enumerate()
+                    .map(|(i, limb)| limb & !one::mask(ignored.saturating_sub(i * 64) as u32));
+                masked.eq(value.limbs().iter().copied())
+            }
+            Self::Ternary { value, mask } => {
+                let masked = field
+                    .iter()
+                    .zip(mask.limbs())
+                    .map(|(limb, mask)| limb & mask);
+                masked.eq(value.limbs().iter().copied())
+            }
+            Self::Range { lo, hi } => {
+                limbs::cmp(lo.limbs(), field) != Ordering::Greater
+                    && limbs::cmp(field, hi.limbs()) != Ordering::Greater
+            }
+        }
+    }
+
+    fn check(&self, field: &KeyField) -> Result<(), KeyFault> {
+        if self.kind() != field.kind {
+            return Err(KeyFault::WrongKind {
+                expected: field.kind,
+                got: self.kind(),
+            });
+        }
+        let width_is_right = |value: &Value| match value.width() {
+            width if width == field.width => Ok(()),
+            got => Err(KeyFault::WrongWidth {
+                expected: field.width,
+                got,
+            }),
+        };
+        match self {
+            Self::Exact(value) | Self::Optional(Some(value)) => width_is_right(value),
+            Self::Optional(None) => Ok(()),
+            Self::Lpm { value, prefix_len } => {
+                width_is_right(value)?;
+                if *prefix_len > field.width {
+                    return Err(KeyFault::PrefixTooLong {
+                        len: *prefix_len,
+                        width: field.width,
+                    });
+                }
+                let prefix = value.and(&Value::prefix_mask(*prefix_len, field.width));
+                if prefix == *value {
+                    Ok(())
+                } else {
+                    Err(KeyFault::BitsBehindPrefix)
+                }
+            }
+            Self::Ternary { value, mask } => {
+                width_is_right(value)?;
+                width_is_right(mask)?;
+                if value.and(mask) == *value {
+                    Ok(())
+                } else {
+                    Err(KeyFault::BitsOutsideMask)
+                }
+            }
+            Self::Range { lo, hi } => {
+                width_is_right(lo)?;
+                width_is_right(hi)?;
+                if lo <= hi {
+                    Ok(())
+                } else {
+                    Err(KeyFault::RangeReversed)
+                }
+            }
+        }
+    }
+
+    /// The bits in which all matching values agree.
+    fn mask(&self, width: u32) -> Value {
+        match self {
+            Self::Exact(_) | Self::Optional(Some(_)) => Value::all_ones(width),
+            Self::Optional(None) => Value::zero(width),
+            Self::Lpm { prefix_len, .. } => Value::prefix_mask(*prefix_len, width),
+            Self::Ternary { mask, .. } => mask.clone(),
+            Self::Range { lo, hi } => Value::prefix_mask(common_prefix_len(lo, hi), width),
+        }
+    }
+
+    /// One of the matching values.
+    fn value(&self, width: u32) -> Value {
+        match self {
+            Self::Exact(value)
+            | Self::Optional(Some(value))
+            | Self::Lpm { value, .. }
+            | Self::Ternary { value, .. } => value.clone(),
+            Self::Optional(None) => Value::zero(width),
+            Self::Range { lo, .. } => lo.clone(),
+        }
+    }
+}
+
+/// How many leading bits two values of one width share.
+fn common_prefix_len(a: &Value, b: &Value) -> u32 {
+    let differing = (0..a.width())
+        .rev()
+        .find(|&i| limbs::bit(a.limbs(), i) != limbs::bit(b.limbs(), i));
+    differing.map_or(a.width(), |highest| a.width() - 1 - highest)
+}
+
+/// Why the match of an entry is not well formed for the table's key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyError {
+    /// The entry does not have one match a field.
+    FieldCount {
+        /// How many fields the key has.
+        expected: usize,
+        /// How many matches the entry has.
+        got: usize,
+    },
+    /// The match of one field is wrong.
+    Field {
+        /// Which field of the key, from 0.
+        index: usize,
+        /// What is wrong with it.
+        fault: KeyFault,
+    },
+}
+
+/// What is wrong with the match of one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyFault {
+    /// It is for another match kind.
+    WrongKind {
+        /// The kind of the field.
+        expected: MatchKind,
+        /// The kind of the match.
+        got: MatchKind,
+    },
+    /// A value has another width than the field.
+    WrongWidth {
+        /// The width of the field.
+        expected: u32,
+        /// The width of the value.
+        got: u32,
+    },
+    /// A ternary value has ones where its mask has zeros.
+    BitsOutsideMask,
+    /// The prefix is longer than the field.
+    PrefixTooLong {
+        /// The prefix length.
+        len: u32,
+        /// The width of the field.
+        width: u32,
+    },
+    /// A prefix has ones behind its end.
+    BitsBehindPrefix,
+    /// The least value of a range is greater than its greatest.
+    RangeReversed,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FieldCount { expected, got } => {
+                write!(
+                    f,
+                    "the key has {expected} fields, but the entry matches {got}"
+                )
+            }
+            Self::Field { index, fault } => write!(f, "key field {index}: {fault}"),
+        }
+    }
+}
+
+impl fmt::Display for KeyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongKind { expected, got } => {
+                write!(
+                    f,
+                    "the field is matched as {expected}, but the entry gives {got}"
+                )
+            }
+            Self::WrongWidth { expected, got } => {
+                write!(f, "the field has {expected} bits, but the value has {got}")
+            }
+            Self::BitsOutsideMask => {
+                f.write_str("the value has bits outside of its mask; clear them")
+            }
+            Self::PrefixTooLong { len, width } => {
+                write!(
+                    f,
+                    "a prefix of {len} bits is longer than the field's {width}"
+                )
+            }
+            Self::BitsBehindPrefix => {
+                f.write_str("the value has bits behind its prefix; clear them")
+            }
+            Self::RangeReversed => f.write_str("the range ends before it begins"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+impl std::error::Error for KeyFault {}

@@ -1,0 +1,551 @@
+//! [`LearningTable`]: a table of exact keys that packets themselves insert into (PNA `add_entry`).
+//!
+//! All memory is allocated when the table is made. An insert takes a bounded number of steps, waits
+//! for nobody, and the next packet sees it, whichever worker it is on.
+//!
+//! How it works. The table is a ring of slots, at most half full. Each slot has one `meta` word: its
+//! state, a version that every change moves on, and a tag, which is a piece of the key's hash. A key
+//! belongs into one of the `MAX_REACH` slots from its home, and `reach` of the home says how many of
+//! them have ever been used for it, so a search ends there. A packet that inserts claims an empty slot
+//! by compare and exchange, and then looks whether another slot within reach has the same tag. If so,
+//! somebody else may be inserting the same key, and it gives up: a key is never there twice. A reader
+//! copies what it needs and reads `meta` again; if that has changed, it did not see the entry whole.
+
+use crate::entry::{ActionRef, EntryId, UsageReading};
+use crate::key::KeyShape;
+use crate::limb_map;
+use std::fmt;
+use std::sync::atomic::{
+    AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
+};
+
+/// An entry to be inserted.
+#[derive(Debug, Clone, Copy)]
+pub struct Learn<'p> {
+    /// The key, as for a lookup.
+    pub key: &'p [u64],
+    /// The action.
+    pub action: u32,
+    /// Its parameters.
+    pub params: &'p [u64],
+    /// After how long without [`LearningTable::restart_timer`] the entry expires.
+    pub idle_timeout_ns: Option<u64>,
+    /// The time of the packet.
+    pub now_ns: u64,
+}
+
+/// Why an entry was not inserted. The table is as it was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LearnError {
+    /// There is an entry with this key.
+    Exists,
+    /// No place is left; counted in [`LearningTable::full`].
+    Full,
+    /// Another packet was inserting the same key at this moment.
+    Contended,
+    /// The key or the parameters are longer than the table was made for.
+    WrongSize,
+}
+
+impl fmt::Display for LearnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exists => "an entry with this key exists",
+            Self::Full => "the table is full",
+            Self::Contended => "another packet is inserting the same key",
+            Self::WrongSize => "the key or the parameters do not have the size of the table's",
+        })
+    }
+}
+
+impl std::error::Error for LearnError {}
+
+/// A hit: which action to run, and which entry to count for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Learned {
+    /// The action; its parameters are in the buffer given to [`LearningTable::find`].
+    pub action: u32,
+    /// Which entry.
+    pub id: EntryId,
+    slot: usize,
+}
+
+/// An entry as the control side reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LearnedEntry {
+    /// Its name, for ever.
+    pub id: EntryId,
+    /// Its key.
+    pub key: Box<[u64]>,
+    /// What it does.
+    pub action: ActionRef,
+    /// When it expires, counted from the last restart of its timer.
+    pub idle_timeout_ns: Option<u64>,
+    /// How much it is used.
+    pub usage: UsageReading,
+}
+
+/// A table that packets insert into.
+#[derive(Debug)]
+pub struct LearningTable {
+    shape: KeyShape,
+    param_limbs: usize,
+    capacity: usize,
+    /// One word a slot: state, version, tag.
+    meta: Box<[AtomicU64]>,
+    /// `stride()` words a slot: the words named in `word`, the key, the parameters.
+    words: Box<[AtomicU64]>,
+    /// For each home, the largest distance at which one of its keys has ever been.
+    reach: Box<[AtomicU8]>,
+    len: AtomicUsize,
+    full: AtomicU64,
+    next_id: AtomicU64,
+}
+
+/// The words of a slot that come before its key.
+mod word {
+    pub(super) const ID: usize = 0;
+    /// The action, and how many parameter limbs it has in the upper half.
+    pub(super) const ACTION: usize = 1;
+    pub(super) const IDLE_TIMEOUT: usize = 2;
+    pub(super) const TIMER_START: usize = 3;
+    pub(super) const HITS: usize = 4;
+    pub(super) const BYTES: usize = 5;
+    pub(super) const LAST_USE: usize = 6;
+    pub(super) const KEY: usize = 7;
+}
+
+/// `IDLE_TIMEOUT` of an entry that never expires.
+const NEVER: u64 = u64::MAX;
+
+/// How far from its home a key is at most.
+const MAX_REACH: usize = 255;
+
+/// How often a reader looks again when the control side rewrites the slot under its eyes.
+const READ_TRIES: usize = 64;
+
+/// The state of a slot, the lowest two bits of its `meta`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Empty,
+    /// Being filled by the one who claimed it.
+    Claimed,
+    Full,
+    /// Full, and about to be full again with another action.
+    Rewriting,
+}
+
+const VERSION_SHIFT: u32 = 2;
+const VERSION_MASK: u64 = 0xffff << VERSION_SHIFT;
+const TAG_MASK: u64 = !(VERSION_MASK | 0b11);
+
+fn state(meta: u64) -> State {
+    match meta & 0b11 {
+        0 => State::Empty,
+        1 => State::Claimed,
+        2 => State::Full,
+        _ => State::Rewriting,
+    }
+}
+
+/// The next version of `meta`, in this state and with this tag.
+fn next(meta: u64, state: State, tag: u64) -> u64 {
+    (meta.wrapping_add(1 << VERSION_SHIFT) & VERSION_MASK) | tag | state as u64
+}
+
+impl LearningTable {
+    /// A table for at most `capacity` entries with keys of `shape`, all fields of which are exact,
+    /// and at most `param_limbs` limbs of parameters.
+    pub fn new(shape: KeyShape, param_limbs: usize, capacity: usize) -> Self {
+        let slots = (capacity * 2).next_power_of_two().max(2);
+        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            meta: zeros(slots),
+            words: zeros(slots * (word::KEY + shape.limbs() + param_limbs)),
+            reach: (0..slots).map(|_| AtomicU8::new(0)).collect(),
+            len: 0.into(),
+            full: 0.into(),
+            next_id: 0.into(),
+            shape,
+            param_limbs,
+            capacity,
+        }
+    }
+
+    /// The shape of the keys.
+    pub fn shape(&self) -> &KeyShape {
+        &self.shape
+    }
+
+    /// The most entries it takes.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// How many entries there are; those being inserted at this moment may count.
+    pub fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many inserts found no place, since the table was made.
+    pub fn full(&self) -> u64 {
+        self.full.load(Relaxed)
+    }
+
+    /// The entry with this key, its parameters copied to `params`, which has room for the largest.
+    #[inline]
+    pub fn find(&self, key: &[u64], params: &mut [u64]) -> Option<Learned> {
+        let (home, tag) = self.place(key);
+        self.within_reach(home)
+            .find_map(|slot| self.read_hit(slot, tag, key, params))
+    }
+
+    /// Counts a packet of `bytes` bytes at `now_ns` for the entry, if it is still there.
+    #[inline]
+    pub fn record(&self, hit: &Learned, bytes: u64, now_ns: u64) {
+        if self.is_current(hit) {
+            let words = self.words(hit.slot);
+            words[word::HITS].fetch_add(1, Relaxed);
+            words[word::BYTES].fetch_add(bytes, Relaxed);
+            words[word::LAST_USE].fetch_max(now_ns, Relaxed);
+        }
+    }
+
+    /// Starts the entry's time-out anew (PNA `restart_expire_timer`).
+    #[inline]
+    pub fn restart_timer(&self, hit: &Learned, now_ns: u64) {
+        if self.is_current(hit) {
+            self.words(hit.slot)[word::TIMER_START].fetch_max(now_ns, Relaxed);
+        }
+    }
+
+    /// Sets the entry's time-out and starts it anew (PNA `set_entry_expire_time`).
+    #[inline]
+    pub fn set_idle_timeout(&self, hit: &Learned, timeout_ns: Option<u64>, now_ns: u64) {
+        if self.is_current(hit) {
+            self.words(hit.slot)[word::IDLE_TIMEOUT].store(timeout_ns.unwrap_or(NEVER), Relaxed);
+            self.restart_timer(hit, now_ns);
+        }
+    }
+
+    /// Inserts an entry.
+    pub fn insert(&self, new: Learn<'_>) -> Result<EntryId, LearnError> {
+        if new.key.len() != self.shape.limbs() || new.params.len() > self.param_limbs {
+            return Err(LearnError::WrongSize);
+        }
+        let (home, tag) = self.place(new.key);
+        if self.find_slot(home, tag, new.key).is_some() {
+            return Err(LearnError::Exists);
+        }
+        let slot = self.claim(home, tag).inspect_err(|_| {
+            self.full.fetch_add(1, Relaxed);
+        })?;
+        if let Err(error) = self.check_alone(slot, home, tag, new.key) {
+            self.release(slot);
+            return Err(error);
+        }
+        let id = self.next_id.fetch_add(1, Relaxed);
+        fence(Release);
+        self.fill(slot, id, &new);
+        let claimed = self.meta[slot].load(Relaxed);
+        self.meta[slot].store(next(claimed, State::Full, tag), SeqCst);
+        Ok(EntryId(id))
+    }
+
+    /// Changes what the entry with this key does. `false` if there is none. Packets see the old
+    /// action or the new one.
+    pub fn modify(&self, key: &[u64], action: &ActionRef) -> Result<bool, LearnError> {
+        if action.params.len() > self.param_limbs {
+            return Err(LearnError::WrongSize);
+        }
+        let (home, tag) = self.place(key);
+        let Some((slot, meta)) = self.find_slot(home, tag, key) else {
+            return Ok(false);
+        };
+        let rewriting = next(meta, State::Rewriting, tag);
+        if self.meta[slot]
+            .compare_exchange(meta, rewriting, SeqCst, SeqCst)
+            .is_err()
+        {
+            return Ok(false);
+        }
+        fence(Release);
+        self.fill_action(slot, action.action, &action.params);
+        self.meta[slot].store(next(rewriting, State::Full, tag), SeqCst);
+        Ok(true)
+    }
+
+    /// Deletes the entry with this key. `false` if there is none.
+    pub fn delete(&self, key: &[u64]) -> bool {
+        let (home, tag) = self.place(key);
+        self.find_slot(home, tag, key)
+            .is_some_and(|(slot, meta)| self.empty(slot, meta))
+    }
+
+    /// Deletes and gives the entries whose time-out is over at `now_ns`.
+    pub fn expire(&self, now_ns: u64) -> Vec<LearnedEntry> {
+        let is_over = |slot: usize| {
+            let words = self.words(slot);
+            let timeout = words[word::IDLE_TIMEOUT].load(Relaxed);
+            let since = now_ns.saturating_sub(words[word::TIMER_START].load(Relaxed));
+            timeout != NEVER && since >= timeout
+        };
+        (0..self.meta.len())
+            .filter_map(|slot| {
+                let (entry, meta) = self.read_entry(slot)?;
+                (is_over(slot) && self.empty(slot, meta)).then_some(entry)
+            })
+            .collect()
+    }
+
+    /// Deletes all entries.
+    pub fn clear(&self) {
+        for slot in 0..self.meta.len() {
+            let meta = self.meta[slot].load(SeqCst);
+            if state(meta) == State::Full {
+                self.empty(slot, meta);
+            }
+        }
+    }
+
+    /// All entries, in order of insertion. Those that packets insert meanwhile may be missing.
+    pub fn entries(&self) -> Vec<LearnedEntry> {
+        let mut entries: Vec<_> = (0..self.meta.len())
+            .filter_map(|slot| self.read_entry(slot))
+            .map(|(e, _)| e)
+            .collect();
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries
+    }
+
+    /// The home and the tag of a key.
+    #[inline]
+    fn place(&self, key: &[u64]) -> (usize, u64) {
+        let hash = limb_map::hash(key.iter().copied());
+        (hash as usize & (self.meta.len() - 1), hash & TAG_MASK)
+    }
+
+    #[inline]
+    fn words(&self, slot: usize) -> &[AtomicU64] {
+        let stride = word::KEY + self.shape.limbs() + self.param_limbs;
+        &self.words[slot * stride..(slot + 1) * stride]
+    }
+
+    /// The slots in which a key of this home can be.
+    #[inline]
+    fn within_reach(&self, home: usize) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.meta.len() - 1;
+        let reach = usize::from(self.reach[home].load(SeqCst));
+        (0..=reach).map(move |distance| (home + distance) & mask)
+    }
+
+    #[inline]
+    fn has_key(&self, slot: usize, key: &[u64]) -> bool {
+        let stored = &self.words(slot)[word::KEY..word::KEY + self.shape.limbs()];
+        stored
+            .iter()
+            .map(|limb| limb.load(Relaxed))
+            .eq(key.iter().copied())
+    }
+
+    /// Whether no other entry has taken the slot since the hit.
+    #[inline]
+    fn is_current(&self, hit: &Learned) -> bool {
+        self.words(hit.slot)[word::ID].load(Relaxed) == hit.id.0
+    }
+
+    /// Whether what was read from the slot since `meta` was is one entry, whole.
+    #[inline]
+    fn is_unchanged(&self, slot: usize, meta: u64) -> bool {
+        fence(Acquire);
+        self.meta[slot].load(Relaxed) == meta
+    }
+
+    #[inline]
+    fn read_hit(&self, slot: usize, tag: u64, key: &[u64], params: &mut [u64]) -> Option<Learned> {
+        for _ in 0..READ_TRIES {
+            let meta = self.meta[slot].load(SeqCst);
+            if meta & TAG_MASK != tag {
+                return None;
+            }
+            match state(meta) {
+                State::Empty | State::Claimed => return None,
+                State::Rewriting => std::hint::spin_loop(),
+                State::Full => {
+                    let is_hit = self.has_key(slot, key);
+                    let id = EntryId(self.words(slot)[word::ID].load(Relaxed));
+                    let action = if is_hit {
+                        self.read_action(slot, params)
+                    } else {
+                        0
+                    };
+                    if self.is_unchanged(slot, meta) {
+                        return is_hit.then_some(Learned { action, id, slot });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The action; its parameters go to `params`.
+    #[inline]
+    fn read_action(&self, slot: usize, params: &mut [u64]) -> u32 {
+        let words = self.words(slot);
+        let action = words[word::ACTION].load(Relaxed);
+        let stored = &words[word::KEY + self.shape.limbs()..];
+        for (param, stored) in params.iter_mut().zip(&stored[..self.param_count(action)]) {
+            *param = stored.load(Relaxed);
+        }
+        action as u32
+    }
+
+    /// How many limbs of parameters the word of the action says; bounded, as it may be torn.
+    #[inline]
+    fn param_count(&self, action: u64) -> usize {
+        ((action >> 32) as usize).min(self.param_limbs)
+    }
+
+    fn read_entry(&self, slot: usize) -> Option<(LearnedEntry, u64)> {
+        let meta = self.meta[slot].load(SeqCst);
+        if state(meta) != State::Full {
+            return None;
+        }
+        let words: Vec<u64> = self
+            .words(slot)
+            .iter()
+            .map(|word| word.load(Relaxed))
+            .collect();
+        if !self.is_unchanged(slot, meta) {
+            return None;
+        }
+        let (key, params) = words[word::KEY..].split_at(self.shape.limbs());
+        let params = &params[..self.param_count(words[word::ACTION])];
+        let idle_timeout = words[word::IDLE_TIMEOUT];
+        let entry = LearnedEntry {
+            id: EntryId(words[word::ID]),
+            key: key.into(),
+            action: ActionRef {
+                action: words[word::ACTION] as u32,
+                params: params.into(),
+            },
+            idle_timeout_ns: (idle_timeout != NEVER).then_some(idle_timeout),
+            usage: UsageReading {
+                hits: words[word::HITS],
+                bytes: words[word::BYTES],
+                last_use_ns: words[word::LAST_USE],
+            },
+        };
+        Some((entry, meta))
+    }
+
+    /// The full slot that has this key, and its `meta`.
+    fn find_slot(&self, home: usize, tag: u64, key: &[u64]) -> Option<(usize, u64)> {
+        self.within_reach(home).find_map(|slot| {
+            let meta = self.meta[slot].load(SeqCst);
+            let is_it = state(meta) == State::Full
+                && meta & TAG_MASK == tag
+                && self.has_key(slot, key)
+                && self.is_unchanged(slot, meta);
+            is_it.then_some((slot, meta))
+        })
+    }
+
+    /// Claims an empty slot near `home`, and brings it within reach.
+    fn claim(&self, home: usize, tag: u64) -> Result<usize, LearnError> {
+        if self.len.fetch_add(1, SeqCst) >= self.capacity {
+            self.len.fetch_sub(1, SeqCst);
+            return Err(LearnError::Full);
+        }
+        let mask = self.meta.len() - 1;
+        for distance in 0..=MAX_REACH.min(mask) {
+            let slot = (home + distance) & mask;
+            let meta = self.meta[slot].load(SeqCst);
+            let claimed = next(meta, State::Claimed, tag);
+            if state(meta) == State::Empty
+                && self.meta[slot]
+                    .compare_exchange(meta, claimed, SeqCst, SeqCst)
+                    .is_ok()
+            {
+                self.reach[home].fetch_max(distance as u8, SeqCst);
+                return Ok(slot);
+            }
+        }
+        self.len.fetch_sub(1, SeqCst);
+        Err(LearnError::Full)
+    }
+
+    /// Whether nobody else has, or may be inserting, the key for which `claimed` was claimed. Of two
+    /// who claim for the same key, at least one sees the other, as the claims and the reach are
+    /// totally ordered.
+    fn check_alone(
+        &self,
+        claimed: usize,
+        home: usize,
+        tag: u64,
+        key: &[u64],
+    ) -> Result<(), LearnError> {
+        for slot in self.within_reach(home).filter(|&slot| slot != claimed) {
+            let meta = self.meta[slot].load(SeqCst);
+            if meta & TAG_MASK != tag || state(meta) == State::Empty {
+                continue;
+            }
+            if state(meta) != State::Full {
+                return Err(LearnError::Contended);
+            }
+            if self.has_key(slot, key) {
+                return Err(LearnError::Exists);
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&self, slot: usize, id: u64, new: &Learn<'_>) {
+        let words = self.words(slot);
+        words[word::ID].store(id, Relaxed);
+        words[word::IDLE_TIMEOUT].store(new.idle_timeout_ns.unwrap_or(NEVER), Relaxed);
+        words[word::TIMER_START].store(new.now_ns, Relaxed);
+        words[word::HITS].store(0, Relaxed);
+        words[word::BYTES].store(0, Relaxed);
+        words[word::LAST_USE].store(new.now_ns, Relaxed);
+        for (word, &limb) in words[word::KEY..].iter().zip(new.key) {
+            word.store(limb, Relaxed);
+        }
+        self.fill_action(slot, new.action, new.params);
+    }
+
+    fn fill_action(&self, slot: usize, action: u32, params: &[u64]) {
+        let words = self.words(slot);
+        let packed = (params.len() as u64) << 32 | u64::from(action);
+        words[word::ACTION].store(packed, Relaxed);
+        for (word, &limb) in words[word::KEY + self.shape.limbs()..].iter().zip(params) {
+            word.store(limb, Relaxed);
+        }
+    }
+
+    /// Gives a claimed slot back.
+    fn release(&self, slot: usize) {
+        let claimed = self.meta[slot].load(Relaxed);
+        self.meta[slot].store(next(claimed, State::Empty, 0), SeqCst);
+        self.len.fetch_sub(1, SeqCst);
+    }
+
+    /// Empties a full slot, if it is still as it was when `meta` was read.
+    fn empty(&self, slot: usize, meta: u64) -> bool {
+        let empty = next(meta, State::Empty, 0);
+        let emptied = self.meta[slot]
+            .compare_exchange(meta, empty, SeqCst, SeqCst)
+            .is_ok();
+        if emptied {
+            self.len.fetch_sub(1, SeqCst);
+        }
+        emptied
+    }
+}

@@ -1,0 +1,183 @@
+//! [`LimbMap`]: a hash map from limbs to values whose clones are free (it is made of [`Paged`]).
+
+use crate::paged::Paged;
+use std::sync::Arc;
+
+/// A hash of limbs; the same in every run.
+#[inline]
+pub(crate) fn hash(limbs: impl Iterator<Item = u64>) -> u64 {
+    limbs
+        .fold(0x243f_6a88_85a3_08d3, |hash, limb| {
+            fold(hash ^ limb, 0x9e37_79b9_7f4a_7c15)
+        })
+        .wrapping_mul(0xd1b5_4a32_d192_ed03)
+        .rotate_left(32)
+}
+
+/// Both halves of a product, mixed.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Open addressing with linear probing; at most three quarters full.
+#[derive(Debug, Clone)]
+pub(crate) struct LimbMap<V> {
+    slots: Paged<Option<Slot<V>>>,
+    len: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Slot<V> {
+    hash: u64,
+    key: Arc<[u64]>,
+    value: V,
+}
+
+impl<V: Clone> LimbMap<V> {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Paged::filled(4, None),
+            len: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: &[u64]) -> Option<&V> {
+        let place = self
+            .find(hash(key.iter().copied()), |stored| stored == key)
+            .ok()?;
+        self.slots.get(place).as_ref().map(|slot| &slot.value)
+    }
+
+    /// The value of `key & mask`.
+    #[inline]
+    pub(crate) fn get_masked(&self, key: &[u64], mask: &[u64]) -> Option<&V> {
+        let masked = || key.iter().zip(mask).map(|(limb, mask)| limb & mask);
+        let place = self
+            .find(hash(masked()), |stored| masked().eq(stored.iter().copied()))
+            .ok()?;
+        self.slots.get(place).as_ref().map(|slot| &slot.value)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &[u64]) -> Option<&mut V> {
+        let place = self
+            .find(hash(key.iter().copied()), |stored| stored == key)
+            .ok()?;
+        self.slots
+            .get_mut(place)
+            .as_mut()
+            .map(|slot| &mut slot.value)
+    }
+
+    /// Puts the value in; gives the one that was there.
+    pub(crate) fn insert(&mut self, key: &[u64], value: V) -> Option<V> {
+        if let Some(old) = self.get_mut(key) {
+            return Some(std::mem::replace(old, value));
+        }
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            self.grow();
+        }
+        self.put(Slot {
+            hash: hash(key.iter().copied()),
+            key: key.into(),
+            value,
+        });
+        self.len += 1;
+        None
+    }
+
+    /// Takes the value out. What lies behind in the same run of slots moves up where it may, so
+    /// that no mark of the deletion is left.
+    pub(crate) fn remove(&mut self, key: &[u64]) -> Option<V> {
+        let mut hole = self
+            .find(hash(key.iter().copied()), |stored| stored == key)
+            .ok()?;
+        let removed = self.slots.get_mut(hole).take();
+        self.len -= 1;
+        let mask = self.slots.len() - 1;
+        let mut next = hole;
+        loop {
+            next = (next + 1) & mask;
+            let Some(slot) = self.slots.get(next) else {
+                break;
+            };
+            let home = slot.hash as usize & mask;
+            // The slot may move to the hole if its search begins at the hole or before.
+            if next.wrapping_sub(home) & mask >= next.wrapping_sub(hole) & mask {
+                let moved = self.slots.get_mut(next).take();
+                *self.slots.get_mut(hole) = moved;
+                hole = next;
+            }
+        }
+        removed.map(|slot| slot.value)
+    }
+
+    /// The place of the key, or the free place that ends the search.
+    #[inline]
+    fn find(&self, hash: u64, is_key: impl Fn(&[u64]) -> bool) -> Result<usize, usize> {
+        let mask = self.slots.len() - 1;
+        let mut place = hash as usize & mask;
+        while let Some(slot) = self.slots.get(place) {
+            if slot.hash == hash && is_key(&slot.key) {
+                return Ok(place);
+            }
+            place = (place + 1) & mask;
+        }
+        Err(place)
+    }
+
+    fn put(&mut self, slot: Slot<V>) {
+        if let Err(place) = self.find(slot.hash, |_| false) {
+            *self.slots.get_mut(place) = Some(slot);
+        }
+    }
+
+    fn grow(&mut self) {
+        let doubled = Paged::filled(self.slots.len() * 2, None);
+        let old = std::mem::replace(&mut self.slots, doubled);
+        for slot in (0..old.len()).filter_map(|i| old.get(i).clone()) {
+            self.put(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn it_equals_the_map_of_the_standard_library(
+            steps in proptest::collection::vec((any::<bool>(), 0u64..60, any::<u32>()), 0..300)
+        ) {
+            let mut map = LimbMap::new();
+            let mut model = HashMap::new();
+            let mut copies = Vec::new();
+            for (insert, key, value) in steps {
+                let key = [key, key / 7];
+                if insert {
+                    prop_assert_eq!(map.insert(&key, value), model.insert(key, value));
+                } else {
+                    prop_assert_eq!(map.remove(&key), model.remove(&key));
+                }
+                copies.push((map.clone(), model.clone()));
+            }
+            for (map, model) in &copies[copies.len().saturating_sub(20)..] {
+                prop_assert_eq!(map.is_empty(), model.is_empty());
+                for key in (0..60).map(|key| [key, key / 7]) {
+                    prop_assert_eq!(map.get(&key), model.get(&key));
+                    let noisy = [key[0] | 1 << 40, key[1] | 1 << 9];
+                    prop_assert_eq!(map.get_masked(&noisy, &[0xff, 0xff]), model.get(&key));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! [`ValueSet`]: a parser value set (P4_16 section 13.11), set at run time.
+
+use crate::key::{FieldMatch, KeyError, KeyShape};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why an update was refused. The set is as it was before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueSetError {
+    /// There would be more members than the set takes.
+    Full {
+        /// That many.
+        capacity: usize,
+    },
+    /// A member is not well formed.
+    BadMember {
+        /// Which one of those given, from 0.
+        index: usize,
+        /// What is wrong with it.
+        error: KeyError,
+    },
+    /// The member is in the set already.
+    Duplicate,
+    /// The member is not in the set.
+    NotFound,
+}
+
+impl fmt::Display for ValueSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { capacity } => write!(f, "the value set takes {capacity} members at most"),
+            Self::BadMember { index, error } => write!(f, "member {index}: {error}"),
+            Self::Duplicate => f.write_str("the value set has this member already"),
+            Self::NotFound => f.write_str("the value set does not have this member"),
+        }
+    }
+}
+
+impl std::error::Error for ValueSetError {}
+
+/// A value set. A clone is a snapshot that shares the members.
+#[derive(Debug, Clone)]
+pub struct ValueSet {
+    shape: Arc<KeyShape>,
+    capacity: usize,
+    members: Arc<Vec<Box<[FieldMatch]>>>,
+}
+
+impl ValueSet {
+    /// An empty set of at most `capacity` members of this shape.
+    pub fn new(shape: KeyShape, capacity: usize) -> Self {
+        Self {
+            shape: Arc::new(shape),
+            capacity,
+            members: Arc::default(),
+        }
+    }
+
+    /// The shape of the members.
+    pub fn shape(&self) -> &KeyShape {
+        &self.shape
+    }
+
+    /// The members, in the order given.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &[FieldMatch]> {
+        self.members.iter().map(|member| &**member)
+    }
+
+    /// Replaces all members (P4Runtime, section "ValueSetEntry").
+    pub fn set(&mut self, members: Vec<Vec<FieldMatch>>) -> Result<(), ValueSetError> {
+        if members.len() > self.capacity {
+            return Err(ValueSetError::Full {
+                capacity: self.capacity,
+            });
+        }
+        for (index, member) in members.iter().enumerate() {
+            self.check(index, member)?;
+            if members[..index].contains(member) {
+                return Err(ValueSetError::Duplicate);
+            }
+        }
+        self.members = Arc::new(members.into_iter().map(Into::into).collect());
+        Ok(())
+    }
+
+    /// Adds a member.
+    pub fn insert(&mut self, member: Vec<FieldMatch>) -> Result<(), ValueSetError> {
+        self.check(0, &member)?;
+        if self.members().any(|other| other == member) {
+            return Err(ValueSetError::Duplicate);
+        }
+        if self.members.len() >= self.capacity {
+            return Err(ValueSetError::Full {
+                capacity: self.capacity,
+            });
+        }
+        Arc::make_mut(&mut self.members).push(member.into());
+        Ok(())
+    }
+
+    /// Takes a member out.
+    pub fn delete(&mut self, member: &[FieldMatch]) -> Result<(), ValueSetError> {
+        let place = self.members().position(|other| other == member);
+        Arc::make_mut(&mut self.members).remove(place.ok_or(ValueSetError::NotFound)?);
+        Ok(())
+    }
+
+    /// Whether any member matches the key: each field's limbs in the order of the shape, canonical.
+    #[inline]
+    pub fn contains(&self, key: &[u64]) -> bool {
+        self.members
+            .iter()
+            .any(|member| self.shape.matches(member, key))
+    }
+
+    fn check(&self, index: usize, member: &[FieldMatch]) -> Result<(), ValueSetError> {
+        self.shape
+            .check(member)
+            .map_err(|error| ValueSetError::BadMember { index, error })
+    }
+}

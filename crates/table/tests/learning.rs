@@ -1,0 +1,235 @@
+//! Tables that packets write: equal to a map, and safe when many packets write at once.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use table::*;
+
+fn shape(limbs: usize) -> KeyShape {
+    KeyShape::new((0..limbs).map(|_| KeyField {
+        width: 64,
+        kind: MatchKind::Exact,
+    }))
+}
+
+fn learn<'p>(key: &'p [u64], params: &'p [u64]) -> Learn<'p> {
+    Learn {
+        key,
+        action: params.len() as u32,
+        params,
+        idle_timeout_ns: None,
+        now_ns: 0,
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(u64, Vec<u64>),
+    Modify(u64, Vec<u64>),
+    Delete(u64),
+    Clear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let params = || proptest::collection::vec(any::<u64>(), 0..3);
+    prop_oneof![
+        8 => (0u64..40, params()).prop_map(|(key, params)| Step::Insert(key, params)),
+        2 => (0u64..40, params()).prop_map(|(key, params)| Step::Modify(key, params)),
+        4 => (0u64..40).prop_map(Step::Delete),
+        1 => proptest::bool::weighted(0.1).prop_map(|clear| if clear { Step::Clear } else { Step::Delete(99) }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn it_equals_a_map(steps in proptest::collection::vec(step(), 0..150)) {
+        let table = LearningTable::new(shape(2), 2, 20);
+        let mut model: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut refused = 0;
+        for step in steps {
+            match step {
+                Step::Insert(key, params) => {
+                    let result = table.insert(learn(&[key, 7], &params));
+                    if model.contains_key(&key) {
+                        prop_assert_eq!(result, Err(LearnError::Exists));
+                    } else if model.len() == 20 {
+                        prop_assert_eq!(result, Err(LearnError::Full));
+                        refused += 1;
+                    } else {
+                        prop_assert!(result.is_ok());
+                        model.insert(key, params);
+                    }
+                }
+                Step::Modify(key, params) => {
+                    let action = ActionRef { action: params.len() as u32, params: params[..].into() };
+                    prop_assert_eq!(table.modify(&[key, 7], &action), Ok(model.contains_key(&key)));
+                    model.entry(key).and_modify(|old| *old = params);
+                }
+                Step::Delete(key) => {
+                    prop_assert_eq!(table.delete(&[key, 7]), model.remove(&key).is_some());
+                }
+                Step::Clear => {
+                    table.clear();
+                    model.clear();
+                }
+            }
+        }
+        prop_assert_eq!((table.len(), table.full()), (model.len(), refused));
+        for key in 0..40 {
+            let mut params = [0; 2];
+            let hit = table.find(&[key, 7], &mut params);
+            prop_assert_eq!(hit.map(|hit| &params[..hit.action as usize]), model.get(&key).map(|p| &p[..]));
+            prop_assert_eq!(table.find(&[key, 8], &mut params), None);
+        }
+        let mut entries: Vec<_> =
+            table.entries().into_iter().map(|entry| (entry.key[0], entry.action.params.to_vec())).collect();
+        entries.sort_unstable();
+        prop_assert_eq!(entries, model.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn it_fills_up_to_its_capacity_and_no_further() {
+    for capacity in [0, 1, 2, 3, 100, 5000] {
+        let table = LearningTable::new(shape(1), 0, capacity);
+        for key in 0..capacity as u64 {
+            table.insert(learn(&[key * 256], &[])).unwrap();
+        }
+        assert_eq!(table.insert(learn(&[1], &[])), Err(LearnError::Full));
+        assert_eq!((table.len(), table.full()), (capacity, 1));
+        assert_eq!(table.entries().len(), capacity);
+    }
+}
+
+#[test]
+fn an_entry_expires_when_its_timer_was_not_restarted_in_time() {
+    let table = LearningTable::new(shape(1), 1, 10);
+    let timed = |key| Learn {
+        idle_timeout_ns: Some(100),
+        now_ns: 1000,
+        ..learn(key, &[5])
+    };
+    table.insert(timed(&[1])).unwrap();
+    table.insert(timed(&[2])).unwrap();
+    table.insert(learn(&[3], &[])).unwrap();
+    let find = |key| table.find(&[key], &mut [0]);
+    table.restart_timer(&find(1).unwrap(), 1050);
+    table.record(&find(2).unwrap(), 64, 1060);
+    assert!(table.expire(1099).is_empty());
+    let expired = table.expire(1100);
+    let expect = LearnedEntry {
+        id: EntryId(1),
+        key: [2].into(),
+        action: ActionRef {
+            action: 1,
+            params: [5].into(),
+        },
+        idle_timeout_ns: Some(100),
+        usage: UsageReading {
+            hits: 1,
+            bytes: 64,
+            last_use_ns: 1060,
+        },
+    };
+    assert_eq!(expired, [expect]);
+    table.set_idle_timeout(&find(3).unwrap(), Some(10), 1140);
+    assert_eq!(table.expire(u64::MAX).len(), 2);
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_hit_does_not_count_for_the_next_entry_in_the_slot() {
+    let table = LearningTable::new(shape(1), 0, 1);
+    table.insert(learn(&[1], &[])).unwrap();
+    let hit = table.find(&[1], &mut []).unwrap();
+    table.delete(&[1]);
+    table.insert(learn(&[1], &[])).unwrap();
+    table.record(&hit, 64, 9);
+    assert_eq!(table.entries()[0].usage, UsageReading::default());
+}
+
+#[test]
+fn keys_and_parameters_of_the_wrong_size_are_refused() {
+    let table = LearningTable::new(shape(2), 1, 4);
+    assert_eq!(table.insert(learn(&[1], &[])), Err(LearnError::WrongSize));
+    assert_eq!(
+        table.insert(learn(&[1, 2], &[1, 2])),
+        Err(LearnError::WrongSize)
+    );
+    let long = ActionRef {
+        action: 0,
+        params: [1, 2].into(),
+    };
+    assert_eq!(table.modify(&[1, 2], &long), Err(LearnError::WrongSize));
+}
+
+#[test]
+fn many_packets_that_learn_the_same_keys_make_one_entry_a_key() {
+    const KEYS: u64 = 500;
+    let table = LearningTable::new(shape(2), 2, KEYS as usize);
+    let inserted = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for worker in 0..4u64 {
+            let (table, inserted) = (&table, &inserted);
+            scope.spawn(move || {
+                for key in 0..KEYS {
+                    let mut params = [0; 2];
+                    let result = table.insert(learn(&[key, !key], &[key, worker]));
+                    inserted.fetch_add(usize::from(result.is_ok()), Ordering::Relaxed);
+                    assert_ne!(result, Err(LearnError::WrongSize));
+                    if matches!(result, Ok(_) | Err(LearnError::Exists)) {
+                        assert!(
+                            table.find(&[key, !key], &mut params).is_some(),
+                            "not visible"
+                        );
+                        assert_eq!(params[0], key);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(inserted.load(Ordering::Relaxed), table.len());
+    let entries = table.entries();
+    let keys: std::collections::BTreeSet<_> = entries.iter().map(|entry| entry.key[0]).collect();
+    assert_eq!((keys.len(), entries.len()), (table.len(), table.len()));
+}
+
+#[test]
+fn a_reader_sees_an_entry_whole_or_not_at_all() {
+    let table = LearningTable::new(shape(1), 4, 4);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..20_000u64 {
+                let params = [round; 4];
+                table.insert(learn(&[round % 3], &params)).unwrap();
+                let next = ActionRef {
+                    action: 4,
+                    params: [round + 1; 4].into(),
+                };
+                assert_eq!(table.modify(&[round % 3], &next), Ok(true));
+                assert!(table.delete(&[round % 3]));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for key in 0..3 {
+                    let mut params = [0; 4];
+                    if table.find(&[key], &mut params).is_some() {
+                        assert!(params.iter().all(|&param| param == params[0] && param > 0));
+                    }
+                }
+                for entry in table.entries() {
+                    assert!(
+                        entry
+                            .action
+                            .params
+                            .iter()
+                            .all(|&p| p == entry.action.params[0])
+                    );
+                }
+            }
+        });
+    });
+}
