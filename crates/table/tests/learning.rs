@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use table::*;
 
 fn shape(limbs: usize) -> KeyShape {
@@ -165,21 +165,34 @@ fn keys_and_parameters_of_the_wrong_size_are_refused() {
 
 #[test]
 fn many_packets_that_learn_the_same_keys_make_one_entry_a_key() {
-    const KEYS: u64 = 500;
-    let table = LearningTable::new(shape(2), 2, KEYS as usize);
+    const KEYS: u64 = 20_000;
+    const WORKERS: u64 = 2;
+    // Long keys take long to write.
+    const LIMBS: usize = 40;
+    let table = LearningTable::new(shape(LIMBS), 2, KEYS as usize);
     let inserted = AtomicUsize::new(0);
+    // All workers come to each key at the same moment, so that their inserts overlap.
+    let arrived = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for worker in 0..4u64 {
-            let (table, inserted) = (&table, &inserted);
+        for worker in 0..WORKERS {
+            let (table, inserted, arrived) = (&table, &inserted, &arrived);
             scope.spawn(move || {
                 for key in 0..KEYS {
                     let mut params = [0; 2];
-                    let result = table.insert(learn(&[key, !key], &[key, worker]));
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    for spin in 0.. {
+                        match arrived.load(Ordering::SeqCst) >= (key + 1) * WORKERS {
+                            true => break,
+                            false if spin < 10_000 => std::hint::spin_loop(),
+                            false => std::thread::yield_now(),
+                        }
+                    }
+                    let result = table.insert(learn(&[key; LIMBS], &[key, worker]));
                     inserted.fetch_add(usize::from(result.is_ok()), Ordering::Relaxed);
                     assert_ne!(result, Err(LearnError::WrongSize));
                     if matches!(result, Ok(_) | Err(LearnError::Exists)) {
                         assert!(
-                            table.find(&[key, !key], &mut params).is_some(),
+                            table.find(&[key; LIMBS], &mut params).is_some(),
                             "not visible"
                         );
                         assert_eq!(params[0], key);
