@@ -477,6 +477,8 @@ pub struct InstanceDecl {
     pub args: Vec<Arg>,
     /// Its name.
     pub name: Name,
+    /// `[n]` behind the name: an array of instances; empty for one.
+    pub sizes: Vec<Expr>,
     /// The initializer block: functions (abstract methods' bodies) and instances.
     pub init: Option<Vec<Decl>>,
     /// The whole declaration.
@@ -766,6 +768,8 @@ pub enum ExprKind {
     Index(Box<Expr>, Box<Expr>),
     /// `e[hi:lo]`
     Slice(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// `e[lo +: width]`
+    PlusSlice(Box<Expr>, Box<Expr>, Box<Expr>),
     /// `-e`, `+e`, `~e`, `!e`
     Unary(UnaryOp, Box<Expr>),
     /// `a op b`

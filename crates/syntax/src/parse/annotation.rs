@@ -1,0 +1,124 @@
+//! Annotations: none, free tokens, structured, and `@pragma` lines.
+
+use super::cursor::{Parse, Parser};
+use crate::ast::{Annotation, AnnotationBody, AnnotationToken, AnnotationTokenKind};
+use crate::lex::{Token, TokenKind};
+
+impl Parser<'_> {
+    /// All annotations that stand here.
+    pub(super) fn annotations(&mut self) -> Parse<Vec<Annotation>> {
+        let mut all = Vec::new();
+        while self.is("@") {
+            all.push(self.annotation()?);
+        }
+        Ok(all)
+    }
+
+    fn annotation(&mut self) -> Parse<Annotation> {
+        let start = self.expect("@")?;
+        if self.kind() != TokenKind::Word {
+            return Err(self.unexpected("an annotation's name"));
+        }
+        let name = self.any_word();
+        let body = if name.as_str() == "pragma" {
+            return self.pragma(start);
+        } else if self.is("(") {
+            AnnotationBody::Tokens(self.free_tokens()?)
+        } else if self.is("[") {
+            self.structured()?
+        } else {
+            AnnotationBody::None
+        };
+        Ok(Annotation {
+            name,
+            body,
+            span: self.since(start),
+        })
+    }
+
+    /// `name tokens..` up to the end of the line.
+    fn pragma(&mut self, start: crate::source::Span) -> Parse<Annotation> {
+        if self.kind() != TokenKind::Word || self.starts_line() {
+            return Err(self.unexpected("the pragma's name"));
+        }
+        let name = self.any_word();
+        let mut tokens = Vec::new();
+        while !self.starts_line() && !self.at_end() {
+            tokens.extend(self.token().map(annotation_token));
+            self.bump();
+        }
+        Ok(Annotation {
+            name,
+            body: AnnotationBody::Tokens(tokens),
+            span: self.since(start),
+        })
+    }
+
+    fn starts_line(&self) -> bool {
+        self.token().is_none_or(|token| token.starts_line)
+    }
+
+    fn free_tokens(&mut self) -> Parse<Vec<AnnotationToken>> {
+        let Some(end) = self.skip_parentheses() else {
+            return Err(self.unexpected("parentheses that match"));
+        };
+        self.bump();
+        let mut tokens = Vec::new();
+        while self.index() + 1 < end {
+            tokens.extend(self.token().map(annotation_token));
+            self.bump();
+        }
+        self.bump();
+        Ok(tokens)
+    }
+
+    /// Behind the `)` that closes the `(` here, counting parentheses only.
+    fn skip_parentheses(&self) -> Option<usize> {
+        let mut depth = 0usize;
+        let mut at = self.index();
+        loop {
+            match (self.kind_at(at), self.text_at(at)) {
+                (TokenKind::End, _) => return None,
+                (TokenKind::Punctuation, "(") => depth += 1,
+                (TokenKind::Punctuation, ")") => depth -= 1,
+                _ => {}
+            }
+            at += 1;
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+    }
+
+    fn structured(&mut self) -> Parse<AnnotationBody> {
+        self.expect("[")?;
+        let is_pairs = self.is_name() && self.text_at(self.index() + 1) == "=";
+        if is_pairs {
+            let pairs = self.separated("]", true, |p| {
+                let name = p.name()?;
+                p.expect("=")?;
+                Ok((name, p.expr()?))
+            })?;
+            return Ok(AnnotationBody::KeyValues(pairs));
+        }
+        Ok(AnnotationBody::Expressions(self.separated(
+            "]",
+            true,
+            |p| p.expr(),
+        )?))
+    }
+}
+
+fn annotation_token(token: &Token) -> AnnotationToken {
+    let kind = match token.kind {
+        TokenKind::String => AnnotationTokenKind::String,
+        TokenKind::Integer => AnnotationTokenKind::Integer,
+        TokenKind::Word => AnnotationTokenKind::Word,
+        TokenKind::Punctuation | TokenKind::End => AnnotationTokenKind::Punctuation,
+    };
+    AnnotationToken {
+        kind,
+        text: token.text.clone(),
+        span: token.span,
+    }
+}

@@ -1,0 +1,496 @@
+//! Expressions, by precedence climbing.
+
+use std::sync::Arc;
+
+use super::cursor::{Parse, Parser};
+use crate::ast::{
+    Arg, BinaryOp, Expr, ExprKind, IntLiteral, Keyset, KeysetElement, TypeRef, UnaryOp,
+};
+use crate::lex::TokenKind;
+use crate::source::Span;
+
+/// A binary operator and how tightly it binds; all are left associative.
+fn binary(text: &str) -> Option<(BinaryOp, u8)> {
+    Some(match text {
+        "||" => (BinaryOp::LogicalOr, 1),
+        "&&" => (BinaryOp::LogicalAnd, 2),
+        "==" => (BinaryOp::Eq, 3),
+        "!=" => (BinaryOp::Ne, 3),
+        "<" => (BinaryOp::Lt, 4),
+        ">" => (BinaryOp::Gt, 4),
+        "<=" => (BinaryOp::Le, 4),
+        ">=" => (BinaryOp::Ge, 4),
+        "|" => (BinaryOp::Or, 5),
+        "^" => (BinaryOp::Xor, 6),
+        "&" => (BinaryOp::And, 7),
+        "<<" => (BinaryOp::Shl, 8),
+        ">>" => (BinaryOp::Shr, 8),
+        "++" => (BinaryOp::Concat, 9),
+        "+" => (BinaryOp::Add, 9),
+        "-" => (BinaryOp::Sub, 9),
+        "|+|" => (BinaryOp::AddSat, 9),
+        "|-|" => (BinaryOp::SubSat, 9),
+        "*" => (BinaryOp::Mul, 10),
+        "/" => (BinaryOp::Div, 10),
+        "%" => (BinaryOp::Mod, 10),
+        _ => return None,
+    })
+}
+
+fn expr(kind: ExprKind, span: Span) -> Expr {
+    Expr { kind, span }
+}
+
+impl Parser<'_> {
+    /// `expression`.
+    pub(super) fn expr(&mut self) -> Parse<Expr> {
+        self.deeper(|p| {
+            let cond = p.binary_expr(1)?;
+            if !p.eat("?") {
+                return Ok(cond);
+            }
+            let then = p.expr()?;
+            p.expect(":")?;
+            let otherwise = p.expr()?;
+            let span = p.since(cond.span);
+            Ok(expr(
+                ExprKind::Ternary(Box::new(cond), Box::new(then), Box::new(otherwise)),
+                span,
+            ))
+        })
+    }
+
+    /// An expression that a `>` outside of parentheses ends.
+    pub(super) fn width_expr(&mut self) -> Parse<Expr> {
+        self.with_angle_ending(true, |p| p.expr())
+    }
+
+    /// Runs a production in which a `>` ends the expression, or does not.
+    fn with_angle_ending<T>(
+        &mut self,
+        ends: bool,
+        production: impl FnOnce(&mut Self) -> Parse<T>,
+    ) -> Parse<T> {
+        let before = std::mem::replace(&mut self.angle_ends, ends);
+        let result = production(self);
+        self.angle_ends = before;
+        result
+    }
+
+    fn binary_expr(&mut self, least: u8) -> Parse<Expr> {
+        let mut left = self.unary_expr()?;
+        while self.kind() == TokenKind::Punctuation
+            && let Some((op, binds)) = binary(self.text())
+            && binds >= least
+            && !(self.angle_ends && matches!(op, BinaryOp::Gt | BinaryOp::Shr))
+            && !(op == BinaryOp::Add && self.text_at(self.index() + 1) == ":")
+        {
+            self.bump();
+            let right = self.binary_expr(binds + 1)?;
+            let span = self.since(left.span);
+            left = expr(ExprKind::Binary(op, Box::new(left), Box::new(right)), span);
+        }
+        Ok(left)
+    }
+
+    fn unary_expr(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        if self.kind() == TokenKind::Punctuation {
+            let op = match self.text() {
+                "!" => Some(UnaryOp::Not),
+                "~" => Some(UnaryOp::Complement),
+                "-" => Some(UnaryOp::Neg),
+                "+" => Some(UnaryOp::Plus),
+                _ => None,
+            };
+            if let Some(op) = op {
+                self.bump();
+                let operand = self.deeper(|p| p.unary_expr())?;
+                return Ok(expr(
+                    ExprKind::Unary(op, Box::new(operand)),
+                    self.since(start),
+                ));
+            }
+            if self.text() == "(" && self.is_cast() {
+                self.bump();
+                let ty = self.type_ref()?;
+                self.expect(")")?;
+                let operand = self.deeper(|p| p.unary_expr())?;
+                return Ok(expr(
+                    ExprKind::Cast(Box::new(ty), Box::new(operand)),
+                    self.since(start),
+                ));
+            }
+        }
+        self.postfix_expr()
+    }
+
+    /// Whether `(` begins a cast: a type, `)`, and something that can begin an operand. A lone name counts as a type when it was declared as
+    /// one, or when what follows could not continue an expression.
+    fn is_cast(&self) -> bool {
+        let first = self.index() + 1;
+        let Some(close) = self.skip_type(first) else {
+            return false;
+        };
+        if self.text_at(close) != ")" || self.kind_at(close) != TokenKind::Punctuation {
+            return false;
+        }
+        let name = if self.text_at(first) == "." {
+            first + 1
+        } else {
+            first
+        };
+        let lone = self.is_name_at(name) && close == name + 1;
+        if !lone || self.is_type_name(self.text_at(name)) {
+            return true;
+        }
+        match self.kind_at(close + 1) {
+            TokenKind::Word => {
+                self.is_name_at(close + 1)
+                    || matches!(self.text_at(close + 1), "true" | "false" | "this")
+            }
+            TokenKind::Integer | TokenKind::String => true,
+            TokenKind::Punctuation => matches!(self.text_at(close + 1), "(" | "{" | "~" | "!"),
+            TokenKind::End => false,
+        }
+    }
+
+    pub(super) fn postfix_expr(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        let mut left = self.primary_expr()?;
+        loop {
+            if self.kind() != TokenKind::Punctuation {
+                return Ok(left);
+            }
+            let kind = match self.text() {
+                "." => {
+                    self.bump();
+                    let name = self.member()?;
+                    ExprKind::Member(Box::new(left), name)
+                }
+                "[" => self.index_or_slice(left)?,
+                "(" => {
+                    let args = self.args()?;
+                    ExprKind::Call {
+                        callee: Box::new(left),
+                        type_args: Vec::new(),
+                        args,
+                    }
+                }
+                "<" if self.is_generic_call() => {
+                    let type_args = self.type_args()?;
+                    let args = self.args()?;
+                    ExprKind::Call {
+                        callee: Box::new(left),
+                        type_args,
+                        args,
+                    }
+                }
+                _ => return Ok(left),
+            };
+            left = expr(kind, self.since(start));
+        }
+    }
+
+    /// A member's name; `apply`, `next` and so on are no keywords here.
+    fn member(&mut self) -> Parse<crate::ast::Name> {
+        self.name()
+    }
+
+    /// Whether `<` begins type arguments of a call: they close and `(` follows.
+    fn is_generic_call(&self) -> bool {
+        self.skip_type_args(self.index())
+            .is_some_and(|end| self.text_at(end) == "(")
+    }
+
+    fn index_or_slice(&mut self, base: Expr) -> Parse<ExprKind> {
+        self.expect("[")?;
+        let first = self.expr()?;
+        let base = Box::new(base);
+        if self.eat("]") {
+            return Ok(ExprKind::Index(base, Box::new(first)));
+        }
+        if self.is("+") && self.text_at(self.index() + 1) == ":" {
+            self.bump();
+            self.bump();
+            let width = self.expr()?;
+            self.expect("]")?;
+            return Ok(ExprKind::PlusSlice(base, Box::new(first), Box::new(width)));
+        }
+        if !self.eat(":") {
+            return Err(self.unexpected("`]` or `:`"));
+        }
+        let low = self.expr()?;
+        self.expect("]")?;
+        Ok(ExprKind::Slice(base, Box::new(first), Box::new(low)))
+    }
+
+    fn primary_expr(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        match self.kind() {
+            TokenKind::Integer => return self.integer(),
+            TokenKind::String => return self.string(),
+            TokenKind::Punctuation => match self.text() {
+                "(" => {
+                    self.bump();
+                    let inner = self.with_angle_ending(false, |p| p.expr())?;
+                    self.expect(")")?;
+                    return Ok(expr(inner.kind, self.since(start)));
+                }
+                "{" => return self.braces(),
+                "..." => {
+                    self.bump();
+                    return Ok(expr(ExprKind::Default, start));
+                }
+                "." => return self.name_expr(),
+                _ => {}
+            },
+            TokenKind::Word => match self.text() {
+                "true" | "false" => {
+                    let value = self.text() == "true";
+                    self.bump();
+                    return Ok(expr(ExprKind::Bool(value), start));
+                }
+                "this" => {
+                    self.bump();
+                    return Ok(expr(ExprKind::This, start));
+                }
+                "error" | "match_kind" if self.text_at(self.index() + 1) == "." => {
+                    let ty = self.type_ref_name();
+                    return Ok(expr(ExprKind::TypeName(Box::new(ty)), start));
+                }
+                _ if self.is_name() => return self.name_expr(),
+                _ => {}
+            },
+            TokenKind::End => {}
+        }
+        Err(self.unexpected("an expression"))
+    }
+
+    /// `error` or `match_kind` in front of a dot.
+    fn type_ref_name(&mut self) -> TypeRef {
+        let span = self.span();
+        let is_error = self.text() == "error";
+        self.bump();
+        if is_error {
+            TypeRef::Error(span)
+        } else {
+            TypeRef::MatchKind(span)
+        }
+    }
+
+    /// A name, or a specialised type in front of `(` (a constructor) or `.apply`.
+    fn name_expr(&mut self) -> Parse<Expr> {
+        let start = self.span();
+        let path = self.path("a name")?;
+        if self.is("<")
+            && self.is_type_name(path.name.as_str())
+            && let Some(end) = self.skip_type_args(self.index())
+            && matches!(self.text_at(end), "(" | ".")
+        {
+            let args = self.type_args()?;
+            let ty = TypeRef::Specialized(path, args, self.since(start));
+            return Ok(expr(ExprKind::TypeName(Box::new(ty)), self.since(start)));
+        }
+        Ok(expr(ExprKind::Name(path), self.since(start)))
+    }
+
+    /// `{ .. }`: a list, a record, `{#}`.
+    fn braces(&mut self) -> Parse<Expr> {
+        let start = self.expect("{")?;
+        if self.eat("#") {
+            self.expect("}")?;
+            return Ok(expr(ExprKind::InvalidHeader, self.since(start)));
+        }
+        let is_record = self.is_name() && self.text_at(self.index() + 1) == "=";
+        let kind = if is_record {
+            self.record_fields()?
+        } else {
+            self.list_elements()?
+        };
+        Ok(expr(kind, self.since(start)))
+    }
+
+    fn record_fields(&mut self) -> Parse<ExprKind> {
+        let mut rest_default = false;
+        let fields = self.separated("}", true, |p| {
+            let span = p.span();
+            if rest_default {
+                return Err(p.error(span, "`...` must be the last element"));
+            }
+            if p.eat("...") {
+                rest_default = true;
+                return Ok(None);
+            }
+            let name = p.name()?;
+            p.expect("=")?;
+            Ok(Some((name, p.expr()?)))
+        })?;
+        Ok(ExprKind::Record {
+            fields: fields.into_iter().flatten().collect(),
+            rest_default,
+        })
+    }
+
+    fn list_elements(&mut self) -> Parse<ExprKind> {
+        let mut rest_default = false;
+        let mut elements = self.separated("}", true, |p| {
+            if rest_default {
+                let span = p.last_span();
+                return Err(p.error(span, "`...` must be the last element"));
+            }
+            let element = p.expr()?;
+            rest_default = matches!(element.kind, ExprKind::Default);
+            Ok(element)
+        })?;
+        if rest_default {
+            elements.pop();
+        }
+        Ok(ExprKind::List {
+            elements,
+            rest_default,
+        })
+    }
+
+    /// `(arguments)`
+    pub(super) fn args(&mut self) -> Parse<Vec<Arg>> {
+        self.expect("(")?;
+        self.with_angle_ending(false, |p| p.separated(")", true, |p| p.arg()))
+    }
+
+    fn arg(&mut self) -> Parse<Arg> {
+        let start = self.span();
+        let named = self.is_name() && self.text_at(self.index() + 1) == "=";
+        let name = if named {
+            let name = self.name()?;
+            self.expect("=")?;
+            Some(name)
+        } else {
+            None
+        };
+        let value = if self.is("_") && self.kind() == TokenKind::Word {
+            self.bump();
+            None
+        } else {
+            Some(self.expr()?)
+        };
+        Ok(Arg {
+            name,
+            value,
+            span: self.since(start),
+        })
+    }
+
+    pub(super) fn string(&mut self) -> Parse<Expr> {
+        let span = self.span();
+        let text = self
+            .token()
+            .map_or_else(|| Arc::from(""), |token| Arc::clone(&token.text));
+        self.bump();
+        Ok(expr(ExprKind::String(text), span))
+    }
+
+    /// An integer literal.
+    pub(super) fn integer(&mut self) -> Parse<Expr> {
+        let span = self.span();
+        if self.kind() != TokenKind::Integer {
+            return Err(self.unexpected("a number"));
+        }
+        let literal = int_literal(self.text());
+        self.bump();
+        match literal {
+            Ok(literal) => Ok(expr(ExprKind::Int(literal), span)),
+            Err(message) => {
+                let error = crate::diag::Diagnostic::error("E0104", span, message);
+                self.diagnostics.push(error);
+                Ok(expr(ExprKind::Error, span))
+            }
+        }
+    }
+
+    /// `keysetExpression`.
+    pub(super) fn keyset(&mut self) -> Parse<Keyset> {
+        let start = self.span();
+        if self.is("(") && self.is_keyset_tuple() {
+            self.bump();
+            let elements = self.separated(")", true, |p| p.keyset_element())?;
+            return Ok(Keyset {
+                elements,
+                parenthesised: true,
+                span: self.since(start),
+            });
+        }
+        let element = self.keyset_element()?;
+        Ok(Keyset {
+            elements: vec![element],
+            parenthesised: false,
+            span: self.since(start),
+        })
+    }
+
+    /// Whether the parentheses that begin here are the keyset's own, and no part of an expression: `:` follows them, and they are no cast.
+    fn is_keyset_tuple(&self) -> bool {
+        self.skip_balanced(self.index())
+            .is_some_and(|end| self.text_at(end) == ":")
+    }
+
+    fn keyset_element(&mut self) -> Parse<KeysetElement> {
+        let span = self.span();
+        if self.eat("default") {
+            return Ok(KeysetElement::Default(span));
+        }
+        if self.eat("_") {
+            return Ok(KeysetElement::DontCare(span));
+        }
+        Ok(KeysetElement::Expr(self.set_expr()?))
+    }
+
+    /// An expression, `a &&& b` or `a .. b`.
+    pub(super) fn set_expr(&mut self) -> Parse<Expr> {
+        let left = self.expr()?;
+        let op = match self.text() {
+            "&&&" => BinaryOp::Mask,
+            ".." => BinaryOp::Range,
+            _ => return Ok(left),
+        };
+        self.bump();
+        let right = self.expr()?;
+        let span = self.since(left.span);
+        Ok(expr(
+            ExprKind::Binary(op, Box::new(left), Box::new(right)),
+            span,
+        ))
+    }
+}
+
+/// `[width w|s] [0x|0o|0b|0d] digits`, underscores anywhere between digits.
+fn int_literal(text: &str) -> Result<IntLiteral, String> {
+    let (width, number) = match text.find(['w', 's']) {
+        Some(at) => {
+            let signed = text.as_bytes()[at] == b's';
+            let width = text[..at].replace('_', "").parse::<u32>();
+            let width = width.map_err(|_| format!("the width of `{text}` is too large"))?;
+            (Some((width, signed)), &text[at + 1..])
+        }
+        None => (None, text),
+    };
+    let (radix, digits) = match number.get(..2).unwrap_or_default() {
+        "0x" | "0X" => (16, &number[2..]),
+        "0o" | "0O" => (8, &number[2..]),
+        "0b" | "0B" => (2, &number[2..]),
+        "0d" | "0D" => (10, &number[2..]),
+        _ => (10, number),
+    };
+    let digits = digits.replace('_', "");
+    if let Some(bad) = digits.chars().find(|c| !c.is_digit(radix)) {
+        return Err(format!("`{bad}` is no digit of a number in base {radix}"));
+    }
+    if digits.is_empty() {
+        return Err(format!("`{text}` has no digits"));
+    }
+    Ok(IntLiteral {
+        digits: digits.into(),
+        radix,
+        width,
+    })
+}

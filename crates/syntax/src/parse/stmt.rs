@@ -1,0 +1,369 @@
+//! Statements and blocks.
+
+use super::cursor::{Failed, Parse, Parser};
+use super::types::is_type_word;
+use crate::ast::{Annotation, BinaryOp, TypeRef};
+use crate::ast::{
+    Block, Decl, Expr, ExprKind, ForInStmt, ForStmt, InstanceDecl, Path, Stmt, StmtKind,
+    SwitchCase, VariableDecl,
+};
+use crate::lex::TokenKind;
+
+impl Parser<'_> {
+    /// `{ .. }`
+    pub(super) fn block(&mut self, annotations: Vec<Annotation>) -> Parse<Block> {
+        let start = self.span();
+        self.deeper(|p| {
+            p.expect("{")?;
+            let stmts = p.items_until("}", |p| p.stmt().map(Some))?;
+            Ok(Block {
+                annotations,
+                stmts,
+                span: p.since(start),
+            })
+        })
+    }
+
+    /// `statementOrDeclaration`
+    pub(super) fn stmt(&mut self) -> Parse<Stmt> {
+        let start = self.span();
+        let kind = self.deeper(|p| p.stmt_kind())?;
+        Ok(Stmt {
+            kind,
+            span: self.since(start),
+        })
+    }
+
+    fn stmt_kind(&mut self) -> Parse<StmtKind> {
+        let annotations = self.annotations()?;
+        let word = if self.kind() == TokenKind::String {
+            ""
+        } else {
+            self.text()
+        };
+        match word {
+            "{" => return Ok(StmtKind::Block(self.block(annotations)?)),
+            "for" => return self.for_stmt(annotations),
+            "const" => {
+                return Ok(StmtKind::Decl(Box::new(Decl::Const(
+                    self.const_decl(annotations)?,
+                ))));
+            }
+            _ => {}
+        }
+        if !annotations.is_empty() || self.is_declaration() {
+            return self.declaration(annotations);
+        }
+        match word {
+            ";" => {
+                self.bump();
+                Ok(StmtKind::Empty)
+            }
+            "if" => self.if_stmt(),
+            "return" => self.return_stmt(),
+            "exit" => self.simple(StmtKind::Exit),
+            "break" => self.simple(StmtKind::Break),
+            "continue" => self.simple(StmtKind::Continue),
+            "switch" => self.switch_stmt(),
+            _ => {
+                let kind = self.assignment_or_call()?;
+                self.expect(";")?;
+                Ok(kind)
+            }
+        }
+    }
+
+    fn simple(&mut self, kind: StmtKind) -> Parse<StmtKind> {
+        self.bump();
+        self.expect(";")?;
+        Ok(kind)
+    }
+
+    /// Whether a variable or instance declaration begins here: a type, then a name; or a type, arguments, then a name.
+    pub(super) fn is_declaration(&self) -> bool {
+        let first = self.index();
+        if is_type_word(self.text_at(first)) && self.kind_at(first) == TokenKind::Word {
+            return true;
+        }
+        let Some(end) = self.skip_type(first) else {
+            return false;
+        };
+        if self.is_name_at(end) {
+            return true;
+        }
+        let is_call = self.text_at(end) == "(" && self.kind_at(end) == TokenKind::Punctuation;
+        is_call
+            && self
+                .skip_balanced(end)
+                .is_some_and(|behind| self.is_name_at(behind))
+    }
+
+    fn declaration(&mut self, annotations: Vec<Annotation>) -> Parse<StmtKind> {
+        let decl = self.variable_or_instance(annotations)?;
+        Ok(StmtKind::Decl(Box::new(decl)))
+    }
+
+    /// `T name [= init];` or `T(args) name [= { .. }];`
+    pub(super) fn variable_or_instance(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
+        let start = self.span();
+        let ty = self.type_ref()?;
+        if self.is("(") {
+            return Ok(Decl::Instance(self.instance_rest(
+                annotations,
+                ty,
+                start,
+            )?));
+        }
+        let decl = self.variable_rest(annotations, ty, start)?;
+        self.expect(";")?;
+        Ok(Decl::Variable(VariableDecl {
+            span: self.since(start),
+            ..decl
+        }))
+    }
+
+    fn variable_rest(
+        &mut self,
+        annotations: Vec<Annotation>,
+        ty: TypeRef,
+        start: crate::source::Span,
+    ) -> Parse<VariableDecl> {
+        let name = self.name()?;
+        let init = if self.eat("=") {
+            Some(self.expr()?)
+        } else {
+            None
+        };
+        Ok(VariableDecl {
+            annotations,
+            ty,
+            name,
+            init,
+            span: self.since(start),
+        })
+    }
+
+    pub(super) fn instance_rest(
+        &mut self,
+        annotations: Vec<Annotation>,
+        ty: TypeRef,
+        start: crate::source::Span,
+    ) -> Parse<InstanceDecl> {
+        let args = self.args()?;
+        let name = self.name()?;
+        let sizes = self.sizes()?;
+        let init = if self.eat("=") {
+            self.expect("{")?;
+            Some(self.items_until("}", |p| p.object_member())?)
+        } else {
+            None
+        };
+        self.expect(";")?;
+        Ok(InstanceDecl {
+            annotations,
+            ty,
+            args,
+            name,
+            sizes,
+            init,
+            span: self.since(start),
+        })
+    }
+
+    /// An assignment or a call, without its semicolon.
+    fn assignment_or_call(&mut self) -> Parse<StmtKind> {
+        let left = self.lvalue()?;
+        let op = match self.text() {
+            "=" => None,
+            "*=" => Some(BinaryOp::Mul),
+            "/=" => Some(BinaryOp::Div),
+            "%=" => Some(BinaryOp::Mod),
+            "+=" => Some(BinaryOp::Add),
+            "-=" => Some(BinaryOp::Sub),
+            "|+|=" => Some(BinaryOp::AddSat),
+            "|-|=" => Some(BinaryOp::SubSat),
+            "<<=" => Some(BinaryOp::Shl),
+            ">>=" => Some(BinaryOp::Shr),
+            "&=" => Some(BinaryOp::And),
+            "|=" => Some(BinaryOp::Or),
+            "^=" => Some(BinaryOp::Xor),
+            _ if matches!(left.kind, ExprKind::Call { .. }) => return Ok(StmtKind::Call(left)),
+            _ => return Err(self.unexpected("`=`, another assignment or a call")),
+        };
+        if matches!(left.kind, ExprKind::Call { .. }) {
+            return Err(self.error(left.span, "syntax error: a call cannot be assigned to"));
+        }
+        self.bump();
+        let right = self.expr()?;
+        Ok(match op {
+            None => StmtKind::Assign(left, right),
+            Some(op) => StmtKind::CompoundAssign(left, op, right),
+        })
+    }
+
+    /// What may stand at the beginning of a statement: a name, `this`, parentheses around one, with members, indices and calls behind.
+    fn lvalue(&mut self) -> Parse<Expr> {
+        let begins = self.is_name() || matches!(self.text(), "." | "this" | "(" | "error");
+        if !begins || self.kind() == TokenKind::String {
+            return Err(self.unexpected("a statement"));
+        }
+        self.postfix_expr()
+    }
+
+    fn if_stmt(&mut self) -> Parse<StmtKind> {
+        self.bump();
+        self.expect("(")?;
+        let cond = self.expr()?;
+        self.expect(")")?;
+        let then = self.branch()?;
+        let otherwise = if self.eat("else") {
+            Some(Box::new(self.branch()?))
+        } else {
+            None
+        };
+        Ok(StmtKind::If(cond, Box::new(then), otherwise))
+    }
+
+    /// A statement that is no declaration.
+    fn branch(&mut self) -> Parse<Stmt> {
+        if self.is("const") || self.is_declaration() {
+            return Err(self.unexpected("a statement (a declaration needs braces around it here)"));
+        }
+        self.stmt()
+    }
+
+    fn return_stmt(&mut self) -> Parse<StmtKind> {
+        self.bump();
+        let value = if self.is(";") {
+            None
+        } else {
+            Some(self.expr()?)
+        };
+        self.expect(";")?;
+        Ok(StmtKind::Return(value))
+    }
+
+    fn switch_stmt(&mut self) -> Parse<StmtKind> {
+        self.bump();
+        self.expect("(")?;
+        let value = self.expr()?;
+        self.expect(")")?;
+        self.expect("{")?;
+        let cases = self.items_until("}", |p| p.switch_case().map(Some))?;
+        Ok(StmtKind::Switch(value, cases))
+    }
+
+    fn switch_case(&mut self) -> Parse<SwitchCase> {
+        let start = self.span();
+        let label = if self.eat("default") {
+            None
+        } else if self.is("{") {
+            return Err(self.unexpected("a label: an expression or `default`"));
+        } else {
+            Some(self.expr()?)
+        };
+        let label_span = self.since(start);
+        self.expect(":")?;
+        let annotated = self.is("@");
+        let body = if self.is("{") || annotated {
+            let annotations = self.annotations()?;
+            Some(self.block(annotations)?)
+        } else {
+            None
+        };
+        Ok(SwitchCase {
+            label,
+            label_span,
+            body,
+        })
+    }
+
+    fn for_stmt(&mut self, annotations: Vec<Annotation>) -> Parse<StmtKind> {
+        self.bump();
+        self.expect("(")?;
+        if self.is_for_in() {
+            return self.for_in(annotations);
+        }
+        let init = self.for_parts(";")?;
+        let cond = self.expr()?;
+        self.expect(";")?;
+        let update = self.for_parts(")")?;
+        let body = self.branch()?;
+        Ok(StmtKind::For(Box::new(ForStmt {
+            annotations,
+            init,
+            cond,
+            update,
+            body,
+        })))
+    }
+
+    /// Whether `T x in` or `x in` follows (annotations aside).
+    fn is_for_in(&self) -> bool {
+        let mut at = self.index();
+        while self.text_at(at) == "@" {
+            at += 2;
+            if matches!(self.text_at(at), "(" | "[") {
+                let Some(behind) = self.skip_balanced(at) else {
+                    return false;
+                };
+                at = behind;
+            }
+        }
+        let typed = self
+            .skip_type(at)
+            .is_some_and(|end| self.is_name_at(end) && self.text_at(end + 1) == "in");
+        typed || self.is_name_at(at) && self.text_at(at + 1) == "in"
+    }
+
+    fn for_in(&mut self, mut annotations: Vec<Annotation>) -> Parse<StmtKind> {
+        annotations.extend(self.annotations()?);
+        let typed = self.text_at(self.index() + 1) != "in";
+        let var_ty = if typed { Some(self.type_ref()?) } else { None };
+        let name = self.name()?;
+        let span = name.span;
+        let var = Expr {
+            kind: ExprKind::Name(Path {
+                absolute: false,
+                name,
+            }),
+            span,
+        };
+        self.expect("in")?;
+        let collection = self.set_expr()?;
+        self.expect(")")?;
+        let body = self.branch()?;
+        Ok(StmtKind::ForIn(Box::new(ForInStmt {
+            annotations,
+            var_ty,
+            var,
+            collection,
+            body,
+        })))
+    }
+
+    /// Declarations, assignments and calls between commas, up to `;` or `)`.
+    fn for_parts(&mut self, close: &str) -> Parse<Vec<Stmt>> {
+        self.separated(close, false, |p| {
+            let start = p.span();
+            let annotations = p.annotations()?;
+            let kind = if close == ";" && p.is_declaration() {
+                let ty = p.type_ref()?;
+                if p.is("(") {
+                    return Err::<Stmt, Failed>(p.unexpected("a variable"));
+                }
+                StmtKind::Decl(Box::new(Decl::Variable(p.variable_rest(
+                    annotations,
+                    ty,
+                    start,
+                )?)))
+            } else {
+                p.assignment_or_call()?
+            };
+            Ok(Stmt {
+                kind,
+                span: p.since(start),
+            })
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Types, and looking ahead over them: what decides whether `a < b` compares or specialises.
+
+use super::cursor::{Parse, Parser};
+use crate::ast::{Expr, Name, Path, TypeRef};
+use crate::lex::TokenKind;
+use crate::source::Span;
+
+impl Parser<'_> {
+    /// `typeRef`, array types included.
+    pub(super) fn type_ref(&mut self) -> Parse<TypeRef> {
+        self.deeper(|p| {
+            let start = p.span();
+            let ty = p.simple_type()?;
+            p.array_of(ty, start)
+        })
+    }
+
+    /// `[n]` behind a name that has a type, as in C.
+    pub(super) fn array_suffix(&mut self, ty: TypeRef) -> Parse<TypeRef> {
+        let start = self.span();
+        self.array_of(ty, start)
+    }
+
+    fn array_of(&mut self, mut ty: TypeRef, start: Span) -> Parse<TypeRef> {
+        for size in self.sizes()? {
+            ty = TypeRef::Array(Box::new(ty), Box::new(size), self.since(start));
+        }
+        Ok(ty)
+    }
+
+    /// `[n]`, any number of times.
+    pub(super) fn sizes(&mut self) -> Parse<Vec<Expr>> {
+        let mut sizes = Vec::new();
+        while self.eat("[") {
+            sizes.push(self.expr()?);
+            self.expect("]")?;
+        }
+        Ok(sizes)
+    }
+
+    fn simple_type(&mut self) -> Parse<TypeRef> {
+        let start = self.span();
+        let word = if self.kind() == TokenKind::Word {
+            self.text()
+        } else {
+            ""
+        };
+        let plain: fn(Span) -> TypeRef = match word {
+            "bool" => TypeRef::Bool,
+            "error" => TypeRef::Error,
+            "match_kind" => TypeRef::MatchKind,
+            "string" => TypeRef::String,
+            "void" => TypeRef::Void,
+            "bit" | "int" | "varbit" => return self.sized_type(word),
+            "tuple" => {
+                self.bump();
+                let args = self.type_args()?;
+                return Ok(TypeRef::Tuple(args, self.since(start)));
+            }
+            "list" if self.text_at(self.index() + 1) == "<" => {
+                self.bump();
+                let mut args = self.type_args()?;
+                let span = self.since(start);
+                return match (args.pop(), args.is_empty()) {
+                    (Some(element), true) => Ok(TypeRef::List(Box::new(element), span)),
+                    _ => Err(self.error(span, "`list` takes one type")),
+                };
+            }
+            _ => return self.named_type(),
+        };
+        self.bump();
+        Ok(plain(start))
+    }
+
+    /// `bit`, `bit<8>`, `bit<(expression)>`, `int`, `int<8>`, `varbit<8>`.
+    fn sized_type(&mut self, word: &str) -> Parse<TypeRef> {
+        let start = self.span();
+        self.bump();
+        if !self.eat("<") {
+            return match word {
+                "bit" => Ok(TypeRef::Bit(None, start)),
+                "int" => Ok(TypeRef::Integer(start)),
+                _ => Err(self.unexpected("`<` and a width")),
+            };
+        }
+        let width = self.width_expr()?;
+        self.expect(">")?;
+        let (width, span) = (Box::new(width), self.since(start));
+        Ok(match word {
+            "bit" => TypeRef::Bit(Some(width), span),
+            "int" => TypeRef::Int(width, span),
+            _ => TypeRef::Varbit(width, span),
+        })
+    }
+
+    fn named_type(&mut self) -> Parse<TypeRef> {
+        let start = self.span();
+        let path = self.path("a type")?;
+        if self.is("<") {
+            let args = self.type_args()?;
+            return Ok(TypeRef::Specialized(path, args, self.since(start)));
+        }
+        Ok(TypeRef::Name(path))
+    }
+
+    /// `name` or `.name`.
+    pub(super) fn path(&mut self, what: &str) -> Parse<Path> {
+        let absolute = self.eat(".");
+        if !self.is_name() {
+            return Err(self.unexpected(what));
+        }
+        Ok(Path {
+            absolute,
+            name: self.any_word(),
+        })
+    }
+
+    /// `<T, U>`, arguments.
+    pub(super) fn type_args(&mut self) -> Parse<Vec<TypeRef>> {
+        self.expect("<")?;
+        self.separated(">", false, |p| {
+            let span = p.span();
+            if p.eat("_") {
+                Ok(TypeRef::DontCare(span))
+            } else {
+                p.type_ref()
+            }
+        })
+    }
+
+    /// `<T, U>`, parameters; nothing when there are none.
+    pub(super) fn type_params(&mut self) -> Parse<Vec<Name>> {
+        if !self.eat("<") {
+            return Ok(Vec::new());
+        }
+        let names = self.separated(">", false, |p| p.name())?;
+        names.iter().for_each(|name| self.declare_type(name));
+        Ok(names)
+    }
+
+    /// Where a type that starts at `index` ends, looking only.
+    pub(super) fn skip_type(&self, index: usize) -> Option<usize> {
+        let mut at = self.skip_simple_type(index)?;
+        while self.text_at(at) == "[" {
+            at = self.skip_balanced(at)?;
+        }
+        Some(at)
+    }
+
+    fn skip_simple_type(&self, index: usize) -> Option<usize> {
+        if self.kind_at(index) != TokenKind::Word && self.text_at(index) != "." {
+            return None;
+        }
+        match self.text_at(index) {
+            "bool" | "error" | "match_kind" | "string" | "void" | "_" => Some(index + 1),
+            "bit" | "int" | "varbit" => match self.text_at(index + 1) {
+                "<" => self.skip_width(index + 1),
+                _ => Some(index + 1),
+            },
+            "tuple" => self.skip_type_args(index + 1),
+            text => {
+                let name = if text == "." { index + 1 } else { index };
+                if !self.is_name_at(name) {
+                    return None;
+                }
+                match self.text_at(name + 1) {
+                    "<" => self.skip_type_args(name + 1).or(Some(name + 1)),
+                    _ => Some(name + 1),
+                }
+            }
+        }
+    }
+
+    /// `<8>`, `<(..)>` or `<a + b>`.
+    fn skip_width(&self, index: usize) -> Option<usize> {
+        let mut at = index + 1;
+        loop {
+            match self.text_at(at) {
+                ">" => return Some(at + 1),
+                "(" | "[" => at = self.skip_balanced(at)?,
+                ">>" | ";" | "{" | "}" | "=" | "" => return None,
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Where `<T, U>` that starts at `index` ends; a `>>` counts as two.
+    pub(super) fn skip_type_args(&self, index: usize) -> Option<usize> {
+        let mut depth = 0usize;
+        let mut at = index;
+        loop {
+            match self.text_at(at) {
+                "<" => depth += 1,
+                ">" => depth -= 1,
+                ">>" => depth = depth.checked_sub(2)?,
+                "(" | "[" => {
+                    at = self.skip_balanced(at)?;
+                    continue;
+                }
+                "," | "." | "_" | "+" | "-" | "*" | "/" => {}
+                _ if self.kind_at(at) == TokenKind::Integer => {}
+                word if self.is_name_at(at) || is_type_word(word) => {}
+                _ => return None,
+            }
+            at += 1;
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+    }
+
+    /// Behind the bracket that closes the one at `index`.
+    pub(super) fn skip_balanced(&self, index: usize) -> Option<usize> {
+        let mut depth = 0usize;
+        let mut at = index;
+        loop {
+            if self.kind_at(at) == TokenKind::End {
+                return None;
+            }
+            if self.kind_at(at) == TokenKind::Punctuation {
+                match self.text_at(at) {
+                    "(" | "[" | "{" => depth += 1,
+                    ")" | "]" | "}" => depth -= 1,
+                    _ => {}
+                }
+            }
+            at += 1;
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+    }
+}
+
+/// Keywords that begin a type.
+pub(super) fn is_type_word(word: &str) -> bool {
+    matches!(
+        word,
+        "bool" | "error" | "match_kind" | "string" | "void" | "bit" | "int" | "varbit" | "tuple"
+    )
+}
