@@ -13,12 +13,20 @@
 mod code;
 mod layout;
 mod ops;
+mod print;
 mod program;
+mod read;
 mod types;
 mod typing;
+mod verify;
+mod words;
 
 pub use code::*;
 pub use layout::{Layout, limbs_of};
 pub use ops::{ALGORITHMS, InstanceKind, OPS, Op, OperandKind};
 pub use program::*;
+pub use read::{ReadError, read};
 pub use types::*;
+pub use verify::{
+    MAX_CALL_COST, MAX_CALL_DEPTH, MAX_FRAME_LIMBS, MAX_NESTING, VerifyError, verify,
+};

@@ -1,7 +1,7 @@
-//! The type of an expression.
+//! The type of an expression, and where the elements of a header place lie.
 
-use crate::code::{BinOp, Expr, Place, UnOp};
-use crate::program::{Action, Program};
+use crate::code::{BinOp, Expr, HeaderPlace, Place, UnOp};
+use crate::program::{Action, HeaderId, Program};
 use crate::types::ScalarTy;
 
 impl Expr {
@@ -43,5 +43,19 @@ impl BinOp {
     pub fn is_predicate(self) -> bool {
         use BinOp::{Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, Lt, Ne};
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr)
+    }
+}
+
+impl HeaderPlace {
+    /// How many fields lie between two elements, for each of `dims`. In verified code every element is where these strides say.
+    pub fn field_strides(&self, program: &Program) -> Vec<u32> {
+        let valid = |id| program.headers.get(id).map(|header| header.valid.get());
+        let stride = |dim: &crate::Dim| {
+            let second = HeaderId::new(self.base.get().saturating_add(dim.stride));
+            valid(second)?.checked_sub(valid(self.base)?)
+        };
+        // With one element there is no second one, and the stride is never used.
+        let of = |dim: &crate::Dim| if dim.len > 1 { stride(dim) } else { None };
+        self.dims.iter().map(|dim| of(dim).unwrap_or(0)).collect()
     }
 }

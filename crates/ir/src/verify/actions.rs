@@ -1,0 +1,158 @@
+//! Checks actions: their code, who calls whom and at what cost, and what a table's actions do to the table.
+
+use std::collections::{HashMap, HashSet};
+
+use super::stmt::Context;
+use super::{Check, MAX_CALL_COST, MAX_CALL_DEPTH, Verifier, same};
+use crate::code::*;
+use crate::ops::{InstanceKind, Op};
+use crate::program::*;
+
+/// What an action comes to with all that it calls.
+#[derive(Clone, Copy, Default)]
+struct Expanded {
+    depth: u32,
+    cost: u32,
+}
+
+impl Verifier<'_> {
+    pub(super) fn actions(&mut self) {
+        for (id, action) in self.program.actions.iter() {
+            self.enter(format!("action {}", action.name), action.loc);
+            for param in &action.params {
+                let check = self.scalar(param.ty);
+                self.tell(check);
+            }
+            self.body(&action.body, Context::Action(id));
+        }
+        let mut known = HashMap::new();
+        for (id, action) in self.program.actions.iter() {
+            self.enter(format!("action {}", action.name), action.loc);
+            let check = self.expand(id, &mut known, &mut HashSet::new());
+            self.tell(check.map(drop));
+        }
+    }
+
+    fn expand(
+        &self,
+        id: ActionId,
+        known: &mut HashMap<ActionId, Expanded>,
+        open: &mut HashSet<ActionId>,
+    ) -> Check<Expanded> {
+        if let Some(expanded) = known.get(&id) {
+            return Ok(*expanded);
+        }
+        let Some(action) = self.program.actions.get(id) else {
+            return Ok(Expanded::default());
+        };
+        if open.len() >= MAX_CALL_DEPTH as usize {
+            return Err(format!(
+                "actions call each other deeper than {MAX_CALL_DEPTH}"
+            ));
+        }
+        if !open.insert(id) {
+            return Err(format!("{} calls itself", action.name));
+        }
+        let mut sum = Expanded { depth: 1, cost: 1 };
+        let mut calls = Vec::new();
+        walk(&action.body, &mut |stmt| {
+            sum.cost = sum.cost.saturating_add(1);
+            if let StmtKind::CallAction(callee, _) = &stmt.kind {
+                calls.push(*callee);
+            }
+        });
+        for callee in calls {
+            let callee = self.expand(callee, known, open)?;
+            sum.cost = sum.cost.saturating_add(callee.cost);
+            sum.depth = sum.depth.max(callee.depth + 1);
+        }
+        open.remove(&id);
+        if sum.depth > MAX_CALL_DEPTH || sum.cost > MAX_CALL_COST {
+            return Err(format!(
+                "calls come to {} statements at depth {}; {MAX_CALL_COST} at {MAX_CALL_DEPTH} are allowed",
+                sum.cost, sum.depth
+            ));
+        }
+        known.insert(id, sum);
+        Ok(sum)
+    }
+
+    /// All that the table's actions do, and the actions that they call, concerns this table's direct externs and entries.
+    pub(super) fn table_code(&mut self, table: &Table) -> Check {
+        let mut todo: Vec<ActionId> = table.actions.iter().map(|a| a.action).collect();
+        let mut seen: HashSet<ActionId> = HashSet::new();
+        while let Some(id) = todo.pop() {
+            let Some(action) = self.program.actions.get(id).filter(|_| seen.insert(id)) else {
+                continue;
+            };
+            let mut calls = Vec::new();
+            walk(&action.body, &mut |stmt| match &stmt.kind {
+                StmtKind::CallAction(callee, _) => todo.push(*callee),
+                StmtKind::Call(call) => calls.push(call),
+                _ => {}
+            });
+            for call in calls {
+                self.table_call(table, action, call)
+                    .map_err(|e| format!("action {}: {e}", action.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn table_call(&mut self, table: &Table, action: &Action, call: &Call) -> Check {
+        let attached = match call.op.instance() {
+            InstanceKind::DirectCounter => table.direct_counter,
+            InstanceKind::DirectMeter => table.direct_meter,
+            _ if call.op == Op::AddEntry => return self.add_entry(table, action, call),
+            _ => return Ok(()),
+        };
+        if call.instance == attached {
+            Ok(())
+        } else {
+            Err(format!("{} of an extern of another table", call.op.name()))
+        }
+    }
+
+    /// `add_entry` names an action of the table and gives all its parameters.
+    fn add_entry(&mut self, table: &Table, caller: &Action, call: &Call) -> Check {
+        let [Operand::Number(at), _, Operand::Data(args), _] = &call.operands[..] else {
+            return Ok(());
+        };
+        if !table.add_on_miss {
+            return Err("add_entry in an action of a table without add_on_miss".to_owned());
+        }
+        let added = usize::try_from(*at)
+            .ok()
+            .and_then(|at| table.actions.get(at));
+        let added = added.and_then(|a| self.program.actions.get(a.action));
+        let added = added.ok_or("add_entry of an action that the table does not have")?;
+        if added.params.len() != args.len() {
+            return Err(format!(
+                "add_entry: {} takes {} arguments",
+                added.name,
+                added.params.len()
+            ));
+        }
+        for (param, arg) in added.params.iter().zip(args) {
+            same(param.ty, self.expr(arg, Some(caller))?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows `see` every statement, outer ones first.
+pub(super) fn walk<'s>(stmts: &'s [Stmt], see: &mut impl FnMut(&'s Stmt)) {
+    for stmt in stmts {
+        see(stmt);
+        match &stmt.kind {
+            StmtKind::If(_, a, b) => {
+                walk(a, see);
+                walk(b, see);
+            }
+            StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+                walk(body, see)
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Accepts exactly the programs that touch only their own packet and state and end for every packet within its work budget.
+//!
+//! The rules, each with a refused program in `tests/verify.rs`:
+//! - storage: widths are at most [`MAX_WIDTH`](crate::MAX_WIDTH), the frame at most [`MAX_FRAME_LIMBS`]; a header's fields follow its validity and have its
+//!   type's types; headers do not overlap; the headers of a stack have one type and follow each other;
+//! - names of fields, actions, tables, externs, value sets, and of a parser's states and a control's stages are unique;
+//! - every id, source file and error code points into its table;
+//! - expressions are well typed; a `varbit` is read only as data; nesting is at most [`MAX_NESTING`];
+//! - a place with dims reaches only fields of one type (headers of one type, at constant strides);
+//! - statements stand where they may; `Leave` and `Continue` name an enclosing label, which is unique in its body;
+//! - calls fit [`OPS`](crate::OPS): operands, instance, and what the operation asks of their types;
+//! - actions do not call each other in a circle, nor deeper than [`MAX_CALL_DEPTH`], nor expand to more than [`MAX_CALL_COST`] statements;
+//! - tables: default action and entries fit keys and actions, implementation and direct externs are of their kind, and what the actions of a table do
+//!   to a direct extern or by `add_entry` concerns that table;
+//! - stages and states link inside their control and parser; blocks have code of their kind; transfers are typed pairwise.
+
+mod actions;
+mod calls;
+mod decl;
+mod expr;
+mod stmt;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use bits::{Id, IdVec};
+
+use crate::code::HeaderPlace;
+use crate::program::*;
+
+/// The deepest nesting of expressions and statements.
+pub const MAX_NESTING: u32 = 200;
+/// The deepest nesting of actions that call each other.
+pub const MAX_CALL_DEPTH: u32 = 64;
+/// The most statements that a call of an action can come to, with the actions that it calls.
+pub const MAX_CALL_COST: u32 = 1 << 20;
+/// The largest frame of a packet, in 64-bit limbs (1 MiB).
+pub const MAX_FRAME_LIMBS: u32 = 1 << 17;
+/// How many errors are told at most.
+const MAX_ERRORS: usize = 100;
+
+/// A rule that a program breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyError {
+    /// What breaks it: `table ingress.ipv4_lpm`, `stage ingress.if_12`.
+    pub item: String,
+    /// Where that stands in the source, if known.
+    pub loc: Option<Loc>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.item)?;
+        if let Some(Loc { line, column, .. }) = self.loc {
+            write!(f, " ({line}:{column})")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+/// Checks every rule of this module; tells the first hundred that are broken.
+pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
+    let mut verifier = Verifier {
+        program,
+        errors: Vec::new(),
+        item: String::new(),
+        loc: None,
+        places: HashMap::new(),
+        emits: HashSet::new(),
+    };
+    verifier.storage();
+    // Code is typed by the storage: with that broken, nothing else would be told truly.
+    if verifier.errors.is_empty() {
+        verifier.code();
+    }
+    if verifier.errors.is_empty() {
+        Ok(())
+    } else {
+        Err(verifier.errors)
+    }
+}
+
+/// What is being checked.
+struct Verifier<'a> {
+    program: &'a Program,
+    errors: Vec<VerifyError>,
+    /// The item at hand, for messages.
+    item: String,
+    loc: Option<Loc>,
+    /// Outcomes for places with dims: base, whether a header, and length and stride of each dim.
+    places: HashMap<PlaceShape, Result<(), String>>,
+    /// Controls whose code emits.
+    emits: HashSet<ControlId>,
+}
+
+type PlaceShape = (u32, bool, Vec<(u32, u32)>);
+
+/// A check's outcome: what is wrong.
+type Check<T = ()> = Result<T, String>;
+
+impl<'a> Verifier<'a> {
+    /// Names the item at hand.
+    fn enter(&mut self, item: impl Into<String>, loc: Option<Loc>) {
+        self.item = item.into();
+        self.loc = None;
+        let checked = self.check_loc(loc);
+        self.tell(checked);
+        self.loc = loc;
+    }
+
+    fn tell(&mut self, check: Check) {
+        if let Err(message) = check
+            && self.errors.len() < MAX_ERRORS
+        {
+            self.errors.push(VerifyError {
+                item: self.item.clone(),
+                loc: self.loc,
+                message,
+            });
+        }
+    }
+
+    fn check_loc(&self, loc: Option<Loc>) -> Check {
+        match loc {
+            Some(loc) if loc.file as usize >= self.program.files.len() => {
+                Err(format!("there is no source file {}", loc.file))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn code(&mut self) {
+        self.externs();
+        self.value_sets();
+        self.actions();
+        self.tables();
+        self.parsers();
+        self.controls();
+        self.pipeline();
+    }
+
+    fn parsers(&mut self) {
+        for parser in self.program.parsers.values() {
+            self.enter(format!("parser {}", parser.name), None);
+            let start = there(&parser.states, parser.start, "start state");
+            self.tell(start.map(drop));
+            self.unique("state", parser.states.values().map(|s| &s.name));
+            for state in parser.states.values() {
+                self.enter(
+                    format!("parser {}, state {}", parser.name, state.name),
+                    state.loc,
+                );
+                self.body(&state.body, stmt::Context::Parser);
+                let transition = self.transition(parser, &state.transition);
+                self.tell(transition);
+            }
+        }
+    }
+
+    fn transition(&mut self, parser: &Parser, transition: &Transition) -> Check {
+        let goto = |target: Target| match target {
+            Target::Accept | Target::Reject => Ok(()),
+            Target::State(id) => there(&parser.states, id, "state").map(drop),
+        };
+        match transition {
+            Transition::Direct(target) => goto(*target),
+            Transition::Select { keys, cases } => {
+                let keys = keys
+                    .iter()
+                    .map(|k| self.expr(k, None))
+                    .collect::<Check<Vec<_>>>()?;
+                cases.iter().try_for_each(|case| {
+                    goto(case.target)?;
+                    self.keyset(&keys, &case.keyset)
+                })
+            }
+        }
+    }
+
+    fn controls(&mut self) {
+        for (id, control) in self.program.controls.iter() {
+            self.enter(format!("control {}", control.name), None);
+            self.unique("stage", control.stages.values().map(|s| &s.name));
+            for stage in control.stages.values() {
+                self.enter(
+                    format!("control {}, stage {}", control.name, stage.name),
+                    stage.loc,
+                );
+                if let StageKind::Action { body, .. } = &stage.kind {
+                    self.body(body, stmt::Context::Control(id));
+                }
+                let stage = self.stage(control, &stage.kind);
+                self.tell(stage);
+            }
+        }
+    }
+
+    fn stage(&mut self, control: &Control, stage: &StageKind) -> Check {
+        let to = |next: &Next| match next {
+            Next::Stage(id) => there(&control.stages, *id, "stage").map(drop),
+            Next::End => Ok(()),
+        };
+        match stage {
+            StageKind::Condition {
+                cond,
+                then,
+                otherwise,
+            } => {
+                self.expr_of(cond, crate::ScalarTy::Bool, None)?;
+                to(then)?;
+                to(otherwise)
+            }
+            StageKind::Action { next, .. } => to(next),
+            StageKind::Match {
+                table,
+                outcome,
+                next,
+            } => {
+                let table = there(&self.program.tables, *table, "table")?;
+                self.field_of(outcome.hit, crate::ScalarTy::Bool)?;
+                self.field_of(outcome.action_run, crate::ScalarTy::Bit(32))?;
+                match next {
+                    MatchNext::Always(next) => to(next),
+                    MatchNext::ByHit { hit, miss } => to(hit).and_then(|()| to(miss)),
+                    MatchNext::ByAction(all) if all.len() != table.actions.len() => Err(format!(
+                        "{} ways on for {} actions",
+                        all.len(),
+                        table.actions.len()
+                    )),
+                    MatchNext::ByAction(all) => all.iter().try_for_each(to),
+                }
+            }
+        }
+    }
+
+    fn field_of(&self, field: Option<FieldId>, ty: crate::ScalarTy) -> Check {
+        match field {
+            None => Ok(()),
+            Some(id) => {
+                let found = there(&self.program.fields, id, "field")?.ty;
+                same(ty, found)
+            }
+        }
+    }
+
+    fn unique<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n String>) {
+        let mut seen = HashSet::new();
+        for name in names {
+            if !seen.insert(name) {
+                self.tell(Err(format!("two {what}s are called '{name}'")));
+            }
+        }
+    }
+
+    fn pipeline(&mut self) {
+        let pipeline = &self.program.pipeline;
+        self.enter("pipeline", None);
+        let mut roles = HashSet::new();
+        for block in &pipeline.blocks {
+            let check = if roles.insert(block.role) {
+                self.block(block)
+            } else {
+                Err(format!("two blocks are the {:?}", block.role))
+            };
+            self.tell(check);
+        }
+        for (key, field) in &pipeline.intrinsics {
+            let check = self.scalar_field(*field);
+            self.tell(check.map_err(|e| format!("intrinsic {key}: {e}")));
+        }
+        for transfer in &pipeline.transfers {
+            let check = self.transfer(transfer);
+            self.tell(check);
+        }
+        for field in pipeline.field_lists.values().flatten() {
+            self.tell(there(&self.program.fields, *field, "field").map(drop));
+        }
+    }
+
+    fn block(&self, block: &Block) -> Check {
+        use BlockRole::{Deparser, EgressParser, IngressDeparser, Parser};
+        let is_parser = matches!(block.role, Parser | EgressParser);
+        match block.code {
+            BlockCode::Parser(id) if is_parser => {
+                there(&self.program.parsers, id, "parser").map(drop)
+            }
+            BlockCode::Control(id) if !is_parser => {
+                there(&self.program.controls, id, "control")?;
+                let deparses = matches!(block.role, Deparser | IngressDeparser);
+                if self.emits.contains(&id) && !deparses {
+                    return Err(format!(
+                        "the control of {:?} emits, as only deparsers may",
+                        block.role
+                    ));
+                }
+                Ok(())
+            }
+            _ => Err(format!("{:?} has code of the wrong kind", block.role)),
+        }
+    }
+
+    fn scalar_field(&self, id: FieldId) -> Check {
+        match there(&self.program.fields, id, "field")?.ty {
+            crate::ScalarTy::Varbit(_) => Err("a varbit is not allowed here".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn transfer(&self, transfer: &Transfer) -> Check {
+        if transfer.from.len() != transfer.to.len() {
+            return Err("a transfer's two sides differ in length".to_owned());
+        }
+        let pairs = transfer.from.iter().zip(&transfer.to);
+        pairs.into_iter().try_for_each(|(from, to)| {
+            let from = there(&self.program.fields, *from, "field")?.ty;
+            same(there(&self.program.fields, *to, "field")?.ty, from)
+        })
+    }
+}
+
+/// The thing with this id.
+fn there<'t, I: Id, T>(things: &'t IdVec<I, T>, id: I, what: &str) -> Check<&'t T> {
+    things
+        .get(id)
+        .ok_or_else(|| format!("there is no {what} {}", id.index()))
+}
+
+/// Whether the type is the one that is expected.
+fn same(expected: crate::ScalarTy, found: crate::ScalarTy) -> Check {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(format!("{expected:?} is expected, not {found:?}"))
+    }
+}
+
+/// All offsets that indices in range can give, for dims of these lengths and strides; none if there are more than `most`.
+fn reach(dims: &[(u32, u32)], most: usize) -> Option<Vec<u64>> {
+    let mut offsets = vec![0u64];
+    for &(len, stride) in dims {
+        if offsets.len().saturating_mul(len as usize) > most || len == 0 {
+            return None;
+        }
+        offsets = offsets
+            .iter()
+            .flat_map(|o| (0..u64::from(len)).map(move |i| o + i * u64::from(stride)))
+            .collect();
+    }
+    Some(offsets)
+}
+
+impl Verifier<'_> {
+    /// The outcome for a place's shape, worked out once.
+    fn shape(&mut self, shape: PlaceShape, check: impl FnOnce(&Self) -> Check) -> Check {
+        if let Some(known) = self.places.get(&shape) {
+            return known.clone();
+        }
+        let result = check(self);
+        self.places.insert(shape, result.clone());
+        result
+    }
+
+    /// All fields that the dims reach have the base's type.
+    fn reached_fields(&self, base: FieldId, dims: &[(u32, u32)]) -> Check {
+        let fields = &self.program.fields;
+        let ty = there(fields, base, "field")?.ty;
+        let offsets = reach(dims, fields.len()).ok_or("the dims are empty or reach too far")?;
+        for offset in offsets {
+            let at = offset + base.index() as u64;
+            let field = usize::try_from(at)
+                .ok()
+                .and_then(|at| fields.as_slice().get(at));
+            match field {
+                Some(field) if field.ty == ty => {}
+                Some(field) => {
+                    return Err(format!(
+                        "the dims reach '{}', which has another type",
+                        field.name
+                    ));
+                }
+                None => return Err("the dims reach beyond all fields".to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// All headers that the dims reach have the base's type and lie where constant strides say.
+    fn reached_headers(&self, place: &HeaderPlace, dims: &[(u32, u32)]) -> Check {
+        let headers = &self.program.headers;
+        let base = there(headers, place.base, "header")?;
+        let strides: Vec<(u32, u32)> = std::iter::zip(dims, place.field_strides(self.program))
+            .map(|(&(len, _), stride)| (len, stride))
+            .collect();
+        let too_far = "the dims are empty or reach too far";
+        let offsets = reach(dims, headers.len()).ok_or(too_far)?;
+        let field_offsets = reach(&strides, headers.len()).ok_or(too_far)?;
+        for (offset, field_offset) in offsets.into_iter().zip(field_offsets) {
+            let at = offset + place.base.index() as u64;
+            let header = usize::try_from(at)
+                .ok()
+                .and_then(|at| headers.as_slice().get(at));
+            let header = header.ok_or("the dims reach beyond all headers")?;
+            let valid = base.valid.index() as u64 + field_offset;
+            if header.ty != base.ty || header.valid.index() as u64 != valid {
+                return Err(format!(
+                    "the dims reach '{}', which has another type or is out of line",
+                    header.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
