@@ -214,7 +214,6 @@ impl Lexer<'_> {
                     self.push_text(TokenKind::String, text, start, after_blank);
                     return;
                 }
-                '\n' => break,
                 '\\' => match chars.next() {
                     Some((_, 'n')) => meaning.push('\n'),
                     Some((_, 't')) => meaning.push('\t'),
@@ -229,11 +228,7 @@ impl Lexer<'_> {
             .find('\n')
             .unwrap_or(self.text.len() - start);
         self.at = start + line;
-        let error = Diagnostic::error(
-            "E0103",
-            self.span(start),
-            "this string does not end on its line",
-        );
+        let error = Diagnostic::error("E0103", self.span(start), "this string does not end");
         self.diagnostics.push(error.hint("add `\"`"));
         let text = self.names.get(&meaning);
         self.push_text(TokenKind::String, text, start, after_blank);

@@ -187,18 +187,28 @@ impl Parser<'_> {
     /// Where `<T, U>` that starts at `index` ends; a `>>` counts as two.
     pub(super) fn skip_type_args(&self, index: usize) -> Option<usize> {
         let mut depth = 0usize;
+        // The depth inside the width of a `bit<..>`: any expression may stand there, and its `<` compares.
+        let mut width: Option<usize> = None;
         let mut at = index;
         loop {
+            width = width.filter(|width| *width <= depth);
+            let in_width = width == Some(depth);
             match self.text_at(at) {
-                "<" => depth += 1,
+                "<" if !in_width => {
+                    depth += 1;
+                    let sized =
+                        at > index && matches!(self.text_at(at - 1), "bit" | "int" | "varbit");
+                    width = if sized { Some(depth) } else { width };
+                }
                 ">" => depth -= 1,
                 ">>" => depth = depth.checked_sub(2)?,
                 "(" | "[" => {
                     at = self.skip_balanced(at)?;
                     continue;
                 }
-                "," | "." | "_" | "+" | "-" | "*" | "/" => {}
-                _ if self.kind_at(at) == TokenKind::Integer => {}
+                ";" | "{" | "}" | "=" | "" => return None,
+                "," | "." | "_" => {}
+                _ if in_width || self.kind_at(at) == TokenKind::Integer => {}
                 word if self.is_name_at(at) || is_type_word(word) => {}
                 _ => return None,
             }
