@@ -1,0 +1,536 @@
+// In-band network telemetry: an INT-MD node (INT 2.1) that is source, transit hop and sink, each where its tables say so.
+//
+// At the source, packets of watched UDP flows get an INT header behind UDP; every node on the way puts its own measurements
+// in front of those of the nodes before it; the sink takes everything out again before the packet reaches its host, and
+// sends what the packet had collected, with its own measurements, to a collector (Telemetry Report 2.0).
+//
+// A packet with INT is known by its DSCP; the original one travels in the shim header. The UDP checksum is kept right: by
+// the difference where words are added, computed anew where the sink removes them.
+
+#include <core.p4>
+#include <v1model.p4>
+
+typedef bit<9>  Port;
+typedef bit<48> Mac;
+typedef bit<32> Ipv4Address;
+
+const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<8>  PROTOCOL_UDP = 17;
+
+const bit<6> DSCP_INT = 0x17;
+const bit<4> SHIM_TYPE_MD = 1;
+const bit<8> INT_HEADER_WORDS = 3;
+
+const bit<32> INGRESS_CLONE = 1; // standard_metadata.instance_type
+
+// Bytes of the reported packet that a report holds at most.
+const bit<16> REPORT_INNER_LENGTH = 128;
+
+header ethernet_t {
+    Mac     dst;
+    Mac     src;
+    bit<16> type;
+}
+
+header ipv4_t {
+    bit<4>      version;
+    bit<4>      ihl;
+    bit<6>      dscp;
+    bit<2>      ecn;
+    bit<16>     total_length;
+    bit<16>     identification;
+    bit<3>      flags;
+    bit<13>     fragment_offset;
+    bit<8>      ttl;
+    bit<8>      protocol;
+    bit<16>     checksum;
+    Ipv4Address src;
+    Ipv4Address dst;
+}
+
+header udp_t {
+    bit<16> src;
+    bit<16> dst;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+// Between UDP and INT. `length` counts the words that follow, up to the original payload.
+header int_shim_t {
+    bit<4> type;
+    bit<2> next_protocol;
+    bit<2> reserved_1;
+    bit<8> length;
+    bit<8> reserved_2;
+    bit<6> dscp;
+    bit<2> reserved_3;
+}
+
+header int_header_t {
+    bit<4>  version;
+    bit<1>  discard;
+    bit<1>  hops_exceeded;
+    bit<1>  mtu_exceeded;
+    bit<12> reserved;
+    bit<5>  hop_words;
+    bit<8>  remaining_hops;
+    bit<16> instructions;
+    bit<16> domain;
+    bit<16> domain_instructions;
+    bit<16> domain_flags;
+}
+
+// The measurements of the nodes before this one.
+header int_stack_t {
+    varbit<8064> words;
+}
+
+// This node's own measurements, one header for each bit of the instruction bitmap.
+header int_node_t          { bit<32> id; }
+header int_ports_t         { bit<16> ingress; bit<16> egress; }
+header int_latency_t       { bit<32> nanoseconds; }
+header int_queue_t         { bit<8> id; bit<24> occupancy; }
+header int_ingress_time_t  { bit<64> nanoseconds; }
+header int_egress_time_t   { bit<64> nanoseconds; }
+header int_logical_ports_t { bit<32> ingress; bit<32> egress; }
+header int_unknown_t       { bit<32> ones; }
+
+header report_group_t {
+    bit<4>  version;
+    bit<6>  hardware;
+    bit<22> sequence;
+    bit<32> node;
+}
+
+header report_t {
+    bit<4>  type;        // 1: INT
+    bit<4>  inner_type;  // 3: an Ethernet frame
+    bit<8>  length;      // words behind this one
+    bit<8>  metadata_length;
+    bit<1>  dropped;
+    bit<1>  congested;
+    bit<1>  tracked;
+    bit<1>  intermediate;
+    bit<4>  reserved;
+    bit<16> metadata_bits;
+    bit<16> domain;
+    bit<16> domain_bits;
+    bit<16> domain_status;
+}
+
+struct headers_t {
+    // In front of a reported packet.
+    ethernet_t         report_ethernet;
+    ipv4_t             report_ipv4;
+    udp_t              report_udp;
+    report_group_t     report_group;
+    report_t           report;
+    int_ports_t        report_ports;
+    int_ingress_time_t report_ingress_time;
+
+    ethernet_t         ethernet;
+    ipv4_t             ipv4;
+    udp_t              udp;
+    int_shim_t         shim;
+    int_header_t       int_header;
+    // In the order of the instruction bitmap.
+    int_node_t          node;
+    int_ports_t         ports;
+    int_latency_t       latency;
+    int_queue_t         queue;
+    int_ingress_time_t  ingress_time;
+    int_egress_time_t   egress_time;
+    int_logical_ports_t logical_ports;
+    int_unknown_t       tx_utilisation;
+    int_unknown_t       buffer;
+    int_unknown_t       checksum_complement;
+    int_stack_t         stack;
+}
+
+struct metadata_t {
+    bool    is_source;
+    bool    is_sink;
+    bit<16> instructions;
+    bit<5>  hop_words;
+    bit<8>  max_hops;
+    // What a report tells of the packet that it reports.
+    @field_list(1)
+    bit<9>  reported_ingress_port;
+    @field_list(1)
+    bit<9>  reported_egress_port;
+    @field_list(1)
+    bit<48> reported_ingress_time;
+}
+
+error {
+    BadIntLength
+}
+
+parser IntParser(packet_in packet,
+                 out headers_t hdr,
+                 inout metadata_t meta,
+                 inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            default:        accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        // Whole packets only; MF is the lowest flag.
+        transition select(hdr.ipv4.ihl, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (5, 0 &&& 1, 0, PROTOCOL_UDP): parse_udp;
+            default:                       accept;
+        }
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        transition select(hdr.ipv4.dscp) {
+            DSCP_INT: look_at_shim;
+            default:  accept;
+        }
+    }
+
+    state look_at_shim {
+        transition select(packet.lookahead<bit<4>>()) {
+            SHIM_TYPE_MD: parse_int;
+            default:      accept;
+        }
+    }
+
+    state parse_int {
+        packet.extract(hdr.shim);
+        verify(hdr.shim.length >= INT_HEADER_WORDS, error.BadIntLength);
+        packet.extract(hdr.int_header);
+        packet.extract(hdr.stack, ((bit<32>)(hdr.shim.length - INT_HEADER_WORDS)) * 32);
+        transition accept;
+    }
+}
+
+control NoChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control IntIngress(inout headers_t hdr,
+                   inout metadata_t meta,
+                   inout standard_metadata_t standard_metadata) {
+    action drop() {
+        mark_to_drop(standard_metadata);
+        exit;
+    }
+
+    action to_port(Port port) {
+        standard_metadata.egress_spec = port;
+    }
+
+    table forward {
+        key = { hdr.ethernet.dst : exact; }
+        actions = { to_port; drop; }
+        default_action = drop();
+        size = 16384;
+    }
+
+    // What the nodes on the way shall measure. `hop_words` is the size of one node's answer: one word for each
+    // instruction, two for bits 4, 5 and 6.
+    action watch(bit<16> instructions, bit<5> hop_words, bit<8> max_hops) {
+        meta.is_source = true;
+        meta.instructions = instructions;
+        meta.hop_words = hop_words;
+        meta.max_hops = max_hops;
+    }
+
+    table watch_list {
+        key = {
+            hdr.ipv4.src : ternary;
+            hdr.ipv4.dst : ternary;
+            hdr.udp.src  : range;
+            hdr.udp.dst  : range;
+        }
+        actions = { watch; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    action sink() {
+        meta.is_sink = true;
+    }
+
+    // Ports where hosts are: no INT leaves there.
+    table host_port {
+        key = { standard_metadata.egress_spec : exact; }
+        actions = { sink; NoAction; }
+        default_action = NoAction();
+        size = 512;
+    }
+
+    action report(bit<32> session) {
+        meta.reported_ingress_port = standard_metadata.ingress_port;
+        meta.reported_egress_port = standard_metadata.egress_spec;
+        meta.reported_ingress_time = standard_metadata.ingress_global_timestamp;
+        clone_preserving_field_list(CloneType.I2E, session, 1);
+    }
+
+    // Which clone session leads to the collector.
+    table collector {
+        actions = { report; NoAction; }
+        default_action = NoAction();
+    }
+
+    apply {
+        if (standard_metadata.parser_error != error.NoError) {
+            drop();
+        }
+        forward.apply();
+        host_port.apply();
+        if (meta.is_sink) {
+            if (hdr.int_header.isValid()) {
+                collector.apply();
+            }
+        } else if (hdr.udp.isValid() && !hdr.int_header.isValid()) {
+            watch_list.apply();
+        }
+    }
+}
+
+// The sum of the 16-bit halves of `word` and `sum`, for one's complement checksums.
+bit<32> plus(in bit<32> sum, in bit<32> word) {
+    return sum + (bit<32>)word[31:16] + (bit<32>)word[15:0];
+}
+
+// The checksum of data that `added` was added to.
+bit<16> corrected(in bit<16> checksum, in bit<32> added) {
+    bit<32> sum = added + (bit<32>)(~checksum);
+    sum = (bit<32>)sum[15:0] + (bit<32>)sum[31:16];
+    sum = (bit<32>)sum[15:0] + (bit<32>)sum[31:16];
+    return ~sum[15:0];
+}
+
+// Puts this node's measurements in front of the stack. `added` is what the packet's checksum has to learn of them.
+control Measure(inout headers_t hdr,
+                in standard_metadata_t standard_metadata,
+                in bit<32> node,
+                inout bit<32> added) {
+    bit<64> ingress_time = (bit<64>)standard_metadata.ingress_global_timestamp * 1000;
+    bit<64> egress_time = (bit<64>)standard_metadata.egress_global_timestamp * 1000;
+
+    apply {
+        bit<16> instructions = hdr.int_header.instructions;
+        if (instructions[15:15] == 1) {
+            hdr.node.setValid();
+            hdr.node.id = node;
+            added = plus(added, node);
+        }
+        if (instructions[14:14] == 1) {
+            hdr.ports.setValid();
+            hdr.ports.ingress = (bit<16>)standard_metadata.ingress_port;
+            hdr.ports.egress = (bit<16>)standard_metadata.egress_port;
+            added = plus(added, hdr.ports.ingress ++ hdr.ports.egress);
+        }
+        if (instructions[13:13] == 1) {
+            hdr.latency.setValid();
+            hdr.latency.nanoseconds = (bit<32>)(egress_time - ingress_time);
+            added = plus(added, hdr.latency.nanoseconds);
+        }
+        if (instructions[12:12] == 1) {
+            hdr.queue.setValid();
+            hdr.queue.id = (bit<8>)standard_metadata.priority;
+            hdr.queue.occupancy = (bit<24>)standard_metadata.deq_qdepth;
+            added = plus(added, hdr.queue.id ++ hdr.queue.occupancy);
+        }
+        if (instructions[11:11] == 1) {
+            hdr.ingress_time.setValid();
+            hdr.ingress_time.nanoseconds = ingress_time;
+            added = plus(plus(added, ingress_time[63:32]), ingress_time[31:0]);
+        }
+        if (instructions[10:10] == 1) {
+            hdr.egress_time.setValid();
+            hdr.egress_time.nanoseconds = egress_time;
+            added = plus(plus(added, egress_time[63:32]), egress_time[31:0]);
+        }
+        if (instructions[9:9] == 1) {
+            hdr.logical_ports.setValid();
+            hdr.logical_ports.ingress = (bit<32>)standard_metadata.ingress_port;
+            hdr.logical_ports.egress = (bit<32>)standard_metadata.egress_port;
+            added = plus(plus(added, hdr.logical_ports.ingress), hdr.logical_ports.egress);
+        }
+        // What this node cannot measure is all ones, which add nothing to a one's complement sum.
+        if (instructions[8:8] == 1) {
+            hdr.tx_utilisation.setValid();
+            hdr.tx_utilisation.ones = 0xffffffff;
+        }
+        if (instructions[7:7] == 1) {
+            hdr.buffer.setValid();
+            hdr.buffer.ones = 0xffffffff;
+        }
+        if (instructions[0:0] == 1) {
+            hdr.checksum_complement.setValid();
+            hdr.checksum_complement.ones = 0xffffffff;
+        }
+    }
+}
+
+control IntEgress(inout headers_t hdr,
+                  inout metadata_t meta,
+                  inout standard_metadata_t standard_metadata) {
+    Measure() measure;
+    register<bit<32>>(1) report_sequence;
+
+    bit<32> node = 0;
+    bit<32> mtu = 1500;
+
+    action set_node(bit<32> id, bit<32> packet_limit) {
+        node = id;
+        mtu = packet_limit;
+    }
+
+    // Who this node is, and the longest IP packet that its links carry.
+    table this_node {
+        actions = { set_node; }
+        default_action = set_node(0, 1500);
+    }
+
+    action send_to(Mac src_mac, Mac dst_mac, Ipv4Address src, Ipv4Address dst, bit<16> udp_port) {
+        bit<32> sequence;
+        report_sequence.read(sequence, 0);
+        report_sequence.write(0, sequence + 1);
+
+        // Whole words of the packet.
+        bit<16> inner = (bit<16>)standard_metadata.packet_length & 0xfffc;
+        if (inner > REPORT_INNER_LENGTH) {
+            inner = REPORT_INNER_LENGTH;
+        }
+        hdr.report_ethernet = { dst_mac, src_mac, ETHERTYPE_IPV4 };
+        hdr.report_ipv4 = { 4, 5, 0, 0, 20 + 8 + 8 + 12 + 12 + inner, 0, 0, 0, 64, PROTOCOL_UDP, 0, src, dst };
+        hdr.report_udp = { udp_port, udp_port, 8 + 8 + 12 + 12 + inner, 0 };
+        hdr.report_group = { 2, 0, sequence[21:0], node };
+        // Behind the first word there are two words, the metadata (bits 1 and 4: three words) and the packet.
+        hdr.report = { 1, 3, 5 + inner[9:2], 3, 0, 0, 1, 0, 0, 0x4800, hdr.int_header.domain, 0, 0 };
+        hdr.report_ports = { (bit<16>)meta.reported_ingress_port, (bit<16>)meta.reported_egress_port };
+        hdr.report_ingress_time = { (bit<64>)meta.reported_ingress_time * 1000 };
+        truncate(14 + 20 + 8 + 8 + 12 + 12 + (bit<32>)inner);
+    }
+
+    action drop() {
+        mark_to_drop(standard_metadata);
+    }
+
+    table report_to {
+        actions = { send_to; drop; }
+        default_action = drop();
+    }
+
+    apply {
+        this_node.apply();
+
+        if (standard_metadata.instance_type == INGRESS_CLONE) {
+            report_to.apply();
+            return;
+        }
+
+        if (meta.is_sink) {
+            if (hdr.int_header.isValid()) {
+                bit<16> removed = ((bit<16>)hdr.shim.length + 1) << 2;
+                hdr.ipv4.dscp = hdr.shim.dscp;
+                hdr.ipv4.total_length = hdr.ipv4.total_length - removed;
+                hdr.udp.length = hdr.udp.length - removed;
+                hdr.shim.setInvalid();
+                hdr.int_header.setInvalid();
+                hdr.stack.setInvalid();
+            }
+            return;
+        }
+
+        bit<32> added = 0;
+        bit<16> new_words = 0;
+
+        if (meta.is_source) {
+            bit<16> words = 4 + (bit<16>)meta.hop_words;
+            if ((bit<32>)hdr.ipv4.total_length + ((bit<32>)words << 2) > mtu) {
+                return;
+            }
+            hdr.shim = { SHIM_TYPE_MD, 0, 0, INT_HEADER_WORDS, 0, hdr.ipv4.dscp, 0 };
+            hdr.int_header = { 2, 0, 0, 0, 0, meta.hop_words, meta.max_hops, meta.instructions, 0, 0, 0 };
+            hdr.ipv4.dscp = DSCP_INT;
+            added = plus(added, SHIM_TYPE_MD ++ 4w0 ++ INT_HEADER_WORDS ++ 8w0 ++ hdr.shim.dscp ++ 2w0);
+            added = plus(added, 4w2 ++ 15w0 ++ meta.hop_words ++ meta.max_hops);
+            added = plus(added, meta.instructions ++ 16w0);
+            new_words = 4;
+        }
+
+        if (!hdr.int_header.isValid()) {
+            return;
+        }
+
+        // Bits 9 to 14 and domains are unknown here, so the size of their answer would have to be guessed.
+        bool can_answer = hdr.int_header.version == 2 && hdr.int_header.domain_instructions == 0 &&
+                          (hdr.int_header.instructions & 0x007e) == 0;
+        bit<32> grown = (bit<32>)hdr.ipv4.total_length + ((bit<32>)new_words << 2) +
+                        ((bit<32>)hdr.int_header.hop_words << 2);
+        if (hdr.int_header.remaining_hops == 0) {
+            if (hdr.int_header.hops_exceeded == 0) {
+                hdr.int_header.hops_exceeded = 1;
+                added = added + 0x0400;
+            }
+        } else if (grown > mtu || (bit<16>)hdr.shim.length + (bit<16>)hdr.int_header.hop_words > 255) {
+            if (hdr.int_header.mtu_exceeded == 0) {
+                hdr.int_header.mtu_exceeded = 1;
+                added = added + 0x0200;
+            }
+        } else if (can_answer) {
+            measure.apply(hdr, standard_metadata, node, added);
+            hdr.int_header.remaining_hops = hdr.int_header.remaining_hops - 1;
+            added = added + 0xfffe; // minus 1
+            hdr.shim.length = hdr.shim.length + (bit<8>)hdr.int_header.hop_words;
+            added = added + (bit<32>)hdr.int_header.hop_words;
+            new_words = new_words + (bit<16>)hdr.int_header.hop_words;
+        }
+
+        bit<16> new_bytes = new_words << 2;
+        hdr.ipv4.total_length = hdr.ipv4.total_length + new_bytes;
+        hdr.udp.length = hdr.udp.length + new_bytes;
+        // The length counts twice: in UDP's header and in the pseudo-header. Zero says that there is no checksum.
+        if (hdr.udp.checksum != 0) {
+            hdr.udp.checksum = corrected(hdr.udp.checksum, added + ((bit<32>)new_bytes << 1));
+            if (hdr.udp.checksum == 0) {
+                hdr.udp.checksum = 0xffff;
+            }
+        }
+    }
+}
+
+control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum(hdr.ipv4.isValid() && hdr.ipv4.ihl == 5 && !hdr.report.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
+              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset,
+              hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        update_checksum(hdr.report_ipv4.isValid(),
+            { hdr.report_ipv4.version, hdr.report_ipv4.ihl, hdr.report_ipv4.dscp, hdr.report_ipv4.ecn,
+              hdr.report_ipv4.total_length, hdr.report_ipv4.identification, hdr.report_ipv4.flags,
+              hdr.report_ipv4.fragment_offset, hdr.report_ipv4.ttl, hdr.report_ipv4.protocol,
+              hdr.report_ipv4.src, hdr.report_ipv4.dst },
+            hdr.report_ipv4.checksum, HashAlgorithm.csum16);
+        update_checksum_with_payload(meta.is_sink && hdr.udp.isValid() && hdr.udp.checksum != 0,
+            { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, hdr.udp.length,
+              hdr.udp.src, hdr.udp.dst, hdr.udp.length },
+            hdr.udp.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control IntDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+V1Switch(IntParser(),
+         NoChecksum(),
+         IntIngress(),
+         IntEgress(),
+         UpdateChecksums(),
+         IntDeparser()) main;
