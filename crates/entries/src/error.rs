@@ -79,6 +79,13 @@ impl Fault {
         self
     }
 
+    /// The same fault in a text in which this one begins at `start`.
+    pub(crate) fn moved(mut self, start: usize) -> Fault {
+        self.start += start;
+        self.end += start;
+        self
+    }
+
     /// The error with line and column in `text`.
     pub(crate) fn locate(self, file: &str, text: &str) -> EntryError {
         let start = self.start.min(text.len());

@@ -39,6 +39,43 @@ pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Update>, Ve
     }
 }
 
+/// Reads one statement that fills `word`.
+pub(crate) fn read_statement(program: &Program, word: Word<'_>) -> Result<Update, Fault> {
+    let mut reader = Reader {
+        program,
+        text: word.text,
+        at: 0,
+    };
+    let update = reader.statement().and_then(|update| {
+        reader.skip_blanks(true);
+        match reader.rest().is_empty() {
+            true => Ok(update),
+            false => Err(Fault::new(reader.here(), "one statement is expected here")),
+        }
+    });
+    update.map_err(|fault| fault.moved(word.start))
+}
+
+/// Reads a duration that fills `word`: `5s`, `200ms`. In nanoseconds.
+pub(crate) fn duration(word: Word<'_>) -> Result<u64, Fault> {
+    let digits = word
+        .text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(word.text.len());
+    let unit = match &word.text[digits..] {
+        "s" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "us" => 1_000,
+        "ns" => 1,
+        _ => 0u64,
+    };
+    let number: Option<u64> = word.text[..digits].parse().ok();
+    let ns = number
+        .and_then(|n| n.checked_mul(unit))
+        .filter(|ns| *ns > 0);
+    ns.ok_or_else(|| Fault::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
+}
+
 struct Reader<'a> {
     program: &'a Program,
     text: &'a str,
@@ -732,23 +769,7 @@ impl<'a> Reader<'a> {
 
     /// `5s`, `200ms`, `10us`, `7ns`.
     fn duration(&mut self) -> Result<u64, Fault> {
-        let word = self.bare_value();
-        let digits = word
-            .text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(word.text.len());
-        let unit = match &word.text[digits..] {
-            "s" => 1_000_000_000,
-            "ms" => 1_000_000,
-            "us" => 1_000,
-            "ns" => 1,
-            _ => 0u64,
-        };
-        let number: Option<u64> = word.text[..digits].parse().ok();
-        let ns = number
-            .and_then(|n| n.checked_mul(unit))
-            .filter(|ns| *ns > 0);
-        ns.ok_or_else(|| Fault::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
+        duration(self.bare_value())
     }
 }
 

@@ -15,7 +15,9 @@
 //!
 //! Rates are in packets or bytes a microsecond, as BMv2's command line has them. A value may be decimal, `0x` with `*` nibbles or `0b` with `*`
 //! bits; a ternary mask covers only the digits written; a prefix is `/N`, or the digits that are not `*`. Keys left out match all (an exact one is
-//! 0). Where a key matches ranges, `LO..HI` is one; `VALUE&&&MASK` is a mask.
+//! 0). The commands that this project adds are in `own`. Where a key matches ranges, `LO..HI` is one; `VALUE&&&MASK` is a mask.
+
+mod own;
 
 use bits::Value;
 use ir::{ActionCall, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
@@ -56,6 +58,19 @@ pub enum CommandKind {
     NoPacket,
     /// Time passes until nothing is in flight.
     Wait,
+    /// Time passes: so many nanoseconds.
+    WaitFor(u64),
+    /// An entries file is applied; its path, from the STF file's directory.
+    Entries(String),
+    /// The digest's next message must be this; `None` is any value.
+    ExpectDigest {
+        /// The digest.
+        digest: ExternId,
+        /// Its scalars.
+        values: Vec<Option<Value>>,
+    },
+    /// The next log message must be this.
+    ExpectLog(String),
     /// A change by the program's names.
     Update(Update),
     /// An entry with a name for later (`= ID`).
@@ -322,7 +337,11 @@ impl<'a> Line<'a> {
             "packet" => self.packet(name, args),
             "expect" => self.expectation(name, args),
             "no_packet" => Ok(CommandKind::NoPacket),
-            "wait" => Ok(CommandKind::Wait),
+            "wait" => self.wait(args),
+            "entries" => self.entries_file(name),
+            "entry" => self.entry(name),
+            "expect_digest" => self.expect_digest(name, args),
+            "expect_log" => Ok(self.expect_log(name)),
             "add" => self.add(name),
             "setdefault" => self.set_default(name),
             "remove" => match args {
@@ -343,6 +362,7 @@ impl<'a> Line<'a> {
         );
         let near = COMMANDS
             .iter()
+            .chain(&own::COMMANDS)
             .min_by_key(|c| resolve::distance(c, name.text));
         match near.filter(|c| resolve::distance(c, name.text) <= 3) {
             Some(near) => fault.hint(format!("did you mean `{near}`?")),

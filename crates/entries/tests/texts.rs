@@ -122,6 +122,16 @@ fn program() -> Program {
         annotations: vec![],
         loc: None,
     });
+    let kind = ExternKind::Digest {
+        fields: vec![ScalarTy::Bit(48), ScalarTy::Bit(9)],
+        data_ty: DataTy::Named("learned".into()),
+    };
+    program.externs.push(Extern {
+        name: "learned".into(),
+        kind,
+        annotations: vec![],
+        loc: None,
+    });
     program
 }
 
@@ -335,11 +345,38 @@ fn packets_and_patterns_are_nibbles() {
 }
 
 #[test]
+fn stf_waits_applies_entries_and_expects_messages() {
+    assert_eq!(command("wait"), CommandKind::Wait);
+    assert_eq!(command("wait 20ms"), CommandKind::WaitFor(20_000_000));
+    assert_eq!(
+        command("entries a dir/x.entries # all"),
+        CommandKind::Entries("a dir/x.entries".into())
+    );
+    let update = updates("route { hdr.ipv4.dst: 10.0.0.0/8; } -> forward(1, 2)").remove(0);
+    assert_eq!(
+        command("entry route { hdr.ipv4.dst: 10.0.0.0/8; } -> forward(1, 2)"),
+        CommandKind::Update(update)
+    );
+    assert_eq!(
+        command("expect_log two words"),
+        CommandKind::ExpectLog("two words".into())
+    );
+    let digest = program().externs.ids().last().unwrap();
+    assert_eq!(
+        command("expect_digest learned { 02:00:00:00:00:01, _ }"),
+        CommandKind::ExpectDigest {
+            digest,
+            values: vec![Some(v(0x0200_0000_0001, 48)), None]
+        }
+    );
+}
+
+#[test]
 fn a_typo_in_stf_is_named() {
     let errors = stf::read(
         &program(),
         "t.stf",
-        "pakcet 0 00\npacket 0 0g\nregister_read seen 9",
+        "pakcet 0 00\npacket 0 0g\nregister_read seen 9\nwait 5\nentry route { nope: 1; } -> drop()\nexpect_digest learned { 1 }",
     )
     .expect_err("errors");
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -351,6 +388,9 @@ fn a_typo_in_stf_is_named() {
     assert!(texts[0].contains("did you mean `packet`?"), "{}", texts[0]);
     assert!(texts[1].contains("t.stf:2:11:"), "{}", texts[1]);
     assert!(texts[2].contains("there are 8 cells"), "{}", texts[2]);
+    assert!(texts[3].contains("t.stf:4:6:"), "{}", texts[3]);
+    assert!(texts[4].contains("t.stf:5:15:"), "{}", texts[4]);
+    assert!(texts[5].contains("has 2 values, but 1"), "{}", texts[5]);
 }
 
 proptest::proptest! {
@@ -364,7 +404,7 @@ proptest::proptest! {
     #[test]
     fn no_soup_of_words_panics(words in proptest::collection::vec(proptest::sample::select(&[
         "route", "acl", "{", "}", "->", "drop", "(", ")", ":", ";", "default", "priority", "10.0.0.0/8", "&&&", "..",
-        "multicast", "clone", "register", "seen", "[", "]", "=", "port", "5s", "idle_timeout", "\n", "add", "*", "$", "é",
+        "multicast", "clone", "register", "seen", "[", "]", "=", "port", "5s", "idle_timeout", "\n", "add", "entry", "wait", "expect_digest", "*", "$", "é",
     ][..]), 0..30)) {
         let program = program();
         let text = words.join(" ");

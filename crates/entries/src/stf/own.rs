@@ -1,0 +1,105 @@
+//! The commands that this project adds to STF, for what the format has no words for.
+//!
+//! ```text
+//! entries FILE                     applies an entries file; the path begins at the STF file's directory
+//! entry STATEMENT                  applies one statement of the entries format
+//! wait DURATION                    lets time pass: `wait 5s`, `wait 200ms`
+//! expect_digest NAME VALUES..      the digest's next message; `_` is any value; braces and commas are layout
+//! expect_log TEXT                  the next message of log_msg, whole
+//! ```
+//!
+//! A digest that `expect_digest` names is observed: exactly these messages, in this order. The same holds for the log as
+//! soon as there is an `expect_log`.
+
+use bits::Value;
+use ir::ExternKind;
+
+use super::{CommandKind, Line};
+use crate::error::Fault;
+use crate::file;
+use crate::resolve::{self, Word};
+use crate::value;
+
+/// The commands' names.
+pub(super) const COMMANDS: [&str; 4] = ["entries", "entry", "expect_digest", "expect_log"];
+
+impl<'a> Line<'a> {
+    /// The text behind the command's name.
+    fn behind(&self, name: Word<'a>) -> Word<'a> {
+        let from = name.start + name.text.len() - self.word.start;
+        Word::new(&self.word.text[from..], self.word.start + from).trim()
+    }
+
+    pub(super) fn entries_file(&self, name: Word<'a>) -> Result<CommandKind, Fault> {
+        let path = self.behind(name);
+        if path.text.is_empty() {
+            return Err(Fault::new(name.at(), "`entries` is written `entries FILE`"));
+        }
+        Ok(CommandKind::Entries(path.text.into()))
+    }
+
+    pub(super) fn entry(&self, name: Word<'a>) -> Result<CommandKind, Fault> {
+        file::read_statement(self.program, self.behind(name)).map(CommandKind::Update)
+    }
+
+    pub(super) fn wait(&self, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+        match args {
+            [] => Ok(CommandKind::Wait),
+            [duration] => file::duration(*duration).map(CommandKind::WaitFor),
+            [_, more, ..] => Err(Fault::new(more.at(), "`wait` takes one duration")),
+        }
+    }
+
+    pub(super) fn expect_digest(
+        &self,
+        name: Word<'a>,
+        args: &[Word<'a>],
+    ) -> Result<CommandKind, Fault> {
+        let Some(&wanted) = args.first() else {
+            let message = "`expect_digest` is written `expect_digest NAME VALUES..`";
+            return Err(Fault::new(name.at(), message));
+        };
+        let is_digest = |kind: &ExternKind| matches!(kind, ExternKind::Digest { .. });
+        let digest = resolve::instance(self.program, wanted, "digest", is_digest)?;
+        let ExternKind::Digest { fields, .. } = &self.program.externs[digest].kind else {
+            return Err(Fault::new(wanted.at(), "this is no digest"));
+        };
+        let words = self.values(self.behind(wanted));
+        if words.len() != fields.len() {
+            let message = format!(
+                "a message of this digest has {} values, but {} are given",
+                fields.len(),
+                words.len()
+            );
+            return Err(Fault::new(self.word.at(), message));
+        }
+        let values: Result<Vec<Option<Value>>, Fault> = (fields.iter().zip(words))
+            .map(|(&ty, word)| match word.text {
+                "_" => Ok(None),
+                _ => value::scalar(self.program, ty, word).map(Some),
+            })
+            .collect();
+        Ok(CommandKind::ExpectDigest {
+            digest,
+            values: values?,
+        })
+    }
+
+    /// The words between blanks, commas and braces.
+    fn values(&self, list: Word<'a>) -> Vec<Word<'a>> {
+        let is_layout = |c: char| c.is_whitespace() || matches!(c, ',' | '{' | '}');
+        let mut words = Vec::new();
+        let mut at = 0;
+        for piece in list.text.split(is_layout) {
+            if !piece.is_empty() {
+                words.push(Word::new(piece, list.start + at));
+            }
+            at += piece.len() + 1;
+        }
+        words
+    }
+
+    pub(super) fn expect_log(&self, name: Word<'a>) -> CommandKind {
+        CommandKind::ExpectLog(self.behind(name).text.into())
+    }
+}
