@@ -25,8 +25,8 @@ pub use error::PortError;
 pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError, Signal,
-    StopSignals, TapPort, enter_private, interfaces,
+    AfPacketPort, EchoSocket, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError,
+    Signal, StopSignals, TapPort, enter_private, interfaces,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

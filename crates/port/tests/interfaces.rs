@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Lab, clock, frame, next_error, receive, wait_up};
 use packet::{Batch, Frame, PortId};
-use port::{AfPacketPort, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDrop};
+use port::{AfPacketPort, EchoSocket, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDrop};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -339,4 +339,25 @@ fn a_tap_name_that_is_taken_is_refused() {
             "{name}: {error}"
         );
     }
+}
+
+#[test]
+fn a_host_answers_an_echo_request_and_a_silent_one_is_noticed() {
+    let Some(lab) = Lab::new() else { return };
+    let [asker, asked, silent] = [1, 2, 3].map(|n| Ipv4Addr::new(192, 0, 2, n));
+    lab.at_switch().add_address("s0", asker.into(), 24).unwrap();
+    lab.at_host().add_address("h0", asked.into(), 24).unwrap();
+    let ask = |host, payload: &[u8]| {
+        lab.switch
+            .run(|| {
+                let socket = EchoSocket::open(host, 7).unwrap();
+                socket.request(1, payload).unwrap();
+                socket.wait_reply(1, payload, Duration::from_millis(500))
+            })
+            .unwrap()
+    };
+    assert!(ask(asked, b"odd").unwrap());
+    assert!(ask(asked, &[9; 1400]).unwrap());
+    // Nobody has this address: silence, or the kernel says that the host is unreachable.
+    assert!(!ask(silent, b"").unwrap_or(false));
 }

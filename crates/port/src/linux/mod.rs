@@ -1,6 +1,7 @@
 //! Ports on a Linux machine: real interfaces, TAP devices, and the network namespaces to try them in.
 
 mod af_packet;
+mod echo;
 mod link;
 mod netns;
 mod offload;
@@ -12,6 +13,7 @@ mod sys;
 mod tap;
 
 pub use af_packet::AfPacketPort;
+pub use echo::EchoSocket;
 pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;

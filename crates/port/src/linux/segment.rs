@@ -63,6 +63,11 @@ impl VnetHeader {
     }
 }
 
+/// The Internet checksum of `bytes`; zero if they hold a right one.
+pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
+    !(sum(bytes, 0) as u16)
+}
+
 /// The sum of 16-bit words that Internet checksums are made of, before it is inverted. `bytes` of odd
 /// length count as if a zero byte came behind.
 fn sum(bytes: &[u8], start: u32) -> u32 {
