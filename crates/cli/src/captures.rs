@@ -1,0 +1,177 @@
+//! Several captures read as one stream of packets, by time.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use packet::{Frame, PortId};
+use port::{PcapError, PcapReader};
+
+/// Bytes of a packet's record in a pcap file, before its data.
+const RECORD: u64 = 16;
+
+/// A capture and the port that its packets come in by, as written on the command line: `0=in.pcap`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    pub(crate) port: PortId,
+    pub(crate) file: PathBuf,
+}
+
+impl FromStr for Input {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Input, String> {
+        const FORM: &str = "write PORT=FILE, as in 0=in.pcap";
+        let Some((number, file)) = text.split_once('=') else {
+            return Err(format!("\"{text}\" does not say which port it is: {FORM}"));
+        };
+        let Ok(port) = number.parse().map(PortId) else {
+            return Err(format!("\"{number}\" is no port number: {FORM}"));
+        };
+        if file.is_empty() {
+            return Err(format!("\"{text}\" names no file: {FORM}"));
+        }
+        Ok(Input {
+            port,
+            file: file.into(),
+        })
+    }
+}
+
+/// The captures. A damaged one delivers what is before the damage; the others go on.
+pub(crate) struct Captures {
+    open: Vec<Capture>,
+    bytes_in_files: u64,
+    bytes_read: u64,
+    errors: Vec<PcapError>,
+    /// The capture whose packet was delivered last; its next one is not read yet.
+    delivered: Option<usize>,
+}
+
+struct Capture {
+    port: PortId,
+    reader: PcapReader,
+    /// The next packet, if there is one.
+    next: Frame,
+    is_at_end: bool,
+}
+
+impl Captures {
+    /// Opens all of them.
+    ///
+    /// # Errors
+    /// One cannot be opened or is no capture of Ethernet frames.
+    pub(crate) fn open(inputs: &[Input]) -> Result<Captures, PcapError> {
+        let mut captures = Captures {
+            open: Vec::new(),
+            bytes_in_files: 0,
+            bytes_read: 0,
+            errors: Vec::new(),
+            delivered: None,
+        };
+        for input in inputs {
+            captures.open.push(Capture {
+                port: input.port,
+                reader: PcapReader::open(&input.file)?,
+                next: Frame::new(),
+                is_at_end: false,
+            });
+            let len = std::fs::metadata(&input.file).map_or(0, |metadata| metadata.len());
+            captures.bytes_in_files += len;
+        }
+        for i in 0..captures.open.len() {
+            captures.read(i);
+        }
+        Ok(captures)
+    }
+
+    /// The packet with the earliest time; of several, that of the capture given first.
+    pub(crate) fn next(&mut self) -> Option<(PortId, &Frame)> {
+        if let Some(i) = self.delivered.take() {
+            self.read(i);
+        }
+        let waiting = self
+            .open
+            .iter()
+            .enumerate()
+            .filter(|(_, capture)| !capture.is_at_end);
+        let (first, _) = waiting.min_by_key(|(_, capture)| capture.next.arrival)?;
+        self.delivered = Some(first);
+        let Capture { port, next, .. } = &self.open[first];
+        self.bytes_read += RECORD + next.len() as u64;
+        Some((*port, next))
+    }
+
+    /// What was wrong with the captures, so far as they were read.
+    pub(crate) fn errors(&self) -> &[PcapError] {
+        &self.errors
+    }
+
+    /// Packets of which a capture holds only the beginning.
+    pub(crate) fn cut(&self) -> u64 {
+        self.open
+            .iter()
+            .map(|capture| capture.reader.cut_packets())
+            .sum()
+    }
+
+    /// The files of a port.
+    pub(crate) fn names(&self, port: PortId) -> impl Iterator<Item = &str> {
+        let of_port = self.open.iter().filter(move |capture| capture.port == port);
+        of_port.map(|capture| capture.reader.name())
+    }
+
+    /// Bytes of all files together.
+    pub(crate) fn bytes_in_files(&self) -> u64 {
+        self.bytes_in_files
+    }
+
+    /// About how many of them were delivered.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Reads the next packet of a capture that can be read.
+    fn read(&mut self, i: usize) {
+        let capture = &mut self.open[i];
+        loop {
+            match capture.reader.read(&mut capture.next) {
+                Ok(found) => {
+                    capture.is_at_end = found.is_none();
+                    return;
+                }
+                Err(error) => {
+                    let is_recoverable = error.is_recoverable();
+                    self.errors.push(error);
+                    if !is_recoverable {
+                        capture.is_at_end = true;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_a_port_and_a_file_or_says_what_is_wrong() {
+        let check = |text: &str, expect: &str| {
+            let got = match text.parse::<Input>() {
+                Ok(input) => format!("{} {}", input.port, input.file.display()),
+                Err(error) => error,
+            };
+            assert!(got.starts_with(expect), "{text}: {got}");
+        };
+        check("3=a=b.pcap", "3 a=b.pcap");
+        check(
+            "a.pcap",
+            "\"a.pcap\" does not say which port it is: write PORT=FILE",
+        );
+        check("x=a.pcap", "\"x\" is no port number");
+        check("4294967296=a.pcap", "\"4294967296\" is no port number");
+        check("0=", "\"0=\" names no file");
+    }
+}

@@ -1,0 +1,181 @@
+//! The demo where a machine forbids namespaces: the program carries the capture that ships with it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use packet::{Frame, PortId};
+use port::PcapReader;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use switch::Device;
+
+use super::report::{said, verdict};
+use super::traffic::Seen;
+use crate::report::{self, DeviceReport, PortReport, Traffic};
+use crate::{Ended, amount, out};
+
+/// The port that the capture was taken at.
+const IN: PortId = PortId(0);
+
+/// The port that the router sends its data to.
+const OUT: PortId = PortId(1);
+
+#[derive(Serialize)]
+struct Report {
+    intact: bool,
+    /// The TCP data in the capture.
+    sent: Seen,
+    /// The TCP data behind the router.
+    received: Seen,
+    seconds: f64,
+    ports: Vec<PortReport>,
+    #[serde(flatten)]
+    device: DeviceReport,
+}
+
+/// Carries the capture and compares the TCP data on both sides of the router.
+pub(super) fn run(mut device: Device, json: bool) -> Result<Ended, String> {
+    let mut reader = PcapReader::new("router.pcap".to_owned(), Box::new(super::CAPTURE))
+        .map_err(|e| e.to_string())?;
+    let start = Instant::now();
+    let mut sent = Data::default();
+    let mut received = Data::default();
+    let mut ports: BTreeMap<PortId, [Traffic; 2]> = BTreeMap::new();
+    let mut frame = Frame::new();
+    while reader
+        .read(&mut frame)
+        .map_err(|e| e.to_string())?
+        .is_some()
+    {
+        sent.take(frame.bytes());
+        ports.entry(IN).or_default()[0].count(frame.len());
+        device.inject(IN, frame.bytes(), frame.arrival);
+        device.step(frame.arrival);
+        while let Some((port, frame)) = device.take_output() {
+            ports.entry(port).or_default()[1].count(frame.len());
+            if port == OUT {
+                received.take(frame.bytes());
+            }
+            device.recycle(frame);
+        }
+    }
+    let (sent, received) = (sent.seen(), received.seen());
+    let report = Report {
+        intact: sent == received && sent.bytes > 0,
+        sent,
+        received,
+        seconds: start.elapsed().as_secs_f64(),
+        ports: ports.into_iter().map(port_report).collect(),
+        device: crate::configure::report(&device),
+    };
+    report.write(json);
+    Ok(verdict(report.intact))
+}
+
+fn port_report((port, [received, sent]): (PortId, [Traffic; 2])) -> PortReport {
+    PortReport {
+        port: port.0,
+        name: if port == IN {
+            "router.pcap"
+        } else {
+            "no interface"
+        }
+        .to_owned(),
+        received,
+        sent,
+        dropped: Vec::new(),
+    }
+}
+
+impl Report {
+    fn write(&self, json: bool) {
+        if json {
+            return out::json(self);
+        }
+        let row = |name: &str, seen: &Seen| {
+            let bytes = amount::bytes(seen.bytes);
+            vec![name.to_owned(), format!("{bytes}, SHA-256 {}", seen.sha256)]
+        };
+        let rows = [
+            row("TCP data in the capture", &self.sent),
+            row("TCP data behind the router", &self.received),
+        ];
+        out::text(&report::align(&rows));
+        out::text(&report::text(&self.ports, &self.device));
+        out::line(said(self.intact));
+    }
+}
+
+/// The TCP data of the packets of one side, in their order.
+#[derive(Default)]
+struct Data {
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl Data {
+    fn take(&mut self, frame: &[u8]) {
+        if let Some(payload) = tcp_payload(frame) {
+            self.bytes += payload.len() as u64;
+            self.hash.update(payload);
+        }
+    }
+
+    fn seen(self) -> Seen {
+        Seen::new(self.bytes, self.hash)
+    }
+}
+
+/// The data in a frame, if it is TCP in IPv4 in Ethernet.
+fn tcp_payload(frame: &[u8]) -> Option<&[u8]> {
+    const ETHERNET: usize = 14;
+    const TCP: u8 = 6;
+    if frame.get(12..ETHERNET)? != [0x08, 0x00] {
+        return None;
+    }
+    let ipv4 = frame.get(ETHERNET..)?;
+    let total_len = usize::from(u16::from_be_bytes([*ipv4.get(2)?, *ipv4.get(3)?]));
+    let header_len = usize::from(ipv4.first()? & 0xf) * 4;
+    if *ipv4.get(9)? != TCP {
+        return None;
+    }
+    let tcp = ipv4.get(header_len..total_len)?;
+    tcp.get(usize::from(*tcp.get(12)? >> 4) * 4..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::Nanos;
+
+    #[test]
+    fn the_data_of_a_frame_is_found_behind_its_headers_and_without_padding() {
+        let mut frame = vec![0; 12];
+        frame.extend([0x08, 0x00]);
+        let mut ipv4 = vec![0; 20];
+        (ipv4[0], ipv4[3], ipv4[9]) = (0x45, 43, 6);
+        let mut tcp = vec![0; 20];
+        tcp[12] = 0x50;
+        frame.extend(ipv4);
+        frame.extend(tcp);
+        frame.extend(b"abc\0\0\0");
+        assert_eq!(tcp_payload(&frame), Some(b"abc".as_slice()));
+        frame[23] = 17;
+        assert_eq!(tcp_payload(&frame), None);
+        assert_eq!(tcp_payload(&frame[..30]), None);
+    }
+
+    #[test]
+    fn the_capture_that_ships_with_the_demo_has_data() {
+        let mut reader = PcapReader::new(String::new(), Box::new(super::super::CAPTURE)).unwrap();
+        let mut frame = Frame::new();
+        let mut data = Data::default();
+        let mut last = Nanos::ZERO;
+        while reader.read(&mut frame).unwrap().is_some() {
+            assert!(frame.arrival >= last);
+            last = frame.arrival;
+            data.take(frame.bytes());
+        }
+        assert!(data.bytes > 1000);
+    }
+}

@@ -1,0 +1,127 @@
+//! Two hosts of network namespaces, each on a cable to a switch port in the process's own namespace.
+//!
+//! They are the networks of examples/router/router.entries. The namespaces live as long as the values that refer to them: whatever ends the
+//! process, an interrupt and a panic too, also removes hosts, cables and addresses.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use packet::{Batch, Nanos, PortId};
+use port::{AfPacketPort, LinkState, Netns, NetnsError, Port, PortError, Rtnl, RtnlError};
+
+/// How long a cable may take to come up.
+const LINK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The interface that each host has.
+const HOST_INTERFACE: &str = "eth0";
+
+/// The bits of a network's prefix.
+const PREFIX_LEN: u8 = 24;
+
+/// One host and its place in the network.
+pub(super) struct Host {
+    /// Where its programs run.
+    pub(super) netns: Netns,
+    /// Its address.
+    pub(super) address: Ipv4Addr,
+}
+
+/// What the example's entries say of a host.
+struct Place {
+    port: PortId,
+    /// The interface that is the switch's port.
+    port_name: &'static str,
+    mac: [u8; 6],
+    address: Ipv4Addr,
+    router: Ipv4Addr,
+}
+
+const PLACES: [Place; 2] = [
+    Place {
+        port: PortId(0),
+        port_name: "port0",
+        mac: [2, 0, 0, 0, 1, 2],
+        address: Ipv4Addr::new(10, 0, 1, 2),
+        router: Ipv4Addr::new(10, 0, 1, 1),
+    },
+    Place {
+        port: PortId(1),
+        port_name: "port1",
+        mac: [2, 0, 0, 0, 2, 2],
+        address: Ipv4Addr::new(10, 0, 2, 2),
+        router: Ipv4Addr::new(10, 0, 2, 1),
+    },
+];
+
+/// Makes both hosts and the switch ports that they are connected to. The process must be in a network namespace of its own.
+///
+/// # Errors
+/// The machine does not allow or know one of the steps; the text says which.
+pub(super) fn connect() -> Result<([Host; 2], Vec<Box<dyn Port>>), String> {
+    be_silent();
+    let mut switch = Rtnl::open().map_err(|e| e.to_string())?;
+    let mut ports = Vec::new();
+    let mut connect_one = |place: &Place| -> Result<Host, String> {
+        let host = make_host(place, &mut switch)?;
+        ports.push(open_port(place)?);
+        Ok(host)
+    };
+    let hosts = [connect_one(&PLACES[0])?, connect_one(&PLACES[1])?];
+    Ok((hosts, ports))
+}
+
+fn make_host(place: &Place, switch: &mut Rtnl) -> Result<Host, String> {
+    let netns = Netns::create().map_err(|e| e.to_string())?;
+    // No packets but the demo's: neighbour discovery of a protocol that the router does not speak would only be dropped.
+    netns.run(be_silent).map_err(|e| e.to_string())?;
+    plug_in(place, switch, &netns).map_err(|e| e.to_string())?;
+    configure(place, &netns).map_err(|e| e.to_string())?;
+    Ok(Host {
+        netns,
+        address: place.address,
+    })
+}
+
+fn plug_in(place: &Place, switch: &mut Rtnl, netns: &Netns) -> Result<(), RtnlError> {
+    switch.add_veth(place.port_name, HOST_INTERFACE, Some(netns))?;
+    switch.set_up(place.port_name)
+}
+
+fn configure(place: &Place, netns: &Netns) -> Result<(), NetnsError> {
+    let failed = |e: RtnlError| NetnsError::Failed {
+        doing: e.doing,
+        source: e.source,
+    };
+    let mut host = netns.rtnl()?;
+    let mut steps = || -> Result<(), RtnlError> {
+        host.set_hardware_address(HOST_INTERFACE, place.mac)?;
+        host.add_address(HOST_INTERFACE, IpAddr::V4(place.address), PREFIX_LEN)?;
+        host.set_up(HOST_INTERFACE)?;
+        let everything = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        host.add_route(everything, 0, IpAddr::V4(place.router))
+    };
+    steps().map_err(failed)
+}
+
+/// Switches IPv6 off for interfaces still to come in the thread's namespace. Where that is not allowed, a few packets more are dropped.
+fn be_silent() {
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+}
+
+/// Opens a port and waits until its cable carries frames: a kernel takes its time to notice.
+fn open_port(place: &Place) -> Result<Box<dyn Port>, String> {
+    let mut port =
+        AfPacketPort::open(place.port, place.port_name).map_err(|e: PortError| e.to_string())?;
+    let start = Instant::now();
+    let mut unused = Batch::with_capacity(1);
+    while port.link() != LinkState::Up {
+        if start.elapsed() > LINK_TIMEOUT {
+            return Err(format!("{} did not come up", place.port_name));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        // Asking for frames makes the port look at its link; nobody sends any yet.
+        let _ = port.rx(&mut unused, Nanos::from(start.elapsed()));
+        unused.clear();
+    }
+    Ok(Box::new(port))
+}

@@ -1,0 +1,180 @@
+//! `polyplane demo`: the example router between two Linux hosts, with real traffic.
+//!
+//! The hosts are network namespaces, which need no root. Where a machine forbids them, the same program carries a capture instead. Program,
+//! entries and capture are in the binary: the demo needs no files.
+
+mod capture;
+mod hosts;
+mod report;
+mod traffic;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use clap::Args;
+use port::{Port, Privilege};
+use switch::Device;
+
+use crate::early::Early;
+use crate::forward::{Ending, Event, Forwarder, Stop};
+use crate::live::{self, LiveLine};
+use crate::{Ended, amount, configure, out};
+use hosts::Host;
+use report::Report;
+use traffic::{Carried, Progress, Volume};
+
+/// The program that the demo runs, its entries, and a capture of its port 0.
+const PROGRAM: &str = include_str!("../../../../examples/router/router.p4");
+const ENTRIES: &str = include_str!("../../../../examples/router/router.entries");
+const CAPTURE: &[u8] = include_bytes!("../../../../examples/router/router.pcap");
+
+/// How often the progress is shown.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Places of the progress bar.
+const BAR: usize = 30;
+
+#[derive(Args)]
+#[command(
+    after_help = "Needs no root: the hosts are network namespaces of this process and vanish with it.\n\nExit status: 0 only if the data \
+                  arrived intact."
+)]
+pub(crate) struct Options {
+    /// How much data the TCP transfer carries, in millions of bytes.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    megabytes: u64,
+    /// Carry data for this long instead.
+    #[arg(long, value_name = "N", conflicts_with = "megabytes", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+    /// Write the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Make no namespaces: run the program on the capture that ships with it.
+    #[arg(long)]
+    capture: bool,
+}
+
+impl Options {
+    /// Whether hosts are wanted at all.
+    pub(crate) fn wants_hosts(&self) -> bool {
+        !self.capture
+    }
+
+    fn volume(&self) -> Volume {
+        match self.seconds {
+            Some(seconds) => Volume::Time(Duration::from_secs(seconds)),
+            None => Volume::Bytes(self.megabytes * 1_000_000),
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+    let device = configure::load_text("router.p4", PROGRAM, "router.entries", ENTRIES)?;
+    let connected = match &early.private {
+        None => return capture::run(device, options.json),
+        Some(Err(error)) => Err(error.to_string()),
+        Some(Ok(privilege)) => hosts::connect().map(|connected| (privilege, connected)),
+    };
+    match connected {
+        Ok((privilege, (hosts, ports))) => {
+            out::note(&opening(*privilege, &hosts));
+            carry(options, early, device, hosts, ports)
+        }
+        Err(why) => {
+            out::note(&format!("no hosts to connect: {why}"));
+            out::note("the same program carries the capture that ships with it instead:");
+            capture::run(device, options.json)
+        }
+    }
+}
+
+fn opening(privilege: Privilege, hosts: &[Host; 2]) -> String {
+    let right = match privilege {
+        Privilege::Administrator => "as root",
+        Privilege::UserNamespace => "without root",
+    };
+    let [a, b] = hosts.each_ref().map(|host| host.address);
+    format!(
+        "two hosts of Linux network namespaces ({right}): {a} -- port 0, router.p4, port 1 -- {b}"
+    )
+}
+
+fn carry(
+    options: &Options,
+    early: &Early,
+    device: Device,
+    hosts: [Host; 2],
+    ports: Vec<Box<dyn Port>>,
+) -> Result<Ended, String> {
+    let mut forwarder = Forwarder::new(device, ports);
+    let progress = Arc::new(Progress::default());
+    let volume = options.volume();
+    let (finished, traffic) = start_traffic(hosts, volume, Arc::clone(&progress))?;
+    let stop = Stop {
+        signals: &early.signals,
+        done: Some(finished.as_fd()),
+    };
+    let mut line = LiveLine::new();
+    let ending = forwarder.run(&stop, INTERVAL, &mut |event| match event {
+        Event::Notice(notice) => line.note(&notice),
+        Event::Tick(_) => line.show(&progress_line(&progress, volume)),
+    })?;
+    drop(line);
+    let carried = match ending {
+        // The traffic's threads are left behind: they end with the process, and with them the namespaces.
+        Ending::Stopped(signal) => {
+            progress.cancelled.store(true, Ordering::Relaxed);
+            Err(format!("interrupted by {signal}"))
+        }
+        Ending::NoPortLeft => Err("the switch has lost its ports".to_owned()),
+        Ending::Done => traffic
+            .join()
+            .unwrap_or_else(|_| Err("the traffic ended in a panic".to_owned())),
+    };
+    let report = Report {
+        carried: carried.as_ref().ok(),
+        ports: forwarder.port_reports(),
+        device: forwarder.device_report(),
+    };
+    report.write(options.json);
+    carried.map(|carried| report::verdict(carried.transfer.is_intact()))
+}
+
+type Traffic = JoinHandle<Result<Carried, String>>;
+
+/// Starts the hosts' traffic in a thread. The stream becomes readable when it is over, whichever way.
+fn start_traffic(
+    hosts: [Host; 2],
+    volume: Volume,
+    progress: Arc<Progress>,
+) -> Result<(UnixStream, Traffic), String> {
+    let (finished, unfinished) =
+        UnixStream::pair().map_err(|e| format!("cannot make a pair of sockets: {e}"))?;
+    let traffic = std::thread::Builder::new()
+        .name("traffic".to_owned())
+        .spawn(move || {
+            // Its end is closed when the thread ends.
+            let _unfinished = unfinished;
+            traffic::carry(&hosts, volume, &progress)
+        });
+    let traffic = traffic.map_err(|e| format!("cannot start a thread: {e}"))?;
+    Ok((finished, traffic))
+}
+
+fn progress_line(progress: &Progress, volume: Volume) -> String {
+    let echoes = progress.echoes.load(Ordering::Relaxed);
+    let bytes = progress.bytes.load(Ordering::Relaxed);
+    let requests = u64::from(traffic::ECHO_REQUESTS);
+    if echoes < requests {
+        return format!("ping {}", live::bar(echoes, requests, BAR));
+    }
+    let arrived = amount::bytes(bytes);
+    match volume {
+        Volume::Bytes(all) => format!("TCP  {} {arrived}", live::bar(bytes, all, BAR)),
+        Volume::Time(all) => format!("TCP for {}: {arrived}", amount::time(all)),
+    }
+}

@@ -1,0 +1,215 @@
+//! What a device did, at the end of `run`, `replay` and `demo`: as aligned text or as JSON.
+
+use port::{DropCounts, PortStats, Reason};
+use serde::Serialize;
+
+use crate::amount;
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Traffic {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Traffic {
+    /// Counts one packet of `len` bytes.
+    pub(crate) fn count(&mut self, len: usize) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+}
+
+/// Packets that were dropped for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Drops {
+    pub(crate) reason: String,
+    pub(crate) packets: u64,
+}
+
+/// One port.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PortReport {
+    /// Its number.
+    pub(crate) port: u32,
+    /// Its interface or files.
+    pub(crate) name: String,
+    /// What came in by it.
+    pub(crate) received: Traffic,
+    /// What went out by it.
+    pub(crate) sent: Traffic,
+    /// What the port itself dropped, before or behind the program.
+    pub(crate) dropped: Vec<Drops>,
+}
+
+impl PortReport {
+    /// The report of a live port.
+    pub(crate) fn new(port: u32, name: &str, stats: &PortStats) -> PortReport {
+        let mut dropped = reasons(&stats.rx_dropped);
+        dropped.extend(reasons(&stats.tx_dropped));
+        PortReport {
+            port,
+            name: name.to_owned(),
+            received: Traffic {
+                packets: stats.rx_frames,
+                bytes: stats.rx_bytes,
+            },
+            sent: Traffic {
+                packets: stats.tx_frames,
+                bytes: stats.tx_bytes,
+            },
+            dropped,
+        }
+    }
+}
+
+fn reasons<R: Reason>(counts: &DropCounts<R>) -> Vec<Drops> {
+    let happened = counts.iter().filter(|(_, packets)| *packets > 0);
+    happened
+        .map(|(reason, packets)| Drops {
+            reason: reason.name().to_owned(),
+            packets,
+        })
+        .collect()
+}
+
+/// One table.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TableReport {
+    /// Its name for the control plane.
+    pub(crate) name: String,
+    /// Lookups that found an entry.
+    pub(crate) hits: u64,
+    /// Lookups that did not.
+    pub(crate) misses: u64,
+}
+
+/// What a device did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct DeviceReport {
+    pub(crate) tables: Vec<TableReport>,
+    /// Packets that the program or the device dropped, by reason.
+    pub(crate) dropped: Vec<Drops>,
+    /// Copies that the device made: clones and multicast.
+    pub(crate) replicated: u64,
+    /// Digests that the program sent.
+    pub(crate) digests: u64,
+    /// Packets that are still inside, waiting in a queue.
+    pub(crate) held: u64,
+}
+
+/// The ports and the device as text, one thing a line.
+pub(crate) fn text(ports: &[PortReport], device: &DeviceReport) -> String {
+    let mut rows: Vec<Vec<String>> = ports.iter().map(port_row).collect();
+    rows.extend(device.tables.iter().map(|table| {
+        let looked_up = format!(
+            "{}, {} missed",
+            amount::count(table.hits, "hit"),
+            table.misses
+        );
+        vec![format!("table {}", table.name), looked_up]
+    }));
+    rows.extend(device.dropped.iter().map(|drops| {
+        vec![
+            format!("dropped: {}", drops.reason),
+            amount::count(drops.packets, "packet"),
+        ]
+    }));
+    let counts = [
+        ("replicated", device.replicated, "packet"),
+        ("digests", device.digests, "message"),
+        ("still queued", device.held, "packet"),
+    ];
+    for (name, n, noun) in counts {
+        if n > 0 {
+            rows.push(vec![name.to_owned(), amount::count(n, noun)]);
+        }
+    }
+    align(&rows)
+}
+
+fn port_row(port: &PortReport) -> Vec<String> {
+    let traffic = |verb: &str, t: &Traffic| {
+        let packets = amount::count(t.packets, "packet");
+        format!("{verb} {packets} ({})", amount::bytes(t.bytes))
+    };
+    let mut row = vec![
+        format!("port {} ({})", port.port, port.name),
+        traffic("received", &port.received),
+        traffic("sent", &port.sent),
+    ];
+    if !port.dropped.is_empty() {
+        let drops: Vec<String> = port
+            .dropped
+            .iter()
+            .map(|drops| format!("{} {}", drops.reason, drops.packets))
+            .collect();
+        row.push(format!("dropped {}", drops.join(", ")));
+    }
+    row
+}
+
+/// Rows with their columns under each other. The last column of a row does not widen the others.
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter(|row| row.len() > column + 1);
+        cells
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (i, cell) in row.iter().enumerate() {
+            if i + 1 < row.len() {
+                text.push_str(&format!("{cell:<width$}  ", width = widths[i]));
+            } else {
+                text.push_str(cell);
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_its_columns_under_each_other() {
+        let ports = [PortReport {
+            port: 0,
+            name: "eth0".into(),
+            received: Traffic {
+                packets: 1,
+                bytes: 60,
+            },
+            sent: Traffic::default(),
+            dropped: vec![Drops {
+                reason: "tx_link_down".into(),
+                packets: 2,
+            }],
+        }];
+        let device = DeviceReport {
+            tables: vec![TableReport {
+                name: "ipv4_lpm".into(),
+                hits: 1,
+                misses: 0,
+            }],
+            dropped: vec![Drops {
+                reason: "mark_to_drop".into(),
+                packets: 1,
+            }],
+            ..DeviceReport::default()
+        };
+        let expect = "\
+port 0 (eth0)          received 1 packet (60 B)  sent 0 packets (0 B)  dropped tx_link_down 2
+table ipv4_lpm         1 hit, 0 missed
+dropped: mark_to_drop  1 packet
+";
+        assert_eq!(text(&ports, &device), expect);
+    }
+}
