@@ -8,6 +8,8 @@
 //! - code uses only the statements that its place allows (`Extract` in parsers, `Emit` in controls), and leaves only enclosing labels;
 //! - the links of a control's stages stay inside it; actions do not call each other in a circle.
 //!
+//! [`read()`] is the inverse of `Display` of [`Program`]; the module of [`verify()`] lists its rules.
+//!
 //! Tests: `tests/` (text round trips, one refused program a rule).
 
 mod code;
