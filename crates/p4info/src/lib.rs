@@ -1,1 +1,26 @@
-//! The room `p4info`.
+//! The room of P4Runtime's messages: the protobuf types, their text format, and the P4Info of a program.
+//!
+//! **In:** a verified [`ir::Program`]; protobuf text. **Out:** [`P4Info`], or what in the program's annotations forbids one; all messages of
+//! P4Runtime as Rust types ([`p4`], [`google`]); protobuf text.
+//! **May import:** `ir`, `bits`.
+//!
+//! Invariants: message, field and enum names and numbers are the standard's (`proto/`, compiled by `build.rs` without `protoc`); an object's id
+//! depends on its kind, its name and its `@id` only, so that it outlives changes elsewhere in the program, and is the one that p4c gives;
+//! the same program gives the same text, byte for byte. The gRPC service is not here: it belongs to the room that speaks gRPC.
+//!
+//! Tests: `tests/` (a program built by hand for each part of P4Info, the text format against protobuf's own rules).
+
+mod annotation;
+mod convert;
+mod data_type;
+mod error;
+mod extern_object;
+mod object;
+mod proto;
+mod text;
+
+pub use convert::p4info;
+pub use error::{P4InfoError, Problem};
+pub use proto::p4::config::v1::P4Info;
+pub use proto::{google, p4};
+pub use text::{TextError, TextMessage, from_text, to_text};

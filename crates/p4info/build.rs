@@ -1,0 +1,28 @@
+//! Compiles the .proto files to Rust, and keeps their descriptors for the text format.
+
+use std::path::PathBuf;
+use std::{env, error, fs};
+
+use prost::Message as _;
+
+/// Every file; what they import is found beside them.
+const FILES: [&str; 5] = [
+    "google/rpc/status.proto",
+    "p4/config/v1/p4info.proto",
+    "p4/config/v1/p4types.proto",
+    "p4/v1/p4data.proto",
+    "p4/v1/p4runtime.proto",
+];
+
+fn main() -> Result<(), Box<dyn error::Error>> {
+    println!("cargo::rerun-if-changed=proto");
+    let descriptors = protox::compile(FILES, ["proto"])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    let mut config = prost_build::Config::new();
+    // Maps in order, so that the same message has the same bytes.
+    config.btree_map(["."]);
+    config.enable_type_names();
+    config.compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What in a program forbids a P4Info.
+
+use std::fmt;
+
+use ir::Loc;
+
+/// Why a program has no P4Info.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct P4InfoError {
+    /// The object, field or parameter, as a person would name it (`table ingress.t`, `parameter port of action drop`).
+    pub object: String,
+    /// The object's place in the source, where it is known.
+    pub loc: Option<Loc>,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// The upper byte of `@id` names another kind of object.
+    IdPrefix {
+        /// The `@id`.
+        id: u32,
+        /// The upper byte that it must have, or 0.
+        prefix: u8,
+    },
+    /// The `@id` is 0, which means "no object".
+    IdZero,
+    /// Another object (or field of the same object) has this `@id`.
+    IdTaken {
+        /// The `@id`.
+        id: u32,
+    },
+    /// All 2^24 ids of this kind are taken.
+    NoIdLeft,
+    /// Another object of its kind has the same name for the control plane.
+    NameTaken,
+    /// An annotation of P4Runtime does not carry what it must.
+    Annotation {
+        /// Its name, without `@`.
+        name: String,
+        /// What it must carry.
+        expected: &'static str,
+    },
+    /// A number in a structured annotation does not fit in 64 bits with sign.
+    AnnotationNumber {
+        /// The annotation's name, without `@`.
+        name: String,
+        /// The number.
+        number: String,
+    },
+    /// P4Runtime cannot write elements of this value set: its type is a tuple.
+    TupleValueSet,
+    /// The IR mentions a type that it does not declare.
+    UnknownType {
+        /// The type's name.
+        name: String,
+    },
+    /// The number does not fit into the field that P4Info has for it.
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        value: u64,
+    },
+}
+
+impl fmt::Display for P4InfoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.object)?;
+        match &self.problem {
+            Problem::IdPrefix { id, prefix } => write!(
+                f,
+                "the upper byte of @id({id:#x}) names another kind of object; write 0 there, or {prefix:#04x}"
+            ),
+            Problem::IdZero => f.write_str("@id(0) is no id; the smallest is 1"),
+            Problem::IdTaken { id } => write!(f, "@id({id:#x}) is given twice; choose another number for one of them"),
+            Problem::NoIdLeft => f.write_str("no id is left for an object of this kind"),
+            Problem::NameTaken => {
+                f.write_str("another object of this kind has the same name for the control plane; give one of them a different @name")
+            }
+            Problem::Annotation { name, expected } => write!(f, "@{name} needs {expected}"),
+            Problem::AnnotationNumber { name, number } => write!(
+                f,
+                "{number} in @{name} does not fit in 64 bits; write it as a string"
+            ),
+            Problem::TupleValueSet => {
+                f.write_str("P4Runtime cannot write to a value set of tuples; declare a struct and use it as the type")
+            }
+            Problem::UnknownType { name } => write!(f, "the program does not declare the type `{name}`"),
+            Problem::TooLarge { what, value } => write!(f, "{what} is {value}, and P4Info cannot say more than {}", i32::MAX),
+        }
+    }
+}
+
+impl std::error::Error for P4InfoError {}
