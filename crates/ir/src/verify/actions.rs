@@ -10,7 +10,7 @@ use crate::program::*;
 
 /// What an action comes to with all that it calls.
 #[derive(Clone, Copy, Default)]
-struct Expanded {
+pub(super) struct Expanded {
     depth: u32,
     cost: u32,
 }
@@ -26,11 +26,14 @@ impl Verifier<'_> {
             self.body(&action.body, Context::Action(id));
         }
         let mut known = HashMap::new();
+        let mut open = HashSet::new();
         for (id, action) in self.program.actions.iter() {
             self.enter(format!("action {}", action.name), action.loc);
-            let check = self.expand(id, &mut known, &mut HashSet::new());
+            open.clear();
+            let check = self.expand(id, &mut known, &mut open);
             self.tell(check.map(drop));
         }
+        self.expanded = known;
     }
 
     fn expand(
@@ -75,6 +78,35 @@ impl Verifier<'_> {
         }
         known.insert(id, sum);
         Ok(sum)
+    }
+
+    /// Every stage once, with the costliest action of each table.
+    pub(super) fn control_cost(&self, control: &Control) -> Check {
+        let cost_of = |id: &ActionId| self.expanded.get(id).map_or(0, |e| e.cost);
+        let mut sum = 0u32;
+        for stage in control.stages.values() {
+            sum = sum.saturating_add(1);
+            match &stage.kind {
+                StageKind::Condition { .. } => {}
+                StageKind::Match { table, .. } => {
+                    let actions = self.program.tables.get(*table).map(|t| t.actions.iter());
+                    let costs = actions.into_iter().flatten().map(|a| cost_of(&a.action));
+                    sum = sum.saturating_add(costs.max().unwrap_or(0));
+                }
+                StageKind::Action { body, .. } => walk(body, &mut |stmt| {
+                    sum = sum.saturating_add(1);
+                    if let StmtKind::CallAction(callee, _) = &stmt.kind {
+                        sum = sum.saturating_add(cost_of(callee));
+                    }
+                }),
+            }
+        }
+        if sum > MAX_CALL_COST {
+            return Err(format!(
+                "its stages come to {sum} statements; {MAX_CALL_COST} are allowed"
+            ));
+        }
+        Ok(())
     }
 
     /// All that the table's actions do, and the actions that they call, concerns this table's direct externs and entries.

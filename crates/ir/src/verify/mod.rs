@@ -9,7 +9,8 @@
 //! - a place with dims reaches only fields of one type (headers of one type, at constant strides);
 //! - statements stand where they may; `Leave` and `Continue` name an enclosing label, which is unique in its body;
 //! - calls fit [`OPS`](crate::OPS): operands, instance, and what the operation asks of their types;
-//! - actions do not call each other in a circle, nor deeper than [`MAX_CALL_DEPTH`], nor expand to more than [`MAX_CALL_COST`] statements;
+//! - actions do not call each other in a circle, nor deeper than [`MAX_CALL_DEPTH`], and neither they nor a control's
+//!   stages expand to more than [`MAX_CALL_COST`] statements, so what no back edge counts is bounded too;
 //! - tables: default action and entries fit keys and actions, implementation and direct externs are of their kind, and what the actions of a table do
 //!   to a direct extern or by `add_entry` concerns that table;
 //! - stages and states link inside their control and parser; blocks have code of their kind; transfers are typed pairwise.
@@ -32,7 +33,7 @@ use crate::program::*;
 pub const MAX_NESTING: u32 = 200;
 /// The deepest nesting of actions that call each other.
 pub const MAX_CALL_DEPTH: u32 = 64;
-/// The most statements that a call of an action can come to, with the actions that it calls.
+/// The most statements that one way through a control without its loops can come to, with the actions that it runs.
 pub const MAX_CALL_COST: u32 = 1 << 20;
 /// The largest frame of a packet, in 64-bit limbs (1 MiB).
 pub const MAX_FRAME_LIMBS: u32 = 1 << 17;
@@ -71,6 +72,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         loc: None,
         places: HashMap::new(),
         emits: HashSet::new(),
+        expanded: HashMap::new(),
     };
     verifier.storage();
     // Code is typed by the storage: with that broken, nothing else would be told truly.
@@ -95,6 +97,8 @@ struct Verifier<'a> {
     places: HashMap<PlaceShape, Result<(), String>>,
     /// Controls whose code emits.
     emits: HashSet<ControlId>,
+    /// What each action comes to.
+    expanded: HashMap<ActionId, actions::Expanded>,
 }
 
 type PlaceShape = (u32, bool, Vec<(u32, u32)>);
@@ -196,6 +200,9 @@ impl<'a> Verifier<'a> {
                 let stage = self.stage(control, &stage.kind);
                 self.tell(stage);
             }
+            self.enter(format!("control {}", control.name), None);
+            let cost = self.control_cost(control);
+            self.tell(cost);
         }
     }
 
