@@ -1,0 +1,264 @@
+//! The control side of a device's state for one program: owned tables and profiles, and the [`State`] that packets get of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bits::IdVec;
+use ir::{ActionCall, ExternId, ExternKind, HashAlgorithm, Program, TableId, ValueSetId};
+use table::{
+    ActionProfile, ActionRef, CounterArray, EntryAction, KeyField, KeyShape, LearningTable,
+    MeterArray, NewEntry, Table, TableError, ValueSet,
+};
+
+use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_unit, table_spec};
+use crate::state::ProfileState;
+use crate::{ExpireProfiles, ExternState, HashParameters, Registers, State, TableState};
+
+/// Tables, profiles and cells of a program. Changes are visible to packets in the next [`Configuration::snapshot`], but for cells, which
+/// are shared.
+#[derive(Debug)]
+pub struct Configuration {
+    program: Arc<Program>,
+    /// Tables: the control plane's and the program's entries.
+    pub tables: IdVec<TableId, Table>,
+    /// Entries that packets add, where they may.
+    pub learned: IdVec<TableId, Option<Arc<LearningTable>>>,
+    /// Action profiles and selectors; `None` for other externs.
+    pub profiles: IdVec<ExternId, Option<ActionProfile>>,
+    /// Counters, meters and registers.
+    pub cells: IdVec<ExternId, ExternState>,
+    /// Parser value sets.
+    pub value_sets: IdVec<ValueSetId, ValueSet>,
+    /// Parameters of hashes.
+    pub hash: Arc<HashParameters>,
+    /// PNA: host ports, ascending.
+    pub host_ports: Arc<[u32]>,
+    /// PNA: time-outs of entries that packets add.
+    pub expire_profiles: Arc<ExpireProfiles>,
+    next_flow_id: Arc<std::sync::atomic::AtomicU32>,
+}
+
+/// Why a program's own entries cannot be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigurationError {
+    /// The table's name.
+    pub table: String,
+    /// Which entry, from 0.
+    pub entry: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for ConfigurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "entry {} of table {}: {}",
+            self.entry + 1,
+            self.table,
+            self.reason
+        )
+    }
+}
+
+impl std::error::Error for ConfigurationError {}
+
+impl Configuration {
+    /// The state that the program itself describes: its entries, default actions and first register values.
+    ///
+    /// # Errors
+    /// An entry of the program that its table cannot hold.
+    pub fn new(program: Arc<Program>) -> Result<Configuration, ConfigurationError> {
+        let tables = program
+            .tables
+            .values()
+            .map(|table| new_table(&program, table))
+            .collect::<Result<Vec<_>, _>>()?;
+        let learned = program.tables.values().map(|table| {
+            table
+                .add_on_miss
+                .then(|| Arc::new(learning(&program, table)))
+        });
+        Ok(Configuration {
+            learned: learned.collect(),
+            tables: tables.into(),
+            profiles: program.externs.values().map(|e| profile(&e.kind)).collect(),
+            cells: program.externs.values().map(|e| cells(&e.kind)).collect(),
+            value_sets: program.value_sets.values().map(value_set).collect(),
+            hash: Arc::default(),
+            host_ports: Arc::default(),
+            expire_profiles: Arc::default(),
+            next_flow_id: Arc::default(),
+            program,
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The state of this moment. Costs what changed since the last one.
+    pub fn snapshot(&mut self) -> State {
+        let profiles: Vec<_> = self
+            .profiles
+            .values()
+            .map(|profile| profile.as_ref().map(ActionProfile::snapshot))
+            .collect();
+        let tables = self.program.tables.iter().map(|(id, table)| TableState {
+            lookup: self.tables[id].snapshot(),
+            learned: self.learned[id].clone(),
+            profile: table.implementation.and_then(|profile| {
+                let (algorithm, width) = selector(&self.program.externs.get(profile)?.kind);
+                Some(ProfileState {
+                    lookup: profiles.get(profile.get() as usize)?.clone()?,
+                    algorithm,
+                    width,
+                })
+            }),
+        });
+        let tables = tables.collect();
+        let externs = self.cells.values().zip(&profiles);
+        let externs = externs.map(|(cells, profile)| match profile {
+            Some(profile) => ExternState::Profile(profile.clone()),
+            None => cells.clone(),
+        });
+        State {
+            tables,
+            externs: externs.collect(),
+            value_sets: self.value_sets.values().cloned().collect(),
+            hash: self.hash.clone(),
+            host_ports: self.host_ports.clone(),
+            expire_profiles: self.expire_profiles.clone(),
+            next_flow_id: self.next_flow_id.clone(),
+        }
+    }
+}
+
+/// The hash of a selector and its width.
+fn selector(kind: &ExternKind) -> (HashAlgorithm, u32) {
+    match kind {
+        ExternKind::ActionSelector {
+            algorithm, width, ..
+        } => (*algorithm, *width),
+        _ => (HashAlgorithm::Crc16, 16),
+    }
+}
+
+/// The action that a call names, as `table` stores it.
+fn action_ref(program: &Program, table: &ir::Table, call: &ActionCall) -> Option<ActionRef> {
+    let id = table.actions.get(call.action)?.action;
+    let params = action_params(program.actions.get(id)?, &call.args)?;
+    Some(ActionRef {
+        action: id.get(),
+        params,
+    })
+}
+
+fn new_table(program: &Program, table: &ir::Table) -> Result<Table, ConfigurationError> {
+    let error = |entry: usize, reason: String| ConfigurationError {
+        table: table.name.clone(),
+        entry,
+        reason,
+    };
+    let bad_args = |entry| error(entry, "its action's arguments do not fit".to_string());
+    let default = action_ref(program, table, &table.default).unwrap_or(ActionRef {
+        action: u32::MAX,
+        params: Box::default(),
+    });
+    let spec = table_spec(program, table);
+    let fields: Vec<KeyField> = spec.shape.fields().to_vec();
+    let needs_priority = spec.shape.needs_priority();
+    let mut made = Table::new(spec, EntryAction::Direct(default));
+    for (at, entry) in table.entries.iter().enumerate() {
+        let matches: Option<Vec<_>> = fields
+            .iter()
+            .zip(&entry.keys)
+            .map(|(field, wanted)| field_match(field, wanted))
+            .collect();
+        let matches = matches
+            .filter(|matches| matches.len() == fields.len() && entry.keys.len() == fields.len())
+            .ok_or_else(|| error(at, "its match kind cannot say this".to_string()))?;
+        let action = action_ref(program, table, &entry.action).ok_or_else(|| bad_args(at))?;
+        let declared = declared_priority(table, at);
+        let is_const = entry.is_const || table.entries_are_const;
+        let new = NewEntry {
+            priority: match (needs_priority, entry.priority) {
+                (false, _) => None,
+                (true, None) if is_const => None,
+                (true, priority) => Some(priority.unwrap_or(declared)),
+            },
+            is_const,
+            ..NewEntry::new(matches, EntryAction::Direct(action))
+        };
+        match made.insert(new, 0) {
+            // The first of two equal entries wins, as in a list that is tried in order.
+            Ok(_) | Err(TableError::Duplicate(_)) => {}
+            Err(refused) => return Err(error(at, refused.to_string())),
+        }
+    }
+    Ok(made)
+}
+
+/// The priority that makes entries without one match in the order of declaration.
+fn declared_priority(table: &ir::Table, at: usize) -> i32 {
+    let order = if table.largest_priority_wins {
+        table.entries.len() - at
+    } else {
+        at + 1
+    };
+    i32::try_from(order).unwrap_or(i32::MAX)
+}
+
+/// The table of entries that packets add: all keys exact.
+fn learning(program: &Program, table: &ir::Table) -> LearningTable {
+    let spec = table_spec(program, table);
+    let exact = spec.shape.fields().iter().map(|field| KeyField {
+        width: field.width,
+        kind: table::MatchKind::Exact,
+    });
+    let params = |action: &ir::TableAction| -> usize {
+        let params = program.actions.get(action.action).map(|a| a.params.iter());
+        let limbs = params.into_iter().flatten().map(|p| ir::limbs_of(p.ty));
+        limbs.sum::<u32>() as usize
+    };
+    let most = table.actions.iter().map(params).max().unwrap_or(0);
+    LearningTable::new(KeyShape::new(exact), most, spec.capacity)
+}
+
+fn profile(kind: &ExternKind) -> Option<ActionProfile> {
+    match kind {
+        ExternKind::ActionProfile { size } | ExternKind::ActionSelector { size, .. } => {
+            Some(ActionProfile::new(*size as usize, None))
+        }
+        _ => None,
+    }
+}
+
+fn cells(kind: &ExternKind) -> ExternState {
+    match kind {
+        ExternKind::Counter { unit, size, .. } => ExternState::Counter(Arc::new(
+            CounterArray::new(counter_kind(*unit), *size as usize),
+        )),
+        ExternKind::Meter { unit, size, .. } => {
+            ExternState::Meter(Arc::new(MeterArray::new(meter_unit(*unit), *size as usize)))
+        }
+        ExternKind::Register {
+            cell,
+            size,
+            initial,
+            ..
+        } => ExternState::Register(Arc::new(Registers::new(
+            cell.iter().map(|ty| ty.width()),
+            *size,
+            initial,
+        ))),
+        _ => ExternState::None,
+    }
+}
+
+fn value_set(set: &ir::ValueSet) -> ValueSet {
+    let fields = set.fields.iter();
+    let shape = key_shape(fields.map(|field| (field.ty.width(), field.match_kind)));
+    ValueSet::new(shape, set.size as usize)
+}

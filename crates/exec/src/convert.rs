@@ -1,0 +1,198 @@
+//! From the IR's words to `table`'s: keys, matches, parameters.
+
+use bits::{Value, limbs_for};
+use ir::{Action, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, Table};
+use table::{CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, TableSpec};
+
+/// The match kind in `table`'s words; `None` for a selector key, which is not matched.
+fn match_kind(kind: MatchKind) -> Option<table::MatchKind> {
+    Some(match kind {
+        MatchKind::Exact => table::MatchKind::Exact,
+        MatchKind::Lpm => table::MatchKind::Lpm,
+        MatchKind::Ternary => table::MatchKind::Ternary,
+        MatchKind::Range => table::MatchKind::Range,
+        MatchKind::Optional => table::MatchKind::Optional,
+        MatchKind::Selector => return None,
+    })
+}
+
+/// The shape of fields with these widths and match kinds; selectors are left out.
+pub fn key_shape(fields: impl IntoIterator<Item = (u32, MatchKind)>) -> KeyShape {
+    KeyShape::new(fields.into_iter().filter_map(|(width, kind)| {
+        let kind = match_kind(kind)?;
+        Some(KeyField { width, kind })
+    }))
+}
+
+/// What a table is made from.
+pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
+    let fields = table.keys.iter().map(|key| {
+        let width = key.expr.ty(program, None).map_or(0, |ty| ty.width());
+        (width, key.match_kind)
+    });
+    let kind_of = |id: Option<ir::ExternId>| Some(&program.externs.get(id?)?.kind);
+    TableSpec {
+        shape: key_shape(fields),
+        order: if table.largest_priority_wins {
+            PriorityOrder::LargestWins
+        } else {
+            PriorityOrder::SmallestWins
+        },
+        capacity: (table.size as usize).max(table.entries.len()).max(1),
+        direct_counter: match kind_of(table.direct_counter) {
+            Some(ExternKind::DirectCounter { unit }) => Some(counter_kind(*unit)),
+            _ => None,
+        },
+        direct_meter: match kind_of(table.direct_meter) {
+            Some(ExternKind::DirectMeter { unit }) => Some(meter_unit(*unit)),
+            _ => None,
+        },
+    }
+}
+
+/// What a counter counts.
+pub(crate) fn counter_kind(unit: CounterUnit) -> CounterKind {
+    match unit {
+        CounterUnit::Packets => CounterKind::Packets,
+        CounterUnit::Bytes => CounterKind::Bytes,
+        CounterUnit::Both => CounterKind::PacketsAndBytes,
+    }
+}
+
+/// What a meter meters.
+pub(crate) fn meter_unit(unit: CounterUnit) -> MeterUnit {
+    match unit {
+        CounterUnit::Packets => MeterUnit::Packets,
+        CounterUnit::Bytes | CounterUnit::Both => MeterUnit::Bytes,
+    }
+}
+
+/// What an entry says of one field, in the field's own kind and with ignored bits cleared; `None` if that kind cannot say it, or if
+/// values do not have the field's width. Full masks and prefixes are values; ternary fields take all kinds but ranges.
+pub fn field_match(field: &KeyField, wanted: &KeyMatch) -> Option<FieldMatch> {
+    use table::MatchKind::{Exact, Lpm, Optional, Range, Ternary};
+    let width = field.width;
+    let fits = |value: &Value| value.width() == width;
+    let matched = match (field.kind, wanted) {
+        (_, KeyMatch::Any) => FieldMatch::any(field)?,
+        (Exact, KeyMatch::Exact(value)) => FieldMatch::Exact(value.clone()),
+        (Lpm, KeyMatch::Exact(value)) => lpm(value, width),
+        (Ternary, KeyMatch::Exact(value)) => ternary(value, &Value::all_ones(width)),
+        (Range, KeyMatch::Exact(value)) => range(value, value),
+        (Optional, KeyMatch::Exact(value)) => FieldMatch::Optional(Some(value.clone())),
+        (Lpm, KeyMatch::Lpm(value, len)) if *len <= width => lpm(value, *len),
+        (Ternary, KeyMatch::Lpm(value, len)) => ternary(value, &Value::prefix_mask(*len, width)),
+        (Ternary, KeyMatch::Ternary(value, mask)) if fits(mask) => ternary(value, mask),
+        (Lpm, KeyMatch::Ternary(value, mask)) => lpm(value, mask.prefix_len()?),
+        (Range, KeyMatch::Range(lo, hi)) if fits(hi) => range(lo, hi),
+        (_, KeyMatch::Lpm(value, len)) if *len == width => {
+            return field_match(field, &KeyMatch::Exact(value.clone()));
+        }
+        (_, KeyMatch::Lpm(_, 0)) => FieldMatch::any(field)?,
+        (_, KeyMatch::Ternary(value, mask)) if *mask == Value::all_ones(width) => {
+            return field_match(field, &KeyMatch::Exact(value.clone()));
+        }
+        (_, KeyMatch::Ternary(_, mask)) if mask.is_zero() => FieldMatch::any(field)?,
+        (_, KeyMatch::Range(lo, hi)) if lo == hi => {
+            return field_match(field, &KeyMatch::Exact(lo.clone()));
+        }
+        _ => return None,
+    };
+    let fits_all = match &matched {
+        FieldMatch::Exact(value) | FieldMatch::Optional(Some(value)) => fits(value),
+        FieldMatch::Lpm { value, .. } | FieldMatch::Ternary { value, .. } => fits(value),
+        FieldMatch::Range { lo, .. } => fits(lo),
+        FieldMatch::Optional(None) => true,
+    };
+    fits_all.then(|| matched.canonical())
+}
+
+fn lpm(value: &Value, prefix_len: u32) -> FieldMatch {
+    FieldMatch::Lpm {
+        value: value.clone(),
+        prefix_len,
+    }
+}
+
+fn ternary(value: &Value, mask: &Value) -> FieldMatch {
+    FieldMatch::Ternary {
+        value: value.clone(),
+        mask: mask.clone(),
+    }
+}
+
+fn range(lo: &Value, hi: &Value) -> FieldMatch {
+    FieldMatch::Range {
+        lo: lo.clone(),
+        hi: hi.clone(),
+    }
+}
+
+/// Values of an action's parameters as limbs, each starting on its own; `None` unless there is one value of the right width for each.
+pub fn action_params(action: &Action, args: &[Value]) -> Option<Box<[u64]>> {
+    if action.params.len() != args.len() {
+        return None;
+    }
+    let mut limbs = Vec::new();
+    for (param, arg) in action.params.iter().zip(args) {
+        if arg.width() != param.ty.width() {
+            return None;
+        }
+        limbs.extend_from_slice(arg.limbs());
+        let padding = ir::limbs_of(param.ty) as usize - limbs_for(arg.width());
+        limbs.extend(std::iter::repeat_n(0, padding));
+    }
+    Some(limbs.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: table::MatchKind, wanted: KeyMatch, expected: Option<FieldMatch>) {
+        assert_eq!(field_match(&KeyField { width: 8, kind }, &wanted), expected);
+    }
+
+    #[test]
+    fn entries_say_what_they_want_in_the_field_s_own_kind() {
+        let v = |number: u128| Value::truncated(number, 8);
+        let exact = || KeyMatch::Exact(v(0x12));
+        check(
+            table::MatchKind::Exact,
+            exact(),
+            Some(FieldMatch::Exact(v(0x12))),
+        );
+        check(table::MatchKind::Lpm, exact(), Some(lpm(&v(0x12), 8)));
+        check(
+            table::MatchKind::Lpm,
+            KeyMatch::Lpm(v(0x12), 4),
+            Some(lpm(&v(0x10), 4)),
+        );
+        check(
+            table::MatchKind::Lpm,
+            KeyMatch::Ternary(v(0x12), v(0xf0)),
+            Some(lpm(&v(0x10), 4)),
+        );
+        check(
+            table::MatchKind::Lpm,
+            KeyMatch::Ternary(v(0x12), v(0x0f)),
+            None,
+        );
+        check(
+            table::MatchKind::Range,
+            exact(),
+            Some(range(&v(0x12), &v(0x12))),
+        );
+        check(table::MatchKind::Exact, KeyMatch::Any, None);
+        check(
+            table::MatchKind::Optional,
+            KeyMatch::Any,
+            Some(FieldMatch::Optional(None)),
+        );
+        check(
+            table::MatchKind::Exact,
+            KeyMatch::Exact(Value::truncated(1, 9)),
+            None,
+        );
+    }
+}

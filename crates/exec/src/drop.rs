@@ -1,0 +1,67 @@
+//! Why packets end without being sent.
+
+use std::fmt;
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+        /// Why a packet was dropped. Names are stable: reports, counters and traces use them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum DropReason { $($(#[$doc])* $variant,)* }
+
+        impl DropReason {
+            /// All reasons; the position of each is [`DropReason::index`].
+            pub const ALL: &[DropReason] = &[$(DropReason::$variant,)*];
+
+            /// The reason's stable name.
+            pub fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The program marked the packet for dropping in ingress (or its only control).
+    Ingress = "ingress_drop";
+    /// The program marked the packet for dropping in egress.
+    Egress = "egress_drop";
+    /// The parser rejected the packet, on an architecture where that drops it.
+    ParserReject = "parser_reject";
+    /// A filter did not accept the packet.
+    Filtered = "filtered";
+    /// The program aborted the packet (`ABORT`, `XDP_ABORTED`).
+    Aborted = "aborted";
+    /// The program gave the packet no destination (PNA).
+    NoDestination = "no_destination";
+    /// The multicast group has no member or does not exist.
+    NoReplicas = "no_replicas";
+    /// The queue was full.
+    TailDrop = "tail_drop";
+    /// The program asked for a priority that has no queue.
+    NoSuchQueue = "no_such_queue";
+    /// The packet was to leave at a port that the device does not have.
+    NoSuchPort = "no_such_port";
+    /// The packet used up its work budget: an endless loop in the program, or endless recirculation.
+    WorkBudget = "work_budget";
+    /// Copies of one packet made more copies than a packet may have.
+    CopyBudget = "copy_budget";
+    /// An `assert` failed.
+    AssertFailed = "assert_failed";
+    /// An `assume` failed.
+    AssumeFailed = "assume_failed";
+    /// The program made the packet longer than a frame may be.
+    FrameTooLong = "frame_too_long";
+}
+
+impl DropReason {
+    /// Its position in [`DropReason::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,256 @@
+//! Hash algorithms over packed field lists, bit for bit as BMv2 computes them.
+
+use ir::HashAlgorithm;
+
+use crate::RandomStream;
+
+/// Parameters of a CRC (the Rocksoft model).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrcParameters {
+    /// The polynomial, without its top bit.
+    pub polynomial: u32,
+    /// First value of the remainder.
+    pub initial: u32,
+    /// Exclusive or with the result.
+    pub final_xor: u32,
+    /// Whether each byte is taken least significant bit first.
+    pub reflect_in: bool,
+    /// Whether the result is reversed.
+    pub reflect_out: bool,
+}
+
+/// Parameters that the control plane may set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashParameters {
+    /// Of `crc16_custom`; CRC-16/ARC at first.
+    pub crc16: CrcParameters,
+    /// Of `crc32_custom`; CRC-32/ISO-HDLC at first.
+    pub crc32: CrcParameters,
+    /// The key of the Toeplitz hash, a multiple of 4 bytes; at first the one that RSS documentation uses.
+    pub toeplitz_key: Vec<u8>,
+}
+
+const CRC16: CrcParameters = CrcParameters {
+    polynomial: 0x8005,
+    initial: 0,
+    final_xor: 0,
+    reflect_in: true,
+    reflect_out: true,
+};
+
+const CRC32: CrcParameters = CrcParameters {
+    polynomial: 0x04c1_1db7,
+    initial: 0xffff_ffff,
+    final_xor: 0xffff_ffff,
+    reflect_in: true,
+    reflect_out: true,
+};
+
+/// The verification key of Microsoft's RSS specification.
+const RSS_KEY: [u8; 40] = [
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
+    0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
+    0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+];
+
+impl Default for HashParameters {
+    fn default() -> Self {
+        HashParameters {
+            crc16: CRC16,
+            crc32: CRC32,
+            toeplitz_key: RSS_KEY.to_vec(),
+        }
+    }
+}
+
+/// The hash of packed data.
+pub fn hash(
+    algorithm: HashAlgorithm,
+    data: &[u8],
+    parameters: &HashParameters,
+    random: &mut RandomStream,
+) -> u64 {
+    match algorithm {
+        HashAlgorithm::Crc32 | HashAlgorithm::TargetDefault => u64::from(crc32(data)),
+        HashAlgorithm::Crc32Custom => u64::from(crc(data, &parameters.crc32, 32)),
+        HashAlgorithm::Crc16 => u64::from(crc16(data)),
+        HashAlgorithm::Crc16Custom => u64::from(crc(data, &parameters.crc16, 16)),
+        HashAlgorithm::Random => random.next_u64(),
+        HashAlgorithm::Identity => identity(data),
+        HashAlgorithm::Csum16 => u64::from(csum16(data)),
+        HashAlgorithm::Xor16 => u64::from(xor16(data)),
+        HashAlgorithm::Toeplitz => u64::from(toeplitz(data, &parameters.toeplitz_key)),
+    }
+}
+
+/// `base + hash % max`; `base` when `max` is zero. The caller cuts it to its type.
+pub fn in_range(hash: u64, base: u64, max: u64) -> u64 {
+    base.wrapping_add(hash.checked_rem(max).unwrap_or(0))
+}
+
+const fn reflected_table(reversed_polynomial: u32) -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut remainder = i as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            remainder = if remainder & 1 == 1 {
+                remainder >> 1 ^ reversed_polynomial
+            } else {
+                remainder >> 1
+            };
+            bit += 1;
+        }
+        table[i] = remainder;
+        i += 1;
+    }
+    table
+}
+
+static CRC32_TABLE: [u32; 256] = reflected_table(0xedb8_8320);
+static CRC16_TABLE: [u32; 256] = reflected_table(0xa001);
+
+/// CRC-32/ISO-HDLC.
+pub fn crc32(data: &[u8]) -> u32 {
+    !data.iter().fold(u32::MAX, |crc, &byte| {
+        CRC32_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8
+    })
+}
+
+/// CRC-16/ARC.
+pub fn crc16(data: &[u8]) -> u16 {
+    data.iter().fold(0, |crc: u32, &byte| {
+        CRC16_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8
+    }) as u16
+}
+
+/// Any CRC of `width` bits (8 to 32).
+pub fn crc(data: &[u8], parameters: &CrcParameters, width: u32) -> u32 {
+    let mask = bits::one::mask(width) as u32;
+    let top = 1 << (width - 1);
+    let mut remainder = parameters.initial & mask;
+    for &byte in data {
+        let byte = if parameters.reflect_in {
+            byte.reverse_bits()
+        } else {
+            byte
+        };
+        remainder ^= u32::from(byte) << (width - 8);
+        for _ in 0..8 {
+            remainder = if remainder & top != 0 {
+                remainder << 1 ^ parameters.polynomial
+            } else {
+                remainder << 1
+            };
+        }
+        remainder &= mask;
+    }
+    if parameters.reflect_out {
+        remainder = remainder.reverse_bits() >> (32 - width);
+    }
+    (remainder ^ parameters.final_xor) & mask
+}
+
+/// The ones' complement sum of 16-bit words (an odd last byte is the high half of a word), folded.
+pub fn ones_complement_sum(data: &[u8]) -> u16 {
+    let mut words = data.chunks_exact(2);
+    let mut sum: u64 = words
+        .by_ref()
+        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    if let [last] = words.remainder() {
+        sum += u64::from(*last) << 8;
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// RFC 1071's checksum.
+pub fn csum16(data: &[u8]) -> u16 {
+    !ones_complement_sum(data)
+}
+
+/// The exclusive or of 16-bit words; an odd last byte is the high half of a word.
+pub fn xor16(data: &[u8]) -> u16 {
+    data.chunks(2).fold(0, |xor, word| {
+        xor ^ u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])
+    })
+}
+
+/// The first eight bytes as a number; of less, all of them.
+pub fn identity(data: &[u8]) -> u64 {
+    data.iter()
+        .take(8)
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// The Toeplitz hash; the key repeats for data longer than it.
+pub fn toeplitz(data: &[u8], key: &[u8]) -> u32 {
+    if key.len() < 4 {
+        return 0;
+    }
+    let key_at = |i: usize| u64::from(key[i % key.len()]);
+    let mut window = (0..4).fold(0, |window, i| window << 8 | key_at(i));
+    let mut result = 0;
+    for (i, &byte) in data.iter().enumerate() {
+        window = window << 8 | key_at(i + 4);
+        for bit in (0..8).rev() {
+            if byte >> bit & 1 == 1 {
+                result ^= (window >> (bit + 1)) as u32;
+            }
+        }
+        window &= 0xffff_ffff;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHECK: &[u8] = b"123456789";
+
+    #[test]
+    fn crcs_give_the_catalogue_s_check_values() {
+        assert_eq!(crc32(CHECK), 0xcbf4_3926);
+        assert_eq!(crc16(CHECK), 0xbb3d);
+        assert_eq!(crc(CHECK, &CRC32, 32), 0xcbf4_3926);
+        assert_eq!(crc(CHECK, &CRC16, 16), 0xbb3d);
+        let ccitt_false = CrcParameters {
+            polynomial: 0x1021,
+            initial: 0xffff,
+            final_xor: 0,
+            reflect_in: false,
+            reflect_out: false,
+        };
+        assert_eq!(crc(CHECK, &ccitt_false, 16), 0x29b1);
+    }
+
+    #[test]
+    fn the_internet_checksum_gives_rfc_1071_s_example() {
+        let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(ones_complement_sum(&data), 0xddf2);
+        assert_eq!(csum16(&[0xff]), 0x00ff);
+    }
+
+    #[test]
+    fn toeplitz_gives_the_values_of_the_rss_specification() {
+        let parameters = HashParameters::default();
+        let ipv4 = [66, 9, 149, 187, 161, 142, 100, 80];
+        assert_eq!(toeplitz(&ipv4, &parameters.toeplitz_key), 0x323e_8fc2);
+        let tcp = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
+        assert_eq!(toeplitz(&tcp, &parameters.toeplitz_key), 0x51cc_c178);
+    }
+
+    #[test]
+    fn short_data_is_taken_as_it_is() {
+        assert_eq!(identity(&[1, 2, 3]), 0x01_0203);
+        assert_eq!(identity(&[1; 20]), 0x0101_0101_0101_0101);
+        assert_eq!(xor16(&[0x12, 0x34, 0x56]), 0x4434);
+        assert_eq!(in_range(17, 100, 10), 107);
+        assert_eq!(in_range(17, 100, 0), 100);
+    }
+}

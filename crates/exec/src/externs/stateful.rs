@@ -1,0 +1,140 @@
+//! Counters, meters, registers and entries that packets add: operations on a device's [`State`].
+
+use ir::{ActionId, ExternId, TableId};
+use table::{Color, Learn};
+
+use crate::{CurrentEntry, ExternState, PacketContext, State};
+
+/// A colour as IR code sees it: 0 green, 1 yellow, 2 red.
+pub fn color_number(color: Color) -> u64 {
+    match color {
+        Color::Green => 0,
+        Color::Yellow => 1,
+        Color::Red => 2,
+    }
+}
+
+/// The colour with this number; anything else is red.
+pub fn color_of_number(number: u64) -> Color {
+    match number {
+        0 => Color::Green,
+        1 => Color::Yellow,
+        _ => Color::Red,
+    }
+}
+
+/// Counts the packet at an index; outside the array nothing happens.
+pub fn counter_count(state: &State, counter: ExternId, index: u64, packet: &PacketContext) {
+    if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
+        array.count(index, u64::from(packet.length));
+    }
+}
+
+/// Adds a number to a counter: as packets and bytes, as far as it counts them.
+pub fn counter_add(state: &State, counter: ExternId, index: u64, amount: u64) {
+    if let Some(ExternState::Counter(array)) = state.extern_state(counter)
+        && let Some(mut reading) = array.read(index)
+    {
+        if array.kind() != table::CounterKind::Bytes {
+            reading.packets = reading.packets.wrapping_add(amount);
+        }
+        if array.kind() != table::CounterKind::Packets {
+            reading.bytes = reading.bytes.wrapping_add(amount);
+        }
+        array.write(index, reading);
+    }
+}
+
+/// Counts the packet for the entry of the table being applied.
+pub fn direct_counter_count(state: &State, packet: &PacketContext) {
+    if let Some(cells) = current_cells(state, packet)
+        && let Some(counter) = &cells.counter
+    {
+        counter.count(u64::from(packet.length));
+    }
+}
+
+/// Meters the packet at an index; outside the array it is green.
+pub fn meter_execute(
+    state: &State,
+    meter: ExternId,
+    index: u64,
+    before: Color,
+    packet: &PacketContext,
+) -> Color {
+    match state.extern_state(meter) {
+        Some(ExternState::Meter(array)) => array
+            .execute(index, before, u64::from(packet.length), packet.now.0)
+            .unwrap_or_default(),
+        _ => Color::default(),
+    }
+}
+
+/// Meters the packet for the entry of the table being applied.
+pub fn direct_meter_execute(state: &State, before: Color, packet: &PacketContext) -> Color {
+    match current_cells(state, packet).and_then(|cells| cells.meter.as_ref()) {
+        Some(meter) => meter.execute(before, u64::from(packet.length), packet.now.0),
+        None => before,
+    }
+}
+
+/// The cells of the entry, or default action, of the table being applied.
+fn current_cells<'s>(state: &'s State, packet: &PacketContext) -> Option<&'s table::EntryCells> {
+    let current = packet.current.as_ref()?;
+    let table = state.tables.get(current.table.get() as usize)?;
+    table.cells(&current.found)
+}
+
+/// PNA `add_entry`: adds an entry for the key that is being missed; whether it could.
+pub fn add_entry(
+    state: &State,
+    current: &CurrentEntry,
+    key: &[u64],
+    action: ActionId,
+    params: &[u64],
+    profile: u64,
+    now_ns: u64,
+) -> bool {
+    let table: TableId = current.table;
+    let Some(learned) = state
+        .tables
+        .get(table.get() as usize)
+        .and_then(|table| table.learned.as_ref())
+    else {
+        return false;
+    };
+    let new = Learn {
+        key,
+        action: action.get(),
+        params,
+        idle_timeout_ns: state.expire_profiles.timeout_ns(profile),
+        now_ns,
+    };
+    learned.insert(new).is_ok()
+}
+
+/// PNA `set_entry_expire_time`: gives the entry that was hit this profile's time-out.
+pub fn set_entry_expire_time(state: &State, profile: u64, packet: &PacketContext) {
+    if let Some((learned, hit)) = current_learned(state, packet) {
+        learned.set_idle_timeout(hit, state.expire_profiles.timeout_ns(profile), packet.now.0);
+    }
+}
+
+/// PNA `restart_expire_timer`: starts the time-out of the entry that was hit anew.
+pub fn restart_expire_timer(state: &State, packet: &PacketContext) {
+    if let Some((learned, hit)) = current_learned(state, packet) {
+        learned.restart_timer(hit, packet.now.0);
+    }
+}
+
+fn current_learned<'s, 'p>(
+    state: &'s State,
+    packet: &'p PacketContext,
+) -> Option<(&'s table::LearningTable, &'p table::Learned)> {
+    let current = packet.current.as_ref()?;
+    let table = state.tables.get(current.table.get() as usize)?;
+    match &current.found {
+        crate::Found::Learned(hit) => Some((table.learned.as_deref()?, hit)),
+        _ => None,
+    }
+}
