@@ -1,1 +1,15 @@
-//! The room `passes`.
+//! The room of passes: IR to IR.
+//!
+//! **In:** structured code with table applications ([`sequence::Node`]), whole programs. **Out:** lines of stages, simpler programs.
+//! **May import:** `ir`, `bits`.
+//!
+//! Invariants:
+//! - a pass keeps the meaning of every packet: what is read, written, looked up and called, in the same order;
+//! - a program that the verifier accepts before a pass is accepted after it;
+//! - user programs never make a pass panic.
+//!
+//! Tests: `tests/` (hand-made inputs, printed as text).
+
+pub mod fold;
+pub mod sequence;
+pub mod simplify;

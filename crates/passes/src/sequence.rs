@@ -1,0 +1,333 @@
+//! Structured code with table applications, made into a line of stages (HyperVDP, section IV-C).
+//!
+//! Every maximal run of code without a table becomes one action stage. A branch that has a table inside, or that leaves a block which
+//! has one, becomes a condition stage; leaving becomes a link. Links go forward, but for those of loops that apply tables.
+
+use std::collections::{HashMap, HashSet};
+
+use bits::{Id, IdVec};
+use ir::{Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind, Stmt, StmtKind, TableId};
+
+/// Structured code. The variants other than [`Node::Stmt`] are for code that applies a table somewhere inside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// A statement. It may leave blocks and loops around it.
+    Stmt(Stmt),
+    /// `if`
+    If {
+        /// The condition.
+        cond: Expr,
+        /// When it holds.
+        then: Vec<Node>,
+        /// When it does not.
+        otherwise: Vec<Node>,
+        /// Its place.
+        loc: Option<Loc>,
+    },
+    /// A body that `Leave(label)` leaves.
+    Block(LabelId, Vec<Node>),
+    /// A body that runs over and over.
+    Loop(LabelId, Vec<Node>),
+    /// A table is applied.
+    Apply(Box<Apply>),
+}
+
+/// A table is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apply {
+    /// The table.
+    pub table: TableId,
+    /// The stage's name: the table's, as a rule.
+    pub name: String,
+    /// Where the outcome goes.
+    pub outcome: MatchOutcome,
+    /// What runs next, before the code behind.
+    pub dispatch: Dispatch,
+    /// Its place.
+    pub loc: Option<Loc>,
+}
+
+/// What runs after a table by what it found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Dispatch {
+    /// Nothing in particular.
+    Always,
+    /// One body after a hit, another after a miss.
+    ByHit {
+        /// After a hit.
+        hit: Vec<Node>,
+        /// After a miss.
+        miss: Vec<Node>,
+    },
+    /// A body chosen by the action that ran.
+    ByAction {
+        /// For each action of the table the body's index; `None` runs nothing.
+        choice: Vec<Option<usize>>,
+        /// The bodies.
+        bodies: Vec<Vec<Node>>,
+    },
+}
+
+/// Makes a line of stages; their names start with `control`.
+pub fn sequence(control: &str, code: Vec<Node>) -> IdVec<StageId, Stage> {
+    let mut sequencer = Sequencer {
+        control,
+        stages: Vec::new(),
+        joins: Vec::new(),
+        labels: HashMap::new(),
+        names: HashMap::new(),
+    };
+    let entry = sequencer.join();
+    let end = sequencer.join();
+    sequencer.joins[end.index()] = Join::End;
+    sequencer.line(code, entry, end);
+    sequencer.finish()
+}
+
+bits::define_id! {
+    /// A point between stages that links go to, resolved when all stages stand.
+    struct JoinId;
+}
+
+#[derive(Clone, Copy)]
+enum Join {
+    /// Nothing is known yet.
+    Open,
+    /// A stage starts here.
+    Stage(StageId),
+    /// The same point as another.
+    Same(JoinId),
+    /// The control's end.
+    End,
+}
+
+struct Proto {
+    name: String,
+    loc: Option<Loc>,
+    kind: ProtoKind,
+}
+
+enum ProtoKind {
+    Condition(Expr, JoinId, JoinId),
+    Match(TableId, MatchOutcome, ProtoNext),
+    Action(Vec<Stmt>, JoinId),
+}
+
+enum ProtoNext {
+    Always(JoinId),
+    ByHit(JoinId, JoinId),
+    ByAction(Vec<JoinId>),
+}
+
+/// Where `Leave` and `Continue` of an opened block or loop go.
+#[derive(Clone, Copy)]
+struct Exits {
+    leave: JoinId,
+    again: JoinId,
+}
+
+struct Sequencer<'a> {
+    control: &'a str,
+    stages: Vec<Proto>,
+    joins: Vec<Join>,
+    labels: HashMap<LabelId, Exits>,
+    names: HashMap<String, u32>,
+}
+
+impl Sequencer<'_> {
+    fn join(&mut self) -> JoinId {
+        self.joins.push(Join::Open);
+        JoinId::from_index(self.joins.len() - 1)
+    }
+
+    fn same(&mut self, join: JoinId, other: JoinId) {
+        self.joins[join.index()] = Join::Same(other);
+    }
+
+    /// Puts a stage at `entry`.
+    fn stage(&mut self, entry: JoinId, name: String, loc: Option<Loc>, kind: ProtoKind) {
+        let name = self.unique(name);
+        self.joins[entry.index()] = Join::Stage(StageId::from_index(self.stages.len()));
+        self.stages.push(Proto { name, loc, kind });
+    }
+
+    fn unique(&mut self, name: String) -> String {
+        let count = self.names.entry(name.clone()).or_insert(0);
+        *count += 1;
+        if *count == 1 { name } else { format!("{name}${count}") }
+    }
+
+    fn named(&self, what: &str, loc: Option<Loc>) -> String {
+        match loc {
+            Some(loc) => format!("{}.{what}_{}", self.control, loc.line),
+            None => format!("{}.{what}", self.control),
+        }
+    }
+
+    /// Lays out `code` from `entry` on; behind it comes `after`.
+    fn line(&mut self, code: Vec<Node>, entry: JoinId, after: JoinId) {
+        let mut here = entry;
+        let mut run = Vec::new();
+        for node in code {
+            match node {
+                Node::Stmt(stmt) if is_closed(&stmt) => run.push(stmt),
+                open => {
+                    here = self.flush(&mut run, here);
+                    match self.open(open, here) {
+                        Some(next) => here = next,
+                        None => return,
+                    }
+                }
+            }
+        }
+        here = self.flush(&mut run, here);
+        self.same(here, after);
+    }
+
+    /// Puts the code gathered so far into a stage.
+    fn flush(&mut self, run: &mut Vec<Stmt>, here: JoinId) -> JoinId {
+        let Some(first) = run.first() else { return here };
+        let loc = run.iter().find_map(|stmt| stmt.loc).or(first.loc);
+        let next = self.join();
+        let name = self.named("do", loc);
+        self.stage(here, name, loc, ProtoKind::Action(std::mem::take(run), next));
+        next
+    }
+
+    /// Lays out code that cannot stay inside a stage. `None` when nothing behind it is reached.
+    fn open(&mut self, node: Node, here: JoinId) -> Option<JoinId> {
+        let next = self.join();
+        match node {
+            Node::If { cond, then, otherwise, loc } => {
+                let (yes, no) = (self.join(), self.join());
+                let name = self.named("if", loc);
+                self.stage(here, name, loc, ProtoKind::Condition(cond, yes, no));
+                self.line(then, yes, next);
+                self.line(otherwise, no, next);
+            }
+            Node::Block(label, body) => {
+                self.labels.insert(label, Exits { leave: next, again: next });
+                self.line(body, here, next);
+            }
+            Node::Loop(label, body) => {
+                let head = self.join();
+                self.same(here, head);
+                self.labels.insert(label, Exits { leave: next, again: head });
+                self.line(body, head, head);
+            }
+            Node::Apply(apply) => self.apply(*apply, here, next),
+            Node::Stmt(stmt) => return self.open_stmt(stmt, here, next),
+        }
+        Some(next)
+    }
+
+    fn open_stmt(&mut self, stmt: Stmt, here: JoinId, next: JoinId) -> Option<JoinId> {
+        let nodes = |body: Vec<Stmt>| body.into_iter().map(Node::Stmt).collect();
+        let node = match stmt.kind {
+            StmtKind::Leave(label) => {
+                let target = self.labels.get(&label).map(|exits| exits.leave)?;
+                self.same(here, target);
+                return None;
+            }
+            StmtKind::Continue(label) => {
+                let target = self.labels.get(&label).map(|exits| exits.again)?;
+                self.same(here, target);
+                return None;
+            }
+            StmtKind::If(cond, then, otherwise) => {
+                Node::If { cond, then: nodes(then), otherwise: nodes(otherwise), loc: stmt.loc }
+            }
+            StmtKind::Block(label, body) => Node::Block(label, nodes(body)),
+            StmtKind::Loop(label, body) => Node::Loop(label, nodes(body)),
+            StmtKind::Atomic(body) => {
+                self.line(nodes(body), here, next);
+                return Some(next);
+            }
+            kind => {
+                let after = self.join();
+                let name = self.named("do", stmt.loc);
+                self.stage(here, name, stmt.loc, ProtoKind::Action(vec![Stmt { kind, loc: stmt.loc }], after));
+                return Some(after);
+            }
+        };
+        self.open(node, here)
+    }
+
+    fn apply(&mut self, apply: Apply, here: JoinId, next: JoinId) {
+        let (proto, bodies) = match apply.dispatch {
+            Dispatch::Always => (ProtoNext::Always(next), Vec::new()),
+            Dispatch::ByHit { hit, miss } => {
+                let (yes, no) = (self.join(), self.join());
+                (ProtoNext::ByHit(yes, no), vec![(hit, yes), (miss, no)])
+            }
+            Dispatch::ByAction { choice, bodies } => {
+                let bodies: Vec<_> = bodies.into_iter().map(|body| (body, self.join())).collect();
+                let links = choice.into_iter();
+                let links = links.map(|body| body.and_then(|b| bodies.get(b)).map_or(next, |(_, join)| *join));
+                (ProtoNext::ByAction(links.collect()), bodies)
+            }
+        };
+        self.stage(here, apply.name, apply.loc, ProtoKind::Match(apply.table, apply.outcome, proto));
+        for (body, join) in bodies {
+            self.line(body, join, next);
+        }
+    }
+
+    fn resolve(&self, join: JoinId) -> Next {
+        let mut join = join;
+        // A circle of equal points is a loop without a stage: it can only come from code that does nothing for ever.
+        for _ in 0..=self.joins.len() {
+            match self.joins[join.index()] {
+                Join::Stage(stage) => return Next::Stage(stage),
+                Join::Same(other) => join = other,
+                Join::End | Join::Open => return Next::End,
+            }
+        }
+        Next::End
+    }
+
+    fn finish(mut self) -> IdVec<StageId, Stage> {
+        let stages = std::mem::take(&mut self.stages);
+        stages
+            .into_iter()
+            .map(|proto| {
+                let kind = match proto.kind {
+                    ProtoKind::Condition(cond, yes, no) => {
+                        StageKind::Condition { cond, then: self.resolve(yes), otherwise: self.resolve(no) }
+                    }
+                    ProtoKind::Match(table, outcome, next) => {
+                        let next = match next {
+                            ProtoNext::Always(join) => MatchNext::Always(self.resolve(join)),
+                            ProtoNext::ByHit(yes, no) => {
+                                MatchNext::ByHit { hit: self.resolve(yes), miss: self.resolve(no) }
+                            }
+                            ProtoNext::ByAction(links) => {
+                                MatchNext::ByAction(links.into_iter().map(|join| self.resolve(join)).collect())
+                            }
+                        };
+                        StageKind::Match { table, outcome, next }
+                    }
+                    ProtoKind::Action(body, next) => StageKind::Action { body, next: self.resolve(next) },
+                };
+                Stage { name: proto.name, kind, loc: proto.loc }
+            })
+            .collect()
+    }
+}
+
+/// Whether a statement leaves and continues only blocks and loops of its own.
+fn is_closed(stmt: &Stmt) -> bool {
+    fn walk(stmt: &Stmt, own: &mut HashSet<LabelId>) -> bool {
+        match &stmt.kind {
+            StmtKind::Leave(label) | StmtKind::Continue(label) => own.contains(label),
+            StmtKind::If(_, then, otherwise) => then.iter().chain(otherwise).all(|stmt| walk(stmt, own)),
+            StmtKind::Atomic(body) => body.iter().all(|stmt| walk(stmt, own)),
+            StmtKind::Block(label, body) | StmtKind::Loop(label, body) => {
+                own.insert(*label);
+                body.iter().all(|stmt| walk(stmt, own))
+            }
+            _ => true,
+        }
+    }
+    walk(stmt, &mut HashSet::new())
+}
