@@ -1,0 +1,116 @@
+//! Annotations: kept for the control plane, and read where they give names.
+
+use ir::{Annotation, AnnotationBody, AnnotationValue};
+use sema::hir;
+use syntax::ast::{AnnotationToken, AnnotationTokenKind};
+use syntax::source::SourceMap;
+
+/// All annotations, as the IR keeps them.
+pub(crate) fn annotations(sources: &SourceMap, annotations: &[hir::Annotation]) -> Vec<Annotation> {
+    annotations.iter().map(|annotation| keep(sources, annotation)).collect()
+}
+
+fn keep(sources: &SourceMap, annotation: &hir::Annotation) -> Annotation {
+    let body = match &annotation.body {
+        hir::AnnotationBody::None => AnnotationBody::None,
+        hir::AnnotationBody::Tokens(tokens) => AnnotationBody::Text(text(sources, tokens)),
+        hir::AnnotationBody::Expressions(values) => AnnotationBody::Expressions(values.iter().map(value).collect()),
+        hir::AnnotationBody::KeyValues(pairs) => {
+            AnnotationBody::KeyValues(pairs.iter().map(|(key, v)| (key.as_str().to_owned(), value(v))).collect())
+        }
+    };
+    Annotation { name: annotation.name.as_str().to_owned(), body }
+}
+
+fn value(value: &hir::AnnotationValue) -> AnnotationValue {
+    match value {
+        hir::AnnotationValue::String(text) => AnnotationValue::String(text.to_string()),
+        hir::AnnotationValue::Int(number) => AnnotationValue::Int(number.to_string()),
+        hir::AnnotationValue::Bool(value) => AnnotationValue::Bool(*value),
+    }
+}
+
+/// The text of tokens as it was written; of tokens that come from several places, the tokens with blanks between.
+fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
+    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return String::new() };
+    let written = sources.text(first.span.to(last.span));
+    if !written.is_empty() {
+        return written.to_owned();
+    }
+    let one = |token: &AnnotationToken| match token.kind {
+        AnnotationTokenKind::String => format!("\"{}\"", token.text),
+        _ => token.text.to_string(),
+    };
+    tokens.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// The only string or word that an annotation carries.
+fn single(annotation: &hir::Annotation) -> Option<String> {
+    match &annotation.body {
+        hir::AnnotationBody::Tokens(tokens) => Some(tokens.iter().map(|token| &*token.text).collect()),
+        hir::AnnotationBody::Expressions(values) => match values.as_slice() {
+            [hir::AnnotationValue::String(text)] => Some(text.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What `@name` says.
+pub(crate) fn name(annotations: &[hir::Annotation]) -> Option<String> {
+    annotations.iter().rev().find(|a| a.name.as_str() == "name").and_then(single)
+}
+
+/// Whether there is an annotation of this name.
+pub(crate) fn has(annotations: &[hir::Annotation], name: &str) -> bool {
+    annotations.iter().any(|a| a.name.as_str() == name)
+}
+
+/// The text of the only word or string of the annotation with this name.
+pub(crate) fn word(annotations: &[hir::Annotation], name: &str) -> Option<String> {
+    annotations.iter().find(|a| a.name.as_str() == name).and_then(single)
+}
+
+/// The two arguments of an annotation, strings without quotes.
+pub(crate) fn pair(sources: &SourceMap, annotation: &hir::Annotation) -> Option<(String, String)> {
+    match &annotation.body {
+        hir::AnnotationBody::Tokens(tokens) => {
+            let comma = tokens.iter().position(|token| &*token.text == "," && token.kind == AnnotationTokenKind::Punctuation)?;
+            let (first, second) = (&tokens[..comma], &tokens[comma + 1..]);
+            let plain = |tokens: &[AnnotationToken]| match tokens {
+                [only] => only.text.to_string(),
+                many => text(sources, many),
+            };
+            Some((plain(first), plain(second)))
+        }
+        hir::AnnotationBody::Expressions(values) => match values.as_slice() {
+            [first, second] => {
+                let plain = |value: &hir::AnnotationValue| match value {
+                    hir::AnnotationValue::String(text) => text.to_string(),
+                    hir::AnnotationValue::Int(number) => number.to_string(),
+                    hir::AnnotationValue::Bool(value) => value.to_string(),
+                };
+                Some((plain(first), plain(second)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The numbers that an annotation lists (`@field_list(1, 2)`).
+pub(crate) fn numbers(annotation: &hir::Annotation) -> Vec<u32> {
+    match &annotation.body {
+        hir::AnnotationBody::Tokens(tokens) => {
+            tokens.iter().filter_map(|token| bits::Value::parse(&token.text, 32).ok()?.to_u64()?.try_into().ok()).collect()
+        }
+        hir::AnnotationBody::Expressions(values) => {
+            let number = |value: &hir::AnnotationValue| match value {
+                hir::AnnotationValue::Int(number) => u32::try_from(number).ok(),
+                _ => None,
+            };
+            values.iter().filter_map(number).collect()
+        }
+        _ => Vec::new(),
+    }
+}

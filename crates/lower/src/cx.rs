@@ -1,0 +1,284 @@
+//! The state of a lowering: what is made, what is bound, where code goes.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bits::{IdVec, Value};
+use ir::{Expr, FieldId, LabelId, Loc, ScalarTy, Stmt, StmtKind};
+use passes::sequence::Node;
+use sema::hir::{self, TyId, TypeVarId, VarId};
+use syntax::diag::Diagnostic;
+use syntax::source::{SourceMap, Span};
+
+use crate::arch::Binding;
+use crate::instance::{InstanceNode, NodeId};
+use crate::storage::{Place, Slot};
+use crate::value::Rv;
+
+/// What a variable stands for while code that sees it is lowered.
+#[derive(Clone, Debug)]
+pub(crate) enum Bound {
+    /// Storage.
+    Place(Place),
+    /// A value that does not change while it is visible.
+    Value(Rv),
+}
+
+/// A copy that is due when the code that is being lowered ends in any way.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyOut {
+    pub(crate) to: crate::lvalue::Lvalue,
+    pub(crate) from: Place,
+}
+
+/// A call that is being inlined, seen from an `exit` inside.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frame {
+    /// What the call copies out.
+    pub(crate) copy_outs: Vec<CopyOut>,
+}
+
+/// Where `return` goes.
+#[derive(Clone, Debug)]
+pub(crate) enum ReturnTo {
+    /// To a label, the value to storage.
+    Label(LabelId, Option<Place>),
+    /// `return` cannot stand here but as the last statement, which the caller handles.
+    Nowhere,
+}
+
+/// How an `exit` is lowered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ExitTo {
+    /// It ends the block at once.
+    Now,
+    /// A table's action whose callers have values to copy out: it sets the flag and leaves the action.
+    Later(FieldId, LabelId),
+}
+
+/// A loop that is being lowered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoopLabels {
+    pub(crate) leave: LabelId,
+    pub(crate) again: LabelId,
+}
+
+/// What code is being lowered for; some constructs mean different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Parser,
+    Control,
+}
+
+pub(crate) struct Lower<'p> {
+    pub(crate) hir: &'p hir::Program,
+    pub(crate) sources: &'p SourceMap,
+    pub(crate) types: hir::Types,
+    pub(crate) out: ir::Program,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) binding: &'static Binding,
+
+    pub(crate) files: HashMap<String, u32>,
+    pub(crate) names: HashMap<String, u32>,
+    pub(crate) ir_enums: HashMap<hir::EnumId, ir::EnumId>,
+    pub(crate) header_types: HashMap<TyId, ir::HeaderTypeId>,
+    pub(crate) field_lists: HashMap<TyId, Rc<Vec<(Rc<str>, TyId)>>>,
+
+    pub(crate) nodes: IdVec<NodeId, InstanceNode>,
+    pub(crate) globals: HashMap<hir::InstanceId, NodeId>,
+    pub(crate) vars: HashMap<VarId, Bound>,
+    pub(crate) ty_vars: HashMap<TypeVarId, TyId>,
+    pub(crate) storage: HashMap<(NodeId, VarId, TyId), Rc<Slot>>,
+    /// Storage of the architecture's parameters by the name that the binding gives it.
+    pub(crate) shared: HashMap<&'static str, Place>,
+    pub(crate) tables: HashMap<(NodeId, hir::TableId), crate::table::Made>,
+    pub(crate) actions: HashMap<(NodeId, hir::ActionId), ir::ActionId>,
+    pub(crate) value_sets: HashMap<(NodeId, hir::ValueSetId), ir::ValueSetId>,
+    pub(crate) digests: HashMap<TyId, ir::ExternId>,
+    pub(crate) free_vars: HashMap<hir::ActionId, Rc<Vec<VarId>>>,
+
+    pub(crate) mode: Mode,
+    pub(crate) node: NodeId,
+    pub(crate) this: Vec<NodeId>,
+    pub(crate) code: Vec<Node>,
+    pub(crate) loc: Option<Loc>,
+    pub(crate) next_label: u32,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) returns: Vec<ReturnTo>,
+    pub(crate) loops: Vec<LoopLabels>,
+    pub(crate) exit: ExitTo,
+    /// Where the code of a table's action is being lowered: the table, and whether the code turned out to depend on it.
+    pub(crate) in_table: Option<crate::table::InTable>,
+    /// The action whose body is being lowered, with its parameters.
+    pub(crate) action: Option<ir::Action>,
+    /// The block's states while a parser is lowered.
+    pub(crate) states: IdVec<ir::StateId, ir::State>,
+}
+
+impl Lower<'_> {
+    /// Reports an error.
+    pub(crate) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::error(code, span, message));
+    }
+
+    /// Reports what this target cannot run.
+    pub(crate) fn unsupported(&mut self, span: Span, message: impl Into<String>) -> Rv {
+        self.error("E0701", span, message);
+        Rv::Default
+    }
+
+    pub(crate) fn ty(&self, id: TyId) -> &hir::Ty {
+        self.types.get(id)
+    }
+
+    /// The place of a span, for the IR.
+    pub(crate) fn loc_of(&mut self, span: Span) -> Option<Loc> {
+        if span.is_none() {
+            return None;
+        }
+        let location = self.sources.lookup(span.lo)?;
+        let file = match self.files.get(location.file) {
+            Some(&file) => file,
+            None => {
+                let file = self.out.files.len() as u32;
+                self.out.files.push(location.file.to_owned());
+                self.files.insert(location.file.to_owned(), file);
+                file
+            }
+        };
+        Some(Loc { file, line: location.line, column: location.column })
+    }
+
+    /// Appends a statement.
+    pub(crate) fn emit(&mut self, kind: StmtKind) {
+        let loc = self.loc;
+        self.code.push(Node::Stmt(Stmt { kind, loc }));
+    }
+
+    /// Appends `if`; as a plain statement where no branch applies a table.
+    pub(crate) fn emit_if(&mut self, cond: Expr, then: Vec<Node>, otherwise: Vec<Node>) {
+        match passes::fold::as_bool(&cond) {
+            Some(true) => return self.code.extend(then),
+            Some(false) => return self.code.extend(otherwise),
+            None => {}
+        }
+        let loc = self.loc;
+        match (plain(then), plain(otherwise)) {
+            (Ok(then), Ok(otherwise)) => self.emit(StmtKind::If(cond, then, otherwise)),
+            (then, otherwise) => {
+                self.code.push(Node::If { cond, then: nodes(then), otherwise: nodes(otherwise), loc });
+            }
+        }
+    }
+
+    /// Appends a block that `Leave(label)` leaves.
+    pub(crate) fn emit_block(&mut self, label: LabelId, body: Vec<Node>) {
+        match plain(body) {
+            Ok(body) => self.emit(StmtKind::Block(label, body)),
+            Err(body) => self.code.push(Node::Block(label, body)),
+        }
+    }
+
+    /// Appends a loop.
+    pub(crate) fn emit_loop(&mut self, label: LabelId, body: Vec<Node>) {
+        match plain(body) {
+            Ok(body) => self.emit(StmtKind::Loop(label, body)),
+            Err(body) => self.code.push(Node::Loop(label, body)),
+        }
+    }
+
+    /// What `f` appends, on its own.
+    pub(crate) fn capture<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> (Vec<Node>, R) {
+        let outer = std::mem::take(&mut self.code);
+        let result = f(self);
+        (std::mem::replace(&mut self.code, outer), result)
+    }
+
+    pub(crate) fn label(&mut self) -> LabelId {
+        self.next_label += 1;
+        LabelId::new(self.next_label - 1)
+    }
+
+    /// Makes a name that no field has.
+    pub(crate) fn unique(&mut self, name: &str) -> String {
+        match self.names.get_mut(name) {
+            None => {
+                self.names.insert(name.to_owned(), 1);
+                name.to_owned()
+            }
+            Some(_) => loop {
+                let count = self.names.get_mut(name).map_or(2, |count| {
+                    *count += 1;
+                    *count
+                });
+                let candidate = format!("{name}${count}");
+                if !self.names.contains_key(&candidate) {
+                    self.names.insert(candidate.clone(), 1);
+                    return candidate;
+                }
+            },
+        }
+    }
+
+    /// A name within the instance whose code is being lowered.
+    pub(crate) fn local_name(&self, name: &str) -> String {
+        let path = &self.nodes[self.node].path;
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    }
+
+    /// A scalar temporary.
+    pub(crate) fn temp_field(&mut self, ty: ScalarTy) -> FieldId {
+        let name = self.local_name("tmp");
+        let name = self.unique(&name);
+        self.out.fields.push(ir::Field { name, ty })
+    }
+
+    /// The type of an expression.
+    pub(crate) fn expr_ty(&self, expr: &Expr) -> ScalarTy {
+        expr.ty(&self.out, self.action.as_ref()).unwrap_or(ScalarTy::Bit(32))
+    }
+
+    /// Saves a scalar.
+    pub(crate) fn save(&mut self, ty: ScalarTy, value: Expr) -> Expr {
+        if matches!(value, Expr::Const(..) | Expr::Param(_)) {
+            return value;
+        }
+        let field = self.temp_field(ty);
+        self.emit(StmtKind::Assign(field.into(), value));
+        Expr::Read(field.into())
+    }
+
+    pub(crate) fn error_code(&mut self, name: &str) -> u32 {
+        match self.out.errors.iter().position(|error| error == name) {
+            Some(index) => index as u32,
+            None => {
+                self.out.errors.push(name.to_owned());
+                self.out.errors.len() as u32 - 1
+            }
+        }
+    }
+
+    /// The error with this name, as a constant.
+    pub(crate) fn error_const(&mut self, name: &str) -> Expr {
+        let code = self.error_code(name);
+        Expr::Const(ScalarTy::Error, Value::truncated(u128::from(code), 32))
+    }
+}
+
+/// A constant of `bit<width>`.
+pub(crate) fn bits_const(value: u64, width: u32) -> Expr {
+    Expr::Const(ScalarTy::Bit(width), Value::truncated(u128::from(value), width))
+}
+
+/// The statements of code that applies no table.
+pub(crate) fn plain(code: Vec<Node>) -> Result<Vec<Stmt>, Vec<Node>> {
+    if code.iter().all(|node| matches!(node, Node::Stmt(_))) {
+        Ok(code.into_iter().filter_map(|node| if let Node::Stmt(stmt) = node { Some(stmt) } else { None }).collect())
+    } else {
+        Err(code)
+    }
+}
+
+fn nodes(code: Result<Vec<Stmt>, Vec<Node>>) -> Vec<Node> {
+    code.map_or_else(|nodes| nodes, |stmts| stmts.into_iter().map(Node::Stmt).collect())
+}

@@ -1,0 +1,252 @@
+//! The tree of instances: constructor calls evaluated from `main` down, with their names for the control plane.
+
+use std::collections::HashMap;
+
+use bits::define_id;
+use sema::hir::{self, Arg, ExprKind, InstanceId, LocalDecl, Ty, TyId};
+
+use crate::annotate;
+use crate::cx::{Bound, Lower};
+use crate::value::Rv;
+
+define_id! {
+    /// An instance in its place in the tree.
+    pub(crate) struct NodeId;
+}
+
+/// An instance.
+#[derive(Clone, Debug)]
+pub(crate) struct InstanceNode {
+    /// Its name for the control plane. Empty for the root.
+    pub(crate) path: String,
+    /// The declaration; the root has none.
+    pub(crate) instance: Option<InstanceId>,
+    /// Its type, closed.
+    pub(crate) ty: Option<TyId>,
+    /// Its constructor arguments.
+    pub(crate) args: Vec<Rv>,
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) children: HashMap<InstanceId, NodeId>,
+    /// The extern that it is in the IR.
+    pub(crate) ir: Option<ir::ExternId>,
+    /// How often it is applied (2 stands for more).
+    pub(crate) applied: u8,
+    /// Storage of its parameters, where it is applied more than once.
+    pub(crate) own_params: HashMap<hir::VarId, crate::storage::Place>,
+}
+
+impl Lower<'_> {
+    pub(crate) fn root_node() -> InstanceNode {
+        InstanceNode {
+            path: String::new(),
+            instance: None,
+            ty: None,
+            args: Vec::new(),
+            parent: None,
+            children: HashMap::new(),
+            ir: None,
+            applied: 1,
+            own_params: HashMap::new(),
+        }
+    }
+
+    /// The node of an instance that code mentions: a child of the node being lowered or of one around it, or a global.
+    pub(crate) fn node_of(&mut self, instance: InstanceId) -> NodeId {
+        let mut at = Some(self.node);
+        while let Some(node) = at {
+            if let Some(&child) = self.nodes[node].children.get(&instance) {
+                return child;
+            }
+            at = self.nodes[node].parent;
+        }
+        if let Some(&global) = self.globals.get(&instance) {
+            return global;
+        }
+        if self.hir.globals.contains(&instance) {
+            let name = self.instance_name(instance);
+            let node = self.instantiate(instance, NodeId::new(0), name);
+            self.globals.insert(instance, node);
+            return node;
+        }
+        // A direct application, or a constructor call as an argument or property.
+        let path = self.child_path(self.node, instance);
+        self.instantiate(instance, self.node, path)
+    }
+
+    fn instance_name(&self, instance: InstanceId) -> String {
+        let decl = &self.hir.instances[instance];
+        let name = annotate::name(&decl.annotations).unwrap_or_else(|| decl.name.as_str().to_owned());
+        name.strip_prefix('.').map(str::to_owned).unwrap_or(name)
+    }
+
+    /// The control-plane name of something declared in a node; `.name` is absolute.
+    pub(crate) fn path_in(&self, node: NodeId, name: &str, annotations: &[hir::Annotation]) -> String {
+        let name = annotate::name(annotations).unwrap_or_else(|| name.to_owned());
+        if let Some(absolute) = name.strip_prefix('.') {
+            return absolute.to_owned();
+        }
+        let path = &self.nodes[node].path;
+        if path.is_empty() { name } else { format!("{path}.{name}") }
+    }
+
+    fn child_path(&self, node: NodeId, instance: InstanceId) -> String {
+        let decl = &self.hir.instances[instance];
+        self.path_in(node, decl.name.as_str(), &decl.annotations)
+    }
+
+    /// Makes an instance with all that it contains.
+    pub(crate) fn instantiate(&mut self, instance: InstanceId, parent: NodeId, path: String) -> NodeId {
+        let decl = &self.hir.instances[instance];
+        let outer = std::mem::replace(&mut self.node, parent);
+        let ty = self.subst(decl.ty);
+        let args = decl.args.iter().map(|arg| self.constant_arg(arg)).collect();
+        let node = self.nodes.push(InstanceNode {
+            path,
+            instance: Some(instance),
+            ty: Some(ty),
+            args,
+            parent: Some(parent),
+            applied: 0,
+            ..Self::root_node()
+        });
+        if parent.get() != 0 || !self.hir.globals.contains(&instance) {
+            self.nodes[parent].children.insert(instance, node);
+        } else {
+            self.globals.insert(instance, node);
+        }
+        self.node = node;
+        let hir = self.hir;
+        match *self.ty(ty) {
+            Ty::Parser(id) => self.instantiate_locals(node, &hir.parsers[id].ctor_params, &hir.parsers[id].locals),
+            Ty::Control(id) => self.instantiate_locals(node, &hir.controls[id].ctor_params, &hir.controls[id].locals),
+            Ty::Extern(id, _) => {
+                self.instantiate_all(node, &decl.inner);
+                self.declare_extern(node, id);
+            }
+            _ => {}
+        }
+        self.node = outer;
+        node
+    }
+
+    fn instantiate_locals(&mut self, node: NodeId, params: &[hir::Param], locals: &[LocalDecl]) {
+        let bound = self.bind_ctor_params(node, params);
+        let instances: Vec<_> = locals
+            .iter()
+            .filter_map(|local| match local {
+                LocalDecl::Instance(instance) => Some(*instance),
+                _ => None,
+            })
+            .collect();
+        self.instantiate_all(node, &instances);
+        self.unbind(bound);
+    }
+
+    fn instantiate_all(&mut self, node: NodeId, instances: &[InstanceId]) {
+        for &instance in instances {
+            let path = self.child_path(node, instance);
+            self.instantiate(instance, node, path);
+        }
+    }
+
+    /// Lets the constructor parameters stand for the node's arguments. The answer undoes it.
+    pub(crate) fn bind_ctor_params(&mut self, node: NodeId, params: &[hir::Param]) -> Vec<(hir::VarId, Option<Bound>)> {
+        let args = self.nodes[node].args.clone();
+        let mut bound = Vec::new();
+        for (param, arg) in params.iter().zip(args) {
+            bound.push((param.var, self.vars.insert(param.var, Bound::Value(arg))));
+        }
+        bound
+    }
+
+    pub(crate) fn unbind(&mut self, bound: Vec<(hir::VarId, Option<Bound>)>) {
+        for (var, before) in bound.into_iter().rev() {
+            match before {
+                Some(before) => self.vars.insert(var, before),
+                None => self.vars.remove(&var),
+            };
+        }
+    }
+
+    fn constant_arg(&mut self, arg: &Arg) -> Rv {
+        match arg {
+            Arg::Omitted => Rv::Omitted,
+            Arg::Expr(expr) => {
+                let (code, value) = self.capture(|this| this.value(expr));
+                if !code.is_empty() {
+                    return self.unsupported(expr.span, "a constructor argument must be known when the program is compiled");
+                }
+                value
+            }
+        }
+    }
+
+    /// Counts how often each instance is applied, from a block of the architecture down.
+    pub(crate) fn count_applications(&mut self, node: NodeId) {
+        let applied = self.nodes[node].applied.saturating_add(1).min(3);
+        self.nodes[node].applied = applied;
+        let Some(ty) = self.nodes[node].ty else { return };
+        if applied > 2 {
+            return;
+        }
+        let hir = self.hir;
+        let outer = std::mem::replace(&mut self.node, node);
+        let mut callees = Vec::new();
+        let params = match *self.ty(ty) {
+            Ty::Parser(id) => {
+                for state in hir.parsers[id].states.values() {
+                    applied_in(&state.body, &mut callees);
+                }
+                &hir.parsers[id].ctor_params
+            }
+            Ty::Control(id) => {
+                applied_in(&hir.controls[id].body, &mut callees);
+                &hir.controls[id].ctor_params
+            }
+            _ => return self.node = outer,
+        };
+        let bound = self.bind_ctor_params(node, params);
+        for callee in callees {
+            if let (_, Rv::Instance(child)) = self.capture(|this| this.value(callee)) {
+                self.count_applications(child);
+            }
+        }
+        self.unbind(bound);
+        self.node = outer;
+    }
+}
+
+/// The parsers and controls that code applies.
+fn applied_in<'p>(body: &'p [hir::Stmt], found: &mut Vec<&'p hir::Expr>) {
+    for stmt in body {
+        match &stmt.kind {
+            hir::StmtKind::Call(call, _) => {
+                if let hir::Callee::Apply(object) = &call.callee {
+                    found.push(object);
+                }
+            }
+            hir::StmtKind::If(_, then, otherwise) => {
+                applied_in(then, found);
+                applied_in(otherwise, found);
+            }
+            hir::StmtKind::Block(body, _) => applied_in(body, found),
+            hir::StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|case| applied_in(&case.body, found)),
+            hir::StmtKind::SwitchValue { cases, .. } => cases.iter().for_each(|case| applied_in(&case.body, found)),
+            hir::StmtKind::For { init, update, body, .. } => {
+                applied_in(init, found);
+                applied_in(update, found);
+                applied_in(body, found);
+            }
+            hir::StmtKind::ForIn { body, .. } => applied_in(body, found),
+            _ => {}
+        }
+    }
+}
+
+/// Whether an expression names an instance that was constructed in place.
+pub(crate) fn instance_in(expr: &hir::Expr) -> Option<InstanceId> {
+    match expr.kind {
+        ExprKind::Instance(instance) => Some(instance),
+        _ => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! Storage: how a P4 variable lies in consecutive fields, and places within it.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use bits::Id;
+use ir::{Dim, Expr, FieldId, Header, HeaderId, HeaderPlace, ScalarTy, Stack, StackId};
+use sema::hir::{Ty, TyId};
+use syntax::ast::RecordKind;
+
+use crate::cx::{Lower, bits_const};
+
+/// How a variable, or a part of one, is stored.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) kind: SlotKind,
+    /// The fields that it covers.
+    pub(crate) fields: Range<u32>,
+    /// The headers that it covers.
+    pub(crate) headers: Range<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) enum SlotKind {
+    Scalar(FieldId, ScalarTy),
+    Header(HeaderId, Vec<Rc<Slot>>),
+    /// A struct or tuple.
+    Struct(Vec<Rc<Slot>>),
+    Union(Vec<Rc<Slot>>),
+    /// A stack of headers (which the IR knows) or unions.
+    Stack {
+        id: Option<StackId>,
+        next: FieldId,
+        elements: Vec<Rc<Slot>>,
+    },
+    Array(Vec<Rc<Slot>>),
+}
+
+/// A place: storage with the elements chosen so far at run time.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) slot: Rc<Slot>,
+    pub(crate) ty: TyId,
+    pub(crate) dims: Vec<PlaceDim>,
+    /// The union that the place is a member of.
+    pub(crate) union: Option<Rc<Slot>>,
+}
+
+/// A choice made at run time.
+#[derive(Clone, Debug)]
+pub(crate) struct PlaceDim {
+    pub(crate) index: Expr,
+    pub(crate) len: u32,
+    /// Fields between two elements.
+    pub(crate) fields: u32,
+    /// Headers between two elements.
+    pub(crate) headers: u32,
+}
+
+impl Place {
+    pub(crate) fn of(slot: Rc<Slot>, ty: TyId) -> Place {
+        Place { slot, ty, dims: Vec::new(), union: None }
+    }
+
+    /// The same choices within a part of the slot.
+    pub(crate) fn part(&self, slot: &Rc<Slot>, ty: TyId) -> Place {
+        Place { slot: slot.clone(), ty, dims: self.dims.clone(), union: None }
+    }
+
+    pub(crate) fn ir(&self, base: FieldId) -> ir::Place {
+        let dims = self.dims.iter();
+        let dims = dims.map(|d| Dim { index: d.index.clone(), len: d.len, stride: d.fields }).collect();
+        ir::Place { base, dims }
+    }
+
+    pub(crate) fn ir_header(&self, base: HeaderId) -> HeaderPlace {
+        let dims = self.dims.iter();
+        let dims = dims.map(|d| Dim { index: d.index.clone(), len: d.len, stride: d.headers }).collect();
+        HeaderPlace { base, dims }
+    }
+
+    /// The scalar, if it is one.
+    pub(crate) fn scalar(&self) -> Option<(ir::Place, ScalarTy)> {
+        match self.slot.kind {
+            SlotKind::Scalar(field, ty) => Some((self.ir(field), ty)),
+            _ => None,
+        }
+    }
+
+    /// The header, if it is one.
+    pub(crate) fn header(&self) -> Option<HeaderPlace> {
+        match self.slot.kind {
+            SlotKind::Header(header, _) => Some(self.ir_header(header)),
+            _ => None,
+        }
+    }
+
+    /// The validity, if it is a header: the first of its fields.
+    pub(crate) fn valid(&self) -> ir::Place {
+        self.ir(FieldId::new(self.slot.fields.start))
+    }
+
+    /// The parts in order, without their types.
+    pub(crate) fn parts(&self) -> &[Rc<Slot>] {
+        match &self.slot.kind {
+            SlotKind::Scalar(..) => &[],
+            SlotKind::Header(_, parts) | SlotKind::Struct(parts) | SlotKind::Union(parts) | SlotKind::Array(parts) => parts,
+            SlotKind::Stack { elements, .. } => elements,
+        }
+    }
+
+    /// `nextIndex`, if it is a stack.
+    pub(crate) fn next_index(&self) -> Option<ir::Place> {
+        match self.slot.kind {
+            SlotKind::Stack { next, .. } => Some(self.ir(next)),
+            _ => None,
+        }
+    }
+
+    /// The fields that a write to the place may touch.
+    pub(crate) fn extent(&self) -> Range<u32> {
+        let fields = &self.union.as_ref().unwrap_or(&self.slot).fields;
+        let reach: u32 = self.dims.iter().map(|dim| dim.fields * dim.len.saturating_sub(1)).sum();
+        fields.start..fields.end + reach
+    }
+
+    /// Whether every choice is made.
+    pub(crate) fn is_static(&self) -> bool {
+        self.dims.is_empty()
+    }
+}
+
+pub(crate) fn overlap(a: &Range<u32>, b: &Range<u32>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// The fields that reading `place` may touch.
+pub(crate) fn ir_extent(place: &ir::Place) -> Range<u32> {
+    let reach: u32 = place.dims.iter().map(|dim| dim.stride * dim.len.saturating_sub(1)).sum();
+    let start = place.base.get();
+    start..start + reach + 1
+}
+
+/// Whether evaluating `expr` may read a field in `range`.
+pub(crate) fn reads(expr: &Expr, range: &Range<u32>) -> bool {
+    let of = |place: &ir::Place| {
+        overlap(&ir_extent(place), range) || place.dims.iter().any(|dim| reads(&dim.index, range))
+    };
+    match expr {
+        Expr::Const(..) | Expr::Param(_) => false,
+        Expr::Read(place) | Expr::VarbitLen(place) => of(place),
+        Expr::VarbitEq(a, b) => of(a) || of(b),
+        Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => reads(a, range),
+        Expr::Binary(_, a, b) | Expr::Concat(a, b) => reads(a, range) || reads(b, range),
+        Expr::Ternary(a, b, c) => reads(a, range) || reads(b, range) || reads(c, range),
+    }
+}
+
+impl Lower<'_> {
+    /// Makes storage for a variable of this type.
+    pub(crate) fn allocate(&mut self, name: &str, ty: TyId) -> Place {
+        let slot = match self.scalar(ty) {
+            Some(_) => self.slot(name, ty),
+            None => {
+                let name = self.unique(name);
+                self.slot(&name, ty)
+            }
+        };
+        Place::of(slot, ty)
+    }
+
+    /// A temporary of any type.
+    pub(crate) fn temp(&mut self, ty: TyId) -> Place {
+        let name = self.local_name("tmp");
+        self.allocate(&name, ty)
+    }
+
+    fn field_named(&mut self, name: &str, ty: ScalarTy) -> FieldId {
+        let name = self.unique(name);
+        self.out.fields.push(ir::Field { name, ty })
+    }
+
+    fn slot(&mut self, name: &str, ty: TyId) -> Rc<Slot> {
+        let fields = self.out.fields.len() as u32;
+        let headers = self.out.headers.len() as u32;
+        let kind = self.slot_kind(name, ty);
+        Rc::new(Slot {
+            kind,
+            fields: fields..self.out.fields.len() as u32,
+            headers: headers..self.out.headers.len() as u32,
+        })
+    }
+
+    fn slot_kind(&mut self, name: &str, ty: TyId) -> SlotKind {
+        if let Some(scalar) = self.scalar(ty) {
+            return SlotKind::Scalar(self.field_named(name, scalar), scalar);
+        }
+        match self.ty(ty).clone() {
+            Ty::Record(record, _) => match self.hir.records[record].kind {
+                RecordKind::Header => self.header_slot(name, ty),
+                RecordKind::HeaderUnion => SlotKind::Union(self.member_slots(name, ty)),
+                RecordKind::Struct => SlotKind::Struct(self.member_slots(name, ty)),
+            },
+            Ty::Tuple(_) => SlotKind::Struct(self.member_slots(name, ty)),
+            Ty::Stack(element, len) => self.stack_slot(name, element, len),
+            // Types without run-time values: nothing to store.
+            _ => SlotKind::Struct(Vec::new()),
+        }
+    }
+
+    fn member_slots(&mut self, name: &str, ty: TyId) -> Vec<Rc<Slot>> {
+        let members = self.members(ty);
+        members.iter().map(|(member, ty)| self.slot(&format!("{name}.{member}"), *ty)).collect()
+    }
+
+    fn header_slot(&mut self, name: &str, ty: TyId) -> SlotKind {
+        let header_ty = self.header_type(ty);
+        let valid = self.field_named(&format!("{name}.$valid$"), ScalarTy::Bool);
+        let header = self.out.headers.push(Header { name: name.to_owned(), ty: header_ty, valid });
+        SlotKind::Header(header, self.member_slots(name, ty))
+    }
+
+    fn stack_slot(&mut self, name: &str, element: TyId, len: u32) -> SlotKind {
+        let kind = match self.ty(element) {
+            Ty::Record(record, _) => Some(self.hir.records[*record].kind),
+            _ => None,
+        };
+        let is_stack = matches!(kind, Some(RecordKind::Header | RecordKind::HeaderUnion));
+        let next = is_stack.then(|| self.field_named(&format!("{name}.$next$"), ScalarTy::Bit(32)));
+        let first = HeaderId::from_index(self.out.headers.len());
+        let elements: Vec<_> = (0..len).map(|i| self.slot(&format!("{name}[{i}]"), element)).collect();
+        match next {
+            None => SlotKind::Array(elements),
+            Some(next) => {
+                let id = (kind == Some(RecordKind::Header) && len > 0).then(|| {
+                    let stack = Stack { name: name.to_owned(), first, len, next_index: next };
+                    self.out.stacks.push(stack)
+                });
+                SlotKind::Stack { id, next, elements }
+            }
+        }
+    }
+
+    /// A member of a struct, header, union or tuple.
+    pub(crate) fn member(&mut self, place: &Place, index: usize) -> Option<Place> {
+        let ty = self.members(place.ty).get(index)?.1;
+        let slot = place.parts().get(index)?;
+        let mut part = place.part(slot, ty);
+        if matches!(place.slot.kind, SlotKind::Union(_)) {
+            part.union = Some(place.slot.clone());
+        }
+        Some(part)
+    }
+
+    /// An element of a stack or array, chosen at run time. An index outside reads zeros and writes nothing.
+    pub(crate) fn element(&mut self, place: &Place, index: Expr) -> Option<Place> {
+        let Ty::Stack(element, len) = *self.ty(place.ty) else { return None };
+        let first = place.parts().first()?;
+        if let Expr::Const(_, value) = &index
+            && let Some(slot) = value.to_u64().and_then(|i| place.parts().get(usize::try_from(i).ok()?))
+        {
+            return Some(place.part(slot, element));
+        }
+        let mut part = place.part(first, element);
+        let length = |range: &Range<u32>| range.end - range.start;
+        part.dims.push(PlaceDim { index, len, fields: length(&first.fields), headers: length(&first.headers) });
+        Some(part)
+    }
+
+    /// The same place with the choices saved, so that later code cannot change them.
+    pub(crate) fn settle(&mut self, place: &Place) -> Place {
+        let mut settled = place.clone();
+        for dim in &mut settled.dims {
+            let index = std::mem::replace(&mut dim.index, bits_const(0, 1));
+            let ty = self.expr_ty(&index);
+            dim.index = self.save(ty, index);
+        }
+        settled
+    }
+
+    /// Runs `f` for each element that a place may stand for: code that must know it when the program is compiled.
+    pub(crate) fn for_each_choice(&mut self, place: &Place, f: &mut dyn FnMut(&mut Self, &Place)) {
+        let place = self.settle(place);
+        let choices: u64 = place.dims.iter().map(|dim| u64::from(dim.len)).product();
+        for choice in 0..choices {
+            let mut rest = choice;
+            let mut cond = passes::fold::bool_const(true);
+            let (mut fields, mut headers) = (0, 0);
+            for dim in &place.dims {
+                let index = rest % u64::from(dim.len);
+                rest /= u64::from(dim.len);
+                let width = self.expr_ty(&dim.index).width();
+                if width < 64 && index >> width != 0 {
+                    cond = passes::fold::bool_const(false);
+                }
+                let is = Expr::Binary(ir::BinOp::Eq, Box::new(dim.index.clone()), Box::new(bits_const(index, width)));
+                cond = passes::fold::and(cond, passes::fold::fold(is));
+                fields += index as u32 * dim.fields;
+                headers += index as u32 * dim.headers;
+            }
+            let moved = Place { slot: self.shifted(&place.slot, fields, headers), dims: Vec::new(), ..place.clone() };
+            let (code, ()) = self.capture(|this| f(this, &moved));
+            self.emit_if(cond, code, Vec::new());
+        }
+    }
+
+    /// The slot of the same shape so many fields and headers behind.
+    fn shifted(&self, slot: &Rc<Slot>, fields: u32, headers: u32) -> Rc<Slot> {
+        let field = |id: FieldId| FieldId::new(id.get() + fields);
+        let all = |parts: &[Rc<Slot>]| parts.iter().map(|part| self.shifted(part, fields, headers)).collect();
+        let kind = match &slot.kind {
+            SlotKind::Scalar(id, ty) => SlotKind::Scalar(field(*id), *ty),
+            SlotKind::Header(id, parts) => SlotKind::Header(HeaderId::new(id.get() + headers), all(parts)),
+            SlotKind::Struct(parts) => SlotKind::Struct(all(parts)),
+            SlotKind::Union(parts) => SlotKind::Union(all(parts)),
+            SlotKind::Array(parts) => SlotKind::Array(all(parts)),
+            SlotKind::Stack { next, elements, .. } => {
+                let next = field(*next);
+                let id = self.out.stacks.iter().find(|(_, stack)| stack.next_index == next).map(|(id, _)| id);
+                SlotKind::Stack { id, next, elements: all(elements) }
+            }
+        };
+        Rc::new(Slot {
+            kind,
+            fields: slot.fields.start + fields..slot.fields.end + fields,
+            headers: slot.headers.start + headers..slot.headers.end + headers,
+        })
+    }
+}
