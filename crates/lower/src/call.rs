@@ -377,6 +377,7 @@ impl Lower<'_> {
         for frame in frames.iter().rev() {
             self.copy_out(&frame.copy_outs);
         }
+        self.exit_used = true;
         match self.exit {
             ExitTo::Now => self.emit(StmtKind::Exit),
             ExitTo::Later(flag, label) => {

@@ -107,12 +107,20 @@ pub(crate) struct Lower<'p> {
     pub(crate) returns: Vec<ReturnTo>,
     pub(crate) loops: Vec<LoopLabels>,
     pub(crate) exit: ExitTo,
+    /// Whether an `exit` was lowered since this was last reset.
+    pub(crate) exit_used: bool,
+    /// The controls whose code is being lowered, one inside the other.
+    pub(crate) active: Vec<hir::ControlId>,
     /// Where the code of a table's action is being lowered: the table, and whether the code turned out to depend on it.
     pub(crate) in_table: Option<crate::table::InTable>,
     /// The action whose body is being lowered, with its parameters.
     pub(crate) action: Option<ir::Action>,
     /// The block's states while a parser is lowered.
     pub(crate) states: IdVec<ir::StateId, ir::State>,
+    /// The state that code goes to.
+    pub(crate) open_state: ir::StateId,
+    /// The path of the sub-parser that is being merged.
+    pub(crate) state_prefix: String,
 }
 
 impl Lower<'_> {

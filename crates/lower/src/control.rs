@@ -1,0 +1,42 @@
+//! Controls: their declarations at each invocation, their code in line, and the blocks of the architecture as lines of stages.
+
+use ir::{BlockCode, Control};
+use sema::hir::{self, LocalDecl};
+
+use crate::cx::{Lower, Mode};
+use crate::instance::NodeId;
+
+impl Lower<'_> {
+    /// The code of a control whose parameters are bound.
+    pub(crate) fn run_control(&mut self, node: NodeId, id: hir::ControlId) {
+        let hir = self.hir;
+        let control = &hir.controls[id];
+        // A control may run inside another instance of itself, given as a constructor argument: the names mean other things in there.
+        let outer = self.active.contains(&id).then(|| self.vars.clone());
+        self.active.push(id);
+        let bound = self.bind_ctor_params(node, &control.ctor_params);
+        self.in_node(node, Mode::Control, |this| {
+            for local in &control.locals {
+                if let LocalDecl::Var(var, init) = local {
+                    this.declare_var(*var, init.as_ref());
+                }
+            }
+            let void = this.types.intern(hir::Ty::Void);
+            this.inline_body(&control.body, void);
+        });
+        self.unbind(bound);
+        self.active.pop();
+        if let Some(outer) = outer {
+            self.vars = outer;
+        }
+    }
+
+    /// Lowers a control that is a block of the architecture; its parameters are bound.
+    pub(crate) fn block_control(&mut self, node: NodeId, id: hir::ControlId) -> BlockCode {
+        let name = self.nodes[node].path.clone();
+        self.loc = None;
+        let (code, ()) = self.capture(|this| this.run_control(node, id));
+        let stages = passes::sequence::sequence(&name, code);
+        BlockCode::Control(self.out.controls.push(Control { name, stages }))
+    }
+}

@@ -1,0 +1,491 @@
+//! Tables: keys, actions specialised to the table, entries, properties.
+
+use bits::Value;
+use ir::{ActionCall, ActionParam, ActionScope, Entry, Expr, KeyMatch, MatchKind, MatchOutcome, ScalarTy, StmtKind, TableAction};
+use num_traits::ToPrimitive;
+use passes::sequence::{Apply, Dispatch, Node};
+use sema::hir::{self, ExprKind, KeySet, TyId};
+use syntax::ast::{Direction, RecordKind};
+use syntax::source::Span;
+
+use crate::annotate;
+use crate::call::ArgValue;
+use crate::cx::{ExitTo, Lower, plain};
+use crate::instance::{NodeId, instance_in};
+use crate::lvalue::Lvalue;
+use crate::value::Rv;
+
+/// The size of a table that says none.
+const DEFAULT_SIZE: u32 = 1024;
+
+/// A table that was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) id: ir::TableId,
+    /// Set by an action that exits, where callers have values to copy out first.
+    exited: Option<ir::FieldId>,
+    /// Fields that hold the key, where computing it takes code.
+    key_fields: Option<Vec<ir::FieldId>>,
+}
+
+/// The table for which an action is being lowered.
+#[derive(Clone, Debug)]
+pub(crate) struct InTable {
+    pub(crate) table: hir::TableId,
+    /// Whether the action's code depends on it.
+    pub(crate) used: bool,
+}
+
+impl Lower<'_> {
+    /// Applies a table and goes on behind it.
+    pub(crate) fn apply_table(&mut self, table: hir::TableId, outcome: MatchOutcome, span: Span) {
+        self.emit_apply(table, outcome, Dispatch::Always, span);
+    }
+
+    /// Whether code behind the table must ask if its action exited.
+    pub(crate) fn must_check_exit(&mut self, table: hir::TableId) -> bool {
+        self.make_table(table).exited.is_some()
+    }
+
+    /// Applies a table and goes on by what it found.
+    pub(crate) fn emit_apply(&mut self, table: hir::TableId, outcome: MatchOutcome, dispatch: Dispatch, span: Span) {
+        let made = self.make_table(table);
+        if let Some(fields) = &made.key_fields {
+            self.compute_keys(table, fields);
+        }
+        let name = self.out.tables[made.id].name.clone();
+        let loc = self.loc_of(span);
+        self.code.push(Node::Apply(Box::new(Apply { table: made.id, name, outcome, dispatch, loc })));
+        if let Some(exited) = made.exited {
+            let (code, ()) = self.capture(|this| this.emit_exit());
+            self.emit_if(Expr::Read(exited.into()), code, Vec::new());
+        }
+    }
+
+    fn compute_keys(&mut self, table: hir::TableId, fields: &[ir::FieldId]) {
+        let hir = self.hir;
+        let keys: Vec<&hir::Expr> = hir.tables[table].keys.iter().map(|key| &key.expr).collect();
+        let values = self.values(&keys);
+        for ((key, value), &field) in keys.iter().zip(values).zip(fields) {
+            let value = self.scalar_value(&value, key.ty);
+            self.emit(StmtKind::Assign(field.into(), value));
+        }
+    }
+
+    /// The table in the IR, made when it is first asked for.
+    pub(crate) fn make_table(&mut self, table: hir::TableId) -> Made {
+        let node = self.node;
+        if let Some(made) = self.tables.get(&(node, table)) {
+            return made.clone();
+        }
+        let hir = self.hir;
+        let decl = &hir.tables[table];
+        let outer_loc = self.loc;
+        self.loc = self.loc_of(decl.span);
+        let (keys, key_fields) = self.keys(decl);
+        let pending = self.frames.iter().any(|frame| !frame.copy_outs.is_empty());
+        let flag = pending.then(|| self.temp_field(ScalarTy::Bool));
+        let mut exits = false;
+        let mut actions = Vec::new();
+        for action in &decl.actions {
+            let (id, exited) = self.table_action(table, action, flag);
+            exits |= exited;
+            let annotations = annotate::annotations(self.sources, &action.annotations);
+            actions.push(TableAction { action: id, scope: scope(&action.annotations), annotations });
+        }
+        let default = match &decl.default_action {
+            Some(call) => self.action_call(decl, &actions, call),
+            None => {
+                actions.push(TableAction { action: self.no_action(), scope: ActionScope::DefaultOnly, annotations: Vec::new() });
+                ActionCall { action: actions.len() - 1, args: Vec::new() }
+            }
+        };
+        let size = decl.size.as_ref().and_then(|size| self.constant_u32(size));
+        let name = self.path_in(node, decl.name.as_str(), &decl.annotations);
+        let mut made = ir::Table {
+            name,
+            keys,
+            entries: Vec::new(),
+            actions,
+            default,
+            default_is_const: decl.default_is_const,
+            entries_are_const: decl.entries_are_const,
+            largest_priority_wins: decl.largest_priority_wins,
+            size: size.unwrap_or(DEFAULT_SIZE),
+            size_is_declared: size.is_some(),
+            implementation: None,
+            direct_counter: None,
+            direct_meter: None,
+            idle_timeout: false,
+            add_on_miss: false,
+            annotations: annotate::annotations(self.sources, &decl.annotations),
+            loc: self.loc,
+        };
+        made.entries = decl.entries.iter().filter_map(|entry| self.entry(decl, &made, entry)).collect();
+        for property in &decl.properties {
+            self.property(&mut made, property);
+        }
+        self.loc = outer_loc;
+        let id = self.out.tables.push(made);
+        let made = Made { id, exited: flag.filter(|_| exits), key_fields };
+        self.tables.insert((node, table), made.clone());
+        made
+    }
+
+    fn keys(&mut self, decl: &hir::Table) -> (Vec<ir::Key>, Option<Vec<ir::FieldId>>) {
+        let exprs: Vec<&hir::Expr> = decl.keys.iter().map(|key| &key.expr).collect();
+        let (code, values) = self.capture(|this| this.values(&exprs));
+        let mut keys = Vec::new();
+        let mut fields = Vec::new();
+        for (key, value) in decl.keys.iter().zip(values) {
+            let Some(scalar) = self.scalar(key.expr.ty) else {
+                self.unsupported(key.expr.span, "a key of this type cannot be matched");
+                continue;
+            };
+            let mut expr = self.scalar_value(&value, key.expr.ty);
+            if !code.is_empty() {
+                let name = self.local_name(&format!("{}.key", decl.name.as_str()));
+                let name = self.unique(&name);
+                let field = self.out.fields.push(ir::Field { name, ty: scalar });
+                fields.push(field);
+                expr = Expr::Read(field.into());
+            }
+            keys.push(ir::Key {
+                name: key.control_plane_name.to_string(),
+                expr,
+                match_kind: self.match_kind(key),
+                data_ty: self.data_ty(key.expr.ty),
+                annotations: annotate::annotations(self.sources, &key.annotations),
+            });
+        }
+        (keys, (!code.is_empty()).then_some(fields))
+    }
+
+    fn match_kind(&mut self, key: &hir::Key) -> MatchKind {
+        match self.hir.match_kinds[key.match_kind].as_str() {
+            "exact" => MatchKind::Exact,
+            "lpm" => MatchKind::Lpm,
+            "ternary" => MatchKind::Ternary,
+            "range" => MatchKind::Range,
+            "optional" => MatchKind::Optional,
+            "selector" => MatchKind::Selector,
+            other => {
+                let message = format!("match kind `{other}` has no implementation on this target");
+                self.unsupported(key.expr.span, message);
+                MatchKind::Exact
+            }
+        }
+    }
+
+    /// The action with its directional parameters bound as the table's list says, and whether it exits through `flag`.
+    fn table_action(&mut self, table: hir::TableId, entry: &hir::TableAction, flag: Option<ir::FieldId>) -> (ir::ActionId, bool) {
+        let hir = self.hir;
+        let decl = &hir.actions[entry.action];
+        let node = if decl.control.is_some() { self.node } else { NodeId::new(0) };
+        let is_special = entry.args.iter().any(Option::is_some);
+        if !is_special && let Some(&known) = self.actions.get(&(node, entry.action)) {
+            return (known, false);
+        }
+        let control_plane_name = self.path_in(node, decl.name.as_str(), &decl.annotations);
+        let (params, values) = self.data_params(decl);
+        let loc = self.loc_of(decl.name.span);
+        let made = ir::Action {
+            name: self.action_name(&control_plane_name),
+            control_plane_name,
+            params,
+            body: Vec::new(),
+            annotations: annotate::annotations(self.sources, &decl.annotations),
+            loc,
+        };
+        let outer = self.enter_action(made, table, flag, loc);
+        let mut values = values.into_iter();
+        let mut args = Vec::new();
+        let (mut code, ()) = self.capture(|this| {
+            for (param, arg) in decl.params.iter().zip(&entry.args) {
+                args.push(match arg {
+                    Some(arg) => this.evaluate_args(std::slice::from_ref(param), std::slice::from_ref(arg)).pop(),
+                    None => values.next().map(ArgValue::In),
+                });
+            }
+            let args = args.into_iter().map(|arg| arg.unwrap_or(ArgValue::Out(Lvalue::Discard))).collect();
+            this.run_action(entry.action, args);
+        });
+        if let ExitTo::Later(_, label) = self.exit {
+            (code, ()) = self.capture(|this| this.emit_block(label, code));
+        }
+        let exits = self.exit_used && flag.is_some();
+        let depends = self.in_table.as_ref().is_some_and(|at| at.used);
+        let made = self.leave_action(outer, code);
+        let id = self.out.actions.push(made);
+        if !is_special && !exits && !depends {
+            self.actions.insert((node, entry.action), id);
+        }
+        (id, exits)
+    }
+
+    fn action_name(&mut self, control_plane_name: &str) -> String {
+        let taken = self.out.actions.values().filter(|action| action.control_plane_name == control_plane_name).count();
+        if taken == 0 { control_plane_name.to_owned() } else { format!("{control_plane_name}${}", taken + 1) }
+    }
+
+    fn enter_action(
+        &mut self,
+        made: ir::Action,
+        table: hir::TableId,
+        flag: Option<ir::FieldId>,
+        loc: Option<ir::Loc>,
+    ) -> OutsideAction {
+        let exit = match flag {
+            Some(flag) => ExitTo::Later(flag, self.label()),
+            None => ExitTo::Now,
+        };
+        OutsideAction {
+            action: self.action.replace(made),
+            frames: std::mem::take(&mut self.frames),
+            loops: std::mem::take(&mut self.loops),
+            exit: std::mem::replace(&mut self.exit, exit),
+            exit_used: std::mem::take(&mut self.exit_used),
+            in_table: self.in_table.replace(InTable { table, used: false }),
+            loc: std::mem::replace(&mut self.loc, loc),
+        }
+    }
+
+    fn leave_action(&mut self, outer: OutsideAction, code: Vec<Node>) -> ir::Action {
+        let made = std::mem::replace(&mut self.action, outer.action);
+        self.frames = outer.frames;
+        self.loops = outer.loops;
+        self.exit = outer.exit;
+        self.exit_used = outer.exit_used;
+        self.in_table = outer.in_table;
+        self.loc = outer.loc;
+        // Actions cannot apply tables, so their code is plain.
+        let body = plain(code).unwrap_or_default();
+        made.map_or_else(no_action, |made| ir::Action { body, ..made })
+    }
+
+    /// The parameters that the control plane binds, and their values in the action's code.
+    fn data_params(&mut self, decl: &hir::Action) -> (Vec<ActionParam>, Vec<Rv>) {
+        let mut params = Vec::new();
+        let mut values = Vec::new();
+        for param in &decl.params {
+            let var = &self.hir.vars[param.var];
+            if var.kind != hir::VarKind::Param(Direction::None) {
+                continue;
+            }
+            let annotations = annotate::annotations(self.sources, &var.annotations);
+            let value = self.data_param(var.name.as_str(), var.ty, &annotations, var.name.span, &mut params);
+            values.push(value);
+        }
+        (params, values)
+    }
+
+    fn data_param(
+        &mut self,
+        name: &str,
+        ty: TyId,
+        annotations: &[ir::Annotation],
+        span: Span,
+        params: &mut Vec<ActionParam>,
+    ) -> Rv {
+        match self.scalar(ty) {
+            Some(ScalarTy::Varbit(_)) => self.unsupported(span, "the control plane cannot give a `varbit`"),
+            Some(scalar) => {
+                let data_ty = self.data_ty(ty);
+                params.push(ActionParam { name: name.to_owned(), ty: scalar, data_ty, annotations: annotations.to_vec() });
+                Rv::Scalar(Expr::Param(params.len() as u32 - 1))
+            }
+            None => {
+                let members = self.members(ty);
+                let part = |(member, ty): &(std::rc::Rc<str>, TyId)| {
+                    self.data_param(&format!("{name}.{member}"), *ty, annotations, span, params)
+                };
+                let parts = members.iter().map(part).collect();
+                if self.record_kind(ty) == Some(RecordKind::Header) { Rv::Header(parts) } else { Rv::List(parts) }
+            }
+        }
+    }
+
+    /// The action that does nothing, for tables whose list has no default.
+    fn no_action(&mut self) -> ir::ActionId {
+        let known = self.out.actions.iter().find(|(_, a)| a.control_plane_name == "NoAction" && a.body.is_empty());
+        match known.map(|(id, _)| id) {
+            Some(id) => id,
+            None => self.out.actions.push(no_action()),
+        }
+    }
+
+    fn action_call(&mut self, decl: &hir::Table, actions: &[TableAction], call: &hir::ActionCall) -> ActionCall {
+        let hir = self.hir;
+        let params = hir.actions[decl.actions[call.action].action].params.iter();
+        let types = params.map(|param| &hir.vars[param.var]).filter(|var| var.kind == hir::VarKind::Param(Direction::None));
+        let mut args = Vec::new();
+        for (arg, var) in call.args.iter().zip(types) {
+            args.extend(self.constants(arg, var.ty));
+        }
+        // A constant that could not be computed was reported: the count must still be right.
+        let params = &self.out.actions[actions[call.action].action].params;
+        args.truncate(params.len());
+        for param in &params[args.len()..] {
+            args.push(Value::zero(param.ty.width()));
+        }
+        ActionCall { action: call.action, args }
+    }
+
+    /// The scalars of a constant expression.
+    pub(crate) fn constants(&mut self, expr: &hir::Expr, ty: TyId) -> Vec<Value> {
+        let (_, value) = self.capture(|this| this.value(expr));
+        let flat = self.flatten(&value, ty, false);
+        let constant = |this: &mut Self, expr_value: Expr| match expr_value {
+            Expr::Const(_, value) => value,
+            other => {
+                this.unsupported(expr.span, "this must be known when the program is compiled");
+                Value::zero(this.expr_ty(&other).width())
+            }
+        };
+        flat.into_iter().map(|value| constant(self, value)).collect()
+    }
+
+    fn entry(&mut self, decl: &hir::Table, made: &ir::Table, entry: &hir::Entry) -> Option<Entry> {
+        let mut keys = Vec::new();
+        for ((set, key), made) in entry.keys.iter().zip(&decl.keys).zip(&made.keys) {
+            if made.match_kind != MatchKind::Selector {
+                keys.push(self.key_match(set, key.expr.ty, made.match_kind)?);
+            }
+        }
+        Some(Entry {
+            keys,
+            action: self.action_call(decl, &made.actions, &entry.action),
+            priority: entry.priority.as_ref().and_then(ToPrimitive::to_i32),
+            is_const: entry.is_const || decl.entries_are_const,
+        })
+    }
+
+    fn key_match(&mut self, set: &KeySet, ty: TyId, kind: MatchKind) -> Option<KeyMatch> {
+        let mut constant = |expr: &hir::Expr| self.constants(expr, ty).into_iter().next();
+        Some(match set {
+            KeySet::Any | KeySet::ValueSet(_) => KeyMatch::Any,
+            KeySet::Value(value) => {
+                let value = constant(value)?;
+                let width = value.width();
+                match kind {
+                    MatchKind::Lpm => KeyMatch::Lpm(value, width),
+                    MatchKind::Ternary => KeyMatch::Ternary(value, Value::all_ones(width)),
+                    MatchKind::Range => KeyMatch::Range(value.clone(), value),
+                    MatchKind::Exact | MatchKind::Optional | MatchKind::Selector => KeyMatch::Exact(value),
+                }
+            }
+            KeySet::Mask(value, mask_expr) => {
+                let (value, mask) = (constant(value)?, constant(mask_expr)?);
+                let value = value.and(&mask);
+                match (kind, mask.prefix_len()) {
+                    (MatchKind::Lpm, Some(len)) => KeyMatch::Lpm(value, len),
+                    (MatchKind::Lpm, None) => {
+                        self.unsupported(mask_expr.span, "the mask of an `lpm` key must be ones followed by zeros");
+                        return None;
+                    }
+                    _ => KeyMatch::Ternary(value, mask),
+                }
+            }
+            KeySet::Range(lo, hi) => KeyMatch::Range(constant(lo)?, constant(hi)?),
+        })
+    }
+
+    fn property(&mut self, made: &mut ir::Table, property: &hir::Property) {
+        match property.name.as_str() {
+            "implementation" | "psa_implementation" | "pna_implementation" => {
+                let Some(id) = self.property_extern(made, property) else { return };
+                match self.out.externs[id].kind {
+                    ir::ExternKind::TableKind { size, .. } => {
+                        made.size = size;
+                        made.size_is_declared = true;
+                    }
+                    _ => made.implementation = Some(id),
+                }
+            }
+            "counters" | "psa_direct_counter" | "pna_direct_counter" => {
+                made.direct_counter = self.property_extern(made, property);
+            }
+            "meters" | "psa_direct_meter" | "pna_direct_meter" => made.direct_meter = self.property_extern(made, property),
+            "support_timeout" => made.idle_timeout = self.property_is_set(property),
+            "psa_idle_timeout" | "pna_idle_timeout" | "idle_timeout_with_auto_delete" => {
+                made.idle_timeout |= self.property_is_set(property);
+            }
+            "add_on_miss" => made.add_on_miss = self.property_is_set(property),
+            _ => {}
+        }
+    }
+
+    /// Whether a property's value is `true`, or an enum's member other than the first (`NO_TIMEOUT`).
+    fn property_is_set(&mut self, property: &hir::Property) -> bool {
+        match self.capture(|this| this.value(&property.value)).1 {
+            Rv::Scalar(Expr::Const(_, value)) => !value.is_zero(),
+            _ => false,
+        }
+    }
+
+    fn property_extern(&mut self, made: &ir::Table, property: &hir::Property) -> Option<ir::ExternId> {
+        let instance = match &property.value.kind {
+            ExprKind::Instance(_) | ExprKind::Var(_) => &property.value,
+            ExprKind::Aggregate(parts) => parts.first()?,
+            _ => return None,
+        };
+        if let Some(id) = instance_in(instance)
+            && !self.is_declared(id)
+        {
+            let name = annotate::name(&property.annotations);
+            let path = match name {
+                Some(_) => self.path_in(self.node, "", &property.annotations),
+                None => format!("{}.{}", made.name, property.name.as_str()),
+            };
+            let node = self.instantiate(id, self.node, path);
+            return self.nodes[node].ir;
+        }
+        match self.value(instance) {
+            Rv::Instance(node) => self.nodes[node].ir,
+            _ => None,
+        }
+    }
+
+    fn is_declared(&self, instance: hir::InstanceId) -> bool {
+        let mut at = Some(self.node);
+        while let Some(node) = at {
+            if self.nodes[node].children.contains_key(&instance) {
+                return true;
+            }
+            at = self.nodes[node].parent;
+        }
+        self.globals.contains_key(&instance) || self.hir.globals.contains(&instance)
+    }
+}
+
+/// What is put aside while an action is lowered.
+struct OutsideAction {
+    action: Option<ir::Action>,
+    frames: Vec<crate::cx::Frame>,
+    loops: Vec<crate::cx::LoopLabels>,
+    exit: ExitTo,
+    exit_used: bool,
+    in_table: Option<InTable>,
+    loc: Option<ir::Loc>,
+}
+
+fn no_action() -> ir::Action {
+    ir::Action {
+        name: "NoAction".to_owned(),
+        control_plane_name: "NoAction".to_owned(),
+        params: Vec::new(),
+        body: Vec::new(),
+        annotations: Vec::new(),
+        loc: None,
+    }
+}
+
+fn scope(annotations: &[hir::Annotation]) -> ActionScope {
+    if annotate::has(annotations, "defaultonly") {
+        ActionScope::DefaultOnly
+    } else if annotate::has(annotations, "tableonly") {
+        ActionScope::TableOnly
+    } else {
+        ActionScope::TableAndDefault
+    }
+}
