@@ -98,11 +98,11 @@ pub(crate) fn pair(sources: &SourceMap, annotation: &hir::Annotation) -> Option<
     }
 }
 
-/// The numbers that an annotation lists (`@field_list(1, 2)`).
-pub(crate) fn numbers(annotation: &hir::Annotation) -> Vec<u32> {
+/// The numbers that an annotation lists (`@field_list(1, Lists.member)`).
+pub(crate) fn numbers(program: &hir::Program, annotation: &hir::Annotation) -> Vec<u32> {
     match &annotation.body {
         hir::AnnotationBody::Tokens(tokens) => {
-            tokens.iter().filter_map(|token| bits::Value::parse(&token.text, 32).ok()?.to_u64()?.try_into().ok()).collect()
+            tokens.split(|token| &*token.text == ",").filter_map(|tokens| number(program, tokens)).collect()
         }
         hir::AnnotationBody::Expressions(values) => {
             let number = |value: &hir::AnnotationValue| match value {
@@ -112,5 +112,20 @@ pub(crate) fn numbers(annotation: &hir::Annotation) -> Vec<u32> {
             values.iter().filter_map(number).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+fn number(program: &hir::Program, tokens: &[AnnotationToken]) -> Option<u32> {
+    match tokens {
+        [literal] => {
+            let digits = literal.text.rsplit(['w', 's']).next()?;
+            u32::try_from(bits::Value::parse(digits, 32).ok()?.to_u64()?).ok()
+        }
+        [name, _dot, member] => {
+            let decl = program.enums.values().find(|decl| decl.name.as_str() == &*name.text)?;
+            let value = &decl.members.iter().find(|(name, _)| name.as_str() == &*member.text)?.1;
+            u32::try_from(value.as_ref()?).ok()
+        }
+        _ => None,
     }
 }

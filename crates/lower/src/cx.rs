@@ -10,7 +10,7 @@ use sema::hir::{self, TyId, TypeVarId, VarId};
 use syntax::diag::Diagnostic;
 use syntax::source::{SourceMap, Span};
 
-use crate::arch::Binding;
+use crate::arch::{self, Binding};
 use crate::instance::{InstanceNode, NodeId};
 use crate::storage::{Place, Slot};
 use crate::value::Rv;
@@ -77,6 +77,8 @@ pub(crate) struct Lower<'p> {
     pub(crate) out: ir::Program,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) binding: &'static Binding,
+    /// The package instance `main`.
+    pub(crate) main: hir::InstanceId,
 
     pub(crate) files: HashMap<String, u32>,
     pub(crate) names: HashMap<String, u32>,
@@ -121,6 +123,89 @@ pub(crate) struct Lower<'p> {
     pub(crate) open_state: ir::StateId,
     /// The path of the sub-parser that is being merged.
     pub(crate) state_prefix: String,
+}
+
+impl<'p> Lower<'p> {
+    /// Begins; fails when there is nothing to run or no architecture to run it.
+    pub(crate) fn new(hir: &'p hir::Program, sources: &'p SourceMap, name: &str) -> Result<Self, Vec<Diagnostic>> {
+        let (main, binding) = arch::find(hir)?;
+        let mut types = hir.types.clone();
+        types.intern(hir::Ty::Void);
+        let mut nodes = IdVec::default();
+        let root = nodes.push(Self::root_node());
+        let out = ir::Program {
+            name: name.to_owned(),
+            arch: binding.arch,
+            files: Vec::new(),
+            errors: hir.errors.values().map(|error| error.as_str().to_owned()).collect(),
+            enums: IdVec::default(),
+            header_types: IdVec::default(),
+            fields: IdVec::default(),
+            headers: IdVec::default(),
+            stacks: IdVec::default(),
+            parsers: IdVec::default(),
+            controls: IdVec::default(),
+            actions: IdVec::default(),
+            tables: IdVec::default(),
+            value_sets: IdVec::default(),
+            externs: IdVec::default(),
+            pipeline: ir::Pipeline::default(),
+            named_types: Vec::new(),
+            annotations: crate::annotate::annotations(sources, &hir.package_annotations),
+        };
+        Ok(Lower {
+            hir,
+            sources,
+            types,
+            out,
+            diagnostics: Vec::new(),
+            binding,
+            main,
+            files: HashMap::new(),
+            names: HashMap::new(),
+            ir_enums: HashMap::new(),
+            header_types: HashMap::new(),
+            field_lists: HashMap::new(),
+            nodes,
+            globals: HashMap::new(),
+            vars: HashMap::new(),
+            ty_vars: HashMap::new(),
+            storage: HashMap::new(),
+            shared: HashMap::new(),
+            tables: HashMap::new(),
+            actions: HashMap::new(),
+            value_sets: HashMap::new(),
+            digests: HashMap::new(),
+            free_vars: HashMap::new(),
+            mode: Mode::Control,
+            node: root,
+            this: Vec::new(),
+            code: Vec::new(),
+            loc: None,
+            next_label: 0,
+            frames: Vec::new(),
+            returns: Vec::new(),
+            loops: Vec::new(),
+            exit: ExitTo::Now,
+            exit_used: false,
+            active: Vec::new(),
+            in_table: None,
+            action: None,
+            states: IdVec::default(),
+            open_state: ir::StateId::new(0),
+            state_prefix: String::new(),
+        })
+    }
+
+    /// The program, or what is wrong with it.
+    pub(crate) fn finish(mut self) -> Result<ir::Program, Vec<Diagnostic>> {
+        if !self.diagnostics.is_empty() {
+            return Err(self.diagnostics);
+        }
+        self.describe_types();
+        passes::simplify::simplify(&mut self.out);
+        Ok(self.out)
+    }
 }
 
 impl Lower<'_> {

@@ -99,7 +99,8 @@ impl Lower<'_> {
         let decl = &self.hir.instances[instance];
         let outer = std::mem::replace(&mut self.node, parent);
         let ty = self.subst(decl.ty);
-        let args = decl.args.iter().map(|arg| self.constant_arg(arg)).collect();
+        let is_package = matches!(self.ty(ty), Ty::BlockType(..));
+        let args = decl.args.iter().map(|arg| self.constant_arg(arg, is_package)).collect();
         let node = self.nodes.push(InstanceNode {
             path,
             instance: Some(instance),
@@ -168,9 +169,40 @@ impl Lower<'_> {
         }
     }
 
-    fn constant_arg(&mut self, arg: &Arg) -> Rv {
+    /// The name of a block of the architecture: that of its declaration, whatever the instance is called.
+    fn block_path(&mut self, instance: InstanceId) -> Option<String> {
+        let hir = self.hir;
+        let (name, annotations) = match *self.ty(hir.instances[instance].ty) {
+            Ty::Parser(id) => (&hir.parsers[id].name, &hir.parsers[id].annotations),
+            Ty::Control(id) => (&hir.controls[id].name, &hir.controls[id].annotations),
+            _ => return None,
+        };
+        let name = annotate::name(annotations).unwrap_or_else(|| name.as_str().to_owned());
+        let name = name.strip_prefix('.').unwrap_or(&name).to_owned();
+        let taken = |path: &str| self.nodes.values().any(|node| node.path == path);
+        let mut path = name.clone();
+        let mut count = 1;
+        while taken(&path) {
+            count += 1;
+            path = format!("{name}${count}");
+        }
+        Some(path)
+    }
+
+    fn constant_arg(&mut self, arg: &Arg, in_package: bool) -> Rv {
         match arg {
             Arg::Omitted => Rv::Omitted,
+            Arg::Expr(hir::Expr { kind: ExprKind::Instance(instance), .. })
+                if in_package && !self.globals.contains_key(instance) =>
+            {
+                match self.block_path(*instance) {
+                    Some(path) => {
+                        let parent = if self.hir.globals.contains(instance) { NodeId::new(0) } else { self.node };
+                        Rv::Instance(self.instantiate(*instance, parent, path))
+                    }
+                    None => Rv::Instance(self.node_of(*instance)),
+                }
+            }
             Arg::Expr(expr) => {
                 let (code, value) = self.capture(|this| this.value(expr));
                 if !code.is_empty() {

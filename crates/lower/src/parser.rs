@@ -20,6 +20,10 @@ impl Lower<'_> {
         self.code.clear();
         self.run_parser(node, id, Target::Accept);
         let states = std::mem::take(&mut self.states);
+        let start = match (&states[start].transition, states[start].body.is_empty()) {
+            (Transition::Direct(Target::State(first)), true) => *first,
+            _ => start,
+        };
         BlockCode::Parser(self.out.parsers.push(ir::Parser { name, states, start }))
     }
 

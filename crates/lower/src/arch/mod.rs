@@ -1,0 +1,233 @@
+//! The architectures: which package arguments are which blocks, which parameters share storage, what follows a packet.
+//!
+//! # Names of intrinsics
+//!
+//! [`ir::Pipeline::intrinsics`] maps `STORAGE.FIELD` (or `STORAGE` alone for a scalar) to the field. `FIELD` is the field's name in the
+//! architecture's include file. A field that a program's version of the file lacks is not in the map; neither is the storage of a block
+//! that a package leaves out.
+//!
+//! | architecture | storage | type in the include file |
+//! | --- | --- | --- |
+//! | v1model | `standard_metadata` | `standard_metadata_t` |
+//! | PSA | `ingress_parser_input` | `psa_ingress_parser_input_metadata_t` |
+//! | | `ingress_input` | `psa_ingress_input_metadata_t` |
+//! | | `ingress_output` | `psa_ingress_output_metadata_t` (written by ingress, read by its deparser) |
+//! | | `egress_parser_input` | `psa_egress_parser_input_metadata_t` |
+//! | | `egress_input` | `psa_egress_input_metadata_t` |
+//! | | `egress_output` | `psa_egress_output_metadata_t` |
+//! | | `egress_deparser_input` | `psa_egress_deparser_input_metadata_t` |
+//! | PNA | `parser_input` | `pna_main_parser_input_metadata_t` |
+//! | | `pre_input`, `pre_output` | `pna_pre_input_metadata_t`, `pna_pre_output_metadata_t` |
+//! | | `main_input`, `main_output` | `pna_main_input_metadata_t`, `pna_main_output_metadata_t` |
+//! | eBPF | `accept` | `bool` |
+//! | uBPF | `standard_metadata` | `standard_metadata` (newer version of the model only) |
+//! | XDP | `input`, `output` | `xdp_input`, `xdp_output` |
+//!
+//! # What shares storage
+//!
+//! Headers, user metadata and standard metadata of v1model are one storage each for all blocks, so what one block writes the next one
+//! reads. PSA has headers and user metadata of its own for ingress and egress. What the deparsers hand over (`clone_i2e_meta`, `resubmit_meta`,
+//! `normal_meta`, `clone_e2e_meta`, `recirculate_meta`) has storage at both ends, connected by [`ir::Transfer`]s. All storage is zero when
+//! a packet enters a pipeline: headers invalid, `out` parameters of blocks too.
+//!
+//! # Dropping and counting
+//!
+//! v1model's `mark_to_drop(standard_metadata)` is plain code: `egress_spec` gets all ones, `mcast_grp` zero. v1model's direct counters have no
+//! operation: the table counts each hit by itself, as in BMv2. `clone3`, `resubmit` and `recirculate` with data get field lists numbered
+//! from 256 on.
+
+mod filters;
+mod pna;
+mod psa;
+mod v1model;
+
+use ir::{Arch, Block, BlockRole, Transfer, TransferPath};
+use sema::hir::{self, InstanceId, Ty, TyId};
+use syntax::diag::Diagnostic;
+use syntax::source::Span;
+
+use crate::cx::{Bound, Lower};
+use crate::instance::NodeId;
+use crate::storage::{Place, SlotKind};
+use crate::value::Rv;
+
+/// The parameter that is the packet.
+const PACKET: &str = "packet";
+
+/// How a package is bound.
+pub(crate) struct Binding {
+    pub(crate) arch: Arch,
+    /// The package's name.
+    package: &'static str,
+    /// How many arguments the package takes.
+    arguments: usize,
+    blocks: &'static [BlockSpec],
+    transfers: &'static [(TransferPath, &'static str, &'static str)],
+    /// Storage whose fields are intrinsics.
+    intrinsics: &'static [&'static str],
+}
+
+/// A block.
+struct BlockSpec {
+    role: BlockRole,
+    /// Positions in the package's arguments, through nested packages.
+    path: &'static [usize],
+    /// The storage of each parameter.
+    params: &'static [&'static str],
+}
+
+const BINDINGS: &[&Binding] = &[
+    &v1model::BINDING,
+    &psa::BINDING,
+    &pna::BINDING,
+    &pna::BINDING_WITHOUT_PRE,
+    &filters::EBPF,
+    &filters::UBPF,
+    &filters::XDP,
+];
+
+/// The package instance `main` and how it is bound.
+pub(crate) fn find(program: &hir::Program) -> Result<(InstanceId, &'static Binding), Vec<Diagnostic>> {
+    let Some(main) = program.main else {
+        let message = "the program has no `main`: there is nothing to run";
+        return Err(vec![
+            Diagnostic::error("E0702", Span::NONE, message).hint("instantiate the architecture's package with the name `main`"),
+        ]);
+    };
+    let instance = &program.instances[main];
+    let package = match program.types.get(instance.ty) {
+        Ty::BlockType(id, _) => program.block_types[*id].name.as_str(),
+        _ => "",
+    };
+    let named = |binding: &&&Binding| binding.package == package;
+    let fits = |binding: &&&Binding| binding.arguments == instance.args.len();
+    let found = BINDINGS.iter().filter(named).find(fits).or_else(|| BINDINGS.iter().find(named));
+    match found {
+        Some(binding) => Ok((main, binding)),
+        None => {
+            let known: Vec<&str> = BINDINGS.iter().map(|binding| binding.package).collect();
+            let message = format!("package `{package}` belongs to no architecture that can run");
+            let mut diagnostic = Diagnostic::error("E0703", instance.span, message).suggest(package, known.iter().copied());
+            diagnostic = diagnostic.note("programs for V1Switch, PSA_Switch, PNA_NIC, ebpfFilter, ubpf and xdp can run; others can be checked");
+            Err(vec![diagnostic])
+        }
+    }
+}
+
+impl Lower<'_> {
+    /// Lowers all blocks.
+    pub(crate) fn run(&mut self) {
+        let main = self.node_of(self.main);
+        for &global in &self.hir.globals {
+            self.node_of(global);
+        }
+        let blocks: Vec<(&'static BlockSpec, NodeId)> =
+            self.binding.blocks.iter().filter_map(|spec| Some((spec, self.block_node(main, spec.path)?))).collect();
+        for &(_, node) in &blocks {
+            self.count_applications(node);
+        }
+        self.name_storage(&blocks);
+        for (spec, node) in blocks {
+            self.block(spec, node);
+        }
+        for (path, from, to) in self.binding.transfers {
+            self.transfer(*path, from, to);
+        }
+        for storage in self.binding.intrinsics {
+            self.intrinsics(storage);
+        }
+        if self.binding.arch == Arch::V1model {
+            self.annotated_field_lists();
+        }
+    }
+
+    fn block_node(&self, main: NodeId, path: &[usize]) -> Option<NodeId> {
+        path.iter().try_fold(main, |node, &index| match self.nodes[node].args.get(index) {
+            Some(Rv::Instance(node)) => Some(*node),
+            _ => None,
+        })
+    }
+
+    fn block_params(&mut self, node: NodeId) -> Vec<hir::VarId> {
+        let hir = self.hir;
+        let params = match self.nodes[node].ty.map(|ty| self.ty(ty).clone()) {
+            Some(Ty::Parser(id)) => &hir.parsers[id].params,
+            Some(Ty::Control(id)) => &hir.controls[id].params,
+            _ => return Vec::new(),
+        };
+        params.iter().map(|param| param.var).collect()
+    }
+
+    /// Makes the storage of all blocks' parameters. A storage is named as the main control calls it, where that name is free.
+    fn name_storage(&mut self, blocks: &[(&'static BlockSpec, NodeId)]) {
+        let mut order: Vec<_> = blocks.iter().collect();
+        order.sort_by_key(|(spec, _)| spec.role != BlockRole::Ingress);
+        for &&(spec, node) in &order {
+            for (var, &storage) in self.block_params(node).into_iter().zip(spec.params) {
+                if storage == PACKET || self.shared.contains_key(storage) {
+                    continue;
+                }
+                let name = self.hir.vars[var].name.as_str();
+                let ty = self.subst(self.hir.vars[var].ty);
+                let name = if self.names.contains_key(name) { storage } else { name };
+                let place = self.allocate(name, ty);
+                self.names.entry(name.to_owned()).or_insert(1);
+                self.shared.insert(storage, place);
+            }
+        }
+    }
+
+    fn block(&mut self, spec: &'static BlockSpec, node: NodeId) {
+        for (var, &storage) in self.block_params(node).into_iter().zip(spec.params) {
+            let bound = if storage == PACKET { Bound::Value(Rv::Packet) } else { Bound::Place(self.param_place(var, storage)) };
+            self.vars.insert(var, bound);
+        }
+        let code = match self.nodes[node].ty.map(|ty| self.ty(ty).clone()) {
+            Some(Ty::Parser(id)) => self.block_parser(node, id),
+            Some(Ty::Control(id)) => self.block_control(node, id),
+            _ => return,
+        };
+        self.out.pipeline.blocks.push(Block { role: spec.role, code });
+    }
+
+    /// The shared storage, or storage of its own for a parameter of another type.
+    fn param_place(&mut self, var: hir::VarId, storage: &str) -> Place {
+        let ty = self.subst(self.hir.vars[var].ty);
+        match self.shared.get(storage) {
+            Some(place) if self.same_shape(place.ty, ty) => place.clone(),
+            _ => {
+                let name = self.hir.vars[var].name.as_str();
+                self.allocate(name, ty)
+            }
+        }
+    }
+
+    fn same_shape(&mut self, a: TyId, b: TyId) -> bool {
+        self.peel(a) == self.peel(b)
+    }
+
+    fn transfer(&mut self, path: TransferPath, from: &str, to: &str) {
+        let (Some(from), Some(to)) = (self.shared.get(from).cloned(), self.shared.get(to).cloned()) else { return };
+        let ids = |places: Vec<ir::Place>| places.into_iter().map(|place| place.base).collect::<Vec<_>>();
+        let (from, to) = (ids(self.flat_places(&from)), ids(self.flat_places(&to)));
+        if from.len() == to.len() && !from.is_empty() {
+            self.out.pipeline.transfers.push(Transfer { path, from, to });
+        }
+    }
+
+    fn intrinsics(&mut self, storage: &str) {
+        let Some(place) = self.shared.get(storage).cloned() else { return };
+        if let SlotKind::Scalar(field, _) = place.slot.kind {
+            self.out.pipeline.intrinsics.insert(storage.to_owned(), field);
+            return;
+        }
+        let members = self.members(place.ty);
+        for (index, (name, _)) in members.iter().enumerate() {
+            if let Some(member) = self.member(&place, index)
+                && let SlotKind::Scalar(field, _) = member.slot.kind
+            {
+                self.out.pipeline.intrinsics.insert(format!("{storage}.{name}"), field);
+            }
+        }
+    }
+}

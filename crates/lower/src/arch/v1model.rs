@@ -1,0 +1,70 @@
+//! v1model: BMv2's simple_switch.
+
+use std::collections::BTreeMap;
+
+use ir::{Arch, BlockRole, FieldId};
+use sema::hir::Ty;
+
+use super::{Binding, BlockSpec, PACKET};
+use crate::annotate;
+use crate::cx::Lower;
+use crate::storage::Place;
+
+pub(super) const BINDING: Binding = Binding {
+    arch: Arch::V1model,
+    package: "V1Switch",
+    arguments: 6,
+    blocks: &[
+        BlockSpec { role: BlockRole::Parser, path: &[0], params: &[PACKET, "hdr", "meta", "standard_metadata"] },
+        BlockSpec { role: BlockRole::VerifyChecksum, path: &[1], params: &["hdr", "meta"] },
+        BlockSpec { role: BlockRole::Ingress, path: &[2], params: &["hdr", "meta", "standard_metadata"] },
+        BlockSpec { role: BlockRole::Egress, path: &[3], params: &["hdr", "meta", "standard_metadata"] },
+        BlockSpec { role: BlockRole::ComputeChecksum, path: &[4], params: &["hdr", "meta"] },
+        BlockSpec { role: BlockRole::Deparser, path: &[5], params: &[PACKET, "hdr"] },
+    ],
+    transfers: &[],
+    intrinsics: &["standard_metadata"],
+};
+
+impl Lower<'_> {
+    /// The fields of the user's metadata that `@field_list` puts into lists.
+    pub(super) fn annotated_field_lists(&mut self) {
+        let mut lists = BTreeMap::new();
+        for storage in ["meta", "standard_metadata"] {
+            if let Some(place) = self.shared.get(storage).cloned() {
+                self.collect_lists(&place, &[], &mut lists);
+            }
+        }
+        for (number, fields) in lists {
+            self.out.pipeline.field_lists.entry(number).or_insert(fields);
+        }
+    }
+
+    fn collect_lists(&mut self, place: &Place, outer: &[u32], lists: &mut BTreeMap<u32, Vec<FieldId>>) {
+        let hir = self.hir;
+        let ty = self.peel(place.ty);
+        let fields = match *self.ty(ty) {
+            Ty::Record(id, _) => hir.records[id].fields.as_slice(),
+            _ => &[],
+        };
+        let members = self.members(ty).len();
+        if members == 0 {
+            for part in self.flat_places(place) {
+                for &number in outer {
+                    lists.entry(number).or_default().push(part.base);
+                }
+            }
+            return;
+        }
+        for index in 0..members {
+            let mut numbers = outer.to_vec();
+            if let Some(field) = fields.get(index) {
+                let annotations = field.annotations.iter().filter(|a| a.name.as_str() == "field_list");
+                numbers.extend(annotations.flat_map(|annotation| annotate::numbers(hir, annotation)));
+            }
+            if let Some(member) = self.member(place, index) {
+                self.collect_lists(&member, &numbers, lists);
+            }
+        }
+    }
+}
