@@ -7,19 +7,30 @@ use syntax::source::SourceMap;
 
 /// All annotations, as the IR keeps them.
 pub(crate) fn annotations(sources: &SourceMap, annotations: &[hir::Annotation]) -> Vec<Annotation> {
-    annotations.iter().map(|annotation| keep(sources, annotation)).collect()
+    annotations
+        .iter()
+        .map(|annotation| keep(sources, annotation))
+        .collect()
 }
 
 fn keep(sources: &SourceMap, annotation: &hir::Annotation) -> Annotation {
     let body = match &annotation.body {
         hir::AnnotationBody::None => AnnotationBody::None,
         hir::AnnotationBody::Tokens(tokens) => AnnotationBody::Text(text(sources, tokens)),
-        hir::AnnotationBody::Expressions(values) => AnnotationBody::Expressions(values.iter().map(value).collect()),
-        hir::AnnotationBody::KeyValues(pairs) => {
-            AnnotationBody::KeyValues(pairs.iter().map(|(key, v)| (key.as_str().to_owned(), value(v))).collect())
+        hir::AnnotationBody::Expressions(values) => {
+            AnnotationBody::Expressions(values.iter().map(value).collect())
         }
+        hir::AnnotationBody::KeyValues(pairs) => AnnotationBody::KeyValues(
+            pairs
+                .iter()
+                .map(|(key, v)| (key.as_str().to_owned(), value(v)))
+                .collect(),
+        ),
     };
-    Annotation { name: annotation.name.as_str().to_owned(), body }
+    Annotation {
+        name: annotation.name.as_str().to_owned(),
+        body,
+    }
 }
 
 fn value(value: &hir::AnnotationValue) -> AnnotationValue {
@@ -32,7 +43,9 @@ fn value(value: &hir::AnnotationValue) -> AnnotationValue {
 
 /// The text of tokens as it was written; of tokens that come from several places, the tokens with blanks between.
 fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
-    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return String::new() };
+    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
+        return String::new();
+    };
     let written = sources.text(first.span.to(last.span));
     if !written.is_empty() {
         return written.to_owned();
@@ -47,7 +60,9 @@ fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
 /// The only string or word that an annotation carries.
 fn single(annotation: &hir::Annotation) -> Option<String> {
     match &annotation.body {
-        hir::AnnotationBody::Tokens(tokens) => Some(tokens.iter().map(|token| &*token.text).collect()),
+        hir::AnnotationBody::Tokens(tokens) => {
+            Some(tokens.iter().map(|token| &*token.text).collect())
+        }
         hir::AnnotationBody::Expressions(values) => match values.as_slice() {
             [hir::AnnotationValue::String(text)] => Some(text.to_string()),
             _ => None,
@@ -58,7 +73,11 @@ fn single(annotation: &hir::Annotation) -> Option<String> {
 
 /// What `@name` says.
 pub(crate) fn name(annotations: &[hir::Annotation]) -> Option<String> {
-    annotations.iter().rev().find(|a| a.name.as_str() == "name").and_then(single)
+    annotations
+        .iter()
+        .rev()
+        .find(|a| a.name.as_str() == "name")
+        .and_then(single)
 }
 
 /// Whether there is an annotation of this name.
@@ -68,14 +87,19 @@ pub(crate) fn has(annotations: &[hir::Annotation], name: &str) -> bool {
 
 /// The text of the only word or string of the annotation with this name.
 pub(crate) fn word(annotations: &[hir::Annotation], name: &str) -> Option<String> {
-    annotations.iter().find(|a| a.name.as_str() == name).and_then(single)
+    annotations
+        .iter()
+        .find(|a| a.name.as_str() == name)
+        .and_then(single)
 }
 
 /// The two arguments of an annotation, strings without quotes.
 pub(crate) fn pair(sources: &SourceMap, annotation: &hir::Annotation) -> Option<(String, String)> {
     match &annotation.body {
         hir::AnnotationBody::Tokens(tokens) => {
-            let comma = tokens.iter().position(|token| &*token.text == "," && token.kind == AnnotationTokenKind::Punctuation)?;
+            let comma = tokens.iter().position(|token| {
+                &*token.text == "," && token.kind == AnnotationTokenKind::Punctuation
+            })?;
             let (first, second) = (&tokens[..comma], &tokens[comma + 1..]);
             let plain = |tokens: &[AnnotationToken]| match tokens {
                 [only] => only.text.to_string(),
@@ -101,9 +125,10 @@ pub(crate) fn pair(sources: &SourceMap, annotation: &hir::Annotation) -> Option<
 /// The numbers that an annotation lists (`@field_list(1, Lists.member)`).
 pub(crate) fn numbers(program: &hir::Program, annotation: &hir::Annotation) -> Vec<u32> {
     match &annotation.body {
-        hir::AnnotationBody::Tokens(tokens) => {
-            tokens.split(|token| &*token.text == ",").filter_map(|tokens| number(program, tokens)).collect()
-        }
+        hir::AnnotationBody::Tokens(tokens) => tokens
+            .split(|token| &*token.text == ",")
+            .filter_map(|tokens| number(program, tokens))
+            .collect(),
         hir::AnnotationBody::Expressions(values) => {
             let number = |value: &hir::AnnotationValue| match value {
                 hir::AnnotationValue::Int(number) => u32::try_from(number).ok(),
@@ -122,8 +147,15 @@ fn number(program: &hir::Program, tokens: &[AnnotationToken]) -> Option<u32> {
             u32::try_from(bits::Value::parse(digits, 32).ok()?.to_u64()?).ok()
         }
         [name, _dot, member] => {
-            let decl = program.enums.values().find(|decl| decl.name.as_str() == &*name.text)?;
-            let value = &decl.members.iter().find(|(name, _)| name.as_str() == &*member.text)?.1;
+            let decl = program
+                .enums
+                .values()
+                .find(|decl| decl.name.as_str() == &*name.text)?;
+            let value = &decl
+                .members
+                .iter()
+                .find(|(name, _)| name.as_str() == &*member.text)?
+                .1;
             u32::try_from(value.as_ref()?).ok()
         }
         _ => None,

@@ -54,9 +54,11 @@ impl Lower<'_> {
                 Rv::Default
             }
             Callee::ExternFunction(id) => self.call_extern_function(*id, call, ty),
-            Callee::ExternMethod { object, extern_id, method } => {
-                self.call_extern_method(object, *extern_id, *method, call, ty)
-            }
+            Callee::ExternMethod {
+                object,
+                extern_id,
+                method,
+            } => self.call_extern_method(object, *extern_id, *method, call, ty),
             Callee::Table(table) => {
                 self.apply_table(*table, ir::MatchOutcome::default(), call.span);
                 Rv::Default
@@ -78,8 +80,10 @@ impl Lower<'_> {
 
     /// Evaluates arguments from left to right.
     pub(crate) fn evaluate_args(&mut self, params: &[hir::Param], args: &[Arg]) -> Vec<ArgValue> {
-        let effects: Vec<bool> =
-            args.iter().map(|arg| matches!(arg, Arg::Expr(expr) if self.has_effects(expr))).collect();
+        let effects: Vec<bool> = args
+            .iter()
+            .map(|arg| matches!(arg, Arg::Expr(expr) if self.has_effects(expr)))
+            .collect();
         let mut values = Vec::with_capacity(args.len());
         for (index, (param, arg)) in params.iter().zip(args).enumerate() {
             let disturbed = effects[index + 1..].iter().any(|&effects| effects);
@@ -102,13 +106,19 @@ impl Lower<'_> {
             });
             return ArgValue::InOut(lvalue, value);
         }
-        let Arg::Expr(expr) = arg else { return ArgValue::In(Rv::Omitted) };
+        let Arg::Expr(expr) = arg else {
+            return ArgValue::In(Rv::Omitted);
+        };
         let mut value = self.value(expr);
         // A header literal may come as a list where the parameter is a header.
         if let (Rv::Int(_), Some(_)) = (&value, self.scalar(self.hir.vars[param.var].ty)) {
             value = Rv::Scalar(self.scalar_value(&value, self.hir.vars[param.var].ty));
         }
-        ArgValue::In(if disturbed { self.save_value(value, expr.ty) } else { value })
+        ArgValue::In(if disturbed {
+            self.save_value(value, expr.ty)
+        } else {
+            value
+        })
     }
 
     /// Binds parameters to evaluated arguments.
@@ -119,9 +129,13 @@ impl Lower<'_> {
         reach: &Reach,
         own: Option<NodeId>,
     ) -> BoundArgs {
-        let shared: Vec<bool> =
-            (0..args.len()).map(|i| own.is_none() && self.may_share(params, &args, i, reach)).collect();
-        let mut bound = BoundArgs { saved: Vec::new(), copy_outs: Vec::new() };
+        let shared: Vec<bool> = (0..args.len())
+            .map(|i| own.is_none() && self.may_share(params, &args, i, reach))
+            .collect();
+        let mut bound = BoundArgs {
+            saved: Vec::new(),
+            copy_outs: Vec::new(),
+        };
         let mut bindings = Vec::new();
         for ((param, arg), shared) in params.iter().zip(args).zip(shared) {
             let binding = self.bind_arg(param.var, arg, shared, own, &mut bound.copy_outs);
@@ -155,18 +169,26 @@ impl Lower<'_> {
                 self.reset_headers(&place);
                 Bound::Place(Place { ty, ..place })
             }
-            ArgValue::InOut(Lvalue::Place(place), None) if shared => Bound::Place(Place { ty, ..place }),
+            ArgValue::InOut(Lvalue::Place(place), None) if shared => {
+                Bound::Place(Place { ty, ..place })
+            }
             ArgValue::Out(to) => {
                 let from = self.param_storage(var, ty, own);
                 self.reset_headers(&from);
-                copy_outs.push(CopyOut { to, from: from.clone() });
+                copy_outs.push(CopyOut {
+                    to,
+                    from: from.clone(),
+                });
                 Bound::Place(from)
             }
             ArgValue::InOut(to, value) => {
                 let value = value.unwrap_or_else(|| self.load_lvalue(&to));
                 let from = self.param_storage(var, ty, own);
                 self.assign(&from, &value, ty);
-                copy_outs.push(CopyOut { to, from: from.clone() });
+                copy_outs.push(CopyOut {
+                    to,
+                    from: from.clone(),
+                });
                 Bound::Place(from)
             }
         }
@@ -174,7 +196,8 @@ impl Lower<'_> {
 
     /// Whether values of a type have storage.
     fn is_stored(&mut self, ty: TyId) -> bool {
-        self.scalar(ty).is_some() || matches!(self.ty(ty), Ty::Record(..) | Ty::Tuple(_) | Ty::Stack(..))
+        self.scalar(ty).is_some()
+            || matches!(self.ty(ty), Ty::Record(..) | Ty::Tuple(_) | Ty::Stack(..))
     }
 
     fn param_storage(&mut self, var: VarId, ty: TyId, own: Option<NodeId>) -> Place {
@@ -196,13 +219,21 @@ impl Lower<'_> {
     }
 
     /// Whether a parameter can use its argument's storage or value in place.
-    fn may_share(&self, params: &[hir::Param], args: &[ArgValue], index: usize, reach: &Reach) -> bool {
+    fn may_share(
+        &self,
+        params: &[hir::Param],
+        args: &[ArgValue],
+        index: usize,
+        reach: &Reach,
+    ) -> bool {
         let own = match &args[index] {
             ArgValue::In(Rv::Scalar(Expr::Const(..) | Expr::Param(_))) => return true,
             // An operation would be computed anew at each use.
             ArgValue::In(Rv::Scalar(expr)) if !matches!(expr, Expr::Read(_)) => return false,
             ArgValue::In(value) => Access::Value(value),
-            ArgValue::Out(Lvalue::Place(place)) | ArgValue::InOut(Lvalue::Place(place), None) => Access::Place(place),
+            ArgValue::Out(Lvalue::Place(place)) | ArgValue::InOut(Lvalue::Place(place), None) => {
+                Access::Place(place)
+            }
             _ => return false,
         };
         let clashes = args.iter().zip(params).enumerate().any(|(i, (other, _))| {
@@ -253,7 +284,12 @@ impl Lower<'_> {
     }
 
     /// Inlines a function.
-    pub(crate) fn call_function(&mut self, id: hir::FunctionId, call: &hir::Call, reach: Reach) -> Rv {
+    pub(crate) fn call_function(
+        &mut self,
+        id: hir::FunctionId,
+        call: &hir::Call,
+        reach: Reach,
+    ) -> Rv {
         let hir = self.hir;
         let function = &hir.functions[id];
         let args = self.evaluate_args(&function.proto.params, &call.args);
@@ -264,7 +300,9 @@ impl Lower<'_> {
         }
         let ret = self.subst(function.proto.ret);
         let bound = self.bind_args(&function.proto.params, args, &reach, None);
-        self.frames.push(Frame { copy_outs: bound.copy_outs.clone() });
+        self.frames.push(Frame {
+            copy_outs: bound.copy_outs.clone(),
+        });
         let result = self.inline_body(&function.body, ret);
         self.frames.pop();
         self.finish_args(bound);
@@ -334,7 +372,9 @@ impl Lower<'_> {
         let action = &hir.actions[id];
         let reach = Reach::Vars(self.free_vars(id));
         let bound = self.bind_args(&action.params, args, &reach, None);
-        self.frames.push(Frame { copy_outs: bound.copy_outs.clone() });
+        self.frames.push(Frame {
+            copy_outs: bound.copy_outs.clone(),
+        });
         let void = self.types.intern(Ty::Void);
         self.inline_body(&action.body, void);
         self.frames.pop();
@@ -344,7 +384,10 @@ impl Lower<'_> {
     /// Applies a parser or control.
     fn apply_block(&mut self, object: &hir::Expr, call: &hir::Call) {
         let Rv::Instance(node) = self.value(object) else {
-            self.unsupported(call.span, "this is not an instance that is known when the program is compiled");
+            self.unsupported(
+                call.span,
+                "this is not an instance that is known when the program is compiled",
+            );
             return;
         };
         let hir = self.hir;
@@ -353,7 +396,9 @@ impl Lower<'_> {
                 let args = self.evaluate_args(&hir.controls[id].params, &call.args);
                 let own = (self.nodes[node].applied > 1).then_some(node);
                 let bound = self.bind_args(&hir.controls[id].params, args, &Reach::Nothing, own);
-                self.frames.push(Frame { copy_outs: bound.copy_outs.clone() });
+                self.frames.push(Frame {
+                    copy_outs: bound.copy_outs.clone(),
+                });
                 self.run_control(node, id);
                 self.frames.pop();
                 self.finish_args(bound);
@@ -381,7 +426,10 @@ impl Lower<'_> {
         match self.exit {
             ExitTo::Now => self.emit(StmtKind::Exit),
             ExitTo::Later(flag, label) => {
-                self.emit(StmtKind::Assign(flag.into(), passes::fold::bool_const(true)));
+                self.emit(StmtKind::Assign(
+                    flag.into(),
+                    passes::fold::bool_const(true),
+                ));
                 self.emit(StmtKind::Leave(label));
             }
         }
@@ -414,7 +462,9 @@ impl Lower<'_> {
                 Rv::Default
             }
             Builtin::PushFront | Builtin::PopFront => {
-                let Lvalue::Place(place) = self.lvalue(object) else { return Rv::Default };
+                let Lvalue::Place(place) = self.lvalue(object) else {
+                    return Rv::Default;
+                };
                 let count = match call.args.first() {
                     Some(Arg::Expr(expr)) => self.constant_u32(expr),
                     _ => None,
@@ -422,12 +472,18 @@ impl Lower<'_> {
                 match count {
                     Some(count) => self.shift_stack(&place, builtin == Builtin::PushFront, count),
                     None => {
-                        self.unsupported(call.span, "the count must be known when the program is compiled");
+                        self.unsupported(
+                            call.span,
+                            "the count must be known when the program is compiled",
+                        );
                     }
                 }
                 Rv::Default
             }
-            Builtin::MinSizeInBits | Builtin::MaxSizeInBits | Builtin::MinSizeInBytes | Builtin::MaxSizeInBytes => {
+            Builtin::MinSizeInBits
+            | Builtin::MaxSizeInBits
+            | Builtin::MinSizeInBytes
+            | Builtin::MaxSizeInBytes => {
                 let is_max = matches!(builtin, Builtin::MaxSizeInBits | Builtin::MaxSizeInBytes);
                 let bits = self.size_in_bits(object.ty, is_max);
                 let in_bytes = matches!(builtin, Builtin::MinSizeInBytes | Builtin::MaxSizeInBytes);
@@ -444,7 +500,10 @@ impl Lower<'_> {
             None => {
                 let is_union = self.record_kind(ty) == Some(syntax::ast::RecordKind::HeaderUnion);
                 let parts = self.part_types(ty);
-                let sizes: Vec<u64> = parts.into_iter().map(|part| self.size_in_bits(part, is_max)).collect();
+                let sizes: Vec<u64> = parts
+                    .into_iter()
+                    .map(|part| self.size_in_bits(part, is_max))
+                    .collect();
                 match (is_union, is_max) {
                     (false, _) => sizes.into_iter().sum(),
                     (true, true) => sizes.into_iter().max().unwrap_or(0),
@@ -458,7 +517,11 @@ impl Lower<'_> {
     fn shift_stack(&mut self, stack: &Place, push: bool, count: u32) {
         self.for_each_choice(stack, &mut |this, stack| match stack.slot.kind {
             crate::storage::SlotKind::Stack { id: Some(id), .. } => {
-                this.emit(if push { StmtKind::PushFront(id, count) } else { StmtKind::PopFront(id, count) });
+                this.emit(if push {
+                    StmtKind::PushFront(id, count)
+                } else {
+                    StmtKind::PopFront(id, count)
+                });
             }
             _ => this.shift_unions(stack, push, count),
         });
@@ -466,41 +529,75 @@ impl Lower<'_> {
 
     /// The same for a stack of unions, which the IR does not know.
     fn shift_unions(&mut self, stack: &Place, push: bool, count: u32) {
-        let Ty::Stack(element_ty, len) = *self.ty(stack.ty) else { return };
-        let element = |index: u32| stack.parts().get(index as usize).map(|slot| stack.part(slot, element_ty));
-        let indices: Vec<u32> = if push { (0..len).rev().collect() } else { (0..len).collect() };
+        let Ty::Stack(element_ty, len) = *self.ty(stack.ty) else {
+            return;
+        };
+        let element = |index: u32| {
+            stack
+                .parts()
+                .get(index as usize)
+                .map(|slot| stack.part(slot, element_ty))
+        };
+        let indices: Vec<u32> = if push {
+            (0..len).rev().collect()
+        } else {
+            (0..len).collect()
+        };
         for index in indices {
-            let from = if push { index.checked_sub(count) } else { index.checked_add(count).filter(|&i| i < len) };
+            let from = if push {
+                index.checked_sub(count)
+            } else {
+                index.checked_add(count).filter(|&i| i < len)
+            };
             let Some(to) = element(index) else { continue };
             match from.and_then(element) {
                 Some(from) => self.assign(&to, &Rv::Place(from), element_ty),
                 None => self.set_valid(&to, false),
             }
         }
-        let Some(next) = stack.next_index() else { return };
+        let Some(next) = stack.next_index() else {
+            return;
+        };
         let old = Expr::Read(next.clone());
         let count_expr = crate::cx::bits_const(u64::from(count.min(len)), 32);
         let (op, limit) = if push {
             (ir::BinOp::Add, crate::cx::bits_const(u64::from(len), 32))
         } else {
-            (ir::BinOp::SubSaturating, crate::cx::bits_const(u64::from(len), 32))
+            (
+                ir::BinOp::SubSaturating,
+                crate::cx::bits_const(u64::from(len), 32),
+            )
         };
         let moved = Expr::Binary(op, Box::new(old), Box::new(count_expr));
-        let over = Expr::Binary(ir::BinOp::Gt, Box::new(moved.clone()), Box::new(limit.clone()));
-        self.emit(StmtKind::Assign(next, Expr::Ternary(Box::new(over), Box::new(limit), Box::new(moved))));
+        let over = Expr::Binary(
+            ir::BinOp::Gt,
+            Box::new(moved.clone()),
+            Box::new(limit.clone()),
+        );
+        self.emit(StmtKind::Assign(
+            next,
+            Expr::Ternary(Box::new(over), Box::new(limit), Box::new(moved)),
+        ));
     }
 
     /// A number that is known when the program is compiled.
     pub(crate) fn constant_u32(&mut self, expr: &hir::Expr) -> Option<u32> {
         match self.value(expr) {
             Rv::Int(number) => u32::try_from(&number).ok(),
-            Rv::Scalar(Expr::Const(_, value)) => value.to_u64().and_then(|value| u32::try_from(value).ok()),
+            Rv::Scalar(Expr::Const(_, value)) => {
+                value.to_u64().and_then(|value| u32::try_from(value).ok())
+            }
             _ => None,
         }
     }
 
     /// Runs code in another node, with its own loops.
-    pub(crate) fn in_node<R>(&mut self, node: NodeId, mode: Mode, f: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn in_node<R>(
+        &mut self,
+        node: NodeId,
+        mode: Mode,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
         let outer_node = std::mem::replace(&mut self.node, node);
         let outer_mode = std::mem::replace(&mut self.mode, mode);
         let result = f(self);
@@ -535,7 +632,9 @@ fn nested_return(stmt: &hir::Stmt) -> bool {
     let any = |body: &[hir::Stmt]| body.iter().any(returns);
     match &stmt.kind {
         hir::StmtKind::If(_, then, otherwise) => any(then) || any(otherwise),
-        hir::StmtKind::Block(body, _) | hir::StmtKind::For { body, .. } | hir::StmtKind::ForIn { body, .. } => any(body),
+        hir::StmtKind::Block(body, _)
+        | hir::StmtKind::For { body, .. }
+        | hir::StmtKind::ForIn { body, .. } => any(body),
         hir::StmtKind::SwitchAction { cases, .. } => cases.iter().any(|case| any(&case.body)),
         hir::StmtKind::SwitchValue { cases, .. } => cases.iter().any(|case| any(&case.body)),
         _ => false,

@@ -84,7 +84,7 @@ pub(crate) struct Lower<'p> {
     pub(crate) names: HashMap<String, u32>,
     pub(crate) ir_enums: HashMap<hir::EnumId, ir::EnumId>,
     pub(crate) header_types: HashMap<TyId, ir::HeaderTypeId>,
-    pub(crate) field_lists: HashMap<TyId, Rc<Vec<(Rc<str>, TyId)>>>,
+    pub(crate) members: HashMap<TyId, crate::types::Members>,
 
     pub(crate) nodes: IdVec<NodeId, InstanceNode>,
     pub(crate) globals: HashMap<hir::InstanceId, NodeId>,
@@ -127,7 +127,11 @@ pub(crate) struct Lower<'p> {
 
 impl<'p> Lower<'p> {
     /// Begins; fails when there is nothing to run or no architecture to run it.
-    pub(crate) fn new(hir: &'p hir::Program, sources: &'p SourceMap, name: &str) -> Result<Self, Vec<Diagnostic>> {
+    pub(crate) fn new(
+        hir: &'p hir::Program,
+        sources: &'p SourceMap,
+        name: &str,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let (main, binding) = arch::find(hir)?;
         let mut types = hir.types.clone();
         types.intern(hir::Ty::Void);
@@ -137,7 +141,11 @@ impl<'p> Lower<'p> {
             name: name.to_owned(),
             arch: binding.arch,
             files: Vec::new(),
-            errors: hir.errors.values().map(|error| error.as_str().to_owned()).collect(),
+            errors: hir
+                .errors
+                .values()
+                .map(|error| error.as_str().to_owned())
+                .collect(),
             enums: IdVec::default(),
             header_types: IdVec::default(),
             fields: IdVec::default(),
@@ -165,7 +173,7 @@ impl<'p> Lower<'p> {
             names: HashMap::new(),
             ir_enums: HashMap::new(),
             header_types: HashMap::new(),
-            field_lists: HashMap::new(),
+            members: HashMap::new(),
             nodes,
             globals: HashMap::new(),
             vars: HashMap::new(),
@@ -211,7 +219,8 @@ impl<'p> Lower<'p> {
 impl Lower<'_> {
     /// Reports an error.
     pub(crate) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
-        self.diagnostics.push(Diagnostic::error(code, span, message));
+        self.diagnostics
+            .push(Diagnostic::error(code, span, message));
     }
 
     /// Reports what this target cannot run.
@@ -239,7 +248,11 @@ impl Lower<'_> {
                 file
             }
         };
-        Some(Loc { file, line: location.line, column: location.column })
+        Some(Loc {
+            file,
+            line: location.line,
+            column: location.column,
+        })
     }
 
     /// Appends a statement.
@@ -259,7 +272,12 @@ impl Lower<'_> {
         match (plain(then), plain(otherwise)) {
             (Ok(then), Ok(otherwise)) => self.emit(StmtKind::If(cond, then, otherwise)),
             (then, otherwise) => {
-                self.code.push(Node::If { cond, then: nodes(then), otherwise: nodes(otherwise), loc });
+                self.code.push(Node::If {
+                    cond,
+                    then: nodes(then),
+                    otherwise: nodes(otherwise),
+                    loc,
+                });
             }
         }
     }
@@ -316,7 +334,11 @@ impl Lower<'_> {
     /// A name within the instance whose code is being lowered.
     pub(crate) fn local_name(&self, name: &str) -> String {
         let path = &self.nodes[self.node].path;
-        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
     }
 
     /// A scalar temporary.
@@ -328,7 +350,8 @@ impl Lower<'_> {
 
     /// The type of an expression.
     pub(crate) fn expr_ty(&self, expr: &Expr) -> ScalarTy {
-        expr.ty(&self.out, self.action.as_ref()).unwrap_or(ScalarTy::Bit(32))
+        expr.ty(&self.out, self.action.as_ref())
+            .unwrap_or(ScalarTy::Bit(32))
     }
 
     /// Saves a scalar.
@@ -360,18 +383,33 @@ impl Lower<'_> {
 
 /// A constant of `bit<width>`.
 pub(crate) fn bits_const(value: u64, width: u32) -> Expr {
-    Expr::Const(ScalarTy::Bit(width), Value::truncated(u128::from(value), width))
+    Expr::Const(
+        ScalarTy::Bit(width),
+        Value::truncated(u128::from(value), width),
+    )
 }
 
 /// The statements of code that applies no table.
 pub(crate) fn plain(code: Vec<Node>) -> Result<Vec<Stmt>, Vec<Node>> {
     if code.iter().all(|node| matches!(node, Node::Stmt(_))) {
-        Ok(code.into_iter().filter_map(|node| if let Node::Stmt(stmt) = node { Some(stmt) } else { None }).collect())
+        Ok(code
+            .into_iter()
+            .filter_map(|node| {
+                if let Node::Stmt(stmt) = node {
+                    Some(stmt)
+                } else {
+                    None
+                }
+            })
+            .collect())
     } else {
         Err(code)
     }
 }
 
 fn nodes(code: Result<Vec<Stmt>, Vec<Node>>) -> Vec<Node> {
-    code.map_or_else(|nodes| nodes, |stmts| stmts.into_iter().map(Node::Stmt).collect())
+    code.map_or_else(
+        |nodes| nodes,
+        |stmts| stmts.into_iter().map(Node::Stmt).collect(),
+    )
 }

@@ -21,7 +21,9 @@ impl Lower<'_> {
             ExprKind::Bool(value) => Rv::Scalar(fold::bool_const(*value)),
             ExprKind::String(text) => Rv::Str(text.clone()),
             ExprKind::EnumMember(id, index) => self.enum_member(*id, *index),
-            ExprKind::ErrorCode(id) => Rv::Scalar(Expr::Const(ScalarTy::Error, value_of(&id.get().into(), 32))),
+            ExprKind::ErrorCode(id) => {
+                Rv::Scalar(Expr::Const(ScalarTy::Error, value_of(&id.get().into(), 32)))
+            }
             ExprKind::Var(var) => match self.vars.get(var) {
                 Some(Bound::Place(place)) => {
                     let place = place.clone();
@@ -31,23 +33,36 @@ impl Lower<'_> {
                 None => self.unsupported(expr.span, "this has no value here"),
             },
             ExprKind::Instance(instance) => Rv::Instance(self.node_of(*instance)),
-            ExprKind::This => self.this.last().map_or(Rv::Default, |&node| Rv::Instance(node)),
+            ExprKind::This => self
+                .this
+                .last()
+                .map_or(Rv::Default, |&node| Rv::Instance(node)),
             ExprKind::Field(base, index) => self.field_value(expr, base, *index),
             ExprKind::Index(base, index) => self.index_value(expr, base, index),
             ExprKind::StackNext(_) | ExprKind::StackLast(_) => match self.place(expr) {
                 Some(place) => self.load(&place),
                 None => self.unsupported(expr.span, "this is not an element of a stack variable"),
             },
-            ExprKind::StackLastIndex(base) => match self.place(base).and_then(|place| place.next_index()) {
-                Some(next) => {
-                    let one = bits_const(1, 32);
-                    Rv::Scalar(Expr::Binary(BinOp::Sub, Box::new(Expr::Read(next)), Box::new(one)))
+            ExprKind::StackLastIndex(base) => {
+                match self.place(base).and_then(|place| place.next_index()) {
+                    Some(next) => {
+                        let one = bits_const(1, 32);
+                        Rv::Scalar(Expr::Binary(
+                            BinOp::Sub,
+                            Box::new(Expr::Read(next)),
+                            Box::new(one),
+                        ))
+                    }
+                    None => self.unsupported(expr.span, "this is not a stack variable"),
                 }
-                None => self.unsupported(expr.span, "this is not a stack variable"),
-            },
+            }
             ExprKind::StackSize(base) => {
                 let ty = self.peel(base.ty);
-                let len = if let Ty::Stack(_, len) = *self.ty(ty) { len } else { 0 };
+                let len = if let Ty::Stack(_, len) = *self.ty(ty) {
+                    len
+                } else {
+                    0
+                };
                 Rv::Scalar(bits_const(u64::from(len), 32))
             }
             ExprKind::Slice(base, hi, lo) => {
@@ -59,7 +74,9 @@ impl Lower<'_> {
                 self.short_circuit(*op == BinaryOp::LogicalAnd, left, right)
             }
             ExprKind::Binary(op, left, right) => self.binary(*op, left, right, expr.ty),
-            ExprKind::Ternary(cond, then, otherwise) => self.ternary(cond, then, otherwise, expr.ty),
+            ExprKind::Ternary(cond, then, otherwise) => {
+                self.ternary(cond, then, otherwise, expr.ty)
+            }
             ExprKind::Cast(operand) => self.cast(operand, expr.ty),
             ExprKind::Aggregate(parts) => self.aggregate(parts, expr.ty),
             ExprKind::InvalidHeader => Rv::Invalid,
@@ -84,8 +101,14 @@ impl Lower<'_> {
         let mut values = Vec::with_capacity(exprs.len());
         for (index, expr) in exprs.iter().enumerate() {
             let value = self.value(expr);
-            let disturbed = exprs[index + 1..].iter().any(|later| self.has_effects(later));
-            values.push(if disturbed { self.save_value(value, expr.ty) } else { value });
+            let disturbed = exprs[index + 1..]
+                .iter()
+                .any(|later| self.has_effects(later));
+            values.push(if disturbed {
+                self.save_value(value, expr.ty)
+            } else {
+                value
+            });
         }
         values
     }
@@ -94,7 +117,9 @@ impl Lower<'_> {
         let decl = &self.hir.enums[id];
         let value = decl.members.get(index).and_then(|(_, value)| value.clone());
         let ty = self.types.intern(Ty::Enum(id));
-        let Some(scalar) = self.scalar(ty) else { return Rv::Default };
+        let Some(scalar) = self.scalar(ty) else {
+            return Rv::Default;
+        };
         let number = value.unwrap_or_else(|| index.into());
         Rv::Scalar(Expr::Const(scalar, value_of(&number, scalar.width())))
     }
@@ -118,7 +143,9 @@ impl Lower<'_> {
             return self.load(&place);
         }
         let values = self.values(&[base, index]);
-        let [base_value, index_value] = values.as_slice() else { return Rv::Default };
+        let [base_value, index_value] = values.as_slice() else {
+            return Rv::Default;
+        };
         let ty = self.peel(base.ty);
         let index = match index_value {
             Rv::Int(number) => bits_const(number.to_u64().unwrap_or(u64::MAX), 64),
@@ -128,7 +155,11 @@ impl Lower<'_> {
             && let Some(number) = number.to_u64()
             && !matches!(base_value, Rv::Place(_))
         {
-            return self.part(base_value, ty, usize::try_from(number).unwrap_or(usize::MAX));
+            return self.part(
+                base_value,
+                ty,
+                usize::try_from(number).unwrap_or(usize::MAX),
+            );
         }
         let place = self.in_storage(base_value.clone(), ty);
         match self.element(&place, index) {
@@ -141,7 +172,11 @@ impl Lower<'_> {
         let a = self.scalar_of(left);
         let (code, b) = self.capture(|this| this.scalar_of(right));
         if code.is_empty() {
-            return Rv::Scalar(if is_and { fold::and(a, b) } else { fold::or(a, b) });
+            return Rv::Scalar(if is_and {
+                fold::and(a, b)
+            } else {
+                fold::or(a, b)
+            });
         }
         let result = self.temp_field(ScalarTy::Bool);
         self.emit(StmtKind::Assign(result.into(), a));
@@ -150,11 +185,25 @@ impl Lower<'_> {
             this.code.extend(code);
             this.emit(StmtKind::Assign(result.into(), b));
         });
-        self.emit_if(if is_and { held.clone() } else { fold::not(held.clone()) }, code, Vec::new());
+        self.emit_if(
+            if is_and {
+                held.clone()
+            } else {
+                fold::not(held.clone())
+            },
+            code,
+            Vec::new(),
+        );
         Rv::Scalar(held)
     }
 
-    fn ternary(&mut self, cond: &hir::Expr, then: &hir::Expr, otherwise: &hir::Expr, ty: TyId) -> Rv {
+    fn ternary(
+        &mut self,
+        cond: &hir::Expr,
+        then: &hir::Expr,
+        otherwise: &hir::Expr,
+        ty: TyId,
+    ) -> Rv {
         let cond = self.scalar_of(cond);
         let (then_code, a) = self.capture(|this| this.value(then));
         let (else_code, b) = self.capture(|this| this.value(otherwise));
@@ -197,14 +246,22 @@ impl Lower<'_> {
         match member {
             ApplyMember::Hit | ApplyMember::Miss => {
                 let hit = self.temp_field(ScalarTy::Bool);
-                let outcome = ir::MatchOutcome { hit: Some(hit), action_run: None };
+                let outcome = ir::MatchOutcome {
+                    hit: Some(hit),
+                    action_run: None,
+                };
                 self.apply_table(table, outcome, expr.span);
                 let hit = Expr::Read(hit.into());
-                Rv::Scalar(if member == ApplyMember::Hit { hit } else { fold::not(hit) })
+                Rv::Scalar(if member == ApplyMember::Hit {
+                    hit
+                } else {
+                    fold::not(hit)
+                })
             }
-            ApplyMember::ActionRun => {
-                self.unsupported(expr.span, "`action_run` can only be the whole expression of a `switch`")
-            }
+            ApplyMember::ActionRun => self.unsupported(
+                expr.span,
+                "`action_run` can only be the whole expression of a `switch`",
+            ),
         }
     }
 
@@ -221,8 +278,12 @@ impl Lower<'_> {
             | ExprKind::Slice(base, ..)
             | ExprKind::Unary(_, base)
             | ExprKind::Cast(base) => self.has_effects(base),
-            ExprKind::Index(a, b) | ExprKind::Binary(_, a, b) => self.has_effects(a) || self.has_effects(b),
-            ExprKind::Ternary(a, b, c) => self.has_effects(a) || self.has_effects(b) || self.has_effects(c),
+            ExprKind::Index(a, b) | ExprKind::Binary(_, a, b) => {
+                self.has_effects(a) || self.has_effects(b)
+            }
+            ExprKind::Ternary(a, b, c) => {
+                self.has_effects(a) || self.has_effects(b) || self.has_effects(c)
+            }
             ExprKind::Aggregate(parts) => parts.iter().any(|part| self.has_effects(part)),
             _ => false,
         }
@@ -240,11 +301,16 @@ impl Lower<'_> {
             })
         };
         match &call.callee {
-            Callee::Builtin(Builtin::SetValid | Builtin::SetInvalid | Builtin::PushFront | Builtin::PopFront, _) => true,
+            Callee::Builtin(
+                Builtin::SetValid | Builtin::SetInvalid | Builtin::PushFront | Builtin::PopFront,
+                _,
+            ) => true,
             Callee::Builtin(_, object) => self.has_effects(object),
             Callee::Function(id) => args(&self.hir.functions[*id].proto.params),
             Callee::ExternFunction(id) => args(&self.hir.extern_functions[*id].params),
-            Callee::ExternMethod { extern_id, method, .. } => {
+            Callee::ExternMethod {
+                extern_id, method, ..
+            } => {
                 let method = &self.hir.externs[*extern_id].methods[*method];
                 method.is_abstract || args(&method.proto.params)
             }

@@ -75,18 +75,28 @@ impl Lower<'_> {
 
     fn instance_name(&self, instance: InstanceId) -> String {
         let decl = &self.hir.instances[instance];
-        let name = annotate::name(&decl.annotations).unwrap_or_else(|| decl.name.as_str().to_owned());
+        let name =
+            annotate::name(&decl.annotations).unwrap_or_else(|| decl.name.as_str().to_owned());
         name.strip_prefix('.').map(str::to_owned).unwrap_or(name)
     }
 
     /// The control-plane name of something declared in a node; `.name` is absolute.
-    pub(crate) fn path_in(&self, node: NodeId, name: &str, annotations: &[hir::Annotation]) -> String {
+    pub(crate) fn path_in(
+        &self,
+        node: NodeId,
+        name: &str,
+        annotations: &[hir::Annotation],
+    ) -> String {
         let name = annotate::name(annotations).unwrap_or_else(|| name.to_owned());
         if let Some(absolute) = name.strip_prefix('.') {
             return absolute.to_owned();
         }
         let path = &self.nodes[node].path;
-        if path.is_empty() { name } else { format!("{path}.{name}") }
+        if path.is_empty() {
+            name
+        } else {
+            format!("{path}.{name}")
+        }
     }
 
     fn child_path(&self, node: NodeId, instance: InstanceId) -> String {
@@ -95,12 +105,21 @@ impl Lower<'_> {
     }
 
     /// Makes an instance with all that it contains.
-    pub(crate) fn instantiate(&mut self, instance: InstanceId, parent: NodeId, path: String) -> NodeId {
+    pub(crate) fn instantiate(
+        &mut self,
+        instance: InstanceId,
+        parent: NodeId,
+        path: String,
+    ) -> NodeId {
         let decl = &self.hir.instances[instance];
         let outer = std::mem::replace(&mut self.node, parent);
         let ty = self.subst(decl.ty);
         let is_package = matches!(self.ty(ty), Ty::BlockType(..));
-        let args = decl.args.iter().map(|arg| self.constant_arg(arg, is_package)).collect();
+        let args = decl
+            .args
+            .iter()
+            .map(|arg| self.constant_arg(arg, is_package))
+            .collect();
         let node = self.nodes.push(InstanceNode {
             path,
             instance: Some(instance),
@@ -118,8 +137,14 @@ impl Lower<'_> {
         self.node = node;
         let hir = self.hir;
         match *self.ty(ty) {
-            Ty::Parser(id) => self.instantiate_locals(node, &hir.parsers[id].ctor_params, &hir.parsers[id].locals),
-            Ty::Control(id) => self.instantiate_locals(node, &hir.controls[id].ctor_params, &hir.controls[id].locals),
+            Ty::Parser(id) => {
+                self.instantiate_locals(node, &hir.parsers[id].ctor_params, &hir.parsers[id].locals)
+            }
+            Ty::Control(id) => self.instantiate_locals(
+                node,
+                &hir.controls[id].ctor_params,
+                &hir.controls[id].locals,
+            ),
             Ty::Extern(id, _) => {
                 self.instantiate_all(node, &decl.inner);
                 self.declare_extern(node, id);
@@ -151,7 +176,11 @@ impl Lower<'_> {
     }
 
     /// Lets the constructor parameters stand for the node's arguments. The answer undoes it.
-    pub(crate) fn bind_ctor_params(&mut self, node: NodeId, params: &[hir::Param]) -> Vec<(hir::VarId, Option<Bound>)> {
+    pub(crate) fn bind_ctor_params(
+        &mut self,
+        node: NodeId,
+        params: &[hir::Param],
+    ) -> Vec<(hir::VarId, Option<Bound>)> {
         let args = self.nodes[node].args.clone();
         let mut bound = Vec::new();
         for (param, arg) in params.iter().zip(args) {
@@ -192,12 +221,17 @@ impl Lower<'_> {
     fn constant_arg(&mut self, arg: &Arg, in_package: bool) -> Rv {
         match arg {
             Arg::Omitted => Rv::Omitted,
-            Arg::Expr(hir::Expr { kind: ExprKind::Instance(instance), .. })
-                if in_package && !self.globals.contains_key(instance) =>
-            {
+            Arg::Expr(hir::Expr {
+                kind: ExprKind::Instance(instance),
+                ..
+            }) if in_package && !self.globals.contains_key(instance) => {
                 match self.block_path(*instance) {
                     Some(path) => {
-                        let parent = if self.hir.globals.contains(instance) { NodeId::new(0) } else { self.node };
+                        let parent = if self.hir.globals.contains(instance) {
+                            NodeId::new(0)
+                        } else {
+                            self.node
+                        };
                         Rv::Instance(self.instantiate(*instance, parent, path))
                     }
                     None => Rv::Instance(self.node_of(*instance)),
@@ -206,7 +240,10 @@ impl Lower<'_> {
             Arg::Expr(expr) => {
                 let (code, value) = self.capture(|this| this.value(expr));
                 if !code.is_empty() {
-                    return self.unsupported(expr.span, "a constructor argument must be known when the program is compiled");
+                    return self.unsupported(
+                        expr.span,
+                        "a constructor argument must be known when the program is compiled",
+                    );
                 }
                 value
             }
@@ -217,7 +254,9 @@ impl Lower<'_> {
     pub(crate) fn count_applications(&mut self, node: NodeId) {
         let applied = self.nodes[node].applied.saturating_add(1).min(3);
         self.nodes[node].applied = applied;
-        let Some(ty) = self.nodes[node].ty else { return };
+        let Some(ty) = self.nodes[node].ty else {
+            return;
+        };
         if applied > 2 {
             return;
         }
@@ -262,9 +301,15 @@ fn applied_in<'p>(body: &'p [hir::Stmt], found: &mut Vec<&'p hir::Expr>) {
                 applied_in(otherwise, found);
             }
             hir::StmtKind::Block(body, _) => applied_in(body, found),
-            hir::StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|case| applied_in(&case.body, found)),
-            hir::StmtKind::SwitchValue { cases, .. } => cases.iter().for_each(|case| applied_in(&case.body, found)),
-            hir::StmtKind::For { init, update, body, .. } => {
+            hir::StmtKind::SwitchAction { cases, .. } => {
+                cases.iter().for_each(|case| applied_in(&case.body, found))
+            }
+            hir::StmtKind::SwitchValue { cases, .. } => {
+                cases.iter().for_each(|case| applied_in(&case.body, found))
+            }
+            hir::StmtKind::For {
+                init, update, body, ..
+            } => {
                 applied_in(init, found);
                 applied_in(update, found);
                 applied_in(body, found);

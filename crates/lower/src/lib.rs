@@ -42,7 +42,11 @@ use syntax::source::SourceMap;
 ///
 /// Diagnostics when the program has no `main`, is written for no known architecture, or uses what cannot run (an extern object that
 /// nobody implements).
-pub fn lower(program: &hir::Program, sources: &SourceMap, name: &str) -> Result<ir::Program, Vec<Diagnostic>> {
+pub fn lower(
+    program: &hir::Program,
+    sources: &SourceMap,
+    name: &str,
+) -> Result<ir::Program, Vec<Diagnostic>> {
     let mut lower = cx::Lower::new(program, sources, name)?;
     lower.run();
     lower.finish()

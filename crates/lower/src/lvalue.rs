@@ -100,7 +100,11 @@ impl Lower<'_> {
         match lvalue {
             Lvalue::Place(place) => self.load(place),
             Lvalue::Slice(place, hi, lo) => match place.scalar() {
-                Some((place, _)) => Rv::Scalar(fold::fold(Expr::Slice(Box::new(Expr::Read(place)), *hi, *lo))),
+                Some((place, _)) => Rv::Scalar(fold::fold(Expr::Slice(
+                    Box::new(Expr::Read(place)),
+                    *hi,
+                    *lo,
+                ))),
                 None => Rv::Default,
             },
             Lvalue::Discard => Rv::Default,

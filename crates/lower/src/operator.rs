@@ -32,14 +32,28 @@ impl Lower<'_> {
         Rv::Scalar(fold::fold(Expr::Unary(op, Box::new(value))))
     }
 
-    pub(crate) fn binary(&mut self, op: BinaryOp, left: &hir::Expr, right: &hir::Expr, ty: TyId) -> Rv {
+    pub(crate) fn binary(
+        &mut self,
+        op: BinaryOp,
+        left: &hir::Expr,
+        right: &hir::Expr,
+        ty: TyId,
+    ) -> Rv {
         let values = self.values(&[left, right]);
-        let [a, b] = values.as_slice() else { return Rv::Default };
+        let [a, b] = values.as_slice() else {
+            return Rv::Default;
+        };
         self.binary_values(op, (a, left.ty), (b, right.ty), ty)
     }
 
     /// `a op b` of type `ty`.
-    pub(crate) fn binary_values(&mut self, op: BinaryOp, (a, a_ty): (&Rv, TyId), (b, b_ty): (&Rv, TyId), ty: TyId) -> Rv {
+    pub(crate) fn binary_values(
+        &mut self,
+        op: BinaryOp,
+        (a, a_ty): (&Rv, TyId),
+        (b, b_ty): (&Rv, TyId),
+        ty: TyId,
+    ) -> Rv {
         if let (Rv::Int(a), Rv::Int(b)) = (a, b) {
             return integers(op, a, b);
         }
@@ -52,21 +66,38 @@ impl Lower<'_> {
             }
             BinaryOp::Shl | BinaryOp::Shr => {
                 let (a, b) = (self.scalar_value(a, ty), self.shift_amount(b, b_ty));
-                let op = if op == BinaryOp::Shl { BinOp::Shl } else { BinOp::Shr };
+                let op = if op == BinaryOp::Shl {
+                    BinOp::Shl
+                } else {
+                    BinOp::Shr
+                };
                 return Rv::Scalar(fold::fold(Expr::Binary(op, Box::new(a), Box::new(b))));
             }
             _ => {}
         }
-        let Some(op) = scalar_op(op) else { return Rv::Default };
+        let Some(op) = scalar_op(op) else {
+            return Rv::Default;
+        };
         // An operand of type `int` takes the other's type.
-        let operand_ty = if self.scalar(a_ty).is_some() { a_ty } else { b_ty };
-        let (a, b) = (self.scalar_value(a, operand_ty), self.scalar_value(b, operand_ty));
+        let operand_ty = if self.scalar(a_ty).is_some() {
+            a_ty
+        } else {
+            b_ty
+        };
+        let (a, b) = (
+            self.scalar_value(a, operand_ty),
+            self.scalar_value(b, operand_ty),
+        );
         Rv::Scalar(fold::fold(Expr::Binary(op, Box::new(a), Box::new(b))))
     }
 
     fn equal_typed(&mut self, a: &Rv, a_ty: TyId, b: &Rv, b_ty: TyId) -> Expr {
         let a_peeled = self.peel(a_ty);
-        let ty = if matches!(self.ty(a_peeled), Ty::Integer) { b_ty } else { a_ty };
+        let ty = if matches!(self.ty(a_peeled), Ty::Integer) {
+            b_ty
+        } else {
+            a_ty
+        };
         match (a, b) {
             (Rv::Str(a), Rv::Str(b)) => fold::bool_const(a == b),
             _ => {
@@ -98,14 +129,20 @@ impl Lower<'_> {
     pub(crate) fn convert(&mut self, value: Rv, from_ty: TyId, ty: TyId) -> Rv {
         let Some(to) = self.scalar(ty) else {
             let peeled = self.peel(ty);
-            return match (value, self.ty(peeled)) {
-                (Rv::Scalar(Expr::Const(from, value)), Ty::Integer) => Rv::Int(number(&value, from.is_signed())),
+            return match (value, self.ty(peeled).clone()) {
+                (Rv::Scalar(Expr::Const(from, value)), Ty::Integer) => {
+                    Rv::Int(number(&value, from.is_signed()))
+                }
                 // A list becomes a header by its parts; other aggregates have the same parts.
-                (Rv::List(parts), _) if self.record_kind(ty) == Some(syntax::ast::RecordKind::Header) => {
+                (Rv::List(parts), _)
+                    if self.record_kind(ty) == Some(syntax::ast::RecordKind::Header) =>
+                {
                     Rv::Header(self.convert_parts(parts, from_ty, ty))
                 }
                 (Rv::List(parts), _) => Rv::List(self.convert_parts(parts, from_ty, ty)),
-                (value @ Rv::Place(_), _) if self.subst(from_ty) != self.subst(ty) => self.reshape(&value, from_ty, ty),
+                (value @ Rv::Place(_), _) if self.subst(from_ty) != self.subst(ty) => {
+                    self.reshape(&value, from_ty, ty)
+                }
                 (value, _) => value,
             };
         };
@@ -113,7 +150,11 @@ impl Lower<'_> {
             Rv::Int(number) => Rv::Scalar(Expr::Const(to, value_of(&number, to.width()))),
             Rv::Scalar(expr) => {
                 let from = self.expr_ty(&expr);
-                Rv::Scalar(if from == to { expr } else { fold::fold(Expr::Cast(to, Box::new(expr))) })
+                Rv::Scalar(if from == to {
+                    expr
+                } else {
+                    fold::fold(Expr::Cast(to, Box::new(expr)))
+                })
             }
             // A struct with one field casts to that field's type (section 8.11.1).
             value @ (Rv::List(_) | Rv::Place(_)) if !matches!(to, ScalarTy::Varbit(_)) => {

@@ -24,7 +24,11 @@ impl Lower<'_> {
             (Transition::Direct(Target::State(first)), true) => *first,
             _ => start,
         };
-        BlockCode::Parser(self.out.parsers.push(ir::Parser { name, states, start }))
+        BlockCode::Parser(self.out.parsers.push(ir::Parser {
+            name,
+            states,
+            start,
+        }))
     }
 
     fn new_state(&mut self, name: &str, loc: Option<ir::Loc>) -> StateId {
@@ -36,7 +40,12 @@ impl Lower<'_> {
             count += 1;
             unique = format!("{name}${count}");
         }
-        self.states.push(State { name: unique, body: Vec::new(), transition: Transition::Direct(Target::Reject), loc })
+        self.states.push(State {
+            name: unique,
+            body: Vec::new(),
+            transition: Transition::Direct(Target::Reject),
+            loc,
+        })
     }
 
     /// Ends the open state.
@@ -75,9 +84,9 @@ impl Lower<'_> {
             let target = |target: hir::Target| match target {
                 hir::Target::Accept => accept,
                 hir::Target::Reject => Target::Reject,
-                hir::Target::State(id) => {
-                    states.get(bits::Id::index(id)).map_or(Target::Reject, |&state| Target::State(state))
-                }
+                hir::Target::State(id) => states
+                    .get(bits::Id::index(id))
+                    .map_or(Target::Reject, |&state| Target::State(state)),
             };
             this.close_state(Transition::Direct(target(hir::Target::State(parser.start))));
             for (state, &made) in parser.states.values().zip(&states) {
@@ -96,14 +105,26 @@ impl Lower<'_> {
         for stmt in stmts {
             match &stmt.kind {
                 hir::StmtKind::Block(body, _) if applies_parser(body) => self.parser_stmts(body),
-                hir::StmtKind::If(cond, then, otherwise) if applies_parser(then) || applies_parser(otherwise) => {
+                hir::StmtKind::If(cond, then, otherwise)
+                    if applies_parser(then) || applies_parser(otherwise) =>
+                {
                     self.parser_if(cond, then, otherwise);
                 }
-                hir::StmtKind::For { body, .. } | hir::StmtKind::ForIn { body, .. } if applies_parser(body) => {
-                    self.unsupported(stmt.span, "a parser cannot be applied in a loop here: make a state that loops");
+                hir::StmtKind::For { body, .. } | hir::StmtKind::ForIn { body, .. }
+                    if applies_parser(body) =>
+                {
+                    self.unsupported(
+                        stmt.span,
+                        "a parser cannot be applied in a loop here: make a state that loops",
+                    );
                 }
-                hir::StmtKind::SwitchValue { cases, .. } if cases.iter().any(|case| applies_parser(&case.body)) => {
-                    self.unsupported(stmt.span, "a parser cannot be applied in a `switch` here: use `select`");
+                hir::StmtKind::SwitchValue { cases, .. }
+                    if cases.iter().any(|case| applies_parser(&case.body)) =>
+                {
+                    self.unsupported(
+                        stmt.span,
+                        "a parser cannot be applied in a `switch` here: use `select`",
+                    );
                 }
                 _ => self.stmt(stmt),
             }
@@ -122,7 +143,10 @@ impl Lower<'_> {
         };
         let holds = ir::KeySet::Value(passes::fold::bool_const(true));
         let cases = vec![case(holds, yes), case(ir::KeySet::Any, no)];
-        self.close_state(Transition::Select { keys: vec![cond], cases });
+        self.close_state(Transition::Select {
+            keys: vec![cond],
+            cases,
+        });
         for (state, body) in [(yes, then), (no, otherwise)] {
             self.open_state(state);
             self.parser_stmts(body);
@@ -136,9 +160,15 @@ impl Lower<'_> {
         let loc = self.loc_of(span).or(self.loc);
         let behind = self.states[self.open_state].name.clone();
         let behind = behind.split('$').next().unwrap_or_default().to_owned();
-        let behind = behind.strip_prefix(self.state_prefix.as_str()).unwrap_or(&behind).to_owned();
+        let behind = behind
+            .strip_prefix(self.state_prefix.as_str())
+            .unwrap_or(&behind)
+            .to_owned();
         let after = self.new_state(&behind, loc);
-        let name = self.nodes[node].instance.map_or("", |instance| self.hir.instances[instance].name.as_str()).to_owned();
+        let name = self.nodes[node]
+            .instance
+            .map_or("", |instance| self.hir.instances[instance].name.as_str())
+            .to_owned();
         let prefix = format!("{}{name}.", self.state_prefix);
         let outer = std::mem::replace(&mut self.state_prefix, prefix);
         let outer_loc = self.loc;
@@ -148,7 +178,11 @@ impl Lower<'_> {
         self.open_state(after);
     }
 
-    fn transition(&mut self, transition: &hir::Transition, target: &dyn Fn(hir::Target) -> Target) -> Transition {
+    fn transition(
+        &mut self,
+        transition: &hir::Transition,
+        target: &dyn Fn(hir::Target) -> Target,
+    ) -> Transition {
         let (args, cases, span) = match transition {
             hir::Transition::Direct(to) => return Transition::Direct(target(*to)),
             hir::Transition::Select { args, cases, span } => (args, cases, *span),
@@ -167,13 +201,22 @@ impl Lower<'_> {
         let mut made = Vec::new();
         for case in cases {
             if let Some(keyset) = self.keyset(&case.keyset, args, &counts, case.span) {
-                made.push(ir::SelectCase { keyset, target: target(case.target) });
+                made.push(ir::SelectCase {
+                    keyset,
+                    target: target(case.target),
+                });
             }
         }
         Transition::Select { keys, cases: made }
     }
 
-    fn keyset(&mut self, keyset: &Keyset, args: &[hir::Expr], counts: &[usize], span: Span) -> Option<ir::Keyset> {
+    fn keyset(
+        &mut self,
+        keyset: &Keyset,
+        args: &[hir::Expr],
+        counts: &[usize],
+        span: Span,
+    ) -> Option<ir::Keyset> {
         let sets = match keyset {
             Keyset::ValueSet(id) => return Some(ir::Keyset::ValueSet(self.value_set(*id))),
             Keyset::Sets(sets) => sets,
@@ -185,22 +228,39 @@ impl Lower<'_> {
                 KeySet::Any => made.extend(std::iter::repeat_n(ir::KeySet::Any, count)),
                 KeySet::Value(value) => {
                     let value = self.value(value);
-                    made.extend(self.flatten(&value, ty, false).into_iter().map(ir::KeySet::Value));
+                    made.extend(
+                        self.flatten(&value, ty, false)
+                            .into_iter()
+                            .map(ir::KeySet::Value),
+                    );
                 }
                 KeySet::Mask(value, mask) => {
                     let (value, mask) = (self.value(value), self.value(mask));
-                    let pairs = self.flatten(&value, ty, false).into_iter().zip(self.flatten(&mask, ty, false));
+                    let pairs = self
+                        .flatten(&value, ty, false)
+                        .into_iter()
+                        .zip(self.flatten(&mask, ty, false));
                     made.extend(pairs.map(|(value, mask)| ir::KeySet::Mask(value, mask)));
                 }
                 KeySet::Range(lo, hi) => {
                     let (lo, hi) = (self.value(lo), self.value(hi));
-                    let pairs = self.flatten(&lo, ty, false).into_iter().zip(self.flatten(&hi, ty, false));
+                    let pairs = self
+                        .flatten(&lo, ty, false)
+                        .into_iter()
+                        .zip(self.flatten(&hi, ty, false));
                     made.extend(pairs.map(|(lo, hi)| ir::KeySet::Range(lo, hi)));
                 }
-                KeySet::ValueSet(id) if count == 1 => made.push(ir::KeySet::ValueSet(self.value_set(*id))),
-                KeySet::ValueSet(id) if sets.len() == 1 => return Some(ir::Keyset::ValueSet(self.value_set(*id))),
+                KeySet::ValueSet(id) if count == 1 => {
+                    made.push(ir::KeySet::ValueSet(self.value_set(*id)))
+                }
+                KeySet::ValueSet(id) if sets.len() == 1 => {
+                    return Some(ir::Keyset::ValueSet(self.value_set(*id)));
+                }
                 KeySet::ValueSet(_) => {
-                    self.unsupported(span, "a value set of structs must be the only set of its case");
+                    self.unsupported(
+                        span,
+                        "a value set of structs must be the only set of its case",
+                    );
                     return None;
                 }
             }
@@ -241,7 +301,9 @@ impl Lower<'_> {
         let matches: Vec<Option<String>> = match *self.ty(ty) {
             Ty::Record(id, _) => {
                 let fields = self.hir.records[id].fields.iter();
-                fields.map(|field| annotate::word(&field.annotations, "match")).collect()
+                fields
+                    .map(|field| annotate::word(&field.annotations, "match"))
+                    .collect()
             }
             _ => Vec::new(),
         };
@@ -258,7 +320,11 @@ impl Lower<'_> {
             };
             for (number, scalar) in self.flat_types(*member).into_iter().enumerate() {
                 fields.push(ir::ValueSetField {
-                    name: if number == 0 { name.to_string() } else { format!("{name}.{number}") },
+                    name: if number == 0 {
+                        name.to_string()
+                    } else {
+                        format!("{name}.{number}")
+                    },
                     ty: scalar,
                     match_kind,
                     annotations: annotations.get(index).cloned().unwrap_or_default(),
@@ -274,10 +340,12 @@ fn applies_parser(body: &[hir::Stmt]) -> bool {
     body.iter().any(|stmt| match &stmt.kind {
         hir::StmtKind::Call(call, _) => matches!(call.callee, Callee::Apply(_)),
         hir::StmtKind::If(_, then, otherwise) => applies_parser(then) || applies_parser(otherwise),
-        hir::StmtKind::Block(body, _) | hir::StmtKind::For { body, .. } | hir::StmtKind::ForIn { body, .. } => {
-            applies_parser(body)
+        hir::StmtKind::Block(body, _)
+        | hir::StmtKind::For { body, .. }
+        | hir::StmtKind::ForIn { body, .. } => applies_parser(body),
+        hir::StmtKind::SwitchValue { cases, .. } => {
+            cases.iter().any(|case| applies_parser(&case.body))
         }
-        hir::StmtKind::SwitchValue { cases, .. } => cases.iter().any(|case| applies_parser(&case.body)),
         _ => false,
     })
 }

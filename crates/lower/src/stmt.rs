@@ -10,7 +10,7 @@ use syntax::ast::{BinaryOp, UnaryOp};
 use syntax::source::Span;
 
 use crate::annotate;
-use crate::cx::{Bound, Lower, LoopLabels, ReturnTo, bits_const, plain};
+use crate::cx::{Bound, LoopLabels, Lower, ReturnTo, bits_const, plain};
 use crate::storage::Place;
 use crate::value::Rv;
 
@@ -32,7 +32,9 @@ impl Lower<'_> {
         match &stmt.kind {
             hir::StmtKind::Var(var, init) => self.declare_var(*var, init.as_ref()),
             hir::StmtKind::Assign(to, value) => self.assignment(to, value),
-            hir::StmtKind::CompoundAssign(to, op, value) => self.compound_assignment(to, *op, value),
+            hir::StmtKind::CompoundAssign(to, op, value) => {
+                self.compound_assignment(to, *op, value)
+            }
             hir::StmtKind::Call(call, ty) => {
                 self.call(call, *ty);
             }
@@ -50,10 +52,23 @@ impl Lower<'_> {
                     self.emit(StmtKind::Leave(labels.again));
                 }
             }
-            hir::StmtKind::SwitchAction { table, cases } => self.switch_action(*table, cases, stmt.span),
+            hir::StmtKind::SwitchAction { table, cases } => {
+                self.switch_action(*table, cases, stmt.span)
+            }
             hir::StmtKind::SwitchValue { value, cases } => self.switch_value(value, cases),
-            hir::StmtKind::For { init, cond, update, body, .. } => self.for_stmt(init, cond, update, body),
-            hir::StmtKind::ForIn { var, collection, body, .. } => self.for_in(*var, collection, body),
+            hir::StmtKind::For {
+                init,
+                cond,
+                update,
+                body,
+                ..
+            } => self.for_stmt(init, cond, update, body),
+            hir::StmtKind::ForIn {
+                var,
+                collection,
+                body,
+                ..
+            } => self.for_in(*var, collection, body),
         }
     }
 
@@ -77,13 +92,23 @@ impl Lower<'_> {
         let ty = self.subst(self.hir.vars[var].ty);
         let value = init.map(|init| self.value(init));
         if let Some(value) = &value
-            && !matches!(value, Rv::Scalar(_) | Rv::Place(_) | Rv::List(_) | Rv::Header(_) | Rv::Invalid | Rv::Default | Rv::Int(_))
+            && !matches!(
+                value,
+                Rv::Scalar(_)
+                    | Rv::Place(_)
+                    | Rv::List(_)
+                    | Rv::Header(_)
+                    | Rv::Invalid
+                    | Rv::Default
+                    | Rv::Int(_)
+            )
         {
             self.vars.insert(var, Bound::Value(value.clone()));
             return;
         }
         if matches!(self.ty(ty), Ty::Integer | Ty::List(_)) {
-            self.vars.insert(var, Bound::Value(value.unwrap_or(Rv::Default)));
+            self.vars
+                .insert(var, Bound::Value(value.unwrap_or(Rv::Default)));
             return;
         }
         let place = self.var_storage(var);
@@ -120,7 +145,11 @@ impl Lower<'_> {
         let result = match op {
             BinaryOp::LogicalAnd | BinaryOp::LogicalOr => {
                 let (a, b) = (self.scalar_value(&old, ty), self.scalar_value(&amount, ty));
-                Rv::Scalar(if op == BinaryOp::LogicalAnd { fold::and(a, b) } else { fold::or(a, b) })
+                Rv::Scalar(if op == BinaryOp::LogicalAnd {
+                    fold::and(a, b)
+                } else {
+                    fold::or(a, b)
+                })
             }
             op => self.binary_values(op, (&old, ty), (&amount, value.ty), ty),
         };
@@ -159,7 +188,11 @@ impl Lower<'_> {
             let (yes, ()) = self.capture(|this| this.stmts(then));
             let (no, ()) = self.capture(|this| this.stmts(otherwise));
             let (hit, miss) = if on_hit { (yes, no) } else { (no, yes) };
-            let dispatch = if hit.is_empty() && miss.is_empty() { Dispatch::Always } else { Dispatch::ByHit { hit, miss } };
+            let dispatch = if hit.is_empty() && miss.is_empty() {
+                Dispatch::Always
+            } else {
+                Dispatch::ByHit { hit, miss }
+            };
             self.emit_apply(table, MatchOutcome::default(), dispatch, cond.span);
             return;
         }
@@ -179,21 +212,40 @@ impl Lower<'_> {
         let actions = self.out.tables[made.id].actions.len();
         let default = cases.iter().position(|case| case.is_default);
         let choice: Vec<Option<usize>> = (0..actions)
-            .map(|action| cases.iter().position(|case| case.labels.contains(&action)).or(default))
+            .map(|action| {
+                cases
+                    .iter()
+                    .position(|case| case.labels.contains(&action))
+                    .or(default)
+            })
             .collect();
-        let bodies: Vec<Vec<Node>> = cases.iter().map(|case| self.capture(|this| this.stmts(&case.body)).0).collect();
+        let bodies: Vec<Vec<Node>> = cases
+            .iter()
+            .map(|case| self.capture(|this| this.stmts(&case.body)).0)
+            .collect();
         if !self.must_check_exit(table) {
             let dispatch = Dispatch::ByAction { choice, bodies };
             return self.emit_apply(table, MatchOutcome::default(), dispatch, span);
         }
         let ran = self.temp_field(ir::ScalarTy::Bit(32));
-        self.apply_table(table, MatchOutcome { hit: None, action_run: Some(ran) }, span);
+        self.apply_table(
+            table,
+            MatchOutcome {
+                hit: None,
+                action_run: Some(ran),
+            },
+            span,
+        );
         let mut chain = Vec::new();
         for (body, code) in bodies.into_iter().enumerate().rev() {
             let mut cond = fold::bool_const(false);
             for action in (0..actions).filter(|&action| choice[action] == Some(body)) {
                 let number = bits_const(action as u64, 32);
-                let is = Expr::Binary(BinOp::Eq, Box::new(Expr::Read(ran.into())), Box::new(number));
+                let is = Expr::Binary(
+                    BinOp::Eq,
+                    Box::new(Expr::Read(ran.into())),
+                    Box::new(number),
+                );
                 cond = fold::or(cond, is);
             }
             chain = self.capture(|this| this.emit_if(cond, code, chain)).0;
@@ -223,7 +275,13 @@ impl Lower<'_> {
         self.code.extend(chain);
     }
 
-    fn for_stmt(&mut self, init: &[hir::Stmt], cond: &hir::Expr, update: &[hir::Stmt], body: &[hir::Stmt]) {
+    fn for_stmt(
+        &mut self,
+        init: &[hir::Stmt],
+        cond: &hir::Expr,
+        update: &[hir::Stmt],
+        body: &[hir::Stmt],
+    ) {
         self.stmts(init);
         self.loop_of(|this, leave| {
             let cond = this.scalar_of(cond);
@@ -260,7 +318,9 @@ impl Lower<'_> {
             Collection::Elements(elements) => {
                 let ty = self.peel(elements.ty);
                 match self.value(elements) {
-                    Rv::Place(place) if matches!(self.ty(ty), Ty::Stack(..)) => self.for_stack(var, &place, ty, body),
+                    Rv::Place(place) if matches!(self.ty(ty), Ty::Stack(..)) => {
+                        self.for_stack(var, &place, ty, body)
+                    }
                     value => self.for_parts(var, &value, ty, body),
                 }
             }
@@ -270,9 +330,13 @@ impl Lower<'_> {
     /// `for (x in lo .. hi)`: nothing is computed past `hi`, which may be the largest number of its type.
     fn for_range(&mut self, var: VarId, lo: &hir::Expr, hi: &hir::Expr, body: &[hir::Stmt]) {
         let values = self.values(&[lo, hi]);
-        let [lo_value, hi_value] = values.as_slice() else { return };
+        let [lo_value, hi_value] = values.as_slice() else {
+            return;
+        };
         let ty = self.subst(self.hir.vars[var].ty);
-        let Some(scalar) = self.scalar(ty) else { return };
+        let Some(scalar) = self.scalar(ty) else {
+            return;
+        };
         let lo = self.scalar_value(lo_value, ty);
         let hi = self.scalar_value(hi_value, ty);
         let hi = self.save(scalar, hi);
@@ -287,12 +351,17 @@ impl Lower<'_> {
             this.round(leave, |this| this.stmts(body));
             this.leave_unless(Expr::Binary(BinOp::Ne, read(), Box::new(hi.clone())), leave);
             let one = Expr::Const(scalar, bits::Value::truncated(1, scalar.width()));
-            this.emit(StmtKind::Assign(counter.into(), Expr::Binary(BinOp::Add, read(), Box::new(one))));
+            this.emit(StmtKind::Assign(
+                counter.into(),
+                Expr::Binary(BinOp::Add, read(), Box::new(one)),
+            ));
         });
     }
 
     fn for_stack(&mut self, var: VarId, stack: &Place, ty: TyId, body: &[hir::Stmt]) {
-        let Ty::Stack(element_ty, len) = *self.ty(ty) else { return };
+        let Ty::Stack(element_ty, len) = *self.ty(ty) else {
+            return;
+        };
         let stack = self.settle(stack);
         let counter = self.temp_field(ir::ScalarTy::Bit(32));
         self.emit(StmtKind::Assign(counter.into(), bits_const(0, 32)));
@@ -321,7 +390,10 @@ impl Lower<'_> {
         let element_ty = self.subst(self.hir.vars[var].ty);
         let place = self.var_storage(var);
         self.vars.insert(var, Bound::Place(place.clone()));
-        let saved: Vec<Rv> = parts.into_iter().map(|part| self.save_value(part, element_ty)).collect();
+        let saved: Vec<Rv> = parts
+            .into_iter()
+            .map(|part| self.save_value(part, element_ty))
+            .collect();
         let leave = self.label();
         let (code, ()) = self.capture(|this| {
             for part in saved {
@@ -338,7 +410,9 @@ fn applied_condition(cond: &hir::Expr) -> Option<(hir::TableId, bool)> {
     match &cond.kind {
         ExprKind::ApplyResult(table, ApplyMember::Hit) => Some((*table, true)),
         ExprKind::ApplyResult(table, ApplyMember::Miss) => Some((*table, false)),
-        ExprKind::Unary(UnaryOp::Not, inner) => applied_condition(inner).map(|(table, on_hit)| (table, !on_hit)),
+        ExprKind::Unary(UnaryOp::Not, inner) => {
+            applied_condition(inner).map(|(table, on_hit)| (table, !on_hit))
+        }
         _ => None,
     }
 }
@@ -351,7 +425,11 @@ pub(crate) fn mentioned_vars(
     found: &mut HashSet<VarId>,
 ) {
     if seen.insert(action) {
-        let mut walk = Mentions { program, seen, found };
+        let mut walk = Mentions {
+            program,
+            seen,
+            found,
+        };
         walk.stmts(&program.actions[action].body);
     }
 }
@@ -371,7 +449,9 @@ impl Mentions<'_> {
 
     fn stmt(&mut self, stmt: &hir::Stmt) {
         match &stmt.kind {
-            hir::StmtKind::Var(_, init) | hir::StmtKind::Return(init) => init.iter().for_each(|init| self.expr(init)),
+            hir::StmtKind::Var(_, init) | hir::StmtKind::Return(init) => {
+                init.iter().for_each(|init| self.expr(init))
+            }
             hir::StmtKind::Assign(a, b) | hir::StmtKind::CompoundAssign(a, _, b) => {
                 self.expr(a);
                 self.expr(b);
@@ -384,18 +464,28 @@ impl Mentions<'_> {
             }
             hir::StmtKind::Block(body, _) => self.stmts(body),
             hir::StmtKind::Exit | hir::StmtKind::Break | hir::StmtKind::Continue => {}
-            hir::StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|case| self.stmts(&case.body)),
+            hir::StmtKind::SwitchAction { cases, .. } => {
+                cases.iter().for_each(|case| self.stmts(&case.body))
+            }
             hir::StmtKind::SwitchValue { value, cases } => {
                 self.expr(value);
                 cases.iter().for_each(|case| self.stmts(&case.body));
             }
-            hir::StmtKind::For { init, cond, update, body, .. } => {
+            hir::StmtKind::For {
+                init,
+                cond,
+                update,
+                body,
+                ..
+            } => {
                 self.stmts(init);
                 self.expr(cond);
                 self.stmts(update);
                 self.stmts(body);
             }
-            hir::StmtKind::ForIn { collection, body, .. } => {
+            hir::StmtKind::ForIn {
+                collection, body, ..
+            } => {
                 match collection {
                     Collection::Range(lo, hi) => {
                         self.expr(lo);
@@ -441,7 +531,9 @@ impl Mentions<'_> {
             Callee::Action(action) => {
                 mentioned_vars(self.program, *action, self.seen, self.found);
             }
-            Callee::ExternMethod { object, .. } | Callee::Apply(object) | Callee::Builtin(_, object) => {
+            Callee::ExternMethod { object, .. }
+            | Callee::Apply(object)
+            | Callee::Builtin(_, object) => {
                 self.expr(object);
             }
             _ => {}

@@ -59,23 +59,45 @@ pub(crate) struct PlaceDim {
 
 impl Place {
     pub(crate) fn of(slot: Rc<Slot>, ty: TyId) -> Place {
-        Place { slot, ty, dims: Vec::new(), union: None }
+        Place {
+            slot,
+            ty,
+            dims: Vec::new(),
+            union: None,
+        }
     }
 
     /// The same choices within a part of the slot.
     pub(crate) fn part(&self, slot: &Rc<Slot>, ty: TyId) -> Place {
-        Place { slot: slot.clone(), ty, dims: self.dims.clone(), union: None }
+        Place {
+            slot: slot.clone(),
+            ty,
+            dims: self.dims.clone(),
+            union: None,
+        }
     }
 
     pub(crate) fn ir(&self, base: FieldId) -> ir::Place {
         let dims = self.dims.iter();
-        let dims = dims.map(|d| Dim { index: d.index.clone(), len: d.len, stride: d.fields }).collect();
+        let dims = dims
+            .map(|d| Dim {
+                index: d.index.clone(),
+                len: d.len,
+                stride: d.fields,
+            })
+            .collect();
         ir::Place { base, dims }
     }
 
     pub(crate) fn ir_header(&self, base: HeaderId) -> HeaderPlace {
         let dims = self.dims.iter();
-        let dims = dims.map(|d| Dim { index: d.index.clone(), len: d.len, stride: d.headers }).collect();
+        let dims = dims
+            .map(|d| Dim {
+                index: d.index.clone(),
+                len: d.len,
+                stride: d.headers,
+            })
+            .collect();
         HeaderPlace { base, dims }
     }
 
@@ -104,7 +126,10 @@ impl Place {
     pub(crate) fn parts(&self) -> &[Rc<Slot>] {
         match &self.slot.kind {
             SlotKind::Scalar(..) => &[],
-            SlotKind::Header(_, parts) | SlotKind::Struct(parts) | SlotKind::Union(parts) | SlotKind::Array(parts) => parts,
+            SlotKind::Header(_, parts)
+            | SlotKind::Struct(parts)
+            | SlotKind::Union(parts)
+            | SlotKind::Array(parts) => parts,
             SlotKind::Stack { elements, .. } => elements,
         }
     }
@@ -120,7 +145,11 @@ impl Place {
     /// The fields that a write to the place may touch.
     pub(crate) fn extent(&self) -> Range<u32> {
         let fields = &self.union.as_ref().unwrap_or(&self.slot).fields;
-        let reach: u32 = self.dims.iter().map(|dim| dim.fields * dim.len.saturating_sub(1)).sum();
+        let reach: u32 = self
+            .dims
+            .iter()
+            .map(|dim| dim.fields * dim.len.saturating_sub(1))
+            .sum();
         fields.start..fields.end + reach
     }
 
@@ -136,7 +165,11 @@ pub(crate) fn overlap(a: &Range<u32>, b: &Range<u32>) -> bool {
 
 /// The fields that reading `place` may touch.
 pub(crate) fn ir_extent(place: &ir::Place) -> Range<u32> {
-    let reach: u32 = place.dims.iter().map(|dim| dim.stride * dim.len.saturating_sub(1)).sum();
+    let reach: u32 = place
+        .dims
+        .iter()
+        .map(|dim| dim.stride * dim.len.saturating_sub(1))
+        .sum();
     let start = place.base.get();
     start..start + reach + 1
 }
@@ -210,13 +243,20 @@ impl Lower<'_> {
 
     fn member_slots(&mut self, name: &str, ty: TyId) -> Vec<Rc<Slot>> {
         let members = self.members(ty);
-        members.iter().map(|(member, ty)| self.slot(&format!("{name}.{member}"), *ty)).collect()
+        members
+            .iter()
+            .map(|(member, ty)| self.slot(&format!("{name}.{member}"), *ty))
+            .collect()
     }
 
     fn header_slot(&mut self, name: &str, ty: TyId) -> SlotKind {
         let header_ty = self.header_type(ty);
         let valid = self.field_named(&format!("{name}.$valid$"), ScalarTy::Bool);
-        let header = self.out.headers.push(Header { name: name.to_owned(), ty: header_ty, valid });
+        let header = self.out.headers.push(Header {
+            name: name.to_owned(),
+            ty: header_ty,
+            valid,
+        });
         SlotKind::Header(header, self.member_slots(name, ty))
     }
 
@@ -228,12 +268,19 @@ impl Lower<'_> {
         let is_stack = matches!(kind, Some(RecordKind::Header | RecordKind::HeaderUnion));
         let next = is_stack.then(|| self.field_named(&format!("{name}.$next$"), ScalarTy::Bit(32)));
         let first = HeaderId::from_index(self.out.headers.len());
-        let elements: Vec<_> = (0..len).map(|i| self.slot(&format!("{name}[{i}]"), element)).collect();
+        let elements: Vec<_> = (0..len)
+            .map(|i| self.slot(&format!("{name}[{i}]"), element))
+            .collect();
         match next {
             None => SlotKind::Array(elements),
             Some(next) => {
                 let id = (kind == Some(RecordKind::Header) && len > 0).then(|| {
-                    let stack = Stack { name: name.to_owned(), first, len, next_index: next };
+                    let stack = Stack {
+                        name: name.to_owned(),
+                        first,
+                        len,
+                        next_index: next,
+                    };
                     self.out.stacks.push(stack)
                 });
                 SlotKind::Stack { id, next, elements }
@@ -254,16 +301,25 @@ impl Lower<'_> {
 
     /// An element of a stack or array, chosen at run time. An index outside reads zeros and writes nothing.
     pub(crate) fn element(&mut self, place: &Place, index: Expr) -> Option<Place> {
-        let Ty::Stack(element, len) = *self.ty(place.ty) else { return None };
+        let Ty::Stack(element, len) = *self.ty(place.ty) else {
+            return None;
+        };
         let first = place.parts().first()?;
         if let Expr::Const(_, value) = &index
-            && let Some(slot) = value.to_u64().and_then(|i| place.parts().get(usize::try_from(i).ok()?))
+            && let Some(slot) = value
+                .to_u64()
+                .and_then(|i| place.parts().get(usize::try_from(i).ok()?))
         {
             return Some(place.part(slot, element));
         }
         let mut part = place.part(first, element);
         let length = |range: &Range<u32>| range.end - range.start;
-        part.dims.push(PlaceDim { index, len, fields: length(&first.fields), headers: length(&first.headers) });
+        part.dims.push(PlaceDim {
+            index,
+            len,
+            fields: length(&first.fields),
+            headers: length(&first.headers),
+        });
         Some(part)
     }
 
@@ -293,12 +349,20 @@ impl Lower<'_> {
                 if width < 64 && index >> width != 0 {
                     cond = passes::fold::bool_const(false);
                 }
-                let is = Expr::Binary(ir::BinOp::Eq, Box::new(dim.index.clone()), Box::new(bits_const(index, width)));
+                let is = Expr::Binary(
+                    ir::BinOp::Eq,
+                    Box::new(dim.index.clone()),
+                    Box::new(bits_const(index, width)),
+                );
                 cond = passes::fold::and(cond, passes::fold::fold(is));
                 fields += index as u32 * dim.fields;
                 headers += index as u32 * dim.headers;
             }
-            let moved = Place { slot: self.shifted(&place.slot, fields, headers), dims: Vec::new(), ..place.clone() };
+            let moved = Place {
+                slot: self.shifted(&place.slot, fields, headers),
+                dims: Vec::new(),
+                ..place.clone()
+            };
             let (code, ()) = self.capture(|this| f(this, &moved));
             self.emit_if(cond, code, Vec::new());
         }
@@ -307,17 +371,33 @@ impl Lower<'_> {
     /// The slot of the same shape so many fields and headers behind.
     fn shifted(&self, slot: &Rc<Slot>, fields: u32, headers: u32) -> Rc<Slot> {
         let field = |id: FieldId| FieldId::new(id.get() + fields);
-        let all = |parts: &[Rc<Slot>]| parts.iter().map(|part| self.shifted(part, fields, headers)).collect();
+        let all = |parts: &[Rc<Slot>]| {
+            parts
+                .iter()
+                .map(|part| self.shifted(part, fields, headers))
+                .collect()
+        };
         let kind = match &slot.kind {
             SlotKind::Scalar(id, ty) => SlotKind::Scalar(field(*id), *ty),
-            SlotKind::Header(id, parts) => SlotKind::Header(HeaderId::new(id.get() + headers), all(parts)),
+            SlotKind::Header(id, parts) => {
+                SlotKind::Header(HeaderId::new(id.get() + headers), all(parts))
+            }
             SlotKind::Struct(parts) => SlotKind::Struct(all(parts)),
             SlotKind::Union(parts) => SlotKind::Union(all(parts)),
             SlotKind::Array(parts) => SlotKind::Array(all(parts)),
             SlotKind::Stack { next, elements, .. } => {
                 let next = field(*next);
-                let id = self.out.stacks.iter().find(|(_, stack)| stack.next_index == next).map(|(id, _)| id);
-                SlotKind::Stack { id, next, elements: all(elements) }
+                let id = self
+                    .out
+                    .stacks
+                    .iter()
+                    .find(|(_, stack)| stack.next_index == next)
+                    .map(|(id, _)| id);
+                SlotKind::Stack {
+                    id,
+                    next,
+                    elements: all(elements),
+                }
             }
         };
         Rc::new(Slot {

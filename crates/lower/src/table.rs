@@ -1,7 +1,10 @@
 //! Tables: keys, actions specialised to the table, entries, properties.
 
 use bits::Value;
-use ir::{ActionCall, ActionParam, ActionScope, Entry, Expr, KeyMatch, MatchKind, MatchOutcome, ScalarTy, StmtKind, TableAction};
+use ir::{
+    ActionCall, ActionParam, ActionScope, Entry, Expr, KeyMatch, MatchKind, MatchOutcome, ScalarTy,
+    StmtKind, TableAction,
+};
 use num_traits::ToPrimitive;
 use passes::sequence::{Apply, Dispatch, Node};
 use sema::hir::{self, ExprKind, KeySet, TyId};
@@ -48,14 +51,26 @@ impl Lower<'_> {
     }
 
     /// Applies a table and goes on by what it found.
-    pub(crate) fn emit_apply(&mut self, table: hir::TableId, outcome: MatchOutcome, dispatch: Dispatch, span: Span) {
+    pub(crate) fn emit_apply(
+        &mut self,
+        table: hir::TableId,
+        outcome: MatchOutcome,
+        dispatch: Dispatch,
+        span: Span,
+    ) {
         let made = self.make_table(table);
         if let Some(fields) = &made.key_fields {
             self.compute_keys(table, fields);
         }
         let name = self.out.tables[made.id].name.clone();
         let loc = self.loc_of(span);
-        self.code.push(Node::Apply(Box::new(Apply { table: made.id, name, outcome, dispatch, loc })));
+        self.code.push(Node::Apply(Box::new(Apply {
+            table: made.id,
+            name,
+            outcome,
+            dispatch,
+            loc,
+        })));
         if let Some(exited) = made.exited {
             let (code, ()) = self.capture(|this| this.emit_exit());
             self.emit_if(Expr::Read(exited.into()), code, Vec::new());
@@ -91,13 +106,24 @@ impl Lower<'_> {
             let (id, exited) = self.table_action(table, action, flag);
             exits |= exited;
             let annotations = annotate::annotations(self.sources, &action.annotations);
-            actions.push(TableAction { action: id, scope: scope(&action.annotations), annotations });
+            actions.push(TableAction {
+                action: id,
+                scope: scope(&action.annotations),
+                annotations,
+            });
         }
         let default = match &decl.default_action {
             Some(call) => self.action_call(decl, &actions, call),
             None => {
-                actions.push(TableAction { action: self.no_action(), scope: ActionScope::DefaultOnly, annotations: Vec::new() });
-                ActionCall { action: actions.len() - 1, args: Vec::new() }
+                actions.push(TableAction {
+                    action: self.no_action(),
+                    scope: ActionScope::DefaultOnly,
+                    annotations: Vec::new(),
+                });
+                ActionCall {
+                    action: actions.len() - 1,
+                    args: Vec::new(),
+                }
             }
         };
         let size = decl.size.as_ref().and_then(|size| self.constant_u32(size));
@@ -121,13 +147,21 @@ impl Lower<'_> {
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc: self.loc,
         };
-        made.entries = decl.entries.iter().filter_map(|entry| self.entry(decl, &made, entry)).collect();
+        made.entries = decl
+            .entries
+            .iter()
+            .filter_map(|entry| self.entry(decl, &made, entry))
+            .collect();
         for property in &decl.properties {
             self.property(&mut made, property);
         }
         self.loc = outer_loc;
         let id = self.out.tables.push(made);
-        let made = Made { id, exited: flag.filter(|_| exits), key_fields };
+        let made = Made {
+            id,
+            exited: flag.filter(|_| exits),
+            key_fields,
+        };
         self.tables.insert((node, table), made.clone());
         made
     }
@@ -178,10 +212,19 @@ impl Lower<'_> {
     }
 
     /// The action with its directional parameters bound as the table's list says, and whether it exits through `flag`.
-    fn table_action(&mut self, table: hir::TableId, entry: &hir::TableAction, flag: Option<ir::FieldId>) -> (ir::ActionId, bool) {
+    fn table_action(
+        &mut self,
+        table: hir::TableId,
+        entry: &hir::TableAction,
+        flag: Option<ir::FieldId>,
+    ) -> (ir::ActionId, bool) {
         let hir = self.hir;
         let decl = &hir.actions[entry.action];
-        let node = if decl.control.is_some() { self.node } else { NodeId::new(0) };
+        let node = if decl.control.is_some() {
+            self.node
+        } else {
+            NodeId::new(0)
+        };
         let is_special = entry.args.iter().any(Option::is_some);
         if !is_special && let Some(&known) = self.actions.get(&(node, entry.action)) {
             return (known, false);
@@ -203,11 +246,16 @@ impl Lower<'_> {
         let (mut code, ()) = self.capture(|this| {
             for (param, arg) in decl.params.iter().zip(&entry.args) {
                 args.push(match arg {
-                    Some(arg) => this.evaluate_args(std::slice::from_ref(param), std::slice::from_ref(arg)).pop(),
+                    Some(arg) => this
+                        .evaluate_args(std::slice::from_ref(param), std::slice::from_ref(arg))
+                        .pop(),
                     None => values.next().map(ArgValue::In),
                 });
             }
-            let args = args.into_iter().map(|arg| arg.unwrap_or(ArgValue::Out(Lvalue::Discard))).collect();
+            let args = args
+                .into_iter()
+                .map(|arg| arg.unwrap_or(ArgValue::Out(Lvalue::Discard)))
+                .collect();
             this.run_action(entry.action, args);
         });
         if let ExitTo::Later(_, label) = self.exit {
@@ -224,8 +272,17 @@ impl Lower<'_> {
     }
 
     fn action_name(&mut self, control_plane_name: &str) -> String {
-        let taken = self.out.actions.values().filter(|action| action.control_plane_name == control_plane_name).count();
-        if taken == 0 { control_plane_name.to_owned() } else { format!("{control_plane_name}${}", taken + 1) }
+        let taken = self
+            .out
+            .actions
+            .values()
+            .filter(|action| action.control_plane_name == control_plane_name)
+            .count();
+        if taken == 0 {
+            control_plane_name.to_owned()
+        } else {
+            format!("{control_plane_name}${}", taken + 1)
+        }
     }
 
     fn enter_action(
@@ -273,7 +330,13 @@ impl Lower<'_> {
                 continue;
             }
             let annotations = annotate::annotations(self.sources, &var.annotations);
-            let value = self.data_param(var.name.as_str(), var.ty, &annotations, var.name.span, &mut params);
+            let value = self.data_param(
+                var.name.as_str(),
+                var.ty,
+                &annotations,
+                var.name.span,
+                &mut params,
+            );
             values.push(value);
         }
         (params, values)
@@ -288,10 +351,17 @@ impl Lower<'_> {
         params: &mut Vec<ActionParam>,
     ) -> Rv {
         match self.scalar(ty) {
-            Some(ScalarTy::Varbit(_)) => self.unsupported(span, "the control plane cannot give a `varbit`"),
+            Some(ScalarTy::Varbit(_)) => {
+                self.unsupported(span, "the control plane cannot give a `varbit`")
+            }
             Some(scalar) => {
                 let data_ty = self.data_ty(ty);
-                params.push(ActionParam { name: name.to_owned(), ty: scalar, data_ty, annotations: annotations.to_vec() });
+                params.push(ActionParam {
+                    name: name.to_owned(),
+                    ty: scalar,
+                    data_ty,
+                    annotations: annotations.to_vec(),
+                });
                 Rv::Scalar(Expr::Param(params.len() as u32 - 1))
             }
             None => {
@@ -300,24 +370,39 @@ impl Lower<'_> {
                     self.data_param(&format!("{name}.{member}"), *ty, annotations, span, params)
                 };
                 let parts = members.iter().map(part).collect();
-                if self.record_kind(ty) == Some(RecordKind::Header) { Rv::Header(parts) } else { Rv::List(parts) }
+                if self.record_kind(ty) == Some(RecordKind::Header) {
+                    Rv::Header(parts)
+                } else {
+                    Rv::List(parts)
+                }
             }
         }
     }
 
     /// The action that does nothing, for tables whose list has no default.
     fn no_action(&mut self) -> ir::ActionId {
-        let known = self.out.actions.iter().find(|(_, a)| a.control_plane_name == "NoAction" && a.body.is_empty());
+        let known = self
+            .out
+            .actions
+            .iter()
+            .find(|(_, a)| a.control_plane_name == "NoAction" && a.body.is_empty());
         match known.map(|(id, _)| id) {
             Some(id) => id,
             None => self.out.actions.push(no_action()),
         }
     }
 
-    fn action_call(&mut self, decl: &hir::Table, actions: &[TableAction], call: &hir::ActionCall) -> ActionCall {
+    fn action_call(
+        &mut self,
+        decl: &hir::Table,
+        actions: &[TableAction],
+        call: &hir::ActionCall,
+    ) -> ActionCall {
         let hir = self.hir;
         let params = hir.actions[decl.actions[call.action].action].params.iter();
-        let types = params.map(|param| &hir.vars[param.var]).filter(|var| var.kind == hir::VarKind::Param(Direction::None));
+        let types = params
+            .map(|param| &hir.vars[param.var])
+            .filter(|var| var.kind == hir::VarKind::Param(Direction::None));
         let mut args = Vec::new();
         for (arg, var) in call.args.iter().zip(types) {
             args.extend(self.constants(arg, var.ty));
@@ -328,7 +413,10 @@ impl Lower<'_> {
         for param in &params[args.len()..] {
             args.push(Value::zero(param.ty.width()));
         }
-        ActionCall { action: call.action, args }
+        ActionCall {
+            action: call.action,
+            args,
+        }
     }
 
     /// The scalars of a constant expression.
@@ -342,7 +430,9 @@ impl Lower<'_> {
                 Value::zero(this.expr_ty(&other).width())
             }
         };
-        flat.into_iter().map(|value| constant(self, value)).collect()
+        flat.into_iter()
+            .map(|value| constant(self, value))
+            .collect()
     }
 
     fn entry(&mut self, decl: &hir::Table, made: &ir::Table, entry: &hir::Entry) -> Option<Entry> {
@@ -371,7 +461,9 @@ impl Lower<'_> {
                     MatchKind::Lpm => KeyMatch::Lpm(value, width),
                     MatchKind::Ternary => KeyMatch::Ternary(value, Value::all_ones(width)),
                     MatchKind::Range => KeyMatch::Range(value.clone(), value),
-                    MatchKind::Exact | MatchKind::Optional | MatchKind::Selector => KeyMatch::Exact(value),
+                    MatchKind::Exact | MatchKind::Optional | MatchKind::Selector => {
+                        KeyMatch::Exact(value)
+                    }
                 }
             }
             KeySet::Mask(value, mask_expr) => {
@@ -380,7 +472,10 @@ impl Lower<'_> {
                 match (kind, mask.prefix_len()) {
                     (MatchKind::Lpm, Some(len)) => KeyMatch::Lpm(value, len),
                     (MatchKind::Lpm, None) => {
-                        self.unsupported(mask_expr.span, "the mask of an `lpm` key must be ones followed by zeros");
+                        self.unsupported(
+                            mask_expr.span,
+                            "the mask of an `lpm` key must be ones followed by zeros",
+                        );
                         return None;
                     }
                     _ => KeyMatch::Ternary(value, mask),
@@ -393,7 +488,9 @@ impl Lower<'_> {
     fn property(&mut self, made: &mut ir::Table, property: &hir::Property) {
         match property.name.as_str() {
             "implementation" | "psa_implementation" | "pna_implementation" => {
-                let Some(id) = self.property_extern(made, property) else { return };
+                let Some(id) = self.property_extern(made, property) else {
+                    return;
+                };
                 match self.out.externs[id].kind {
                     ir::ExternKind::TableKind { size, .. } => {
                         made.size = size;
@@ -405,7 +502,9 @@ impl Lower<'_> {
             "counters" | "psa_direct_counter" | "pna_direct_counter" => {
                 made.direct_counter = self.property_extern(made, property);
             }
-            "meters" | "psa_direct_meter" | "pna_direct_meter" => made.direct_meter = self.property_extern(made, property),
+            "meters" | "psa_direct_meter" | "pna_direct_meter" => {
+                made.direct_meter = self.property_extern(made, property)
+            }
             "support_timeout" => made.idle_timeout = self.property_is_set(property),
             "psa_idle_timeout" | "pna_idle_timeout" | "idle_timeout_with_auto_delete" => {
                 made.idle_timeout |= self.property_is_set(property);
@@ -423,7 +522,11 @@ impl Lower<'_> {
         }
     }
 
-    fn property_extern(&mut self, made: &ir::Table, property: &hir::Property) -> Option<ir::ExternId> {
+    fn property_extern(
+        &mut self,
+        made: &ir::Table,
+        property: &hir::Property,
+    ) -> Option<ir::ExternId> {
         let instance = match &property.value.kind {
             ExprKind::Instance(_) | ExprKind::Var(_) => &property.value,
             ExprKind::Aggregate(parts) => parts.first()?,

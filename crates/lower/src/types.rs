@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use bits::Value;
 use ir::{
-    ControllerTy, DataTy, EnumTy, HeaderField, HeaderType, HeaderTypeId, NamedType, NamedTypeKind, ScalarTy, Translation,
+    ControllerTy, DataTy, EnumTy, HeaderField, HeaderType, HeaderTypeId, NamedType, NamedTypeKind,
+    ScalarTy, Translation,
 };
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
@@ -13,6 +14,9 @@ use syntax::ast::RecordKind;
 
 use crate::annotate;
 use crate::cx::Lower;
+
+/// Names and types of an aggregate's members, in order.
+pub(crate) type Members = Rc<Vec<(Rc<str>, TyId)>>;
 
 /// The low `width` bits of a number, two's complement where it is negative.
 pub(crate) fn value_of(number: &BigInt, width: u32) -> Value {
@@ -28,7 +32,9 @@ impl Lower<'_> {
         if self.ty_vars.is_empty() {
             return ty;
         }
-        let all = |this: &mut Self, ids: &[TyId]| ids.iter().map(|&id| this.subst(id)).collect::<Vec<_>>();
+        let all = |this: &mut Self, ids: &[TyId]| {
+            ids.iter().map(|&id| this.subst(id)).collect::<Vec<_>>()
+        };
         let new = match self.types.get(ty).clone() {
             Ty::Var(var) => match self.ty_vars.get(&var).copied() {
                 Some(bound) if bound != ty => return bound,
@@ -90,8 +96,15 @@ impl Lower<'_> {
             return Some(ScalarTy::Enum(known));
         }
         let decl = &self.hir.enums[id];
-        let members = decl.members.iter().map(|(name, _)| name.as_str().to_owned()).collect();
-        let made = self.out.enums.push(EnumTy { name: decl.name.as_str().to_owned(), members });
+        let members = decl
+            .members
+            .iter()
+            .map(|(name, _)| name.as_str().to_owned())
+            .collect();
+        let made = self.out.enums.push(EnumTy {
+            name: decl.name.as_str().to_owned(),
+            members,
+        });
         self.ir_enums.insert(id, made);
         Some(ScalarTy::Enum(made))
     }
@@ -105,9 +118,9 @@ impl Lower<'_> {
     }
 
     /// Names and types of the members of a struct, header, union or tuple.
-    pub(crate) fn members(&mut self, ty: TyId) -> Rc<Vec<(Rc<str>, TyId)>> {
+    pub(crate) fn members(&mut self, ty: TyId) -> Members {
         let ty = self.peel(ty);
-        if let Some(known) = self.field_lists.get(&ty) {
+        if let Some(known) = self.members.get(&ty) {
             return known.clone();
         }
         let members: Vec<(Rc<str>, TyId)> = match self.types.get(ty).clone() {
@@ -119,13 +132,15 @@ impl Lower<'_> {
                 };
                 record.fields.iter().map(field).collect()
             }
-            Ty::Tuple(types) => {
-                types.iter().enumerate().map(|(i, &ty)| (Rc::from(format!("f{i}").as_str()), ty)).collect()
-            }
+            Ty::Tuple(types) => types
+                .iter()
+                .enumerate()
+                .map(|(i, &ty)| (Rc::from(format!("f{i}").as_str()), ty))
+                .collect(),
             _ => Vec::new(),
         };
         let members = Rc::new(members);
-        self.field_lists.insert(ty, members.clone());
+        self.members.insert(ty, members.clone());
         members
     }
 
@@ -147,13 +162,20 @@ impl Lower<'_> {
         let (name, annotations) = match *self.types.get(ty) {
             Ty::Record(id, _) => {
                 let record = &self.hir.records[id];
-                (record.name.as_str().to_owned(), annotate::annotations(self.sources, &record.annotations))
+                (
+                    record.name.as_str().to_owned(),
+                    annotate::annotations(self.sources, &record.annotations),
+                )
             }
             _ => (String::new(), Vec::new()),
         };
         let mut fields = Vec::new();
         self.header_fields("", ty, &mut fields);
-        let made = self.out.header_types.push(HeaderType { name, fields, annotations });
+        let made = self.out.header_types.push(HeaderType {
+            name,
+            fields,
+            annotations,
+        });
         self.header_types.insert(ty, made);
         made
     }
@@ -181,7 +203,9 @@ impl Lower<'_> {
         match *self.types.get(ty) {
             Ty::Record(id, _) => {
                 let fields = self.hir.records[id].fields.iter();
-                fields.map(|field| annotate::annotations(self.sources, &field.annotations)).collect()
+                fields
+                    .map(|field| annotate::annotations(self.sources, &field.annotations))
+                    .collect()
             }
             _ => Vec::new(),
         }
@@ -196,7 +220,9 @@ impl Lower<'_> {
             Ty::Varbit(width) => DataTy::Varbit(width),
             Ty::Bool => DataTy::Bool,
             Ty::ErrorCode => DataTy::Error,
-            Ty::Tuple(types) => DataTy::Tuple(types.into_iter().map(|ty| self.data_ty(ty)).collect()),
+            Ty::Tuple(types) => {
+                DataTy::Tuple(types.into_iter().map(|ty| self.data_ty(ty)).collect())
+            }
             Ty::Record(id, _) => DataTy::Named(self.hir.records[id].name.as_str().to_owned()),
             Ty::Enum(id) => DataTy::Named(self.hir.enums[id].name.as_str().to_owned()),
             Ty::NewType(id) => DataTy::Named(self.hir.new_types[id].name.as_str().to_owned()),
@@ -218,9 +244,15 @@ impl Lower<'_> {
                 Ty::NewType(id) => (&hir.new_types[id].name, &hir.new_types[id].annotations),
                 _ => continue,
             };
-            let Some(kind) = self.named_kind(ty) else { continue };
+            let Some(kind) = self.named_kind(ty) else {
+                continue;
+            };
             let annotations = annotate::annotations(self.sources, annotations);
-            self.out.named_types.push(NamedType { name: name.as_str().to_owned(), kind, annotations });
+            self.out.named_types.push(NamedType {
+                name: name.as_str().to_owned(),
+                kind,
+                annotations,
+            });
         }
     }
 
@@ -228,7 +260,9 @@ impl Lower<'_> {
         Some(match self.types.get(ty).clone() {
             Ty::Record(id, args) => {
                 let record = &self.hir.records[id];
-                if record.type_params.len() != args.len() || args.iter().any(|&arg| self.is_open(arg)) {
+                if record.type_params.len() != args.len()
+                    || args.iter().any(|&arg| self.is_open(arg))
+                {
                     return None;
                 }
                 let members = self.members(ty);
@@ -241,7 +275,8 @@ impl Lower<'_> {
                         NamedTypeKind::HeaderUnion(members.iter().map(member).collect())
                     }
                     kind => {
-                        let member = |(name, ty): &(Rc<str>, TyId)| (name.to_string(), self.data_ty(*ty));
+                        let member =
+                            |(name, ty): &(Rc<str>, TyId)| (name.to_string(), self.data_ty(*ty));
                         let members = members.iter().map(member).collect();
                         if kind == RecordKind::Header {
                             NamedTypeKind::Header(members)
@@ -254,11 +289,19 @@ impl Lower<'_> {
             Ty::Enum(id) => {
                 let decl = &self.hir.enums[id];
                 match decl.underlying.and_then(|ty| self.scalar(ty)) {
-                    None => NamedTypeKind::Enum(decl.members.iter().map(|(name, _)| name.as_str().to_owned()).collect()),
+                    None => NamedTypeKind::Enum(
+                        decl.members
+                            .iter()
+                            .map(|(name, _)| name.as_str().to_owned())
+                            .collect(),
+                    ),
                     Some(scalar) => {
                         let member = |(name, value): &(syntax::ast::Name, Option<BigInt>)| {
                             let value = value.as_ref().map(|value| value_of(value, scalar.width()));
-                            (name.as_str().to_owned(), value.unwrap_or_else(|| Value::zero(scalar.width())))
+                            (
+                                name.as_str().to_owned(),
+                                value.unwrap_or_else(|| Value::zero(scalar.width())),
+                            )
                         };
                         NamedTypeKind::SerializableEnum {
                             width: scalar.width(),
@@ -296,17 +339,29 @@ impl Lower<'_> {
                 let parts = self.part_types(ty);
                 let is_union = self.record_kind(ty) == Some(RecordKind::HeaderUnion);
                 let widths = parts.into_iter().map(|part| self.bits_of(part));
-                if is_union { widths.max().unwrap_or(0) } else { widths.sum() }
+                if is_union {
+                    widths.max().unwrap_or(0)
+                } else {
+                    widths.sum()
+                }
             }
         }
     }
 }
 
 /// `@p4runtime_translation(uri, what)`
-fn translation(sources: &syntax::source::SourceMap, annotations: &[hir::Annotation]) -> Option<Translation> {
-    let annotation = annotations.iter().find(|a| a.name.as_str() == "p4runtime_translation")?;
+fn translation(
+    sources: &syntax::source::SourceMap,
+    annotations: &[hir::Annotation],
+) -> Option<Translation> {
+    let annotation = annotations
+        .iter()
+        .find(|a| a.name.as_str() == "p4runtime_translation")?;
     let (uri, what) = annotate::pair(sources, annotation)?;
-    let controller = match what.strip_prefix("bit").map(|rest| rest.trim().trim_matches(['<', '>'])) {
+    let controller = match what
+        .strip_prefix("bit")
+        .map(|rest| rest.trim().trim_matches(['<', '>']))
+    {
         Some(width) => ControllerTy::Bits(width.trim().parse().ok()?),
         None if what == "string" => ControllerTy::String,
         None => ControllerTy::Bits(number(&what)?),

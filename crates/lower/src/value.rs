@@ -76,7 +76,9 @@ impl Lower<'_> {
     /// The parts of an aggregate, in order.
     pub(crate) fn parts(&mut self, value: &Rv, ty: TyId) -> Vec<Rv> {
         let types = self.part_types(ty);
-        (0..types.len()).map(|index| self.part(value, ty, index)).collect()
+        (0..types.len())
+            .map(|index| self.part(value, ty, index))
+            .collect()
     }
 
     /// One part of an aggregate.
@@ -143,7 +145,9 @@ impl Lower<'_> {
     fn save_parts(&mut self, parts: Vec<Rv>, ty: TyId) -> Vec<Rv> {
         let types = self.part_types(ty);
         let typed = parts.into_iter().enumerate();
-        typed.map(|(i, part)| self.save_value(part, types.get(i).copied().unwrap_or(ty))).collect()
+        typed
+            .map(|(i, part)| self.save_value(part, types.get(i).copied().unwrap_or(ty)))
+            .collect()
     }
 
     /// The value in storage of its own, or where it already is.
@@ -163,9 +167,12 @@ impl Lower<'_> {
         match value {
             Rv::Scalar(expr) => reads(expr, range),
             Rv::Place(place) => {
-                overlap(&place.extent(), range) || place.dims.iter().any(|dim| reads(&dim.index, range))
+                overlap(&place.extent(), range)
+                    || place.dims.iter().any(|dim| reads(&dim.index, range))
             }
-            Rv::List(parts) | Rv::Header(parts) => parts.iter().any(|part| self.value_reads(part, range)),
+            Rv::List(parts) | Rv::Header(parts) => {
+                parts.iter().any(|part| self.value_reads(part, range))
+            }
             _ => false,
         }
     }
@@ -192,7 +199,9 @@ impl Lower<'_> {
     }
 
     fn assign_scalar(&mut self, place: &Place, value: &Rv, ty: TyId) {
-        let Some((to, scalar)) = place.scalar() else { return };
+        let Some((to, scalar)) = place.scalar() else {
+            return;
+        };
         if matches!(scalar, ScalarTy::Varbit(_)) {
             match value {
                 Rv::Place(from) => {
@@ -249,10 +258,17 @@ impl Lower<'_> {
 
     /// Makes the other members of a union invalid where `valid` holds.
     pub(crate) fn invalidate_siblings(&mut self, member: &Place, valid: Expr) {
-        let Some(union) = member.union.clone() else { return };
-        let SlotKind::Union(members) = &union.kind else { return };
+        let Some(union) = member.union.clone() else {
+            return;
+        };
+        let SlotKind::Union(members) = &union.kind else {
+            return;
+        };
         let (code, ()) = self.capture(|this| {
-            for sibling in members.iter().filter(|sibling| sibling.fields != member.slot.fields) {
+            for sibling in members
+                .iter()
+                .filter(|sibling| sibling.fields != member.slot.fields)
+            {
                 let valid = member.part(sibling, member.ty).valid();
                 this.emit(StmtKind::Assign(valid, fold::bool_const(false)));
             }
@@ -278,7 +294,9 @@ impl Lower<'_> {
         match (&place.slot.kind, value) {
             (SlotKind::Scalar(..), _) => self.assign_scalar(place, value, ty),
             (_, Rv::Place(from)) => self.copy(place, &from.clone(), ty),
-            (SlotKind::Header(..) | SlotKind::Union(_), Rv::Invalid | Rv::Default) => self.set_valid(place, false),
+            (SlotKind::Header(..) | SlotKind::Union(_), Rv::Invalid | Rv::Default) => {
+                self.set_valid(place, false)
+            }
             (SlotKind::Header(..), _) => {
                 self.set_valid(place, true);
                 self.write_parts(place, value, ty);
@@ -306,7 +324,9 @@ impl Lower<'_> {
     pub(crate) fn reset_headers(&mut self, place: &Place) {
         match &place.slot.kind {
             SlotKind::Scalar(..) => {}
-            SlotKind::Header(..) => self.emit(StmtKind::Assign(place.valid(), fold::bool_const(false))),
+            SlotKind::Header(..) => {
+                self.emit(StmtKind::Assign(place.valid(), fold::bool_const(false)))
+            }
             kind => {
                 let parts: Vec<_> = place.parts().to_vec();
                 if matches!(kind, SlotKind::Stack { .. })
@@ -326,7 +346,10 @@ impl Lower<'_> {
     pub(crate) fn equal(&mut self, a: &Rv, b: &Rv, ty: TyId) -> Expr {
         match self.scalar(ty) {
             Some(ScalarTy::Varbit(_)) => {
-                let (a, b) = (self.in_storage(a.clone(), ty), self.in_storage(b.clone(), ty));
+                let (a, b) = (
+                    self.in_storage(a.clone(), ty),
+                    self.in_storage(b.clone(), ty),
+                );
                 match (a.scalar(), b.scalar()) {
                     (Some((a, _)), Some((b, _))) => Expr::VarbitEq(a, b),
                     _ => fold::bool_const(true),

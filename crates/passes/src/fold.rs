@@ -38,7 +38,7 @@ pub fn or(a: Expr, b: Expr) -> Expr {
 /// Folds the topmost node.
 pub fn fold(expr: Expr) -> Expr {
     match expr {
-        Expr::Unary(op, operand) => unary(op, operand),
+        Expr::Unary(op, operand) => unary(op, *operand),
         Expr::Binary(op, left, right) => binary(op, left, right),
         Expr::Concat(left, right) => concat(left, right),
         Expr::Slice(operand, hi, lo) => slice(operand, hi, lo),
@@ -52,8 +52,8 @@ pub fn fold(expr: Expr) -> Expr {
     }
 }
 
-fn unary(op: UnOp, operand: Box<Expr>) -> Expr {
-    match (op, *operand) {
+fn unary(op: UnOp, operand: Expr) -> Expr {
+    match (op, operand) {
         (UnOp::Not, Expr::Const(ty, value)) => Expr::Const(ty, value.not()),
         (UnOp::Not, Expr::Unary(UnOp::Not, inner)) => *inner,
         (UnOp::Complement, Expr::Const(ty, value)) => Expr::Const(ty, value.not()),
@@ -95,7 +95,10 @@ fn binary_values(op: BinOp, ty: ScalarTy, a: &Value, b: &Value) -> Option<Expr> 
         Value::from_limbs(&result, width)
     };
     let quotient = |f: fn(u128, u128) -> Option<u128>| {
-        Some(Value::truncated(f(a.to_u128()?, b.to_u128()?).unwrap_or(0), width))
+        Some(Value::truncated(
+            f(a.to_u128()?, b.to_u128()?).unwrap_or(0),
+            width,
+        ))
     };
     let order = || {
         if signed {
@@ -136,7 +139,11 @@ fn concat(left: Box<Expr>, right: Box<Expr>) -> Expr {
         return Expr::Concat(left, right);
     };
     let width = a.width() + b.width();
-    let ty = if ty.is_signed() { ScalarTy::Int(width) } else { ScalarTy::Bit(width) };
+    let ty = if ty.is_signed() {
+        ScalarTy::Int(width)
+    } else {
+        ScalarTy::Bit(width)
+    };
     if a.width() == 0 || b.width() == 0 {
         let rest = if a.width() == 0 { b } else { a };
         return Expr::Const(ty, rest.clone());

@@ -6,7 +6,10 @@
 use std::collections::{HashMap, HashSet};
 
 use bits::{Id, IdVec};
-use ir::{Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind, Stmt, StmtKind, TableId};
+use ir::{
+    Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind, Stmt, StmtKind,
+    TableId,
+};
 
 /// Structured code. The variants other than [`Node::Stmt`] are for code that applies a table somewhere inside.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +157,11 @@ impl Sequencer<'_> {
     fn unique(&mut self, name: String) -> String {
         let count = self.names.entry(name.clone()).or_insert(0);
         *count += 1;
-        if *count == 1 { name } else { format!("{name}${count}") }
+        if *count == 1 {
+            name
+        } else {
+            format!("{name}${count}")
+        }
     }
 
     fn named(&self, what: &str, loc: Option<Loc>) -> String {
@@ -186,11 +193,18 @@ impl Sequencer<'_> {
 
     /// Puts the code gathered so far into a stage.
     fn flush(&mut self, run: &mut Vec<Stmt>, here: JoinId) -> JoinId {
-        let Some(first) = run.first() else { return here };
+        let Some(first) = run.first() else {
+            return here;
+        };
         let loc = run.iter().find_map(|stmt| stmt.loc).or(first.loc);
         let next = self.join();
         let name = self.named("do", loc);
-        self.stage(here, name, loc, ProtoKind::Action(std::mem::take(run), next));
+        self.stage(
+            here,
+            name,
+            loc,
+            ProtoKind::Action(std::mem::take(run), next),
+        );
         next
     }
 
@@ -198,7 +212,12 @@ impl Sequencer<'_> {
     fn open(&mut self, node: Node, here: JoinId) -> Option<JoinId> {
         let next = self.join();
         match node {
-            Node::If { cond, then, otherwise, loc } => {
+            Node::If {
+                cond,
+                then,
+                otherwise,
+                loc,
+            } => {
                 let (yes, no) = (self.join(), self.join());
                 let name = self.named("if", loc);
                 self.stage(here, name, loc, ProtoKind::Condition(cond, yes, no));
@@ -206,13 +225,25 @@ impl Sequencer<'_> {
                 self.line(otherwise, no, next);
             }
             Node::Block(label, body) => {
-                self.labels.insert(label, Exits { leave: next, again: next });
+                self.labels.insert(
+                    label,
+                    Exits {
+                        leave: next,
+                        again: next,
+                    },
+                );
                 self.line(body, here, next);
             }
             Node::Loop(label, body) => {
                 let head = self.join();
                 self.same(here, head);
-                self.labels.insert(label, Exits { leave: next, again: head });
+                self.labels.insert(
+                    label,
+                    Exits {
+                        leave: next,
+                        again: head,
+                    },
+                );
                 self.line(body, head, head);
             }
             Node::Apply(apply) => self.apply(*apply, here, next),
@@ -234,9 +265,12 @@ impl Sequencer<'_> {
                 self.same(here, target);
                 return None;
             }
-            StmtKind::If(cond, then, otherwise) => {
-                Node::If { cond, then: nodes(then), otherwise: nodes(otherwise), loc: stmt.loc }
-            }
+            StmtKind::If(cond, then, otherwise) => Node::If {
+                cond,
+                then: nodes(then),
+                otherwise: nodes(otherwise),
+                loc: stmt.loc,
+            },
             StmtKind::Block(label, body) => Node::Block(label, nodes(body)),
             StmtKind::Loop(label, body) => Node::Loop(label, nodes(body)),
             StmtKind::Atomic(body) => {
@@ -246,7 +280,18 @@ impl Sequencer<'_> {
             kind => {
                 let after = self.join();
                 let name = self.named("do", stmt.loc);
-                self.stage(here, name, stmt.loc, ProtoKind::Action(vec![Stmt { kind, loc: stmt.loc }], after));
+                self.stage(
+                    here,
+                    name,
+                    stmt.loc,
+                    ProtoKind::Action(
+                        vec![Stmt {
+                            kind,
+                            loc: stmt.loc,
+                        }],
+                        after,
+                    ),
+                );
                 return Some(after);
             }
         };
@@ -263,11 +308,19 @@ impl Sequencer<'_> {
             Dispatch::ByAction { choice, bodies } => {
                 let bodies: Vec<_> = bodies.into_iter().map(|body| (body, self.join())).collect();
                 let links = choice.into_iter();
-                let links = links.map(|body| body.and_then(|b| bodies.get(b)).map_or(next, |(_, join)| *join));
+                let links = links.map(|body| {
+                    body.and_then(|b| bodies.get(b))
+                        .map_or(next, |(_, join)| *join)
+                });
                 (ProtoNext::ByAction(links.collect()), bodies)
             }
         };
-        self.stage(here, apply.name, apply.loc, ProtoKind::Match(apply.table, apply.outcome, proto));
+        self.stage(
+            here,
+            apply.name,
+            apply.loc,
+            ProtoKind::Match(apply.table, apply.outcome, proto),
+        );
         for (body, join) in bodies {
             self.line(body, join, next);
         }
@@ -292,24 +345,38 @@ impl Sequencer<'_> {
             .into_iter()
             .map(|proto| {
                 let kind = match proto.kind {
-                    ProtoKind::Condition(cond, yes, no) => {
-                        StageKind::Condition { cond, then: self.resolve(yes), otherwise: self.resolve(no) }
-                    }
+                    ProtoKind::Condition(cond, yes, no) => StageKind::Condition {
+                        cond,
+                        then: self.resolve(yes),
+                        otherwise: self.resolve(no),
+                    },
                     ProtoKind::Match(table, outcome, next) => {
                         let next = match next {
                             ProtoNext::Always(join) => MatchNext::Always(self.resolve(join)),
-                            ProtoNext::ByHit(yes, no) => {
-                                MatchNext::ByHit { hit: self.resolve(yes), miss: self.resolve(no) }
-                            }
-                            ProtoNext::ByAction(links) => {
-                                MatchNext::ByAction(links.into_iter().map(|join| self.resolve(join)).collect())
-                            }
+                            ProtoNext::ByHit(yes, no) => MatchNext::ByHit {
+                                hit: self.resolve(yes),
+                                miss: self.resolve(no),
+                            },
+                            ProtoNext::ByAction(links) => MatchNext::ByAction(
+                                links.into_iter().map(|join| self.resolve(join)).collect(),
+                            ),
                         };
-                        StageKind::Match { table, outcome, next }
+                        StageKind::Match {
+                            table,
+                            outcome,
+                            next,
+                        }
                     }
-                    ProtoKind::Action(body, next) => StageKind::Action { body, next: self.resolve(next) },
+                    ProtoKind::Action(body, next) => StageKind::Action {
+                        body,
+                        next: self.resolve(next),
+                    },
                 };
-                Stage { name: proto.name, kind, loc: proto.loc }
+                Stage {
+                    name: proto.name,
+                    kind,
+                    loc: proto.loc,
+                }
             })
             .collect()
     }
@@ -320,7 +387,9 @@ fn is_closed(stmt: &Stmt) -> bool {
     fn walk(stmt: &Stmt, own: &mut HashSet<LabelId>) -> bool {
         match &stmt.kind {
             StmtKind::Leave(label) | StmtKind::Continue(label) => own.contains(label),
-            StmtKind::If(_, then, otherwise) => then.iter().chain(otherwise).all(|stmt| walk(stmt, own)),
+            StmtKind::If(_, then, otherwise) => {
+                then.iter().chain(otherwise).all(|stmt| walk(stmt, own))
+            }
             StmtKind::Atomic(body) => body.iter().all(|stmt| walk(stmt, own)),
             StmtKind::Block(label, body) | StmtKind::Loop(label, body) => {
                 own.insert(*label);

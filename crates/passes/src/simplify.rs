@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use bits::{Id, IdSet, IdVec};
 use ir::{
-    Control, Expr, MatchNext, Next, Parser, Program, SelectCase, Stage, StageId, StageKind, State, StateId, Stmt,
-    StmtKind, Target, Transition,
+    Control, Expr, MatchNext, Next, Parser, Program, SelectCase, Stage, StageId, StageKind, State,
+    StateId, Stmt, StmtKind, Target, Transition,
 };
 
 use crate::fold;
@@ -25,7 +25,10 @@ pub fn simplify(program: &mut Program) {
 
 /// Whether control can come out of the end of a statement.
 fn falls_through(stmt: &Stmt) -> bool {
-    !matches!(stmt.kind, StmtKind::Leave(_) | StmtKind::Continue(_) | StmtKind::Exit | StmtKind::Fail(_))
+    !matches!(
+        stmt.kind,
+        StmtKind::Leave(_) | StmtKind::Continue(_) | StmtKind::Exit | StmtKind::Fail(_)
+    )
 }
 
 fn body(stmts: &mut Vec<Stmt>) {
@@ -45,7 +48,10 @@ fn body(stmts: &mut Vec<Stmt>) {
                     None if then.is_empty() => {
                         let cond = fold::not(cond.clone());
                         let otherwise = std::mem::take(otherwise);
-                        stmts.push(Stmt { kind: StmtKind::If(cond, otherwise, Vec::new()), loc: stmt.loc });
+                        stmts.push(Stmt {
+                            kind: StmtKind::If(cond, otherwise, Vec::new()),
+                            loc: stmt.loc,
+                        });
                     }
                     None => stmts.push(stmt),
                 }
@@ -54,7 +60,10 @@ fn body(stmts: &mut Vec<Stmt>) {
                 let label = *label;
                 body(inner);
                 // A jump to the end from the end is no jump.
-                while inner.last().is_some_and(|last| last.kind == StmtKind::Leave(label)) {
+                while inner
+                    .last()
+                    .is_some_and(|last| last.kind == StmtKind::Leave(label))
+                {
                     inner.pop();
                 }
                 if mentions(inner, label) {
@@ -86,7 +95,9 @@ fn mentions(stmts: &[Stmt], label: ir::LabelId) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Leave(other) | StmtKind::Continue(other) => *other == label,
         StmtKind::If(_, then, otherwise) => mentions(then, label) || mentions(otherwise, label),
-        StmtKind::Block(_, inner) | StmtKind::Loop(_, inner) | StmtKind::Atomic(inner) => mentions(inner, label),
+        StmtKind::Block(_, inner) | StmtKind::Loop(_, inner) | StmtKind::Atomic(inner) => {
+            mentions(inner, label)
+        }
         _ => false,
     })
 }
@@ -94,7 +105,11 @@ fn mentions(stmts: &[Stmt], label: ir::LabelId) -> bool {
 fn simplify_parser(parser: &mut Parser) {
     for (_, state) in parser.states.iter_mut() {
         body(&mut state.body);
-        if state.body.last().is_some_and(|last| matches!(last.kind, StmtKind::Fail(_))) {
+        if state
+            .body
+            .last()
+            .is_some_and(|last| matches!(last.kind, StmtKind::Fail(_)))
+        {
             state.transition = Transition::Direct(Target::Reject);
         }
         if let Transition::Select { keys, cases } = &mut state.transition {
@@ -123,7 +138,9 @@ fn simplify_parser(parser: &mut Parser) {
     for (_, state) in parser.states.iter_mut() {
         match &mut state.transition {
             Transition::Direct(target) => rename(target),
-            Transition::Select { cases, .. } => cases.iter_mut().for_each(|case| rename(&mut case.target)),
+            Transition::Select { cases, .. } => {
+                cases.iter_mut().for_each(|case| rename(&mut case.target))
+            }
         }
     }
     parser.start = renamed[&parser.start];
@@ -147,7 +164,9 @@ fn successors(state: &State) -> Vec<StateId> {
     };
     match &state.transition {
         Transition::Direct(target) => of(target).into_iter().collect(),
-        Transition::Select { cases, .. } => cases.iter().filter_map(|case| of(&case.target)).collect(),
+        Transition::Select { cases, .. } => {
+            cases.iter().filter_map(|case| of(&case.target)).collect()
+        }
     }
 }
 
@@ -165,7 +184,9 @@ fn simplify_control(control: &mut Control) {
 /// The links of a stage.
 fn links(kind: &mut StageKind) -> Vec<&mut Next> {
     match kind {
-        StageKind::Condition { then, otherwise, .. } => vec![then, otherwise],
+        StageKind::Condition {
+            then, otherwise, ..
+        } => vec![then, otherwise],
         StageKind::Action { next, .. } => vec![next],
         StageKind::Match { next, .. } => match next {
             MatchNext::Always(next) => vec![next],
@@ -179,7 +200,11 @@ fn links(kind: &mut StageKind) -> Vec<&mut Next> {
 fn passes_on(stage: &Stage) -> Option<Next> {
     match &stage.kind {
         StageKind::Action { body, next } if body.is_empty() => Some(*next),
-        StageKind::Condition { cond, then, otherwise } => match fold::as_bool(cond) {
+        StageKind::Condition {
+            cond,
+            then,
+            otherwise,
+        } => match fold::as_bool(cond) {
             Some(true) => Some(*then),
             Some(false) => Some(*otherwise),
             None if then == otherwise => Some(*then),
@@ -208,7 +233,10 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
             let same = match next {
                 MatchNext::Always(_) => None,
                 MatchNext::ByHit { hit, miss } => (hit == miss).then_some(*hit),
-                MatchNext::ByAction(all) => all.first().filter(|first| all.iter().all(|link| link == *first)).copied(),
+                MatchNext::ByAction(all) => all
+                    .first()
+                    .filter(|first| all.iter().all(|link| link == *first))
+                    .copied(),
             };
             if let Some(same) = same {
                 *next = MatchNext::Always(same);
@@ -222,10 +250,15 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
         }
     }
     // The control starts at its first stage: one that does nothing gives its place to the one it goes to.
-    let Some(first) = stages.ids().next() else { return };
+    let Some(first) = stages.ids().next() else {
+        return;
+    };
     if let Some(next) = skip[first] {
         let target = end_of(next);
-        stages[first].kind = StageKind::Action { body: Vec::new(), next: target };
+        stages[first].kind = StageKind::Action {
+            body: Vec::new(),
+            next: target,
+        };
     }
 }
 
@@ -241,11 +274,23 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
     }
     let ids: Vec<StageId> = stages.ids().collect();
     for id in ids.into_iter().rev() {
-        let StageKind::Action { next: Next::Stage(next), .. } = stages[id].kind else { continue };
+        let StageKind::Action {
+            next: Next::Stage(next),
+            ..
+        } = stages[id].kind
+        else {
+            continue;
+        };
         if into[next] != 1 || next.index() == 0 || next == id {
             continue;
         }
-        let StageKind::Action { body: tail, next: after } = &mut stages[next].kind else { continue };
+        let StageKind::Action {
+            body: tail,
+            next: after,
+        } = &mut stages[next].kind
+        else {
+            continue;
+        };
         let (tail, after) = (std::mem::take(tail), *after);
         if let StageKind::Action { body, next } = &mut stages[id].kind {
             // An exit inside must not run the code of the next stage: it leaves the control in both.
@@ -258,7 +303,9 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
 
 /// Removes the stages that nothing reaches, and a first stage that does nothing.
 fn sweep(control: &mut Control) {
-    let Some(first) = control.stages.ids().next() else { return };
+    let Some(first) = control.stages.ids().next() else {
+        return;
+    };
     let start = match &control.stages[first].kind {
         StageKind::Action { body, next } if body.is_empty() => *next,
         _ => Next::Stage(first),
@@ -269,7 +316,11 @@ fn sweep(control: &mut Control) {
         if let Next::Stage(id) = next
             && reached.insert(id)
         {
-            work.extend(links(&mut control.stages[id].kind).into_iter().map(|link| *link));
+            work.extend(
+                links(&mut control.stages[id].kind)
+                    .into_iter()
+                    .map(|link| *link),
+            );
         }
     }
     // A back edge to a stage before the start would make another stage the first.

@@ -1,3 +1,4 @@
 //! The room `sema`.
 
 pub mod arch;
+pub mod hir;

@@ -9,8 +9,16 @@ pub(super) const EBPF: Binding = Binding {
     package: "ebpfFilter",
     arguments: 2,
     blocks: &[
-        BlockSpec { role: BlockRole::Parser, path: &[0], params: &[PACKET, "hdr"] },
-        BlockSpec { role: BlockRole::Ingress, path: &[1], params: &["hdr", "accept"] },
+        BlockSpec {
+            role: BlockRole::Parser,
+            path: &[0],
+            params: &[PACKET, "hdr"],
+        },
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[1],
+            params: &["hdr", "accept"],
+        },
     ],
     transfers: &[],
     intrinsics: &["accept"],
@@ -21,9 +29,21 @@ pub(super) const UBPF: Binding = Binding {
     package: "ubpf",
     arguments: 3,
     blocks: &[
-        BlockSpec { role: BlockRole::Parser, path: &[0], params: &[PACKET, "hdr", "meta", "standard_metadata"] },
-        BlockSpec { role: BlockRole::Ingress, path: &[1], params: &["hdr", "meta", "standard_metadata"] },
-        BlockSpec { role: BlockRole::Deparser, path: &[2], params: &[PACKET, "hdr"] },
+        BlockSpec {
+            role: BlockRole::Parser,
+            path: &[0],
+            params: &[PACKET, "hdr", "meta", "standard_metadata"],
+        },
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[1],
+            params: &["hdr", "meta", "standard_metadata"],
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[2],
+            params: &[PACKET, "hdr"],
+        },
     ],
     transfers: &[],
     intrinsics: &["standard_metadata"],
@@ -34,9 +54,21 @@ pub(super) const XDP: Binding = Binding {
     package: "xdp",
     arguments: 3,
     blocks: &[
-        BlockSpec { role: BlockRole::Parser, path: &[0], params: &[PACKET, "hdr"] },
-        BlockSpec { role: BlockRole::Ingress, path: &[1], params: &["hdr", "input", "output"] },
-        BlockSpec { role: BlockRole::Deparser, path: &[2], params: &["hdr", PACKET] },
+        BlockSpec {
+            role: BlockRole::Parser,
+            path: &[0],
+            params: &[PACKET, "hdr"],
+        },
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[1],
+            params: &["hdr", "input", "output"],
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[2],
+            params: &["hdr", PACKET],
+        },
     ],
     transfers: &[],
     intrinsics: &["input", "output"],

@@ -87,12 +87,14 @@ const BINDINGS: &[&Binding] = &[
 ];
 
 /// The package instance `main` and how it is bound.
-pub(crate) fn find(program: &hir::Program) -> Result<(InstanceId, &'static Binding), Vec<Diagnostic>> {
+pub(crate) fn find(
+    program: &hir::Program,
+) -> Result<(InstanceId, &'static Binding), Vec<Diagnostic>> {
     let Some(main) = program.main else {
         let message = "the program has no `main`: there is nothing to run";
-        return Err(vec![
-            Diagnostic::error("E0702", Span::NONE, message).hint("instantiate the architecture's package with the name `main`"),
-        ]);
+        return Err(vec![Diagnostic::error("E0702", Span::NONE, message).hint(
+            "instantiate the architecture's package with the name `main`",
+        )]);
     };
     let instance = &program.instances[main];
     let package = match program.types.get(instance.ty) {
@@ -101,13 +103,18 @@ pub(crate) fn find(program: &hir::Program) -> Result<(InstanceId, &'static Bindi
     };
     let named = |binding: &&&Binding| binding.package == package;
     let fits = |binding: &&&Binding| binding.arguments == instance.args.len();
-    let found = BINDINGS.iter().filter(named).find(fits).or_else(|| BINDINGS.iter().find(named));
+    let found = BINDINGS
+        .iter()
+        .filter(named)
+        .find(fits)
+        .or_else(|| BINDINGS.iter().find(named));
     match found {
         Some(binding) => Ok((main, binding)),
         None => {
             let known: Vec<&str> = BINDINGS.iter().map(|binding| binding.package).collect();
             let message = format!("package `{package}` belongs to no architecture that can run");
-            let mut diagnostic = Diagnostic::error("E0703", instance.span, message).suggest(package, known.iter().copied());
+            let mut diagnostic = Diagnostic::error("E0703", instance.span, message)
+                .suggest(package, known.iter().copied());
             diagnostic = diagnostic.note("programs for V1Switch, PSA_Switch, PNA_NIC, ebpfFilter, ubpf and xdp can run; others can be checked");
             Err(vec![diagnostic])
         }
@@ -121,14 +128,18 @@ impl Lower<'_> {
         for &global in &self.hir.globals {
             self.node_of(global);
         }
-        let blocks: Vec<(&'static BlockSpec, NodeId)> =
-            self.binding.blocks.iter().filter_map(|spec| Some((spec, self.block_node(main, spec.path)?))).collect();
+        let blocks: Vec<(&'static BlockSpec, NodeId)> = self
+            .binding
+            .blocks
+            .iter()
+            .filter_map(|spec| Some((spec, self.block_node(main, spec.path)?)))
+            .collect();
         for &(_, node) in &blocks {
             self.count_applications(node);
         }
         self.name_storage(&blocks);
         for (spec, node) in blocks {
-            self.block(spec, node);
+            self.lower_block(spec, node);
         }
         for (path, from, to) in self.binding.transfers {
             self.transfer(*path, from, to);
@@ -142,9 +153,11 @@ impl Lower<'_> {
     }
 
     fn block_node(&self, main: NodeId, path: &[usize]) -> Option<NodeId> {
-        path.iter().try_fold(main, |node, &index| match self.nodes[node].args.get(index) {
-            Some(Rv::Instance(node)) => Some(*node),
-            _ => None,
+        path.iter().try_fold(main, |node, &index| {
+            match self.nodes[node].args.get(index) {
+                Some(Rv::Instance(node)) => Some(*node),
+                _ => None,
+            }
         })
     }
 
@@ -169,7 +182,11 @@ impl Lower<'_> {
                 }
                 let name = self.hir.vars[var].name.as_str();
                 let ty = self.subst(self.hir.vars[var].ty);
-                let name = if self.names.contains_key(name) { storage } else { name };
+                let name = if self.names.contains_key(name) {
+                    storage
+                } else {
+                    name
+                };
                 let place = self.allocate(name, ty);
                 self.names.entry(name.to_owned()).or_insert(1);
                 self.shared.insert(storage, place);
@@ -177,9 +194,13 @@ impl Lower<'_> {
         }
     }
 
-    fn block(&mut self, spec: &'static BlockSpec, node: NodeId) {
+    fn lower_block(&mut self, spec: &'static BlockSpec, node: NodeId) {
         for (var, &storage) in self.block_params(node).into_iter().zip(spec.params) {
-            let bound = if storage == PACKET { Bound::Value(Rv::Packet) } else { Bound::Place(self.param_place(var, storage)) };
+            let bound = if storage == PACKET {
+                Bound::Value(Rv::Packet)
+            } else {
+                Bound::Place(self.param_place(var, storage))
+            };
             self.vars.insert(var, bound);
         }
         let code = match self.nodes[node].ty.map(|ty| self.ty(ty).clone()) {
@@ -187,14 +208,17 @@ impl Lower<'_> {
             Some(Ty::Control(id)) => self.block_control(node, id),
             _ => return,
         };
-        self.out.pipeline.blocks.push(Block { role: spec.role, code });
+        self.out.pipeline.blocks.push(Block {
+            role: spec.role,
+            code,
+        });
     }
 
     /// The shared storage, or storage of its own for a parameter of another type.
     fn param_place(&mut self, var: hir::VarId, storage: &str) -> Place {
         let ty = self.subst(self.hir.vars[var].ty);
-        match self.shared.get(storage) {
-            Some(place) if self.same_shape(place.ty, ty) => place.clone(),
+        match self.shared.get(storage).cloned() {
+            Some(place) if self.same_shape(place.ty, ty) => place,
             _ => {
                 let name = self.hir.vars[var].name.as_str();
                 self.allocate(name, ty)
@@ -207,18 +231,34 @@ impl Lower<'_> {
     }
 
     fn transfer(&mut self, path: TransferPath, from: &str, to: &str) {
-        let (Some(from), Some(to)) = (self.shared.get(from).cloned(), self.shared.get(to).cloned()) else { return };
-        let ids = |places: Vec<ir::Place>| places.into_iter().map(|place| place.base).collect::<Vec<_>>();
+        let (Some(from), Some(to)) = (self.shared.get(from).cloned(), self.shared.get(to).cloned())
+        else {
+            return;
+        };
+        let ids = |places: Vec<ir::Place>| {
+            places
+                .into_iter()
+                .map(|place| place.base)
+                .collect::<Vec<_>>()
+        };
         let (from, to) = (ids(self.flat_places(&from)), ids(self.flat_places(&to)));
         if from.len() == to.len() && !from.is_empty() {
-            self.out.pipeline.transfers.push(Transfer { path, from, to });
+            self.out
+                .pipeline
+                .transfers
+                .push(Transfer { path, from, to });
         }
     }
 
     fn intrinsics(&mut self, storage: &str) {
-        let Some(place) = self.shared.get(storage).cloned() else { return };
+        let Some(place) = self.shared.get(storage).cloned() else {
+            return;
+        };
         if let SlotKind::Scalar(field, _) = place.slot.kind {
-            self.out.pipeline.intrinsics.insert(storage.to_owned(), field);
+            self.out
+                .pipeline
+                .intrinsics
+                .insert(storage.to_owned(), field);
             return;
         }
         let members = self.members(place.ty);
@@ -226,7 +266,10 @@ impl Lower<'_> {
             if let Some(member) = self.member(&place, index)
                 && let SlotKind::Scalar(field, _) = member.slot.kind
             {
-                self.out.pipeline.intrinsics.insert(format!("{storage}.{name}"), field);
+                self.out
+                    .pipeline
+                    .intrinsics
+                    .insert(format!("{storage}.{name}"), field);
             }
         }
     }

@@ -18,12 +18,30 @@ pub(super) const BINDING: Binding = Binding {
     arguments: 4,
     blocks: &[
         PARSER,
-        BlockSpec { role: BlockRole::PreControl, path: &[1], params: &["hdr", "meta", "pre_input", "pre_output"] },
-        BlockSpec { role: BlockRole::Ingress, path: &[2], params: MAIN },
-        BlockSpec { role: BlockRole::Deparser, path: &[3], params: DEPARSER },
+        BlockSpec {
+            role: BlockRole::PreControl,
+            path: &[1],
+            params: &["hdr", "meta", "pre_input", "pre_output"],
+        },
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[2],
+            params: MAIN,
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[3],
+            params: DEPARSER,
+        },
     ],
     transfers: &[],
-    intrinsics: &["parser_input", "pre_input", "pre_output", "main_input", "main_output"],
+    intrinsics: &[
+        "parser_input",
+        "pre_input",
+        "pre_output",
+        "main_input",
+        "main_output",
+    ],
 };
 
 pub(super) const BINDING_WITHOUT_PRE: Binding = Binding {
@@ -32,8 +50,16 @@ pub(super) const BINDING_WITHOUT_PRE: Binding = Binding {
     arguments: 3,
     blocks: &[
         PARSER,
-        BlockSpec { role: BlockRole::Ingress, path: &[1], params: MAIN },
-        BlockSpec { role: BlockRole::Deparser, path: &[2], params: DEPARSER },
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[1],
+            params: MAIN,
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[2],
+            params: DEPARSER,
+        },
     ],
     transfers: &[],
     intrinsics: &["parser_input", "main_input", "main_output"],

@@ -24,7 +24,12 @@ pub(super) const BINDING: Binding = Binding {
         BlockSpec {
             role: BlockRole::Ingress,
             path: &[0, 1],
-            params: &["ingress.hdr", "ingress.meta", "ingress_input", "ingress_output"],
+            params: &[
+                "ingress.hdr",
+                "ingress.meta",
+                "ingress_input",
+                "ingress_output",
+            ],
         },
         BlockSpec {
             role: BlockRole::IngressDeparser,
@@ -72,11 +77,31 @@ pub(super) const BINDING: Binding = Binding {
         },
     ],
     transfers: &[
-        (TransferPath::Normal, "ingress_deparser.normal_meta", "egress.normal_meta"),
-        (TransferPath::Resubmit, "ingress_deparser.resubmit_meta", "ingress.resubmit_meta"),
-        (TransferPath::Recirculate, "egress_deparser.recirculate_meta", "ingress.recirculate_meta"),
-        (TransferPath::CloneI2E, "ingress_deparser.clone_i2e_meta", "egress.clone_i2e_meta"),
-        (TransferPath::CloneE2E, "egress_deparser.clone_e2e_meta", "egress.clone_e2e_meta"),
+        (
+            TransferPath::Normal,
+            "ingress_deparser.normal_meta",
+            "egress.normal_meta",
+        ),
+        (
+            TransferPath::Resubmit,
+            "ingress_deparser.resubmit_meta",
+            "ingress.resubmit_meta",
+        ),
+        (
+            TransferPath::Recirculate,
+            "egress_deparser.recirculate_meta",
+            "ingress.recirculate_meta",
+        ),
+        (
+            TransferPath::CloneI2E,
+            "ingress_deparser.clone_i2e_meta",
+            "egress.clone_i2e_meta",
+        ),
+        (
+            TransferPath::CloneE2E,
+            "egress_deparser.clone_e2e_meta",
+            "egress.clone_e2e_meta",
+        ),
     ],
     intrinsics: &[
         "ingress_parser_input",

@@ -15,12 +15,36 @@ pub(super) const BINDING: Binding = Binding {
     package: "V1Switch",
     arguments: 6,
     blocks: &[
-        BlockSpec { role: BlockRole::Parser, path: &[0], params: &[PACKET, "hdr", "meta", "standard_metadata"] },
-        BlockSpec { role: BlockRole::VerifyChecksum, path: &[1], params: &["hdr", "meta"] },
-        BlockSpec { role: BlockRole::Ingress, path: &[2], params: &["hdr", "meta", "standard_metadata"] },
-        BlockSpec { role: BlockRole::Egress, path: &[3], params: &["hdr", "meta", "standard_metadata"] },
-        BlockSpec { role: BlockRole::ComputeChecksum, path: &[4], params: &["hdr", "meta"] },
-        BlockSpec { role: BlockRole::Deparser, path: &[5], params: &[PACKET, "hdr"] },
+        BlockSpec {
+            role: BlockRole::Parser,
+            path: &[0],
+            params: &[PACKET, "hdr", "meta", "standard_metadata"],
+        },
+        BlockSpec {
+            role: BlockRole::VerifyChecksum,
+            path: &[1],
+            params: &["hdr", "meta"],
+        },
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[2],
+            params: &["hdr", "meta", "standard_metadata"],
+        },
+        BlockSpec {
+            role: BlockRole::Egress,
+            path: &[3],
+            params: &["hdr", "meta", "standard_metadata"],
+        },
+        BlockSpec {
+            role: BlockRole::ComputeChecksum,
+            path: &[4],
+            params: &["hdr", "meta"],
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[5],
+            params: &[PACKET, "hdr"],
+        },
     ],
     transfers: &[],
     intrinsics: &["standard_metadata"],
@@ -36,11 +60,20 @@ impl Lower<'_> {
             }
         }
         for (number, fields) in lists {
-            self.out.pipeline.field_lists.entry(number).or_insert(fields);
+            self.out
+                .pipeline
+                .field_lists
+                .entry(number)
+                .or_insert(fields);
         }
     }
 
-    fn collect_lists(&mut self, place: &Place, outer: &[u32], lists: &mut BTreeMap<u32, Vec<FieldId>>) {
+    fn collect_lists(
+        &mut self,
+        place: &Place,
+        outer: &[u32],
+        lists: &mut BTreeMap<u32, Vec<FieldId>>,
+    ) {
         let hir = self.hir;
         let ty = self.peel(place.ty);
         let fields = match *self.ty(ty) {
@@ -59,8 +92,12 @@ impl Lower<'_> {
         for index in 0..members {
             let mut numbers = outer.to_vec();
             if let Some(field) = fields.get(index) {
-                let annotations = field.annotations.iter().filter(|a| a.name.as_str() == "field_list");
-                numbers.extend(annotations.flat_map(|annotation| annotate::numbers(hir, annotation)));
+                let annotations = field
+                    .annotations
+                    .iter()
+                    .filter(|a| a.name.as_str() == "field_list");
+                numbers
+                    .extend(annotations.flat_map(|annotation| annotate::numbers(hir, annotation)));
             }
             if let Some(member) = self.member(place, index) {
                 self.collect_lists(&member, &numbers, lists);

@@ -13,7 +13,12 @@ const CALL_FIELD_LISTS: u32 = 256;
 
 impl Lower<'_> {
     /// A call of an extern function; `ty` is the type of its result.
-    pub(crate) fn call_extern_function(&mut self, id: hir::ExternFnId, call: &hir::Call, ty: TyId) -> Rv {
+    pub(crate) fn call_extern_function(
+        &mut self,
+        id: hir::ExternFnId,
+        call: &hir::Call,
+        ty: TyId,
+    ) -> Rv {
         let hir = self.hir;
         let proto = &hir.extern_functions[id];
         let args = self.extern_args(&proto.params, call);
@@ -26,7 +31,9 @@ impl Lower<'_> {
             ir::Arch::V1model => self.v1model_function(name, &args, call),
             ir::Arch::Psa => self.psa_function(name, &args),
             ir::Arch::Pna => self.pna_function(name, &args, ty),
-            ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp => self.filter_function(name, &args, ty),
+            ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp => {
+                self.filter_function(name, &args, ty)
+            }
         };
         match known {
             Some(result) => result,
@@ -47,7 +54,11 @@ impl Lower<'_> {
             ("assert" | "assume", 1) => {
                 let cond = Operand::In(args.scalar(self, 0));
                 let text = Operand::Text(self.sources.text(args.span).to_owned());
-                let op = if name == "assert" { Op::Assert } else { Op::Assume };
+                let op = if name == "assert" {
+                    Op::Assert
+                } else {
+                    Op::Assume
+                };
                 self.emit_op(op, None, vec![cond, text]);
             }
             _ => return None,
@@ -68,12 +79,18 @@ impl Lower<'_> {
             }
             ("random", 3) => {
                 let (lo, hi) = (args.scalar(self, 1), args.scalar(self, 2));
-                self.op_out(Op::RandomBetween, None, args, 0, |_, out| vec![Operand::In(lo), Operand::In(hi), out]);
+                self.op_out(Op::RandomBetween, None, args, 0, |_, out| {
+                    vec![Operand::In(lo), Operand::In(hi), out]
+                });
             }
             ("verify_checksum", 4) => self.verify_checksum(Op::VerifyChecksum, args),
-            ("verify_checksum_with_payload", 4) => self.verify_checksum(Op::VerifyChecksumWithPayload, args),
+            ("verify_checksum_with_payload", 4) => {
+                self.verify_checksum(Op::VerifyChecksumWithPayload, args)
+            }
             ("update_checksum", 4) => self.update_checksum(Op::UpdateChecksum, args),
-            ("update_checksum_with_payload", 4) => self.update_checksum(Op::UpdateChecksumWithPayload, args),
+            ("update_checksum_with_payload", 4) => {
+                self.update_checksum(Op::UpdateChecksumWithPayload, args)
+            }
             ("digest", 2) => {
                 let ty = args.ty(1)?;
                 let instance = Some(self.v1model_digest(ty, call));
@@ -99,9 +116,15 @@ impl Lower<'_> {
             }
             ("truncate", 1) => self.truncate(args),
             ("log_msg", 1 | 2) => {
-                let Rv::Str(text) = args.value(self, 0) else { return None };
+                let Rv::Str(text) = args.value(self, 0) else {
+                    return None;
+                };
                 let data = Operand::Data(args.data(self, 1, false));
-                self.emit_op(Op::LogMessage, None, vec![Operand::Text(text.to_string()), data]);
+                self.emit_op(
+                    Op::LogMessage,
+                    None,
+                    vec![Operand::Text(text.to_string()), data],
+                );
             }
             _ => return None,
         }
@@ -114,7 +137,11 @@ impl Lower<'_> {
     }
 
     fn again(&mut self, name: &str, list: u64) {
-        let op = if name.starts_with("resubmit") { Op::Resubmit } else { Op::Recirculate };
+        let op = if name.starts_with("resubmit") {
+            Op::Resubmit
+        } else {
+            Op::Recirculate
+        };
         self.emit_op(op, None, vec![Operand::Number(list)]);
     }
 
@@ -127,11 +154,17 @@ impl Lower<'_> {
         let Some(place) = place else { return };
         if let Some(port) = self.place_named(&place, "egress_spec") {
             let ty = port.ty(&self.out).unwrap_or(ir::ScalarTy::Bit(9));
-            self.emit(StmtKind::Assign(port, Expr::Const(ty, bits::Value::all_ones(ty.width()))));
+            self.emit(StmtKind::Assign(
+                port,
+                Expr::Const(ty, bits::Value::all_ones(ty.width())),
+            ));
         }
         if let Some(group) = self.place_named(&place, "mcast_grp") {
             let ty = group.ty(&self.out).unwrap_or(ir::ScalarTy::Bit(16));
-            self.emit(StmtKind::Assign(group, Expr::Const(ty, bits::Value::zero(ty.width()))));
+            self.emit(StmtKind::Assign(
+                group,
+                Expr::Const(ty, bits::Value::zero(ty.width())),
+            ));
         }
     }
 
@@ -162,13 +195,22 @@ impl Lower<'_> {
         let name = match *self.ty(ty) {
             Ty::Record(id, _) => {
                 let record = &self.hir.records[id];
-                crate::annotate::name(&record.annotations).unwrap_or_else(|| record.name.as_str().to_owned())
+                crate::annotate::name(&record.annotations)
+                    .unwrap_or_else(|| record.name.as_str().to_owned())
             }
             _ => format!("digest_{}", self.digests.len()),
         };
-        let kind = ir::ExternKind::Digest { fields: self.flat_types(ty), data_ty: self.data_ty(ty) };
+        let kind = ir::ExternKind::Digest {
+            fields: self.flat_types(ty),
+            data_ty: self.data_ty(ty),
+        };
         let loc = self.loc_of(call.span);
-        let made = self.out.externs.push(ir::Extern { name, kind, annotations: Vec::new(), loc });
+        let made = self.out.externs.push(ir::Extern {
+            name,
+            kind,
+            annotations: Vec::new(),
+            loc,
+        });
         self.digests.insert(ty, made);
         made
     }
@@ -177,8 +219,16 @@ impl Lower<'_> {
         let session = args.scalar(self, 1);
         let kind = args.scalar(self, 0);
         let clone = |kind: u64| {
-            let operands = vec![Operand::Number(kind), Operand::Number(list), Operand::In(session.clone())];
-            StmtKind::Call(ir::Call { op: Op::Clone, instance: None, operands })
+            let operands = vec![
+                Operand::Number(kind),
+                Operand::Number(list),
+                Operand::In(session.clone()),
+            ];
+            StmtKind::Call(ir::Call {
+                op: Op::Clone,
+                instance: None,
+                operands,
+            })
         };
         match &kind {
             Expr::Const(_, value) => self.emit(clone(value.to_u64().unwrap_or(0))),
@@ -198,7 +248,10 @@ impl Lower<'_> {
         match args.number(self, index) {
             Some(number) => number + 1,
             None => {
-                self.unsupported(args.span, "the field list must be known when the program is compiled");
+                self.unsupported(
+                    args.span,
+                    "the field list must be known when the program is compiled",
+                );
                 0
             }
         }
@@ -218,10 +271,16 @@ impl Lower<'_> {
             return 0;
         }
         let lists = &mut self.out.pipeline.field_lists;
-        let number = match lists.iter().find(|(number, list)| **number >= CALL_FIELD_LISTS && **list == fields) {
+        let number = match lists
+            .iter()
+            .find(|(number, list)| **number >= CALL_FIELD_LISTS && **list == fields)
+        {
             Some((&number, _)) => number,
             None => {
-                let number = lists.keys().last().map_or(CALL_FIELD_LISTS, |last| (last + 1).max(CALL_FIELD_LISTS));
+                let number = lists
+                    .keys()
+                    .last()
+                    .map_or(CALL_FIELD_LISTS, |last| (last + 1).max(CALL_FIELD_LISTS));
                 lists.insert(number, fields);
                 number
             }
@@ -257,15 +316,25 @@ impl Lower<'_> {
             ("mark_to_drop", 0) => self.emit_op(Op::MarkToDrop, None, Vec::new()),
             ("mark_to_pass", 0) => self.emit_op(Op::MarkToPass, None, Vec::new()),
             ("truncate", 1) => self.truncate(args),
-            ("ubpf_time_get_ns" | "BPF_KTIME_GET_NS", 0) => return Some(self.op_value(Op::TimeNs, None, Vec::new(), ty)),
-            ("BPF_PERF_EVENT_OUTPUT", 0) => return Some(self.op_value(Op::PerfEventOutput, None, Vec::new(), ty)),
+            ("ubpf_time_get_ns" | "BPF_KTIME_GET_NS", 0) => {
+                return Some(self.op_value(Op::TimeNs, None, Vec::new(), ty));
+            }
+            ("BPF_PERF_EVENT_OUTPUT", 0) => {
+                return Some(self.op_value(Op::PerfEventOutput, None, Vec::new(), ty));
+            }
             ("csum_replace2" | "csum_replace4", 3) => {
-                let op = if name == "csum_replace2" { Op::ChecksumReplace2 } else { Op::ChecksumReplace4 };
+                let op = if name == "csum_replace2" {
+                    Op::ChecksumReplace2
+                } else {
+                    Op::ChecksumReplace4
+                };
                 let operands = vec![arg(self, 0), arg(self, 1), arg(self, 2)];
                 return Some(self.op_value(op, None, operands, ty));
             }
             ("ebpf_ipv4_checksum", count) => {
-                let data = (0..count).flat_map(|index| args.data(self, index, false)).collect();
+                let data = (0..count)
+                    .flat_map(|index| args.data(self, index, false))
+                    .collect();
                 let operands = hash_operands(HashAlgorithm::Csum16, data, 16);
                 return Some(self.op_value(Op::Hash, None, operands, ty));
             }
@@ -292,7 +361,9 @@ impl Lower<'_> {
                 data.extend(args.data(self, index, true));
             }
             let lvalue = args.lvalue(index);
-            let Some(arg_ty) = args.ty(index).or(self.lvalue_ty(&lvalue)) else { continue };
+            let Some(arg_ty) = args.ty(index).or(self.lvalue_ty(&lvalue)) else {
+                continue;
+            };
             if matches!(args.values[index], crate::call::ArgValue::In(_)) {
                 continue;
             }
@@ -307,7 +378,11 @@ impl Lower<'_> {
             outs.extend(self.flat_places(result));
         }
         let name = Operand::Text(proto.name.as_str().to_owned());
-        self.emit_op(Op::Native, None, vec![name, Operand::Data(data), Operand::Outs(outs)]);
+        self.emit_op(
+            Op::Native,
+            None,
+            vec![name, Operand::Data(data), Operand::Outs(outs)],
+        );
         for (lvalue, place) in stores {
             let value = self.load(&place);
             self.store(&lvalue, &value, place.ty);

@@ -13,8 +13,12 @@ use crate::value::Rv;
 impl Lower<'_> {
     /// Gives an extern instance its place in the IR. Externs without state there (and unknown ones) get none.
     pub(crate) fn declare_extern(&mut self, node: NodeId, id: hir::ExternId) {
-        let Some(kind) = self.extern_kind(node, id) else { return };
-        let Some(instance) = self.nodes[node].instance else { return };
+        let Some(kind) = self.extern_kind(node, id) else {
+            return;
+        };
+        let Some(instance) = self.nodes[node].instance else {
+            return;
+        };
         let decl = &self.hir.instances[instance];
         let made = ir::Extern {
             name: self.nodes[node].path.clone(),
@@ -33,40 +37,88 @@ impl Lower<'_> {
         };
         let number = |index: usize| args.get(index).and_then(constant_u32);
         let size = |index: usize| number(index).unwrap_or(0);
-        let unit = |this: &Self, index: usize| args.get(index).map_or(CounterUnit::Packets, |arg| this.unit(arg));
+        let unit = |this: &Self, index: usize| {
+            args.get(index)
+                .map_or(CounterUnit::Packets, |arg| this.unit(arg))
+        };
         let algorithm = |this: &Self, index: usize| {
-            args.get(index).and_then(|arg| this.algorithm(arg)).unwrap_or(HashAlgorithm::TargetDefault)
+            args.get(index)
+                .and_then(|arg| this.algorithm(arg))
+                .unwrap_or(HashAlgorithm::TargetDefault)
         };
         let index_ty = |this: &mut Self, index: usize| types.get(index).map(|&ty| this.data_ty(ty));
         let width = |this: &mut Self, index: usize| {
-            types.get(index).map_or(32, |&ty| u32::try_from(this.bits_of(ty)).unwrap_or(32))
+            types
+                .get(index)
+                .map_or(32, |&ty| u32::try_from(this.bits_of(ty)).unwrap_or(32))
         };
         Some(match self.hir.externs[id].name.as_str() {
-            "counter" => ExternKind::Counter { unit: unit(self, 1), size: size(0), index_ty: index_ty(self, 0) },
-            "Counter" => ExternKind::Counter { unit: unit(self, 1), size: size(0), index_ty: index_ty(self, 1) },
-            "CounterArray" => ExternKind::Counter { unit: CounterUnit::Packets, size: size(0), index_ty: None },
-            "direct_counter" | "DirectCounter" => ExternKind::DirectCounter { unit: unit(self, 0) },
-            "meter" | "Meter" => ExternKind::Meter { unit: unit(self, 1), size: size(0), index_ty: index_ty(self, 0) },
-            "direct_meter" | "DirectMeter" => ExternKind::DirectMeter { unit: unit(self, 0) },
+            "counter" => ExternKind::Counter {
+                unit: unit(self, 1),
+                size: size(0),
+                index_ty: index_ty(self, 0),
+            },
+            "Counter" => ExternKind::Counter {
+                unit: unit(self, 1),
+                size: size(0),
+                index_ty: index_ty(self, 1),
+            },
+            "CounterArray" => ExternKind::Counter {
+                unit: CounterUnit::Packets,
+                size: size(0),
+                index_ty: None,
+            },
+            "direct_counter" | "DirectCounter" => ExternKind::DirectCounter {
+                unit: unit(self, 0),
+            },
+            "meter" | "Meter" => ExternKind::Meter {
+                unit: unit(self, 1),
+                size: size(0),
+                index_ty: index_ty(self, 0),
+            },
+            "direct_meter" | "DirectMeter" => ExternKind::DirectMeter {
+                unit: unit(self, 0),
+            },
             "register" | "Register" => self.register_kind(&types, &args)?,
             "action_profile" | "ActionProfile" => ExternKind::ActionProfile { size: size(0) },
-            "action_selector" | "ActionSelector" => {
-                ExternKind::ActionSelector { size: size(1), width: size(2), algorithm: algorithm(self, 0) }
-            }
-            "Hash" => ExternKind::Hash { algorithm: algorithm(self, 0), width: width(self, 0) },
-            "Checksum" => ExternKind::Checksum { algorithm: algorithm(self, 0), width: width(self, 0) },
+            "action_selector" | "ActionSelector" => ExternKind::ActionSelector {
+                size: size(1),
+                width: size(2),
+                algorithm: algorithm(self, 0),
+            },
+            "Hash" => ExternKind::Hash {
+                algorithm: algorithm(self, 0),
+                width: width(self, 0),
+            },
+            "Checksum" => ExternKind::Checksum {
+                algorithm: algorithm(self, 0),
+                width: width(self, 0),
+            },
             "InternetChecksum" | "Checksum16" => ExternKind::InternetChecksum,
             "Random" => {
                 let ty = *types.first()?;
-                let bound = |this: &mut Self, index: usize| this.constant_value(args.get(index), ty);
-                ExternKind::Random { min: bound(self, 0), max: bound(self, 1) }
+                let bound =
+                    |this: &mut Self, index: usize| this.constant_value(args.get(index), ty);
+                ExternKind::Random {
+                    min: bound(self, 0),
+                    max: bound(self, 1),
+                }
             }
             "Digest" => {
                 let ty = *types.first()?;
-                ExternKind::Digest { fields: self.flat_types(ty), data_ty: self.data_ty(ty) }
+                ExternKind::Digest {
+                    fields: self.flat_types(ty),
+                    data_ty: self.data_ty(ty),
+                }
             }
-            "hash_table" => ExternKind::TableKind { size: size(0), is_array: false },
-            "array_table" => ExternKind::TableKind { size: size(0), is_array: true },
+            "hash_table" => ExternKind::TableKind {
+                size: size(0),
+                is_array: false,
+            },
+            "array_table" => ExternKind::TableKind {
+                size: size(0),
+                is_array: true,
+            },
             _ => return None,
         })
     }
@@ -77,7 +129,10 @@ impl Lower<'_> {
         let initial = match args.get(1) {
             Some(value @ (Rv::Int(_) | Rv::Scalar(_) | Rv::List(_) | Rv::Header(_))) => {
                 let flat = self.flatten(value, ty, true);
-                flat.into_iter().zip(&cell).map(|(value, ty)| constant_or_zero(value, *ty)).collect()
+                flat.into_iter()
+                    .zip(&cell)
+                    .map(|(value, ty)| constant_or_zero(value, *ty))
+                    .collect()
             }
             _ => cell.iter().map(|ty| Value::zero(ty.width())).collect(),
         };
@@ -91,7 +146,11 @@ impl Lower<'_> {
     }
 
     fn unit(&self, value: &Rv) -> CounterUnit {
-        match self.member_name(value).map(str::to_ascii_lowercase).as_deref() {
+        match self
+            .member_name(value)
+            .map(str::to_ascii_lowercase)
+            .as_deref()
+        {
             Some("bytes") => CounterUnit::Bytes,
             Some("packets_and_bytes") => CounterUnit::Both,
             _ => CounterUnit::Packets,
@@ -99,7 +158,9 @@ impl Lower<'_> {
     }
 
     fn constant_value(&mut self, value: Option<&Rv>, ty: TyId) -> Value {
-        let Some(scalar) = self.scalar(ty) else { return Value::zero(32) };
+        let Some(scalar) = self.scalar(ty) else {
+            return Value::zero(32);
+        };
         match value {
             Some(Rv::Int(number)) => value_of(number, scalar.width()),
             Some(Rv::Scalar(expr)) => constant_or_zero(expr.clone(), scalar),

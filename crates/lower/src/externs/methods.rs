@@ -21,17 +21,26 @@ impl Lower<'_> {
     ) -> Rv {
         let hir = self.hir;
         let decl = &hir.externs[extern_id];
-        let Some(proto) = decl.methods.get(method).map(|method| &method.proto) else { return Rv::Default };
+        let Some(proto) = decl.methods.get(method).map(|method| &method.proto) else {
+            return Rv::Default;
+        };
         let name = (decl.name.as_str(), proto.name.as_str());
         let object = self.value(object);
         if matches!(name.0, "packet_in" | "packet_out") {
             return self.call_packet(name.1, call, ty);
         }
         let Rv::Instance(node) = object else {
-            return self.unsupported(call.span, "this is not an instance that is known when the program is compiled");
+            return self.unsupported(
+                call.span,
+                "this is not an instance that is known when the program is compiled",
+            );
         };
-        let bodies = self.nodes[node].instance.map(|instance| hir.instances[instance].methods.as_slice());
-        if let Some(&(_, body)) = bodies.and_then(|bodies| bodies.iter().find(|(index, _)| *index == method)) {
+        let bodies = self.nodes[node]
+            .instance
+            .map(|instance| hir.instances[instance].methods.as_slice());
+        if let Some(&(_, body)) =
+            bodies.and_then(|bodies| bodies.iter().find(|(index, _)| *index == method))
+        {
             self.this.push(node);
             let result = self.call_function(body, call, Reach::Anything);
             self.this.pop();
@@ -49,12 +58,19 @@ impl Lower<'_> {
     }
 
     fn no_implementation(&mut self, name: &str, span: syntax::source::Span) -> Rv {
-        let message =
-            format!("extern `{name}` has no implementation on this target; programs that use it can be checked but not run");
+        let message = format!(
+            "extern `{name}` has no implementation on this target; programs that use it can be checked but not run"
+        );
         self.unsupported(span, message)
     }
 
-    fn known_method(&mut self, name: (&str, &str), id: ExternId, args: &Args, ty: TyId) -> Option<Rv> {
+    fn known_method(
+        &mut self,
+        name: (&str, &str),
+        id: ExternId,
+        args: &Args,
+        ty: TyId,
+    ) -> Option<Rv> {
         let instance = Some(id);
         let arg = |this: &mut Self, index: usize| Operand::In(args.scalar(this, index));
         match name {
@@ -73,12 +89,20 @@ impl Lower<'_> {
                 let operands = vec![arg(self, 0), arg(self, 1)];
                 self.emit_op(Op::CounterAdd, instance, operands);
             }
-            ("DirectCounter", "count") => self.emit_op(Op::DirectCounterCount, instance, Vec::new()),
+            ("DirectCounter", "count") => {
+                self.emit_op(Op::DirectCounterCount, instance, Vec::new())
+            }
             ("meter", "execute_meter") => {
                 let index = arg(self, 0);
-                self.op_out(Op::MeterExecute, instance, args, 1, |_, out| vec![index, out]);
+                self.op_out(Op::MeterExecute, instance, args, 1, |_, out| {
+                    vec![index, out]
+                });
             }
-            ("direct_meter", "read") => self.op_out(Op::DirectMeterExecute, instance, args, 0, |_, out| vec![out]),
+            ("direct_meter", "read") => {
+                self.op_out(Op::DirectMeterExecute, instance, args, 0, |_, out| {
+                    vec![out]
+                })
+            }
             ("Meter", "execute") => return Some(self.psa_meter(instance, args, Some(0), ty)),
             ("DirectMeter", "execute") => return Some(self.psa_meter(instance, args, None, ty)),
             ("register", "read") => {
@@ -105,21 +129,33 @@ impl Lower<'_> {
                 return Some(self.op_value(Op::HashGet, instance, vec![data], ty));
             }
             ("Hash", "get_hash") => {
-                let operands = vec![arg(self, 0), arg(self, 2), Operand::Data(args.data(self, 1, false))];
+                let operands = vec![
+                    arg(self, 0),
+                    arg(self, 2),
+                    Operand::Data(args.data(self, 1, false)),
+                ];
                 return Some(self.op_value(Op::HashGetBase, instance, operands, ty));
             }
             ("Checksum", "clear") => self.emit_op(Op::ChecksumClear, instance, Vec::new()),
             ("Checksum", "update") => self.data_op(Op::ChecksumUpdate, instance, args),
-            ("Checksum", "get") => return Some(self.op_value(Op::ChecksumGet, instance, Vec::new(), ty)),
+            ("Checksum", "get") => {
+                return Some(self.op_value(Op::ChecksumGet, instance, Vec::new(), ty));
+            }
             ("Checksum16", "get") => {
                 self.emit_op(Op::InternetChecksumClear, instance, Vec::new());
                 self.data_op(Op::InternetChecksumAdd, instance, args);
                 return Some(self.op_value(Op::InternetChecksumGet, instance, Vec::new(), ty));
             }
-            ("InternetChecksum", "clear") => self.emit_op(Op::InternetChecksumClear, instance, Vec::new()),
+            ("InternetChecksum", "clear") => {
+                self.emit_op(Op::InternetChecksumClear, instance, Vec::new())
+            }
             ("InternetChecksum", "add") => self.data_op(Op::InternetChecksumAdd, instance, args),
-            ("InternetChecksum", "subtract") => self.data_op(Op::InternetChecksumSubtract, instance, args),
-            ("InternetChecksum", "get") => return Some(self.op_value(Op::InternetChecksumGet, instance, Vec::new(), ty)),
+            ("InternetChecksum", "subtract") => {
+                self.data_op(Op::InternetChecksumSubtract, instance, args)
+            }
+            ("InternetChecksum", "get") => {
+                return Some(self.op_value(Op::InternetChecksumGet, instance, Vec::new(), ty));
+            }
             ("InternetChecksum", "get_state") => {
                 return Some(self.op_value(Op::InternetChecksumGetState, instance, Vec::new(), ty));
             }
@@ -127,7 +163,9 @@ impl Lower<'_> {
                 let state = arg(self, 0);
                 self.emit_op(Op::InternetChecksumSetState, instance, vec![state]);
             }
-            ("Random", "read") => return Some(self.op_value(Op::RandomRead, instance, Vec::new(), ty)),
+            ("Random", "read") => {
+                return Some(self.op_value(Op::RandomRead, instance, Vec::new(), ty));
+            }
             ("Digest", "pack") => {
                 let data = Operand::Data(args.data(self, 0, true));
                 self.emit_op(Op::DigestSend, instance, vec![data]);
@@ -143,11 +181,22 @@ impl Lower<'_> {
     }
 
     /// PSA and PNA: colours are members of an enum there, numbers in the IR.
-    fn psa_meter(&mut self, instance: Option<ExternId>, args: &Args, index: Option<usize>, ty: TyId) -> Rv {
+    fn psa_meter(
+        &mut self,
+        instance: Option<ExternId>,
+        args: &Args,
+        index: Option<usize>,
+        ty: TyId,
+    ) -> Rv {
         let direct = index.is_none();
-        let mut operands: Vec<Operand> = index.map(|index| Operand::In(args.scalar(self, index))).into_iter().collect();
+        let mut operands: Vec<Operand> = index
+            .map(|index| Operand::In(args.scalar(self, index)))
+            .into_iter()
+            .collect();
         let colour_at = usize::from(!direct);
-        let is_aware = args.ty(colour_at).is_some_and(|ty| matches!(self.ty(ty), Ty::Enum(_)));
+        let is_aware = args
+            .ty(colour_at)
+            .is_some_and(|ty| matches!(self.ty(ty), Ty::Enum(_)));
         if is_aware && let Some(colour_ty) = args.ty(colour_at) {
             let colour = args.scalar(self, colour_at);
             operands.push(Operand::In(self.colour_number(colour, colour_ty)));
@@ -166,27 +215,56 @@ impl Lower<'_> {
 
     /// The constants of an enum's members for green, yellow and red.
     fn colours(&mut self, ty: TyId) -> Option<[Expr; 3]> {
-        let ScalarTy::Enum(id) = self.scalar(ty)? else { return None };
+        let ScalarTy::Enum(id) = self.scalar(ty)? else {
+            return None;
+        };
         let members = &self.out.enums[id].members;
         let of = |name: &str| {
-            let position = members.iter().position(|member| member.eq_ignore_ascii_case(name))?;
-            Some(Expr::Const(ScalarTy::Enum(id), bits::Value::truncated(position as u128, 32)))
+            let position = members
+                .iter()
+                .position(|member| member.eq_ignore_ascii_case(name))?;
+            Some(Expr::Const(
+                ScalarTy::Enum(id),
+                bits::Value::truncated(position as u128, 32),
+            ))
         };
         Some([of("green")?, of("yellow")?, of("red")?])
     }
 
     fn colour_number(&mut self, colour: Expr, ty: TyId) -> Expr {
-        let Some([green, yellow, _]) = self.colours(ty) else { return bits_const(0, 8) };
-        let is = |member: Expr| {
-            fold::fold(Expr::Binary(ir::BinOp::Eq, Box::new(colour.clone()), Box::new(member)))
+        let Some([green, yellow, _]) = self.colours(ty) else {
+            return bits_const(0, 8);
         };
-        let other = fold::fold(Expr::Ternary(Box::new(is(yellow)), Box::new(bits_const(1, 8)), Box::new(bits_const(2, 8))));
-        fold::fold(Expr::Ternary(Box::new(is(green)), Box::new(bits_const(0, 8)), Box::new(other)))
+        let is = |member: Expr| {
+            fold::fold(Expr::Binary(
+                ir::BinOp::Eq,
+                Box::new(colour.clone()),
+                Box::new(member),
+            ))
+        };
+        let other = fold::fold(Expr::Ternary(
+            Box::new(is(yellow)),
+            Box::new(bits_const(1, 8)),
+            Box::new(bits_const(2, 8)),
+        ));
+        fold::fold(Expr::Ternary(
+            Box::new(is(green)),
+            Box::new(bits_const(0, 8)),
+            Box::new(other),
+        ))
     }
 
     fn colour_member(&mut self, number: Expr, ty: TyId) -> Expr {
-        let Some([green, yellow, red]) = self.colours(ty) else { return number };
-        let is = |value: u64| Expr::Binary(ir::BinOp::Eq, Box::new(number.clone()), Box::new(bits_const(value, 8)));
+        let Some([green, yellow, red]) = self.colours(ty) else {
+            return number;
+        };
+        let is = |value: u64| {
+            Expr::Binary(
+                ir::BinOp::Eq,
+                Box::new(number.clone()),
+                Box::new(bits_const(value, 8)),
+            )
+        };
         let other = Expr::Ternary(Box::new(is(1)), Box::new(yellow), Box::new(red));
         Expr::Ternary(Box::new(is(0)), Box::new(green), Box::new(other))
     }

@@ -86,15 +86,29 @@ impl Lower<'_> {
             hir::Arg::Expr(expr) => Some(self.subst(expr.ty)),
             hir::Arg::Omitted => None,
         });
-        Args { types: types.collect(), values, span: call.span }
+        Args {
+            types: types.collect(),
+            values,
+            span: call.span,
+        }
     }
 
     fn emit_op(&mut self, op: Op, instance: Option<ExternId>, operands: Vec<Operand>) {
-        self.emit(StmtKind::Call(Call { op, instance, operands }));
+        self.emit(StmtKind::Call(Call {
+            op,
+            instance,
+            operands,
+        }));
     }
 
     /// Calls an operation whose last operand is its scalar result.
-    fn op_value(&mut self, op: Op, instance: Option<ExternId>, mut operands: Vec<Operand>, ty: TyId) -> Rv {
+    fn op_value(
+        &mut self,
+        op: Op,
+        instance: Option<ExternId>,
+        mut operands: Vec<Operand>,
+        ty: TyId,
+    ) -> Rv {
         let result = self.temp(ty);
         if let Some((place, _)) = result.scalar() {
             operands.push(Operand::Out(place));
@@ -113,9 +127,13 @@ impl Lower<'_> {
         operands: impl FnOnce(&mut Self, Operand) -> Vec<Operand>,
     ) {
         let lvalue = args.lvalue(out);
-        let Some(ty) = args.ty(out).or(self.lvalue_ty(&lvalue)) else { return };
+        let Some(ty) = args.ty(out).or(self.lvalue_ty(&lvalue)) else {
+            return;
+        };
         let (place, store) = self.out_place(&lvalue, ty);
-        let Some((ir_place, _)) = place.scalar() else { return };
+        let Some((ir_place, _)) = place.scalar() else {
+            return;
+        };
         let operands = operands(self, Operand::Out(ir_place));
         self.emit_op(op, instance, operands);
         if store {
@@ -157,18 +175,20 @@ impl Lower<'_> {
     /// The algorithm that an enum member of any architecture names.
     fn algorithm(&self, value: &Rv) -> Option<ir::HashAlgorithm> {
         use ir::HashAlgorithm as H;
-        Some(match self.member_name(value)?.to_ascii_lowercase().as_str() {
-            "crc32" => H::Crc32,
-            "crc32_custom" => H::Crc32Custom,
-            "crc16" => H::Crc16,
-            "crc16_custom" => H::Crc16Custom,
-            "random" => H::Random,
-            "identity" => H::Identity,
-            "csum16" | "ones_complement16" => H::Csum16,
-            "xor16" => H::Xor16,
-            "toeplitz" => H::Toeplitz,
-            _ => H::TargetDefault,
-        })
+        Some(
+            match self.member_name(value)?.to_ascii_lowercase().as_str() {
+                "crc32" => H::Crc32,
+                "crc32_custom" => H::Crc32Custom,
+                "crc16" => H::Crc16,
+                "crc16_custom" => H::Crc16Custom,
+                "random" => H::Random,
+                "identity" => H::Identity,
+                "csum16" | "ones_complement16" => H::Csum16,
+                "xor16" => H::Xor16,
+                "toeplitz" => H::Toeplitz,
+                _ => H::TargetDefault,
+            },
+        )
     }
 
     /// The algorithm of an argument, which must be known when the program is compiled.
@@ -177,7 +197,10 @@ impl Lower<'_> {
         match self.algorithm(&value) {
             Some(algorithm) => algorithm.number(),
             None => {
-                self.unsupported(args.span, "the algorithm must be known when the program is compiled");
+                self.unsupported(
+                    args.span,
+                    "the algorithm must be known when the program is compiled",
+                );
                 0
             }
         }
@@ -185,7 +208,10 @@ impl Lower<'_> {
 
     /// A member of a struct value by its name.
     pub(crate) fn part_named(&mut self, value: &Rv, ty: TyId, name: &str) -> Option<Expr> {
-        let index = self.members(ty).iter().position(|(member, _)| &**member == name)?;
+        let index = self
+            .members(ty)
+            .iter()
+            .position(|(member, _)| &**member == name)?;
         let part_ty = self.part_types(ty)[index];
         let part = self.part(value, ty, index);
         Some(self.scalar_value(&part, part_ty))
@@ -193,7 +219,10 @@ impl Lower<'_> {
 
     /// The place of a struct's member by its name.
     fn place_named(&mut self, place: &Place, name: &str) -> Option<ir::Place> {
-        let index = self.members(place.ty).iter().position(|(member, _)| &**member == name)?;
+        let index = self
+            .members(place.ty)
+            .iter()
+            .position(|(member, _)| &**member == name)?;
         self.member(place, index)?.scalar().map(|(place, _)| place)
     }
 }

@@ -1,6 +1,5 @@
 //! `packet_in` and `packet_out`.
 
-use bits::Value;
 use ir::{BinOp, Expr, ScalarTy, StmtKind};
 use passes::fold;
 use sema::hir::{self, Arg, ExprKind, TyId};
@@ -47,7 +46,9 @@ impl Lower<'_> {
             Some(Arg::Expr(size)) => Some(self.scalar_of(size)),
             _ => None,
         };
-        let Some((place, target)) = place.and_then(|place| place.header().map(|target| (place, target))) else {
+        let Some((place, target)) =
+            place.and_then(|place| place.header().map(|target| (place, target)))
+        else {
             self.unsupported(call.span, "only headers can be extracted");
             return;
         };
@@ -55,7 +56,11 @@ impl Lower<'_> {
         self.invalidate_siblings(&place, fold::bool_const(true));
         if let Some(next) = next {
             let one = bits_const(1, 32);
-            let advanced = Expr::Binary(BinOp::Add, Box::new(Expr::Read(next.clone())), Box::new(one));
+            let advanced = Expr::Binary(
+                BinOp::Add,
+                Box::new(Expr::Read(next.clone())),
+                Box::new(one),
+            );
             self.emit(StmtKind::Assign(next, advanced));
         }
     }
@@ -73,10 +78,14 @@ impl Lower<'_> {
                 return (place.map(|place| self.settle(&place)), None);
             }
         };
-        let Some(stack) = self.place(stack) else { return (None, None) };
+        let Some(stack) = self.place(stack) else {
+            return (None, None);
+        };
         let stack = self.settle(&stack);
         let next = stack.next_index();
-        let element = next.clone().and_then(|next| self.element(&stack, Expr::Read(next)));
+        let element = next
+            .clone()
+            .and_then(|next| self.element(&stack, Expr::Read(next)));
         (element, next)
     }
 
@@ -91,7 +100,13 @@ impl Lower<'_> {
         self.load(&result)
     }
 
-    fn lookahead_dests(&mut self, place: &Place, ty: TyId, total: &mut u32, dests: &mut Vec<(ir::Place, u32)>) {
+    fn lookahead_dests(
+        &mut self,
+        place: &Place,
+        ty: TyId,
+        total: &mut u32,
+        dests: &mut Vec<(ir::Place, u32)>,
+    ) {
         if let Some((scalar, scalar_ty)) = place.scalar() {
             if !matches!(scalar_ty, ScalarTy::Varbit(_)) {
                 dests.push((scalar, *total));
@@ -109,7 +124,11 @@ impl Lower<'_> {
     fn make_valid(&mut self, place: &Place) {
         match &place.slot.kind {
             SlotKind::Header(..) => self.set_valid(place, true),
-            SlotKind::Struct(parts) | SlotKind::Array(parts) | SlotKind::Stack { elements: parts, .. } => {
+            SlotKind::Struct(parts)
+            | SlotKind::Array(parts)
+            | SlotKind::Stack {
+                elements: parts, ..
+            } => {
                 for part in parts.clone() {
                     let part = place.part(&part, place.ty);
                     self.make_valid(&part);
@@ -124,7 +143,9 @@ impl Lower<'_> {
         match value {
             Rv::Place(place) => self.emit_place(&place),
             Rv::Invalid | Rv::Default => {}
-            value @ (Rv::Header(_) | Rv::List(_)) if self.record_kind(ty) == Some(RecordKind::Header) => {
+            value @ (Rv::Header(_) | Rv::List(_))
+                if self.record_kind(ty) == Some(RecordKind::Header) =>
+            {
                 let place = self.in_storage(value, ty);
                 self.emit_place(&place);
             }
@@ -154,10 +175,5 @@ impl Lower<'_> {
                 }
             }
         }
-    }
-
-    /// A value of `bit<width>` for a number.
-    pub(crate) fn number_const(value: u128, width: u32) -> Expr {
-        Expr::Const(ScalarTy::Bit(width), Value::truncated(value, width))
     }
 }

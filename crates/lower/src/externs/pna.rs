@@ -33,14 +33,21 @@ impl Lower<'_> {
             }
             ("update_expire_info", 3) => {
                 let restart = args.scalar(self, 0);
-                let (code, ()) = self.capture(|this| this.emit_op(Op::RestartExpireTimer, None, Vec::new()));
+                let (code, ()) =
+                    self.capture(|this| this.emit_op(Op::RestartExpireTimer, None, Vec::new()));
                 self.emit_if(restart, code, Vec::new());
                 let cond = args.scalar(self, 1);
                 self.expire_if(cond, args, 2);
             }
-            ("allocate_flow_id", 0) => return Some(self.op_value(Op::AllocateFlowId, None, Vec::new(), ty)),
+            ("allocate_flow_id", 0) => {
+                return Some(self.op_value(Op::AllocateFlowId, None, Vec::new(), ty));
+            }
             ("is_host_port" | "is_net_port", 1) => {
-                let op = if name == "is_host_port" { Op::IsHostPort } else { Op::IsNetPort };
+                let op = if name == "is_host_port" {
+                    Op::IsHostPort
+                } else {
+                    Op::IsNetPort
+                };
                 let port = arg(self, 0);
                 return Some(self.op_value(op, None, vec![port], ty));
             }
@@ -104,24 +111,35 @@ impl Lower<'_> {
             return Some(self.unsupported(args.span, "the action's name must be a string"));
         };
         let Some(at) = &mut self.in_table else {
-            return Some(self.unsupported(args.span, "`add_entry` can only be called in the action that runs on a table's miss"));
+            return Some(self.unsupported(
+                args.span,
+                "`add_entry` can only be called in the action that runs on a table's miss",
+            ));
         };
         at.used = true;
         let hir = self.hir;
         let actions = &hir.tables[at.table].actions;
-        let position = actions.iter().position(|action| hir.actions[action.action].name.as_str() == &*name);
+        let position = actions
+            .iter()
+            .position(|action| hir.actions[action.action].name.as_str() == &*name);
         let Some(position) = position else {
             return Some(self.unsupported(args.span, format!("the table has no action `{name}`")));
         };
         let data = self.action_data(args, first + 1, actions[position].action);
         let profile = Operand::In(args.scalar(self, first + 2));
         let status = self.temp_field(ScalarTy::Bit(1));
-        let operands =
-            vec![Operand::Number(position as u64), profile, Operand::Data(data), Operand::Out(status.into())];
+        let operands = vec![
+            Operand::Number(position as u64),
+            profile,
+            Operand::Data(data),
+            Operand::Out(status.into()),
+        ];
         self.emit_op(Op::AddEntry, None, operands);
         let status = Expr::Read(status.into());
         Some(Rv::Scalar(match self.scalar(ty) {
-            Some(ScalarTy::Bool) => Expr::Binary(BinOp::Eq, Box::new(status), Box::new(bits_const(0, 1))),
+            Some(ScalarTy::Bool) => {
+                Expr::Binary(BinOp::Eq, Box::new(status), Box::new(bits_const(0, 1)))
+            }
             _ => status,
         }))
     }
@@ -129,7 +147,9 @@ impl Lower<'_> {
     /// The action's parameters out of a struct by their names, or in order where the names are others.
     fn action_data(&mut self, args: &Args, index: usize, action: sema::hir::ActionId) -> Vec<Expr> {
         let value = args.value(self, index);
-        let Some(ty) = args.ty(index) else { return Vec::new() };
+        let Some(ty) = args.ty(index) else {
+            return Vec::new();
+        };
         let hir = self.hir;
         let params: Vec<&str> = hir.actions[action]
             .params
@@ -139,8 +159,10 @@ impl Lower<'_> {
             .map(|var| var.name.as_str())
             .collect();
         let members = self.members(ty);
-        let by_name: Option<Vec<usize>> =
-            params.iter().map(|param| members.iter().position(|(name, _)| &**name == *param)).collect();
+        let by_name: Option<Vec<usize>> = params
+            .iter()
+            .map(|param| members.iter().position(|(name, _)| &**name == *param))
+            .collect();
         match by_name {
             Some(order) if members.len() == params.len() => {
                 let mut data = Vec::new();
