@@ -10,9 +10,22 @@ use crate::cx::{Bound, Lower, bits_const};
 use crate::types::value_of;
 use crate::value::Rv;
 
+/// Expressions of the IR are not nested deeper; parts of deeper ones are saved.
+const MAX_DEPTH: u32 = 48;
+
 impl Lower<'_> {
     /// Evaluates an expression. What it calls is appended to the code; the value reads storage when it is used.
     pub(crate) fn value(&mut self, expr: &hir::Expr) -> Rv {
+        match self.value_of(expr) {
+            Rv::Scalar(value) if fold::depth(&value) > MAX_DEPTH => {
+                let ty = self.expr_ty(&value);
+                Rv::Scalar(self.save(ty, value))
+            }
+            value => value,
+        }
+    }
+
+    fn value_of(&mut self, expr: &hir::Expr) -> Rv {
         match &expr.kind {
             ExprKind::Int(number) => match self.scalar(expr.ty) {
                 Some(scalar) => Rv::Scalar(Expr::Const(scalar, value_of(number, scalar.width()))),

@@ -258,21 +258,43 @@ impl Lower<'_> {
         let value = self.value(value);
         let value = self.save_value(value, ty);
         let default = cases.iter().find(|case| case.is_default);
-        let mut chain = match default {
+        let rest = match default {
             Some(case) => self.capture(|this| this.stmts(&case.body)).0,
             None => Vec::new(),
         };
-        for case in cases.iter().rev().filter(|case| !case.is_default) {
-            let mut cond = fold::bool_const(false);
-            for label in &case.labels {
-                let label_value = self.value(label);
-                let is = self.equal(&value, &label_value, ty);
-                cond = fold::or(cond, is);
+        let named: Vec<_> = cases.iter().filter(|case| !case.is_default).collect();
+        let Some((last, before)) = named.split_last() else {
+            return self.code.extend(rest);
+        };
+        // One after the other and not one inside the other: there may be very many.
+        let end = self.label();
+        let (code, ()) = self.capture(|this| {
+            for case in before {
+                let cond = this.case_condition(&value, ty, &case.labels);
+                let (code, ()) = this.capture(|this| {
+                    this.stmts(&case.body);
+                    this.emit(StmtKind::Leave(end));
+                });
+                this.emit_if(cond, code, Vec::new());
             }
-            let (code, ()) = self.capture(|this| this.stmts(&case.body));
-            chain = self.capture(|this| this.emit_if(cond, code, chain)).0;
+            let cond = this.case_condition(&value, ty, &last.labels);
+            let (code, ()) = this.capture(|this| this.stmts(&last.body));
+            this.emit_if(cond, code, rest);
+        });
+        if before.is_empty() {
+            self.code.extend(code);
+        } else {
+            self.emit_block(end, code);
         }
-        self.code.extend(chain);
+    }
+
+    fn case_condition(&mut self, value: &Rv, ty: TyId, labels: &[hir::Expr]) -> Expr {
+        let mut any = Vec::new();
+        for label in labels {
+            let label = self.value(label);
+            any.push(self.equal(value, &label, ty));
+        }
+        fold::any(any)
     }
 
     fn for_stmt(

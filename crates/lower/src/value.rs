@@ -375,13 +375,12 @@ impl Lower<'_> {
     }
 
     fn equal_parts(&mut self, a: &Rv, b: &Rv, ty: TyId) -> Expr {
-        let mut all = fold::bool_const(true);
+        let mut same = Vec::new();
         for (index, part_ty) in self.part_types(ty).into_iter().enumerate() {
             let (a, b) = (self.part(a, ty, index), self.part(b, ty, index));
-            let same = self.equal(&a, &b, part_ty);
-            all = fold::and(all, same);
+            same.push(self.equal(&a, &b, part_ty));
         }
-        all
+        fold::all(same)
     }
 
     /// All scalars of a value in order; a `varbit` is a read. With `validity`, a header's validity comes before its fields.

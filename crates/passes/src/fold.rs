@@ -35,6 +35,52 @@ pub fn or(a: Expr, b: Expr) -> Expr {
     fold(Expr::Binary(BinOp::LogicalOr, Box::new(a), Box::new(b)))
 }
 
+/// Whether all hold, as a tree of little depth.
+pub fn all(conditions: Vec<Expr>) -> Expr {
+    balanced(conditions, true, and)
+}
+
+/// Whether any holds, as a tree of little depth.
+pub fn any(conditions: Vec<Expr>) -> Expr {
+    balanced(conditions, false, or)
+}
+
+fn balanced(mut conditions: Vec<Expr>, none: bool, join: fn(Expr, Expr) -> Expr) -> Expr {
+    while conditions.len() > 1 {
+        let mut halves = Vec::with_capacity(conditions.len().div_ceil(2));
+        let mut pairs = conditions.into_iter();
+        while let Some(first) = pairs.next() {
+            halves.push(match pairs.next() {
+                Some(second) => join(first, second),
+                None => first,
+            });
+        }
+        conditions = halves;
+    }
+    conditions.pop().unwrap_or_else(|| bool_const(none))
+}
+
+/// How deep an expression is nested.
+pub fn depth(expr: &Expr) -> u32 {
+    1 + match expr {
+        Expr::Const(..) | Expr::Param(_) => 0,
+        Expr::Read(place) | Expr::VarbitLen(place) => index_depth(place),
+        Expr::VarbitEq(a, b) => index_depth(a).max(index_depth(b)),
+        Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => depth(a),
+        Expr::Binary(_, a, b) | Expr::Concat(a, b) => depth(a).max(depth(b)),
+        Expr::Ternary(a, b, c) => depth(a).max(depth(b)).max(depth(c)),
+    }
+}
+
+fn index_depth(place: &ir::Place) -> u32 {
+    place
+        .dims
+        .iter()
+        .map(|dim| depth(&dim.index))
+        .max()
+        .unwrap_or(0)
+}
+
 /// Folds the topmost node.
 pub fn fold(expr: Expr) -> Expr {
     match expr {
