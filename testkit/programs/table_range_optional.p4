@@ -1,0 +1,40 @@
+// Ranges with both bounds included, optional keys, and an exact one, with priorities.
+
+#include <core.p4>
+#include <v1model.p4>
+
+header in_t {
+    bit<8> proto;
+    bit<16> port;
+    bit<8> flag;
+}
+
+header out_t {
+    bit<8> v;
+}
+
+#include "harness.p4"
+
+control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+    action set(bit<8> v) {
+        hdr.o.v = v;
+    }
+
+    table t {
+        key = {
+            hdr.i.proto : exact;
+            hdr.i.port  : range;
+            hdr.i.flag  : optional;
+        }
+        actions = { set; }
+        default_action = set(0);
+    }
+
+    apply {
+        sm.egress_spec = 1;
+        hdr.o.setValid();
+        t.apply();
+    }
+}
+
+V1Switch(TestParser(), NoChecks(), Test(), NoEgress(), NoChecks(), TestDeparser()) main;

@@ -1,0 +1,53 @@
+// truncate cuts the outgoing packet, headers and payload together; a limit beyond its end does nothing.
+
+#include <core.p4>
+#include <v1model.p4>
+
+header in_t {
+    bit<8> kind;
+    bit<8> v;
+    bit<8> trace;
+    bit<8> kept;
+}
+
+struct headers_t {
+    in_t i;
+}
+
+struct metadata_t { }
+
+parser TestParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+    state start {
+        packet.extract(hdr.i);
+        transition accept;
+    }
+}
+
+control Verify(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control TestIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+    apply {
+        sm.egress_spec = 1;
+        if (hdr.i.kind != 0xff) {
+            truncate((bit<32>)hdr.i.kind);
+        }
+    }
+}
+
+control TestEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+    apply { }
+}
+
+control Update(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control TestDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+V1Switch(TestParser(), Verify(), TestIngress(), TestEgress(), Update(), TestDeparser()) main;
