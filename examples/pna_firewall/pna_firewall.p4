@@ -112,21 +112,27 @@ control FirewallControl(inout headers_t hdr,
                         inout pna_main_output_metadata_t ostd) {
     Counter<bit<64>, bit<8>>(2, PNA_CounterType_t.PACKETS) refused;
 
-    bool from_net = is_net_port(istd.input_port);
+    bool from_net = true;
     bool allowed = false;
 
     action refuse() {
         drop_packet();
     }
 
-    action to_port(PortId_t port) {
+    // A packet from the network goes to the host's port, one from the host to the network's.
+    action to_host(PortId_t port) {
+        from_net = true;
         send_to_port(port);
     }
 
-    // Which port lies opposite.
+    action to_net(PortId_t port) {
+        from_net = false;
+        send_to_port(port);
+    }
+
     table forward {
         key = { istd.input_port : exact; }
-        actions = { to_port; refuse; }
+        actions = { to_host; to_net; refuse; }
         const default_action = refuse();
         size = 512;
     }
