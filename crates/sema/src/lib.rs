@@ -1,4 +1,302 @@
-//! The room `sema`.
+//! Syntax tree to typed program: names, types, constants, calls, flow and the rules of the architectures.
+//!
+//! - **In:** a [`syntax::ast::Program`] with its sources.
+//! - **Out:** a typed [`hir::Program`], the diagnostics, and the architecture that `main` is written for.
+//! - **May import:** `syntax`, `bits`.
+//! - **Invariants:** a program without error diagnostics satisfies what [`hir`] promises; user text never panics; one mistake
+//!   gives one message (what it leaves behind is [`hir::Ty::Error`], which fits everywhere).
+//! - **Tests:** `tests/` (one file of small programs for each area, the expected diagnostics written beside the lines).
+//!
+//! The walk is in the order of the text, for P4 declares before it uses: [`scope`](crate::scope) holds what is visible, each
+//! declaration is checked completely before the next one begins, and every expression is folded as it is built.
 
 pub mod arch;
 pub mod hir;
+
+mod aggregate;
+mod annotations;
+mod blocks;
+mod call;
+mod calls;
+mod code;
+mod consteval;
+mod decl;
+mod expr;
+mod flow;
+mod instance;
+mod keyset;
+mod lvalue;
+mod scope;
+mod show;
+mod stmt;
+mod table;
+mod text;
+mod types;
+mod unify;
+mod walk;
+
+use std::collections::{HashMap, HashSet};
+
+use syntax::ast;
+use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::source::{SourceMap, Span};
+
+use crate::arch::Arch;
+use crate::hir::{
+    ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl, Program, RecordId, Ty, TyId,
+    TypeVarId, VarId,
+};
+use crate::scope::Scopes;
+
+/// What a caller may choose.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckOptions {
+    /// Whether to report warnings.
+    pub warnings: bool,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        CheckOptions { warnings: true }
+    }
+}
+
+/// What a check gives.
+#[derive(Debug)]
+pub struct Checked {
+    /// The typed program; complete only when there are no errors.
+    pub program: Program,
+    /// What was found.
+    pub diagnostics: Diagnostics,
+    /// The architecture of the package that `main` instantiates, when it is one that is known.
+    pub arch: Option<Arch>,
+}
+
+/// Checks a program. Never fails: what is wrong is in the diagnostics.
+///
+/// Recursion follows the nesting of the source, which the parser bounds: a caller gives the thread a stack of 256 MiB.
+pub fn check(program: &ast::Program, sources: &SourceMap, options: &CheckOptions) -> Checked {
+    let mut checker = Checker::new(sources, options);
+    checker.program(program);
+    let Checker { p: program, diags: mut diagnostics, .. } = checker;
+    let arch = arch::recognise(&program);
+    if !diagnostics.has_errors() {
+        calls::check(&program, &mut diagnostics);
+        flow::check(&program, &mut diagnostics);
+    }
+    if let (Some(arch), false) = (arch, diagnostics.has_errors()) {
+        arch::check(arch, &program, &mut diagnostics);
+    }
+    Checked { program, diagnostics, arch }
+}
+
+/// Where in a program a piece of code stands; what may be called depends on it (appendix F of the specification).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Outside of everything: constants.
+    TopLevel,
+    /// The declarations of a parser.
+    ParserLocals,
+    /// A parser state.
+    ParserState,
+    /// The declarations of a control.
+    ControlLocals,
+    /// The `apply` block of a control.
+    ControlApply,
+    /// An action.
+    Action,
+    /// A function.
+    Function,
+    /// The body of an abstract method.
+    Method,
+}
+
+impl Place {
+    fn in_parser(self) -> bool {
+        matches!(self, Place::ParserLocals | Place::ParserState)
+    }
+}
+
+/// What a name that may be overloaded stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FnRef {
+    /// A function with a body.
+    Function(FunctionId),
+    /// An extern function.
+    Extern(ExternFnId),
+}
+
+/// Types that are needed everywhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Common {
+    error: TyId,
+    void: TyId,
+    boolean: TyId,
+    string: TyId,
+    error_code: TyId,
+    match_kind: TyId,
+    integer: TyId,
+    action: TyId,
+    /// The type of `...` before it is known.
+    dots: TyId,
+    /// The type of `{#}` before it is known.
+    invalid: TyId,
+}
+
+/// The instance whose abstract methods are being checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThisCx {
+    ty: TyId,
+    extern_id: ExternId,
+}
+
+/// The block that is being checked.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockCx {
+    place: Place,
+    /// What `return` must give.
+    ret: TyId,
+    /// How many loops are around.
+    loops: u32,
+    /// The control that is being checked.
+    control: Option<ControlId>,
+    /// The instance that `this` means.
+    this: Option<ThisCx>,
+    /// Instances that direct applications made, to be added to the enclosing parser or control.
+    pending: Vec<LocalDecl>,
+    /// Whether constructors may be called in expressions.
+    constructors: bool,
+    /// Whether tables may be applied in expressions.
+    tables: bool,
+    /// Whether the expression is the subject of a `switch`: `action_run` is allowed.
+    switch_subject: bool,
+}
+
+/// Everything that the walk carries.
+pub(crate) struct Checker<'a> {
+    pub(crate) sources: &'a SourceMap,
+    pub(crate) options: &'a CheckOptions,
+    pub(crate) p: Program,
+    pub(crate) diags: Diagnostics,
+    scopes: Scopes,
+    consts: Vec<Expr>,
+    overloads: Vec<Vec<FnRef>>,
+    t: Common,
+    cx: BlockCx,
+    /// Structs made for `{ a = 1 }` whose type is not known yet.
+    anonymous: HashSet<RecordId>,
+    /// Type variables that stand for `_`.
+    dont_care: HashSet<TypeVarId>,
+    /// Specialised types whose members were checked.
+    well_formed: HashMap<TyId, bool>,
+    /// Record types whose declarations were refused.
+    bad_records: HashSet<RecordId>,
+    /// Where actions are declared.
+    action_spans: HashMap<ActionId, Span>,
+    /// Messages of `@deprecated` externs and extern functions.
+    deprecated: HashMap<Deprecated, String>,
+    /// Direct applications: the name under which the instance made for one is known.
+    direct: HashMap<InstanceId, Span>,
+    /// Where variables are declared.
+    var_spans: HashMap<VarId, Span>,
+}
+
+/// What carries `@deprecated`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Deprecated {
+    Extern(ExternId),
+    Function(ExternFnId),
+}
+
+impl<'a> Checker<'a> {
+    fn new(sources: &'a SourceMap, options: &'a CheckOptions) -> Checker<'a> {
+        let mut p = Program::default();
+        let mut marker = |p: &mut Program, text: &str| {
+            let name = ast::Name { text: text.into(), span: Span::NONE };
+            let var = p.type_vars.push(name);
+            p.types.intern(Ty::Var(var))
+        };
+        let t = Common {
+            error: p.types.intern(Ty::Error),
+            void: p.types.intern(Ty::Void),
+            boolean: p.types.intern(Ty::Bool),
+            string: p.types.intern(Ty::String),
+            error_code: p.types.intern(Ty::ErrorCode),
+            match_kind: p.types.intern(Ty::MatchKind),
+            integer: p.types.intern(Ty::Integer),
+            action: p.types.intern(Ty::Action),
+            dots: marker(&mut p, "..."),
+            invalid: marker(&mut p, "{#}"),
+        };
+        let cx = BlockCx {
+            place: Place::TopLevel,
+            ret: t.void,
+            loops: 0,
+            control: None,
+            this: None,
+            pending: Vec::new(),
+            constructors: false,
+            tables: true,
+            switch_subject: false,
+        };
+        Checker {
+            sources,
+            options,
+            p,
+            diags: Diagnostics::default(),
+            scopes: Scopes::new(),
+            consts: Vec::new(),
+            overloads: Vec::new(),
+            t,
+            cx,
+            anonymous: HashSet::new(),
+            dont_care: HashSet::new(),
+            well_formed: HashMap::new(),
+            bad_records: HashSet::new(),
+            action_spans: HashMap::new(),
+            deprecated: HashMap::new(),
+            direct: HashMap::new(),
+            var_spans: HashMap::new(),
+        }
+    }
+
+    /// Adds a diagnostic.
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
+        self.diags.push(diagnostic);
+    }
+
+    /// Adds an error.
+    pub(crate) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.report(Diagnostic::error(code, span, message));
+    }
+
+    /// Adds a warning, unless warnings are switched off.
+    pub(crate) fn warn(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        if self.options.warnings {
+            self.report(Diagnostic::warning(code, span, message));
+        }
+    }
+
+    /// The type behind an id.
+    pub(crate) fn ty(&self, id: TyId) -> &Ty {
+        self.p.types.get(id)
+    }
+
+    /// The id of a type.
+    pub(crate) fn intern(&mut self, ty: Ty) -> TyId {
+        self.p.types.intern(ty)
+    }
+
+    /// Runs `f` in a block context that differs by what `set` changes; what was pending afterwards is kept.
+    fn with_cx<R>(&mut self, set: impl FnOnce(&mut BlockCx), f: impl FnOnce(&mut Self) -> R) -> R {
+        let mut inner = self.cx.clone();
+        inner.pending = std::mem::take(&mut self.cx.pending);
+        set(&mut inner);
+        let outer = std::mem::replace(&mut self.cx, inner);
+        let result = f(self);
+        let pending = std::mem::take(&mut self.cx.pending);
+        self.cx = outer;
+        self.cx.pending = pending;
+        result
+    }
+}

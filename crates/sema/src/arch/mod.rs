@@ -1,3 +1,58 @@
-//! The architectures that programs are written for.
+//! The architectures that programs are written for: which one a program uses, and the rules of each.
 
 pub mod includes;
+
+use syntax::diag::Diagnostics;
+
+use crate::hir::{Program, Ty};
+
+pub use includes::builtin_include;
+
+/// An architecture that is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// `V1Switch` of v1model.p4.
+    V1Model,
+    /// `PSA_Switch` of psa.p4.
+    Psa,
+    /// `PNA_NIC` of pna.p4.
+    Pna,
+    /// `ebpfFilter` of ebpf_model.p4.
+    Ebpf,
+    /// `ubpf` of ubpf_model.p4.
+    Ubpf,
+    /// `xdp` of xdp_model.p4.
+    Xdp,
+}
+
+impl Arch {
+    /// The architecture's name, as the include file is named.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::V1Model => "v1model",
+            Arch::Psa => "psa",
+            Arch::Pna => "pna",
+            Arch::Ebpf => "ebpf_model",
+            Arch::Ubpf => "ubpf_model",
+            Arch::Xdp => "xdp_model",
+        }
+    }
+}
+
+/// The architecture of the package that `main` instantiates.
+pub(crate) fn recognise(p: &Program) -> Option<Arch> {
+    let main = &p.instances[p.main?];
+    let Ty::BlockType(package, _) = p.types.get(main.ty) else { return None };
+    Some(match p.block_types[*package].name.as_str() {
+        "V1Switch" => Arch::V1Model,
+        "PSA_Switch" => Arch::Psa,
+        "PNA_NIC" => Arch::Pna,
+        "ebpfFilter" => Arch::Ebpf,
+        "ubpf" => Arch::Ubpf,
+        "xdp" => Arch::Xdp,
+        _ => return None,
+    })
+}
+
+/// Checks the rules of an architecture on a program that has no errors so far.
+pub(crate) fn check(_arch: Arch, _program: &Program, _diagnostics: &mut Diagnostics) {}

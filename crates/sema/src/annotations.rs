@@ -1,0 +1,143 @@
+//! Annotations: structured ones evaluated, strings joined, and what the language says about them.
+
+use std::sync::Arc;
+
+use syntax::ast::{self, AnnotationToken, AnnotationTokenKind};
+use syntax::diag::Diagnostic;
+use syntax::source::Span;
+
+use crate::hir::{Annotation, AnnotationBody, AnnotationValue, Expr, ExprKind};
+use crate::{Checker, code};
+
+/// Annotations whose body is one string.
+const STRINGS: [&str; 3] = ["name", "deprecated", "noWarn"];
+
+impl Checker<'_> {
+    /// The annotations of a declaration.
+    pub(crate) fn annotations(&mut self, list: &[ast::Annotation]) -> Vec<Annotation> {
+        for (i, annotation) in list.iter().enumerate() {
+            let structured = |a: &ast::Annotation| {
+                matches!(a.body, ast::AnnotationBody::Expressions(_) | ast::AnnotationBody::KeyValues(_))
+            };
+            let twin = list[..i].iter().find(|other| other.name.text == annotation.name.text);
+            if let Some(twin) = twin
+                && (structured(annotation) || structured(twin))
+            {
+                let message = format!("the structured annotation `@{}` is given twice", annotation.name.as_str());
+                let diagnostic = Diagnostic::error(code::DUPLICATE, annotation.span, message);
+                self.report(diagnostic.label(twin.span, "given here before"));
+            }
+        }
+        list.iter().map(|annotation| self.annotation(annotation)).collect()
+    }
+
+    fn annotation(&mut self, annotation: &ast::Annotation) -> Annotation {
+        let body = match &annotation.body {
+            ast::AnnotationBody::None => AnnotationBody::None,
+            ast::AnnotationBody::Tokens(tokens) => self.tokens(annotation, tokens),
+            ast::AnnotationBody::Expressions(list) => {
+                AnnotationBody::Expressions(list.iter().filter_map(|e| self.annotation_value(e)).collect())
+            }
+            ast::AnnotationBody::KeyValues(list) => {
+                for (i, (key, _)) in list.iter().enumerate() {
+                    if let Some((before, _)) = list[..i].iter().find(|(other, _)| other.text == key.text) {
+                        let message = format!("key `{}` is given twice", key.as_str());
+                        let diagnostic = Diagnostic::error(code::DUPLICATE, key.span, message);
+                        self.report(diagnostic.label(before.span, "given here before"));
+                    }
+                }
+                let values = list
+                    .iter()
+                    .filter_map(|(key, value)| Some((key.clone(), self.annotation_value(value)?)))
+                    .collect();
+                AnnotationBody::KeyValues(values)
+            }
+        };
+        if STRINGS[..2].contains(&annotation.name.as_str()) && matches!(body, AnnotationBody::None) {
+            self.needs_string(annotation, annotation.span);
+        }
+        Annotation { name: annotation.name.clone(), body, span: annotation.span }
+    }
+
+    /// The tokens of a free annotation; those of an annotation that holds a string become one string.
+    fn tokens(&mut self, annotation: &ast::Annotation, tokens: &[AnnotationToken]) -> AnnotationBody {
+        if !STRINGS.contains(&annotation.name.as_str()) {
+            return AnnotationBody::Tokens(tokens.to_vec());
+        }
+        let mut text = String::new();
+        let mut wants_string = true;
+        for token in tokens {
+            match token.kind {
+                AnnotationTokenKind::String if wants_string => {
+                    text.push_str(&token.text);
+                    wants_string = false;
+                }
+                // The lexer may hand `++` over as one token or as two.
+                AnnotationTokenKind::Punctuation if matches!(&*token.text, "++" | "+") => wants_string = true,
+                _ => {
+                    self.needs_string(annotation, token.span);
+                    return AnnotationBody::None;
+                }
+            }
+        }
+        if wants_string {
+            self.needs_string(annotation, annotation.span);
+            return AnnotationBody::None;
+        }
+        let span = tokens.first().map_or(annotation.span, |first| first.span);
+        AnnotationBody::Tokens(vec![AnnotationToken { kind: AnnotationTokenKind::String, text: text.into(), span }])
+    }
+
+    fn needs_string(&mut self, annotation: &ast::Annotation, span: Span) {
+        let message = format!("the annotation `@{}` needs a string", annotation.name.as_str());
+        self.error(code::BAD_ANNOTATION, span, message);
+    }
+
+    fn annotation_value(&mut self, e: &ast::Expr) -> Option<AnnotationValue> {
+        let value = self.expr(e, None);
+        if value.ty == self.t.error {
+            return None;
+        }
+        let found = self.plain_value(&value);
+        if found.is_none() {
+            let message = "a structured annotation holds compile-time known values of type `int`, `string` or `bool`";
+            self.error(code::BAD_ANNOTATION, e.span, message);
+        }
+        found
+    }
+
+    fn plain_value(&self, e: &Expr) -> Option<AnnotationValue> {
+        match &e.kind {
+            ExprKind::String(text) => Some(AnnotationValue::String(text.clone())),
+            ExprKind::Bool(value) => Some(AnnotationValue::Bool(*value)),
+            ExprKind::Int(value) => Some(AnnotationValue::Int(value.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// The string that an annotation holds.
+pub(crate) fn string_of(annotations: &[Annotation], name: &str) -> Option<Arc<str>> {
+    let annotation = annotations.iter().find(|a| a.name.as_str() == name)?;
+    match &annotation.body {
+        AnnotationBody::Tokens(tokens) => match tokens.as_slice() {
+            [token] if token.kind == AnnotationTokenKind::String => Some(token.text.clone()),
+            _ => None,
+        },
+        AnnotationBody::Expressions(values) => match values.as_slice() {
+            [AnnotationValue::String(text)] => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether an annotation is there.
+pub(crate) fn has(annotations: &[Annotation], name: &str) -> bool {
+    annotations.iter().any(|a| a.name.as_str() == name)
+}
+
+/// Whether an annotation as written is there.
+pub(crate) fn written(annotations: &[ast::Annotation], name: &str) -> bool {
+    annotations.iter().any(|a| a.name.as_str() == name)
+}

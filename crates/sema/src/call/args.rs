@@ -1,0 +1,321 @@
+//! Arguments against parameters: by position or by name, defaults, optional ones, directions, inference.
+
+use syntax::ast::{Arg as AstArg, Direction};
+use syntax::diag::Diagnostic;
+use syntax::source::Span;
+
+use super::{ProtoRef, Written};
+use crate::hir::{Arg, Expr, ExprKind, Param, Ty, TyId, VarKind};
+use crate::types::Subst;
+use crate::unify::Bindings;
+use crate::{Checker, code};
+
+/// What a parameter without direction demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A value known at compile time.
+    Constant,
+    /// Any value: the parameter of an action that is called.
+    Action,
+}
+
+impl Rule {
+    pub(crate) fn of(_: ProtoRef) -> Rule {
+        Rule::Constant
+    }
+}
+
+impl Checker<'_> {
+    /// Whether the number and the names of arguments suit the parameters.
+    pub(crate) fn fits(&self, params: &[Param], args: &[AstArg]) -> bool {
+        let free = |p: &Param| p.optional || p.default.is_some();
+        if args.iter().any(|arg| arg.name.is_some()) {
+            let name_of = |p: &Param| self.p.vars[p.var].name.text.clone();
+            let all_known = args.iter().all(|arg| {
+                arg.name.as_ref().is_some_and(|name| params.iter().any(|p| name_of(p) == name.text))
+            });
+            let all_given = params.iter().filter(|p| !free(p)).all(|p| {
+                let wanted = name_of(p);
+                args.iter().any(|arg| arg.name.as_ref().is_some_and(|name| name.text == wanted))
+            });
+            return all_known && all_given;
+        }
+        args.len() <= params.len() && params[args.len()..].iter().all(free)
+    }
+
+    /// For each parameter the place of its argument; reports what does not fit.
+    fn match_args(&mut self, params: &[Param], written: Written<'_>) -> Option<Vec<Option<usize>>> {
+        let mut places: Vec<Option<usize>> = vec![None; params.len()];
+        let named = written.args.iter().filter(|arg| arg.name.is_some()).count();
+        if named > 0 && named < written.args.len() {
+            let span = written.args.iter().find(|arg| arg.name.is_none()).map_or(written.span, |arg| arg.span);
+            self.error(code::BAD_ARGS, span, "either all arguments of a call have names, or none");
+            return None;
+        }
+        let mut good = true;
+        for (i, arg) in written.args.iter().enumerate() {
+            let place = match &arg.name {
+                None => Some(i).filter(|&i| i < params.len()),
+                Some(name) => {
+                    let found = params.iter().position(|p| self.p.vars[p.var].name.text == name.text);
+                    if found.is_none() {
+                        self.unknown_param(params, name, written);
+                        good = false;
+                        continue;
+                    }
+                    found
+                }
+            };
+            let Some(place) = place else {
+                self.too_many(params, written);
+                return None;
+            };
+            if places[place].is_some() {
+                let name = self.p.vars[params[place].var].name.clone();
+                let message = format!("argument `{}` is given twice", name.as_str());
+                self.error(code::DUPLICATE, arg.span, message);
+                good = false;
+            }
+            places[place] = Some(i);
+        }
+        for (param, place) in params.iter().zip(&places) {
+            if place.is_none() && !param.optional && param.default.is_none() {
+                let name = self.p.vars[param.var].name.clone();
+                let message = format!("no argument for parameter `{}` of `{}`", name.as_str(), written.name);
+                let diagnostic = Diagnostic::error(code::BAD_ARGS, written.span, message);
+                self.report(diagnostic.label(name.span, "the parameter"));
+                good = false;
+            }
+        }
+        good.then_some(places)
+    }
+
+    fn unknown_param(&mut self, params: &[Param], name: &syntax::ast::Name, written: Written<'_>) {
+        let message = format!("`{}` has no parameter `{}`", written.name, name.as_str());
+        let names: Vec<&str> = params.iter().map(|p| self.p.vars[p.var].name.as_str()).collect();
+        let diagnostic = Diagnostic::error(code::BAD_ARGS, name.span, message).suggest(name.as_str(), names);
+        self.report(diagnostic);
+    }
+
+    fn too_many(&mut self, params: &[Param], written: Written<'_>) {
+        let s = if params.len() == 1 { "" } else { "s" };
+        let message = format!(
+            "`{}` takes {} argument{s}, but {} are given",
+            written.name,
+            params.len(),
+            written.args.len()
+        );
+        self.error(code::BAD_ARGS, written.span, message);
+    }
+
+    /// Checks the arguments of a call and brings them into the order of the parameters.
+    ///
+    /// `result` holds the result type and the type that is expected of it, from which type variables that no argument binds are inferred.
+    pub(crate) fn bind_args(
+        &mut self,
+        params: &[Param],
+        object: &Subst,
+        b: &mut Bindings,
+        result: Option<(TyId, Option<TyId>)>,
+        rule: Rule,
+        written: Written<'_>,
+    ) -> Option<Vec<Arg>> {
+        let Some(places) = self.match_args(params, written) else {
+            self.poison_args(written);
+            return None;
+        };
+        let mut values: Vec<Option<Expr>> = vec![None; written.args.len()];
+        let mut good = true;
+        for (i, arg) in written.args.iter().enumerate() {
+            let Some(place) = places.iter().position(|&p| p == Some(i)) else { continue };
+            let formal = self.formal_type(&params[place], object);
+            values[i] = self.infer_arg(arg, &params[place], formal, b, &mut good, written);
+        }
+        if !good {
+            return None;
+        }
+        if let Some((ret, Some(expected))) = result
+            && !b.is_empty()
+            && b.unknown().next().is_some()
+        {
+            self.unify(b, ret, expected);
+        }
+        if !self.all_inferred(b, written) {
+            return None;
+        }
+        let known = b.known();
+        let mut args = Vec::with_capacity(params.len());
+        for (param, place) in params.iter().zip(&places) {
+            let formal = self.formal_type(param, object);
+            let formal = self.subst(formal, &known);
+            let formal = self.well_formed(formal, written.span);
+            args.push(match place {
+                Some(i) => match values[*i].take() {
+                    Some(value) => self.pass(value, param, formal, rule, &mut good),
+                    None => Arg::Omitted,
+                },
+                None => self.default_arg(param, formal, written.span),
+            });
+        }
+        good.then_some(args)
+    }
+
+    fn formal_type(&mut self, param: &Param, object: &Subst) -> TyId {
+        let ty = self.p.vars[param.var].ty;
+        self.subst(ty, object)
+    }
+
+    fn direction(&self, param: &Param) -> Direction {
+        match self.p.vars[param.var].kind {
+            VarKind::Param(direction) => direction,
+            _ => Direction::None,
+        }
+    }
+
+    /// Checks one argument and learns from its type.
+    fn infer_arg(
+        &mut self,
+        arg: &AstArg,
+        param: &Param,
+        formal: TyId,
+        b: &mut Bindings,
+        good: &mut bool,
+        written: Written<'_>,
+    ) -> Option<Expr> {
+        let direction = self.direction(param);
+        let Some(value) = &arg.value else {
+            if direction != Direction::Out && !param.optional {
+                let name = self.p.vars[param.var].name.clone();
+                let message = format!("`_` can only be given for an `out` parameter, and `{}` is none", name.as_str());
+                self.error(code::BAD_ARGS, arg.span, message);
+                *good = false;
+            }
+            return None;
+        };
+        let hint = self.subst(formal, &b.known());
+        let hint = if b.is_empty() || !self.is_open(hint) { Some(hint) } else { None };
+        let value = self.expr(value, hint);
+        if value.ty == self.t.error {
+            *good = false;
+            return Some(value);
+        }
+        if !self.may_be_argument(value.ty) {
+            let message = format!("{} cannot be an argument", self.show(value.ty));
+            self.error(code::BAD_ARGS, arg.span, message);
+            *good = false;
+            return Some(value);
+        }
+        if !b.is_empty() && !self.unify_expr(b, formal, &value) {
+            let formal = self.subst(formal, &b.known());
+            let name = self.p.vars[param.var].name.clone();
+            let known = self.num(value.ty).is_some() && self.num(formal).is_some();
+            let enumerated = self.enum_underlying(value.ty).is_some();
+            if !known && !enumerated {
+                let message = format!(
+                    "parameter `{}` of `{}` has type {}, but the argument is {}",
+                    name.as_str(),
+                    written.name,
+                    self.show(formal),
+                    self.show(value.ty)
+                );
+                let diagnostic = Diagnostic::error(code::MISMATCH, value.span, message);
+                self.report(diagnostic.label(name.span, "the parameter"));
+                *good = false;
+            }
+        }
+        Some(value)
+    }
+
+    fn may_be_argument(&self, ty: TyId) -> bool {
+        !matches!(self.ty(ty), Ty::Void | Ty::Table(_) | Ty::ApplyResult(_) | Ty::ActionEnum(_) | Ty::Action | Ty::Set(_))
+    }
+
+    /// Reports type parameters that stay unknown, or that would be a type which no value has at run time.
+    pub(crate) fn all_inferred(&mut self, b: &Bindings, written: Written<'_>) -> bool {
+        if let Some(var) = b.unknown().next() {
+            let name = self.p.type_vars[var].as_str().to_string();
+            let message = format!("the type argument `{name}` of `{}` cannot be inferred", written.name);
+            let diagnostic = Diagnostic::error(code::NOT_INFERRED, written.span, message);
+            self.report(diagnostic.hint(format!("write it: `{}<..>(..)`", written.name)));
+            return false;
+        }
+        for (var, ty) in b.known() {
+            if self.lacks_width(ty) {
+                let name = self.p.type_vars[var].as_str().to_string();
+                let message = format!(
+                    "the type argument `{name}` of `{}` cannot be inferred: the argument has no width",
+                    written.name
+                );
+                let diagnostic = Diagnostic::error(code::NOT_INFERRED, written.span, message);
+                self.report(diagnostic.hint("give the literal a width, as in `8w1`"));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether a type has an integer without width, `...` or `{#}` in it.
+    fn lacks_width(&self, ty: TyId) -> bool {
+        if self.is_weak(ty) {
+            return true;
+        }
+        match self.ty(ty) {
+            Ty::Integer => true,
+            Ty::Tuple(elements) => elements.iter().any(|&element| self.lacks_width(element)),
+            Ty::Record(id, _) if self.anonymous.contains(id) => {
+                self.p.records[*id].fields.iter().any(|field| self.lacks_width(field.ty))
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives an argument to its parameter by the rules of the direction.
+    fn pass(&mut self, value: Expr, param: &Param, formal: TyId, rule: Rule, good: &mut bool) -> Arg {
+        let name = self.p.vars[param.var].name.clone();
+        let span = value.span;
+        let value = match self.direction(param) {
+            Direction::Out | Direction::InOut => {
+                if !self.require_lvalue(&value, &format!("the argument for `{}`", name.as_str())) {
+                    *good = false;
+                    return Arg::Omitted;
+                }
+                if value.ty == formal { value } else { self.mismatch(value.ty, formal, span) }
+            }
+            Direction::In => self.coerce(value, formal),
+            Direction::None => {
+                let value = self.coerce(value, formal);
+                if rule == Rule::Constant && value.ty != self.t.error && !self.is_compile_time(&value) {
+                    let message = format!(
+                        "the argument for `{}` must be known at compile time: the parameter has no direction",
+                        name.as_str()
+                    );
+                    let diagnostic = Diagnostic::error(code::NOT_CONSTANT, span, message);
+                    self.report(diagnostic.label(name.span, "the parameter"));
+                    *good = false;
+                }
+                value
+            }
+        };
+        *good &= value.ty != self.t.error;
+        Arg::Expr(value)
+    }
+
+    fn default_arg(&mut self, param: &Param, formal: TyId, span: Span) -> Arg {
+        match &param.default {
+            Some(default) => {
+                let mut value = default.clone();
+                value.span = span;
+                if self.is_open(value.ty) { Arg::Expr(Expr { ty: formal, ..value }) } else { Arg::Expr(value) }
+            }
+            None => Arg::Omitted,
+        }
+    }
+
+    /// The value of an argument that was given.
+    pub(crate) fn given(args: &[Arg], place: usize) -> Option<&Expr> {
+        match args.get(place) {
+            Some(Arg::Expr(e)) if !matches!(e.kind, ExprKind::Default) => Some(e),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The stable codes of this room's diagnostics, by area.
+
+/// A name that is not declared.
+pub(crate) const UNKNOWN_NAME: &str = "E0201";
+/// A name declared twice in a scope.
+pub(crate) const DUPLICATE: &str = "E0202";
+/// A name that stands for something else than is needed here.
+pub(crate) const WRONG_KIND: &str = "E0203";
+/// A declaration that hides a parameter.
+pub(crate) const SHADOWS_PARAM: &str = "E0204";
+/// A declaration that uses itself.
+pub(crate) const RECURSION: &str = "E0205";
+
+/// Two types that do not fit.
+pub(crate) const MISMATCH: &str = "E0301";
+/// A type that may not stand here.
+pub(crate) const BAD_TYPE: &str = "E0302";
+/// A number of type arguments that is wrong.
+pub(crate) const TYPE_ARGS: &str = "E0303";
+/// A type that cannot be inferred.
+pub(crate) const NOT_INFERRED: &str = "E0304";
+/// A width or size that is wrong.
+pub(crate) const BAD_SIZE: &str = "E0305";
+/// A cast that does not exist.
+pub(crate) const BAD_CAST: &str = "E0306";
+
+/// An operator that is not defined for its operands.
+pub(crate) const BAD_OPERAND: &str = "E0401";
+/// A field, member or method that does not exist.
+pub(crate) const NO_MEMBER: &str = "E0402";
+/// What is assigned to is no l-value.
+pub(crate) const NOT_LVALUE: &str = "E0403";
+/// A value that must be known at compile time and is not.
+pub(crate) const NOT_CONSTANT: &str = "E0404";
+/// A computation at compile time that has no result.
+pub(crate) const CONST_EVAL: &str = "E0405";
+/// An index or slice out of range.
+pub(crate) const OUT_OF_RANGE: &str = "E0406";
+/// A structure-valued or tuple expression that does not fit its type.
+pub(crate) const BAD_AGGREGATE: &str = "E0407";
+/// What may only stand in certain places.
+pub(crate) const WRONG_PLACE: &str = "E0408";
+
+/// A call whose arguments do not fit the parameters.
+pub(crate) const BAD_ARGS: &str = "E0501";
+/// A call that more than one declaration fits.
+pub(crate) const AMBIGUOUS: &str = "E0502";
+/// A call of what cannot be called, or not here.
+pub(crate) const BAD_CALL: &str = "E0503";
+/// A parameter whose direction, type or default is wrong.
+pub(crate) const BAD_PARAM: &str = "E0504";
+/// A result of a type that cannot be returned.
+pub(crate) const BAD_RETURN: &str = "E0505";
+
+/// A declaration that is wrong in itself.
+pub(crate) const BAD_DECL: &str = "E0601";
+/// An instance that may not be made, or not here.
+pub(crate) const BAD_INSTANCE: &str = "E0602";
+/// An abstract method that is missing, or does not fit.
+pub(crate) const ABSTRACT_METHOD: &str = "E0603";
+/// An annotation that is wrong.
+pub(crate) const BAD_ANNOTATION: &str = "E0604";
+/// A static assertion that failed.
+pub(crate) const ASSERTION: &str = "E0605";
+/// Two control-plane objects with one name.
+pub(crate) const CONTROL_PLANE_NAME: &str = "E0606";
+
+/// A table property that is wrong.
+pub(crate) const BAD_PROPERTY: &str = "E0701";
+/// A key that is wrong.
+pub(crate) const BAD_KEY: &str = "E0702";
+/// An action reference that is wrong.
+pub(crate) const BAD_ACTION: &str = "E0703";
+/// An entry that is wrong.
+pub(crate) const BAD_ENTRY: &str = "E0704";
+
+/// A parser state that is wrong.
+pub(crate) const BAD_STATE: &str = "E0801";
+/// A select expression that is wrong.
+pub(crate) const BAD_SELECT: &str = "E0802";
+
+/// A statement that is wrong.
+pub(crate) const BAD_STATEMENT: &str = "E0901";
+/// A path on which a function returns no value.
+pub(crate) const NO_RETURN: &str = "E0902";
+/// A switch label that is wrong.
+pub(crate) const BAD_LABEL: &str = "E0903";
+
+/// What an architecture does not allow.
+pub(crate) const ARCHITECTURE: &str = "E1001";
+
+/// A literal that does not fit its type.
+pub(crate) const W_OVERFLOW: &str = "W0301";
+/// Use of something deprecated.
+pub(crate) const W_DEPRECATED: &str = "W0302";
+/// A statement that is never reached.
+pub(crate) const W_UNREACHABLE: &str = "W0901";
+/// Entries whose priorities are surprising.
+pub(crate) const W_PRIORITY: &str = "W0701";
+/// An entry that an earlier one covers.
+pub(crate) const W_COVERED: &str = "W0702";
+/// A select case that is never reached.
+pub(crate) const W_CASE: &str = "W0801";
+/// A value that is read before it is written.
+pub(crate) const W_UNINITIALISED: &str = "W0902";

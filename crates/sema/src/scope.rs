@@ -1,0 +1,259 @@
+//! What names mean: nested scopes, looked up from the inside out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use syntax::ast::{Name, Path};
+use syntax::diag::Diagnostic;
+use syntax::source::Span;
+
+use crate::hir::{
+    ActionId, BlockTypeId, ControlId, EnumId, ExternId, InstanceId, MatchKindId, NewTypeId, ParserId, RecordId, StateId,
+    TableId, TyId, TypeVarId, ValueSetId, VarId, VarKind,
+};
+use crate::{Checker, code};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entity {
+    /// A typedef.
+    Typedef(TyId),
+    /// A header, union or struct.
+    Record(RecordId),
+    /// An enum.
+    Enum(EnumId),
+    /// A `type`.
+    NewType(NewTypeId),
+    /// An extern object type.
+    Extern(ExternId),
+    /// A parser with states.
+    Parser(ParserId),
+    /// A control with a body.
+    Control(ControlId),
+    /// A parser type, control type or package.
+    BlockType(BlockTypeId),
+    /// A type parameter.
+    TypeVar(TypeVarId),
+    /// A constant, by its place in the list of constants.
+    Const(usize),
+    /// A variable or parameter.
+    Var(VarId),
+    /// An instance.
+    Instance(InstanceId),
+    /// A table.
+    Table(TableId),
+    /// An action.
+    Action(ActionId),
+    /// Functions, by the place of their list.
+    Overloads(usize),
+    /// A value set.
+    ValueSet(ValueSetId),
+    /// A match kind.
+    MatchKind(MatchKindId),
+    /// A parser state.
+    State(StateId),
+    /// What is being declared: it may not be used yet.
+    Open,
+    /// A declaration that was refused.
+    Poison,
+}
+
+impl Entity {
+    /// Whether the name is one of a type.
+    pub(crate) fn is_type(self) -> bool {
+        use Entity::*;
+        matches!(
+            self,
+            Typedef(_) | Record(_) | Enum(_) | NewType(_) | Extern(_) | Parser(_) | Control(_) | BlockType(_) | TypeVar(_)
+        )
+    }
+
+    /// What it is, for messages.
+    pub(crate) fn describe(self) -> &'static str {
+        use Entity::*;
+        match self {
+            Typedef(_) | NewType(_) | TypeVar(_) => "a type",
+            Record(_) => "a struct or header type",
+            Enum(_) => "an enum type",
+            Extern(_) => "an extern type",
+            Parser(_) => "a parser",
+            Control(_) => "a control",
+            BlockType(_) => "a parser, control or package type",
+            Const(_) => "a constant",
+            Var(_) => "a variable",
+            Instance(_) => "an instance",
+            Table(_) => "a table",
+            Action(_) => "an action",
+            Overloads(_) => "a function",
+            ValueSet(_) => "a value set",
+            MatchKind(_) => "a match kind",
+            State(_) => "a parser state",
+            Open | Poison => "a declaration with an error",
+        }
+    }
+}
+
+/// One scope.
+#[derive(Debug, Default)]
+struct Scope {
+    names: HashMap<Arc<str>, (Entity, Span)>,
+}
+
+/// The scopes around the current place, the top level first.
+#[derive(Debug)]
+pub(crate) struct Scopes {
+    stack: Vec<Scope>,
+}
+
+impl Scopes {
+    pub(crate) fn new() -> Scopes {
+        Scopes { stack: vec![Scope::default()] }
+    }
+
+    fn top(&mut self) -> &mut Scope {
+        let last = self.stack.len() - 1;
+        &mut self.stack[last]
+    }
+
+    /// What a name means here.
+    pub(crate) fn find(&self, name: &str) -> Option<(Entity, Span)> {
+        self.stack.iter().rev().find_map(|scope| scope.names.get(name).copied())
+    }
+
+    /// What a name means at the top level.
+    pub(crate) fn find_global(&self, name: &str) -> Option<(Entity, Span)> {
+        self.stack[0].names.get(name).copied()
+    }
+
+    /// What a name means in the innermost scope alone.
+    pub(crate) fn find_here(&self, name: &str) -> Option<(Entity, Span)> {
+        self.stack.last()?.names.get(name).copied()
+    }
+
+    fn all_names(&self) -> impl Iterator<Item = (&str, Entity)> {
+        self.stack.iter().flat_map(|scope| scope.names.iter().map(|(name, &(entity, _))| (&**name, entity)))
+    }
+
+    /// Hides everything but the top level; the answer brings it back.
+    pub(crate) fn only_global(&mut self) -> Hidden {
+        Hidden(self.stack.split_off(1))
+    }
+
+    /// Brings back what was hidden.
+    pub(crate) fn restore(&mut self, hidden: Hidden) {
+        self.stack.truncate(1);
+        self.stack.extend(hidden.0);
+    }
+}
+
+/// Scopes that cannot be seen for a while.
+#[derive(Debug)]
+pub(crate) struct Hidden(Vec<Scope>);
+
+impl Checker<'_> {
+    /// Runs `f` in a new innermost scope.
+    pub(crate) fn scoped<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        self.scopes.stack.push(Scope::default());
+        let result = f(self);
+        self.scopes.stack.pop();
+        result
+    }
+
+    /// Declares a name in the innermost scope. A second declaration is an error, and the first one stays.
+    pub(crate) fn declare(&mut self, name: &Name, entity: Entity) {
+        if name.as_str().is_empty() {
+            return;
+        }
+        if let Some((_, before)) = self.scopes.find_here(name.as_str()) {
+            return self.duplicate(name, before);
+        }
+        if let Entity::Var(_) | Entity::Const(_) | Entity::Instance(_) = entity {
+            self.check_shadowed_param(name, entity);
+        }
+        self.scopes.top().names.insert(name.text.clone(), (entity, name.span));
+    }
+
+    /// A local declaration may not hide a parameter of its own action, function, control or parser.
+    fn check_shadowed_param(&mut self, name: &Name, entity: Entity) {
+        if let Entity::Var(var) = entity
+            && !matches!(self.p.vars[var].kind, VarKind::Local)
+        {
+            return;
+        }
+        let Some((Entity::Var(var), before)) = self.scopes.find(name.as_str()) else { return };
+        if self.p.vars[var].kind == VarKind::Local {
+            return;
+        }
+        let message = format!("`{}` hides a parameter of the same name", name.as_str());
+        self.report(
+            Diagnostic::error(code::SHADOWS_PARAM, name.span, message)
+                .label(before, "the parameter")
+                .hint("choose another name for the local declaration"),
+        );
+    }
+
+    /// Replaces what a name of the innermost scope stands for.
+    pub(crate) fn redeclare(&mut self, name: &Name, entity: Entity) {
+        self.scopes.top().names.insert(name.text.clone(), (entity, name.span));
+    }
+
+    /// Marks a name as being declared, unless the scope has one already: a use of it is a recursion.
+    pub(crate) fn open(&mut self, name: &Name) {
+        if self.scopes.find_here(name.as_str()).is_none() {
+            self.scopes.top().names.insert(name.text.clone(), (Entity::Open, name.span));
+        }
+    }
+
+    /// Declares a name that [`open`](Self::open) marked.
+    pub(crate) fn close(&mut self, name: &Name, entity: Entity) {
+        match self.scopes.find_here(name.as_str()) {
+            Some((Entity::Open, span)) if span == name.span => self.redeclare(name, entity),
+            _ => self.declare(name, entity),
+        }
+    }
+
+    pub(crate) fn duplicate(&mut self, name: &Name, before: Span) {
+        let message = format!("`{}` is declared twice in the same scope", name.as_str());
+        let mut diagnostic = Diagnostic::error(code::DUPLICATE, name.span, message);
+        if !before.is_none() {
+            diagnostic = diagnostic.label(before, "declared here before");
+        }
+        self.report(diagnostic);
+    }
+
+    /// What a path means; an unknown name is reported and gives `Poison`.
+    pub(crate) fn resolve(&mut self, path: &Path) -> Entity {
+        let name = path.name.as_str();
+        let found = if path.absolute { self.scopes.find_global(name) } else { self.scopes.find(name) };
+        match found {
+            Some((Entity::Open, before)) => {
+                let message = format!("`{name}` uses itself: recursion is not allowed");
+                self.report(Diagnostic::error(code::RECURSION, path.span(), message).label(before, "declared here"));
+                Entity::Poison
+            }
+            Some((entity, _)) => entity,
+            None => {
+                self.unknown(&path.name, "name", |_| true);
+                Entity::Poison
+            }
+        }
+    }
+
+    /// What a path means, quietly.
+    pub(crate) fn peek(&self, path: &Path) -> Option<Entity> {
+        let name = path.name.as_str();
+        let found = if path.absolute { self.scopes.find_global(name) } else { self.scopes.find(name) };
+        found.map(|(entity, _)| entity)
+    }
+
+    /// Reports an unknown name with a near one of those that `fits` lets through.
+    pub(crate) fn unknown(&mut self, name: &Name, what: &str, fits: impl Fn(Entity) -> bool) {
+        if name.as_str().is_empty() {
+            return;
+        }
+        let message = format!("unknown {what} `{}`", name.as_str());
+        let near = self.scopes.all_names().filter(|&(_, entity)| fits(entity)).map(|(n, _)| n);
+        let diagnostic = Diagnostic::error(code::UNKNOWN_NAME, name.span, message).suggest(name.as_str(), near);
+        self.report(diagnostic);
+    }
+}

@@ -1,0 +1,286 @@
+//! Entries of a table: their keys, actions and priorities (sections "Entries" and "Entry priorities").
+
+use std::collections::HashMap;
+
+use num_bigint::BigInt;
+use num_traits::Signed;
+use syntax::ast::{self, KeysetElement};
+use syntax::diag::Diagnostic;
+use syntax::source::Span;
+
+use super::Draft;
+use crate::hir::{Entry, Expr, ExprKind, KeySet, TyId};
+use crate::{Checker, annotations, code};
+
+/// The largest priority: what P4Runtime's `int32` holds.
+const MAX_PRIORITY: i64 = i32::MAX as i64;
+
+impl Checker<'_> {
+    pub(super) fn entries(&mut self, draft: &mut Draft<'_>, property: &ast::TableProperty, entries: &[ast::Entry]) {
+        draft.table.entries_are_const = property.is_const;
+        if draft.table.keys.is_empty() {
+            let message = "a table without keys cannot have entries";
+            self.error(code::BAD_ENTRY, property.name.span, message);
+            return;
+        }
+        let types: Vec<TyId> = draft.table.keys.iter().map(|key| key.expr.ty).collect();
+        let mut good = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if let Some(checked) = self.entry(draft, property, entry, &types) {
+                good.push((checked, entry));
+            }
+        }
+        if good.len() == entries.len() {
+            self.priorities(draft, property, &mut good);
+        }
+        let entries: Vec<Entry> = good.into_iter().map(|(entry, _)| entry).collect();
+        self.check_same_keys(draft, &entries);
+        draft.table.entries = entries;
+    }
+
+    fn entry(
+        &mut self,
+        draft: &Draft<'_>,
+        property: &ast::TableProperty,
+        entry: &ast::Entry,
+        types: &[TyId],
+    ) -> Option<Entry> {
+        let annotations = self.annotations(&entry.annotations);
+        let keys = self.entry_keys(draft, entry, types);
+        let args = entry.action.args.as_deref().unwrap_or_default();
+        let action = self.listed_call(draft, &entry.action.path, args, entry.action.span);
+        let (keys, action) = (keys?, action?);
+        if annotations::has(&draft.table.actions[action.action].annotations, "defaultonly") {
+            let message = "this action is marked `@defaultonly`: it cannot be in an entry";
+            self.error(code::BAD_ENTRY, entry.action.span, message);
+            return None;
+        }
+        let is_const = entry.is_const || property.is_const;
+        Some(Entry { keys, action, priority: None, is_const, annotations, span: entry.span })
+    }
+
+    fn entry_keys(&mut self, draft: &Draft<'_>, entry: &ast::Entry, types: &[TyId]) -> Option<Vec<KeySet>> {
+        let keyset = &entry.keyset;
+        let sets = match keyset.elements.as_slice() {
+            [KeysetElement::Default(_) | KeysetElement::DontCare(_)] if types.len() > 1 => {
+                vec![KeySet::Any; types.len()]
+            }
+            elements => self.sets(elements, keyset, types)?,
+        };
+        let mut good = true;
+        for (set, key) in sets.iter().zip(&draft.table.keys) {
+            let kind = self.p.match_kinds[key.match_kind].text.clone();
+            good &= self.check_key_set(set, &kind, keyset.span);
+        }
+        good.then_some(sets)
+    }
+
+    /// Whether a set suits the match kind, and is known at compile time.
+    fn check_key_set(&mut self, set: &KeySet, kind: &str, span: Span) -> bool {
+        let (parts, word): (Vec<&Expr>, &str) = match set {
+            KeySet::Any => return true,
+            KeySet::Value(e) => (vec![e], "value"),
+            KeySet::Mask(a, b) => (vec![a, b], "mask"),
+            KeySet::Range(a, b) => (vec![a, b], "range"),
+            KeySet::ValueSet(_) => {
+                self.error(code::BAD_ENTRY, span, "a value set cannot be the key of an entry");
+                return false;
+            }
+        };
+        if let Some(unknown) = parts.iter().find(|e| !self.is_compile_time(e)) {
+            let message = "the key of an entry must be known at compile time";
+            self.error(code::NOT_CONSTANT, unknown.span, message);
+            return false;
+        }
+        let allowed = match (word, kind) {
+            ("mask", "exact" | "range" | "optional") => false,
+            ("range", "exact" | "lpm" | "ternary" | "optional") => false,
+            _ => true,
+        };
+        if !allowed {
+            self.error(code::BAD_ENTRY, parts[0].span, format!("a {word} cannot be used for a key of kind `{kind}`"));
+            return false;
+        }
+        if kind == "lpm"
+            && let KeySet::Mask(_, mask) = set
+            && let Some(value) = self.int_value(mask)
+            && let Some(crate::types::Num::Bit(width) | crate::types::Num::Int(width)) = self.num(self.base(mask.ty))
+        {
+            let bits = crate::consteval::unsigned(&value, width);
+            let inverse = Self::all_ones(width) - &bits;
+            if (&inverse & (&inverse + 1u8)) != BigInt::ZERO {
+                let message = "the mask of an `lpm` key must be ones followed by zeros";
+                self.error(code::BAD_ENTRY, mask.span, message);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives every entry its priority; entries of tables with `exact` and `lpm` keys have none.
+    fn priorities(
+        &mut self,
+        draft: &Draft<'_>,
+        property: &ast::TableProperty,
+        entries: &mut [(Entry, &ast::Entry)],
+    ) {
+        let needed = draft.table.keys.iter().any(|key| {
+            !matches!(self.p.match_kinds[key.match_kind].as_str(), "exact" | "lpm")
+        });
+        let first = entries.iter().find_map(|(_, written)| written.priority.as_ref());
+        if let Some(first) = first {
+            let problem = if !needed {
+                Some("the match kinds of this table's keys need no priorities")
+            } else if property.is_const {
+                Some("`const entries` have no priorities: their order decides")
+            } else {
+                None
+            };
+            if let Some(message) = problem {
+                let span = first.span;
+                self.error(code::BAD_ENTRY, span, message);
+                return;
+            }
+        }
+        if !needed {
+            return;
+        }
+        if first.is_none() {
+            return self.implied_priorities(draft, entries);
+        }
+        self.written_priorities(draft, property, entries);
+    }
+
+    fn implied_priorities(&mut self, draft: &Draft<'_>, entries: &mut [(Entry, &ast::Entry)]) {
+        let count = entries.len();
+        for (i, (entry, _)) in entries.iter_mut().enumerate() {
+            let rank = if draft.table.largest_priority_wins { count - 1 - i } else { i };
+            entry.priority = Some(&draft.priority_delta * rank + 1);
+        }
+        let worst = entries.iter().map(|(entry, _)| entry).max_by_key(|entry| entry.priority.clone());
+        if let Some(worst) = worst {
+            let (priority, span) = (worst.priority.clone(), worst.span);
+            self.check_priority(&priority.unwrap_or_default(), span);
+        }
+    }
+
+    fn check_priority(&mut self, priority: &BigInt, span: Span) -> bool {
+        let good = !priority.is_negative() && *priority <= MAX_PRIORITY.into();
+        if !good {
+            let message = format!("the priority is {priority}: it must be between 0 and {MAX_PRIORITY}");
+            self.error(code::BAD_ENTRY, span, message);
+        }
+        good
+    }
+
+    fn written_priorities(
+        &mut self,
+        draft: &Draft<'_>,
+        property: &ast::TableProperty,
+        entries: &mut [(Entry, &ast::Entry)],
+    ) {
+        let mut last: Option<BigInt> = None;
+        for (entry, written) in entries.iter_mut() {
+            let priority = match (&written.priority, &last) {
+                (Some(e), _) => self.constant_int(e, "a priority"),
+                (None, Some(last)) if draft.table.largest_priority_wins => Some(last - &draft.priority_delta),
+                (None, Some(last)) => Some(last + &draft.priority_delta),
+                (None, None) => {
+                    let message = "the first entry must have a priority, because another one has";
+                    self.error(code::BAD_ENTRY, written.span, message);
+                    None
+                }
+            };
+            let Some(priority) = priority else { return };
+            if !self.check_priority(&priority, written.span) {
+                return;
+            }
+            entry.priority = Some(priority.clone());
+            last = Some(priority);
+        }
+        self.warn_priorities(draft, property, entries);
+    }
+
+    fn warn_priorities(&mut self, draft: &Draft<'_>, property: &ast::TableProperty, entries: &[(Entry, &ast::Entry)]) {
+        let silenced = self.annotations(&property.annotations);
+        let silent = |what: &str| {
+            silenced.iter().any(|a| {
+                a.name.as_str() == "noWarn" && annotations::string_of(std::slice::from_ref(a), "noWarn").as_deref() == Some(what)
+            })
+        };
+        let (duplicates, order) = (!silent("duplicate_priorities"), !silent("entries_out_of_priority_order"));
+        let mut seen: HashMap<BigInt, Span> = HashMap::new();
+        for (entry, _) in entries {
+            let Some(priority) = entry.priority.clone() else { continue };
+            if let Some(&before) = seen.get(&priority)
+                && duplicates
+                && self.options.warnings
+            {
+                let message = format!("two entries have priority {priority}: which one wins is unspecified");
+                let diagnostic = Diagnostic::warning(code::W_PRIORITY, entry.span, message);
+                self.report(diagnostic.label(before, "the other one"));
+            }
+            seen.insert(priority, entry.span);
+        }
+        for pair in entries.windows(2) {
+            let (a, b) = (&pair[0].0.priority, &pair[1].0.priority);
+            let surprising = if draft.table.largest_priority_wins { a < b } else { a > b };
+            if surprising && order {
+                self.warn(code::W_PRIORITY, pair[1].0.span, "this entry comes after one that it wins over");
+            }
+        }
+    }
+
+    /// Two entries of an exact table cannot have the same key; of a ternary one, the later is never reached.
+    fn check_same_keys(&mut self, draft: &Draft<'_>, entries: &[Entry]) {
+        let exact = draft
+            .table
+            .keys
+            .iter()
+            .all(|key| matches!(self.p.match_kinds[key.match_kind].as_str(), "exact" | "lpm"));
+        let mut seen: HashMap<String, Span> = HashMap::new();
+        for entry in entries {
+            let Some(key) = self.key_of(entry) else { continue };
+            if let Some(&before) = seen.get(&key) {
+                if exact {
+                    let diagnostic = Diagnostic::error(code::BAD_ENTRY, entry.span, "an entry with the same key exists");
+                    self.report(diagnostic.label(before, "the other entry"));
+                } else if entry.priority.is_some() && self.options.warnings {
+                    let message = "an earlier entry has the same key";
+                    let diagnostic = Diagnostic::warning(code::W_COVERED, entry.span, message);
+                    self.report(diagnostic.label(before, "the other entry"));
+                }
+                continue;
+            }
+            seen.insert(key, entry.span);
+        }
+    }
+
+    /// The key of an entry in one form, when it is known.
+    fn key_of(&self, entry: &Entry) -> Option<String> {
+        let one = |e: &Expr| -> Option<String> {
+            match (&e.kind, self.int_value(e)) {
+                (_, Some(number)) => Some(number.to_string()),
+                (ExprKind::Bool(value), _) => Some(value.to_string()),
+                (kind @ (ExprKind::EnumMember(..) | ExprKind::ErrorCode(_)), _) => Some(format!("{kind:?}")),
+                _ => None,
+            }
+        };
+        let mut out = String::new();
+        for set in &entry.keys {
+            let text = match set {
+                KeySet::Any => "_".to_string(),
+                KeySet::Value(e) => one(e)?,
+                KeySet::Mask(a, b) => match (self.int_value(a), self.int_value(b)) {
+                    (Some(value), Some(mask)) => format!("{}&{mask}", value & &mask),
+                    _ => return None,
+                },
+                KeySet::Range(a, b) => format!("{}..{}", one(a)?, one(b)?),
+                KeySet::ValueSet(_) => return None,
+            };
+            out.push_str(&text);
+            out.push(';');
+        }
+        Some(out)
+    }
+}
