@@ -25,7 +25,11 @@ impl Checker<'_> {
             let hint = expected.and_then(|ty| self.component(ty, i));
             let value = self.expr(element, hint);
             if value.ty == self.t.dots && i + 1 < elements.len() {
-                self.error(code::BAD_AGGREGATE, element.span, "`...` must be the last element");
+                self.error(
+                    code::BAD_AGGREGATE,
+                    element.span,
+                    "`...` must be the last element",
+                );
             }
             if value.ty == self.t.error {
                 values.push(value);
@@ -39,11 +43,19 @@ impl Checker<'_> {
             values.push(value);
         }
         if rest {
-            values.push(Expr { kind: ExprKind::Default, ty: self.t.dots, span: span.end() });
+            values.push(Expr {
+                kind: ExprKind::Default,
+                ty: self.t.dots,
+                span: span.end(),
+            });
         }
         let types = values.iter().map(|value| value.ty).collect();
         let ty = self.intern(Ty::Tuple(types));
-        Expr { kind: ExprKind::Aggregate(values), ty, span }
+        Expr {
+            kind: ExprKind::Aggregate(values),
+            ty,
+            span,
+        }
     }
 
     /// The type of the `i`th component of a type, when that is plain.
@@ -51,7 +63,9 @@ impl Checker<'_> {
         match self.ty(ty).clone() {
             Ty::Tuple(elements) => elements.get(i).copied(),
             Ty::List(element) | Ty::Stack(element, _) => Some(element),
-            Ty::Record(id, args) if i < self.p.records[id].fields.len() => Some(self.field_type(id, &args, i)),
+            Ty::Record(id, args) if i < self.p.records[id].fields.len() => {
+                Some(self.field_type(id, &args, i))
+            }
             _ => None,
         }
     }
@@ -72,7 +86,10 @@ impl Checker<'_> {
         let mut values = Vec::with_capacity(fields.len());
         for (name, value) in fields {
             let hint = target.as_ref().and_then(|(id, args)| {
-                let place = self.p.records[*id].fields.iter().position(|field| field.name.text == name.text)?;
+                let place = self.p.records[*id]
+                    .fields
+                    .iter()
+                    .position(|field| field.name.text == name.text)?;
                 Some(self.field_type(*id, args, place))
             });
             values.push((name.clone(), self.expr(value, hint)));
@@ -87,7 +104,10 @@ impl Checker<'_> {
 
     fn duplicate_fields(&mut self, fields: &[(Name, ast::Expr)]) {
         for (i, (name, _)) in fields.iter().enumerate() {
-            if let Some((before, _)) = fields[..i].iter().find(|(other, _)| other.text == name.text) {
+            if let Some((before, _)) = fields[..i]
+                .iter()
+                .find(|(other, _)| other.text == name.text)
+            {
                 let message = format!("field `{}` is given twice", name.as_str());
                 let diagnostic = Diagnostic::error(code::DUPLICATE, name.span, message);
                 self.report(diagnostic.label(before.span, "given here before"));
@@ -98,12 +118,26 @@ impl Checker<'_> {
     /// A value of a struct that is made for it: its type is found later, or inferred for a type parameter.
     fn anonymous_record(&mut self, mut values: Vec<(Name, Expr)>, rest: bool, span: Span) -> Expr {
         if rest {
-            let name = Name { text: "...".into(), span };
-            values.push((name, Expr { kind: ExprKind::Default, ty: self.t.dots, span: span.end() }));
+            let name = Name {
+                text: "...".into(),
+                span,
+            };
+            values.push((
+                name,
+                Expr {
+                    kind: ExprKind::Default,
+                    ty: self.t.dots,
+                    span: span.end(),
+                },
+            ));
         }
         let fields = values
             .iter()
-            .map(|(name, value)| Field { name: name.clone(), ty: value.ty, annotations: Vec::new() })
+            .map(|(name, value)| Field {
+                name: name.clone(),
+                ty: value.ty,
+                annotations: Vec::new(),
+            })
             .collect();
         let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
         let text: Arc<str> = format!("{{{}}}", names.join(", ")).into();
@@ -117,7 +151,11 @@ impl Checker<'_> {
         let id = self.p.records.push(record);
         self.anonymous.insert(id);
         let ty = self.intern(Ty::Record(id, Vec::new()));
-        Expr { kind: ExprKind::Aggregate(values.into_iter().map(|(_, value)| value).collect()), ty, span }
+        Expr {
+            kind: ExprKind::Aggregate(values.into_iter().map(|(_, value)| value).collect()),
+            ty,
+            span,
+        }
     }
 
     /// Whether the type of an expression is still to come from where it stands.
@@ -141,7 +179,10 @@ impl Checker<'_> {
             return e;
         }
         if e.ty == self.t.error || target == self.t.error {
-            return Expr { ty: self.t.error, ..e };
+            return Expr {
+                ty: self.t.error,
+                ..e
+            };
         }
         let span = e.span;
         if e.ty == self.t.dots {
@@ -164,9 +205,16 @@ impl Checker<'_> {
 
     fn invalid_to(&mut self, target: TyId, span: Span) -> Expr {
         if self.is_header_like(target) && !self.is_open(target) {
-            return Expr { kind: ExprKind::InvalidHeader, ty: target, span };
+            return Expr {
+                kind: ExprKind::InvalidHeader,
+                ty: target,
+                span,
+            };
         }
-        let message = format!("`{{#}}` is an invalid header, but {} is needed here", self.show(target));
+        let message = format!(
+            "`{{#}}` is an invalid header, but {} is needed here",
+            self.show(target)
+        );
         self.fail(code::MISMATCH, span, message)
     }
 
@@ -176,10 +224,16 @@ impl Checker<'_> {
             (Some(Num::Integer), Some(Num::Bit(_) | Num::Int(_))) => {
                 return match self.int_value(&e) {
                     Some(value) => self.int_literal_of(&value, target, span),
-                    None => Expr { kind: ExprKind::Cast(Box::new(e)), ty: target, span },
+                    None => Expr {
+                        kind: ExprKind::Cast(Box::new(e)),
+                        ty: target,
+                        span,
+                    },
                 };
             }
-            (None, Some(_)) if self.enum_underlying(e.ty) == Some(target) => return self.cast_to(e, target),
+            (None, Some(_)) if self.enum_underlying(e.ty) == Some(target) => {
+                return self.cast_to(e, target);
+            }
             _ => {}
         }
         let mut none = Bindings::default();
@@ -191,11 +245,21 @@ impl Checker<'_> {
 
     /// Reports that one type was needed and another one found.
     pub(crate) fn mismatch(&mut self, found: TyId, needed: TyId, span: Span) -> Expr {
-        let message = format!("{} is needed here, but this is {}", self.show(needed), self.show(found));
+        let message = format!(
+            "{} is needed here, but this is {}",
+            self.show(needed),
+            self.show(found)
+        );
         let mut diagnostic = Diagnostic::error(code::MISMATCH, span, message);
-        let castable = |this: &Self, ty: TyId| this.num(this.base(ty)).is_some() || this.enum_underlying(ty).is_some();
-        if castable(self, found) && castable(self, needed) && self.num(needed) != Some(Num::Integer) {
-            diagnostic = diagnostic.hint(format!("cast it explicitly: `({}) ..`", crate::show::type_text(&self.p, needed)));
+        let castable = |this: &Self, ty: TyId| {
+            this.num(this.base(ty)).is_some() || this.enum_underlying(ty).is_some()
+        };
+        if castable(self, found) && castable(self, needed) && self.num(needed) != Some(Num::Integer)
+        {
+            diagnostic = diagnostic.hint(format!(
+                "cast it explicitly: `({}) ..`",
+                crate::show::type_text(&self.p, needed)
+            ));
         }
         self.report(diagnostic);
         self.poison(span)
@@ -204,7 +268,9 @@ impl Checker<'_> {
     fn aggregate_to(&mut self, e: Expr, target: TyId) -> Expr {
         let span = e.span;
         let anonymous = self.anonymous_fields(e.ty);
-        let ExprKind::Aggregate(mut elements) = e.kind else { return self.poison(span) };
+        let ExprKind::Aggregate(mut elements) = e.kind else {
+            return self.poison(span);
+        };
         if elements.iter().any(|element| element.ty == self.t.error) {
             return self.poison(span);
         }
@@ -219,7 +285,15 @@ impl Checker<'_> {
             let values = names
                 .into_iter()
                 .zip(elements)
-                .map(|(text, value)| (Name { text, span: value.span }, value))
+                .map(|(text, value)| {
+                    (
+                        Name {
+                            text,
+                            span: value.span,
+                        },
+                        value,
+                    )
+                })
                 .collect();
             return self.fields_to(values, rest, id, &args, target, span);
         }
@@ -228,7 +302,9 @@ impl Checker<'_> {
             Ty::Stack(element, size) => vec![element; size as usize],
             Ty::List(element) => vec![element; elements.len() - usize::from(rest)],
             Ty::Record(id, args) if self.p.records[id].kind != RecordKind::HeaderUnion => {
-                (0..self.p.records[id].fields.len()).map(|i| self.field_type(id, &args, i)).collect()
+                (0..self.p.records[id].fields.len())
+                    .map(|i| self.field_type(id, &args, i))
+                    .collect()
             }
             _ => return self.mismatch(e.ty, target, span),
         };
@@ -248,7 +324,11 @@ impl Checker<'_> {
         }
         let given = elements.len();
         if given > types.len() || (given < types.len() && !rest) {
-            let message = format!("{} has {} elements, but {given} are given", self.show(target), types.len());
+            let message = format!(
+                "{} has {} elements, but {given} are given",
+                self.show(target),
+                types.len()
+            );
             let mut diagnostic = Diagnostic::error(code::BAD_AGGREGATE, span, message);
             if given < types.len() {
                 diagnostic = diagnostic.hint("end it with `...` to give the rest default values");
@@ -261,7 +341,11 @@ impl Checker<'_> {
             values.push(self.coerce(element, ty));
         }
         for &ty in &types[given..] {
-            let dots = Expr { kind: ExprKind::Default, ty: self.t.dots, span };
+            let dots = Expr {
+                kind: ExprKind::Default,
+                ty: self.t.dots,
+                span,
+            };
             values.push(self.coerce(dots, ty));
         }
         self.aggregate(values, target, span)
@@ -271,7 +355,11 @@ impl Checker<'_> {
         if values.iter().any(|value| value.ty == self.t.error) {
             return self.poison(span);
         }
-        Expr { kind: ExprKind::Aggregate(values), ty, span }
+        Expr {
+            kind: ExprKind::Aggregate(values),
+            ty,
+            span,
+        }
     }
 
     /// Named values as a struct or header.
@@ -285,17 +373,26 @@ impl Checker<'_> {
         span: Span,
     ) -> Expr {
         if self.p.records[record].kind == RecordKind::HeaderUnion {
-            let message = format!("{} cannot be given as a whole: assign one of its headers", self.show(target));
+            let message = format!(
+                "{} cannot be given as a whole: assign one of its headers",
+                self.show(target)
+            );
             return self.fail(code::BAD_AGGREGATE, span, message);
         }
         let count = self.p.records[record].fields.len();
         let mut slots: Vec<Option<Expr>> = vec![None; count];
         let mut bad = false;
         for (name, value) in values {
-            let place = self.p.records[record].fields.iter().position(|field| field.name.text == name.text);
+            let place = self.p.records[record]
+                .fields
+                .iter()
+                .position(|field| field.name.text == name.text);
             let Some(place) = place else {
-                let fields: Vec<String> =
-                    self.p.records[record].fields.iter().map(|f| f.name.as_str().to_string()).collect();
+                let fields: Vec<String> = self.p.records[record]
+                    .fields
+                    .iter()
+                    .map(|f| f.name.as_str().to_string())
+                    .collect();
                 self.no_member(target, &name, span, &fields);
                 bad = true;
                 continue;
@@ -327,17 +424,31 @@ impl Checker<'_> {
             match slot {
                 Some(value) => values.push(value),
                 None if rest => {
-                    let dots = Expr { kind: ExprKind::Default, ty: self.t.dots, span };
+                    let dots = Expr {
+                        kind: ExprKind::Default,
+                        ty: self.t.dots,
+                        span,
+                    };
                     values.push(self.coerce(dots, ty));
                 }
-                None => missing.push(format!("`{}`", self.p.records[record].fields[place].name.as_str())),
+                None => missing.push(format!(
+                    "`{}`",
+                    self.p.records[record].fields[place].name.as_str()
+                )),
             }
         }
         if !missing.is_empty() {
             let s = if missing.len() == 1 { "" } else { "s" };
-            let message = format!("no value for field{s} {} of {}", missing.join(", "), self.show(target));
+            let message = format!(
+                "no value for field{s} {} of {}",
+                missing.join(", "),
+                self.show(target)
+            );
             let diagnostic = Diagnostic::error(code::BAD_AGGREGATE, span, message);
-            self.report(diagnostic.hint("give a value, or end the expression with `...` for default values"));
+            self.report(
+                diagnostic
+                    .hint("give a value, or end the expression with `...` for default values"),
+            );
             return self.poison(span);
         }
         self.aggregate(values, target, span)

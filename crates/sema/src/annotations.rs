@@ -17,30 +17,44 @@ impl Checker<'_> {
     pub(crate) fn annotations(&mut self, list: &[ast::Annotation]) -> Vec<Annotation> {
         for (i, annotation) in list.iter().enumerate() {
             let structured = |a: &ast::Annotation| {
-                matches!(a.body, ast::AnnotationBody::Expressions(_) | ast::AnnotationBody::KeyValues(_))
+                matches!(
+                    a.body,
+                    ast::AnnotationBody::Expressions(_) | ast::AnnotationBody::KeyValues(_)
+                )
             };
-            let twin = list[..i].iter().find(|other| other.name.text == annotation.name.text);
+            let twin = list[..i]
+                .iter()
+                .find(|other| other.name.text == annotation.name.text);
             if let Some(twin) = twin
                 && (structured(annotation) || structured(twin))
             {
-                let message = format!("the structured annotation `@{}` is given twice", annotation.name.as_str());
+                let message = format!(
+                    "the structured annotation `@{}` is given twice",
+                    annotation.name.as_str()
+                );
                 let diagnostic = Diagnostic::error(code::DUPLICATE, annotation.span, message);
                 self.report(diagnostic.label(twin.span, "given here before"));
             }
         }
-        list.iter().map(|annotation| self.annotation(annotation)).collect()
+        list.iter()
+            .map(|annotation| self.annotation(annotation))
+            .collect()
     }
 
     fn annotation(&mut self, annotation: &ast::Annotation) -> Annotation {
         let body = match &annotation.body {
             ast::AnnotationBody::None => AnnotationBody::None,
             ast::AnnotationBody::Tokens(tokens) => self.tokens(annotation, tokens),
-            ast::AnnotationBody::Expressions(list) => {
-                AnnotationBody::Expressions(list.iter().filter_map(|e| self.annotation_value(e)).collect())
-            }
+            ast::AnnotationBody::Expressions(list) => AnnotationBody::Expressions(
+                list.iter()
+                    .filter_map(|e| self.annotation_value(e))
+                    .collect(),
+            ),
             ast::AnnotationBody::KeyValues(list) => {
                 for (i, (key, _)) in list.iter().enumerate() {
-                    if let Some((before, _)) = list[..i].iter().find(|(other, _)| other.text == key.text) {
+                    if let Some((before, _)) =
+                        list[..i].iter().find(|(other, _)| other.text == key.text)
+                    {
                         let message = format!("key `{}` is given twice", key.as_str());
                         let diagnostic = Diagnostic::error(code::DUPLICATE, key.span, message);
                         self.report(diagnostic.label(before.span, "given here before"));
@@ -53,14 +67,23 @@ impl Checker<'_> {
                 AnnotationBody::KeyValues(values)
             }
         };
-        if STRINGS[..2].contains(&annotation.name.as_str()) && matches!(body, AnnotationBody::None) {
+        if STRINGS[..2].contains(&annotation.name.as_str()) && matches!(body, AnnotationBody::None)
+        {
             self.needs_string(annotation, annotation.span);
         }
-        Annotation { name: annotation.name.clone(), body, span: annotation.span }
+        Annotation {
+            name: annotation.name.clone(),
+            body,
+            span: annotation.span,
+        }
     }
 
     /// The tokens of a free annotation; those of an annotation that holds a string become one string.
-    fn tokens(&mut self, annotation: &ast::Annotation, tokens: &[AnnotationToken]) -> AnnotationBody {
+    fn tokens(
+        &mut self,
+        annotation: &ast::Annotation,
+        tokens: &[AnnotationToken],
+    ) -> AnnotationBody {
         if !STRINGS.contains(&annotation.name.as_str()) {
             return AnnotationBody::Tokens(tokens.to_vec());
         }
@@ -73,7 +96,9 @@ impl Checker<'_> {
                     wants_string = false;
                 }
                 // The lexer may hand `++` over as one token or as two.
-                AnnotationTokenKind::Punctuation if matches!(&*token.text, "++" | "+") => wants_string = true,
+                AnnotationTokenKind::Punctuation if matches!(&*token.text, "++" | "+") => {
+                    wants_string = true
+                }
                 _ => {
                     self.needs_string(annotation, token.span);
                     return AnnotationBody::None;
@@ -85,11 +110,18 @@ impl Checker<'_> {
             return AnnotationBody::None;
         }
         let span = tokens.first().map_or(annotation.span, |first| first.span);
-        AnnotationBody::Tokens(vec![AnnotationToken { kind: AnnotationTokenKind::String, text: text.into(), span }])
+        AnnotationBody::Tokens(vec![AnnotationToken {
+            kind: AnnotationTokenKind::String,
+            text: text.into(),
+            span,
+        }])
     }
 
     fn needs_string(&mut self, annotation: &ast::Annotation, span: Span) {
-        let message = format!("the annotation `@{}` needs a string", annotation.name.as_str());
+        let message = format!(
+            "the annotation `@{}` needs a string",
+            annotation.name.as_str()
+        );
         self.error(code::BAD_ANNOTATION, span, message);
     }
 
@@ -134,10 +166,5 @@ pub(crate) fn string_of(annotations: &[Annotation], name: &str) -> Option<Arc<st
 
 /// Whether an annotation is there.
 pub(crate) fn has(annotations: &[Annotation], name: &str) -> bool {
-    annotations.iter().any(|a| a.name.as_str() == name)
-}
-
-/// Whether an annotation as written is there.
-pub(crate) fn written(annotations: &[ast::Annotation], name: &str) -> bool {
     annotations.iter().any(|a| a.name.as_str() == name)
 }

@@ -9,8 +9,8 @@ use syntax::diag::Diagnostic;
 
 use crate::decl::Owner;
 use crate::hir::{
-    Control, ControlId, LocalDecl, Param, Parser, ParserId, SelectCase, State, StateId, Target, Transition, Ty, TyId,
-    ValueSet, ValueSetId,
+    Control, ControlId, LocalDecl, Param, Parser, ParserId, SelectCase, State, StateId, Target,
+    Transition, Ty, TyId, ValueSet, ValueSetId,
 };
 use crate::scope::Entity;
 use crate::stmt::decl_span;
@@ -45,7 +45,8 @@ impl Checker<'_> {
 
     fn parser_parts(&mut self, id: ParserId, decl: &ast::ParserDecl) {
         self.scoped(|this| {
-            let (params, ctor_params) = this.signature(&decl.signature, &decl.ctor_params, Owner::ParserConstructor);
+            let (params, ctor_params) =
+                this.signature(&decl.signature, &decl.ctor_params, Owner::ParserConstructor);
             let parser = &mut this.p.parsers[id];
             parser.params = params;
             parser.ctor_params = ctor_params;
@@ -72,7 +73,7 @@ impl Checker<'_> {
         for param in &signature.type_params {
             self.declare(param, Entity::Poison);
         }
-        let params = self.block_params(&signature.params);
+        let params = self.params(&signature.params, Owner::Block);
         let ctor_params = self.params(ctor_params, owner);
         (params, ctor_params)
     }
@@ -86,15 +87,25 @@ impl Checker<'_> {
                     self.const_decl(constant);
                     None
                 }
-                Decl::Variable(variable) => self.variable(variable).map(|(var, init)| LocalDecl::Var(var, init)),
+                Decl::Variable(variable) => self
+                    .variable(variable)
+                    .map(|(var, init)| LocalDecl::Var(var, init)),
                 Decl::Instance(instance) => self.instance_decl(instance).map(LocalDecl::Instance),
-                Decl::ValueSet(set) if self.cx.place.in_parser() => self.value_set(set).map(LocalDecl::ValueSet),
+                Decl::ValueSet(set) if self.cx.place.in_parser() => {
+                    self.value_set(set).map(LocalDecl::ValueSet)
+                }
                 Decl::Action(action) if self.cx.place == Place::ControlLocals => {
                     Some(LocalDecl::Action(self.action(action)))
                 }
-                Decl::Table(table) if self.cx.place == Place::ControlLocals => self.table(table).map(LocalDecl::Table),
+                Decl::Table(table) if self.cx.place == Place::ControlLocals => {
+                    self.table(table).map(LocalDecl::Table)
+                }
                 other => {
-                    let block = if self.cx.place.in_parser() { "parser" } else { "control" };
+                    let block = if self.cx.place.in_parser() {
+                        "parser"
+                    } else {
+                        "control"
+                    };
                     let message = format!("this cannot be declared in a {block}");
                     self.error(code::WRONG_PLACE, decl_span(other), message);
                     None
@@ -119,18 +130,28 @@ impl Checker<'_> {
         let size = self.expr(&decl.size, None);
         let numeric = self.is_numeric(size.ty);
         if size.ty != self.t.error && !(numeric && self.is_compile_time(&size)) {
-            let message = "the size of a value set must be an integer that is known at compile time";
+            let message =
+                "the size of a value set must be an integer that is known at compile time";
             self.error(code::NOT_CONSTANT, decl.size.span, message);
         }
-        let id = self.p.value_sets.push(ValueSet { name: decl.name.clone(), element, size, annotations });
+        let id = self.p.value_sets.push(ValueSet {
+            name: decl.name.clone(),
+            element,
+            size,
+            annotations,
+        });
         self.declare(&decl.name, Entity::ValueSet(id));
         Some(id)
     }
 
     fn may_be_in_value_set(&mut self, ty: TyId) -> bool {
         match self.ty(ty).clone() {
-            Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::Enum(_) | Ty::NewType(_) | Ty::ErrorCode => true,
-            Ty::Tuple(elements) => elements.iter().all(|&element| self.may_be_in_value_set(element)),
+            Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::Enum(_) | Ty::NewType(_) | Ty::ErrorCode => {
+                true
+            }
+            Ty::Tuple(elements) => elements
+                .iter()
+                .all(|&element| self.may_be_in_value_set(element)),
             Ty::Record(id, args) if self.p.records[id].kind == ast::RecordKind::Struct => {
                 (0..self.p.records[id].fields.len()).all(|i| {
                     let field = self.field_type(id, &args, i);
@@ -146,7 +167,10 @@ impl Checker<'_> {
         for (i, state) in decl.states.iter().enumerate() {
             let id = StateId::from_index(i);
             if matches!(state.name.as_str(), "accept" | "reject") {
-                let message = format!("state `{}` is built in and cannot be declared", state.name.as_str());
+                let message = format!(
+                    "state `{}` is built in and cannot be declared",
+                    state.name.as_str()
+                );
                 self.error(code::BAD_STATE, state.name.span, message);
                 continue;
             }
@@ -159,7 +183,9 @@ impl Checker<'_> {
             let name = &decl.signature.name;
             let message = format!("parser `{}` has no state `start`", name.as_str());
             let names = decl.states.iter().map(|state| state.name.as_str());
-            self.report(Diagnostic::error(code::BAD_STATE, name.span, message).suggest("start", names));
+            self.report(
+                Diagnostic::error(code::BAD_STATE, name.span, message).suggest("start", names),
+            );
         }
         let names: HashMap<Arc<str>, StateId> = decl
             .states
@@ -169,7 +195,11 @@ impl Checker<'_> {
             .map(|(i, state)| (state.name.text.clone(), StateId::from_index(i)))
             .collect();
         self.cx.place = Place::ParserState;
-        let states = decl.states.iter().map(|state| self.state(state, &names)).collect();
+        let states = decl
+            .states
+            .iter()
+            .map(|state| self.state(state, &names))
+            .collect();
         (states, start)
     }
 
@@ -180,10 +210,19 @@ impl Checker<'_> {
             let transition = this.transition(&state.transition, names);
             (body, transition)
         });
-        State { name: state.name.clone(), body, transition, annotations }
+        State {
+            name: state.name.clone(),
+            body,
+            transition,
+            annotations,
+        }
     }
 
-    fn transition(&mut self, transition: &ast::Transition, names: &HashMap<Arc<str>, StateId>) -> Transition {
+    fn transition(
+        &mut self,
+        transition: &ast::Transition,
+        names: &HashMap<Arc<str>, StateId>,
+    ) -> Transition {
         match transition {
             ast::Transition::Implicit => Transition::Direct(Target::Reject),
             ast::Transition::Direct(name) => Transition::Direct(self.target(name, names)),
@@ -202,7 +241,11 @@ impl Checker<'_> {
         }
         match self.scopes.find(name.as_str()) {
             Some((entity, _)) if !matches!(entity, Entity::Open | Entity::Poison) => {
-                let message = format!("`{}` is {}, not a state of this parser", name.as_str(), entity.describe());
+                let message = format!(
+                    "`{}` is {}, not a state of this parser",
+                    name.as_str(),
+                    entity.describe()
+                );
                 self.error(code::BAD_STATE, name.span, message);
             }
             Some(_) => {}
@@ -216,21 +259,39 @@ impl Checker<'_> {
         Target::Reject
     }
 
-    fn select_expr(&mut self, select: &ast::Select, names: &HashMap<Arc<str>, StateId>) -> Transition {
+    fn select_expr(
+        &mut self,
+        select: &ast::Select,
+        names: &HashMap<Arc<str>, StateId>,
+    ) -> Transition {
         let args: Vec<_> = select.args.iter().map(|arg| self.select_arg(arg)).collect();
         let types: Vec<TyId> = args.iter().map(|arg| arg.ty).collect();
         let mut cases = Vec::with_capacity(select.cases.len());
         let mut covered = false;
         for case in &select.cases {
             let target = self.target(&case.state, names);
-            let Some(keyset) = self.select_keyset(&case.keyset, &types) else { continue };
+            let Some(keyset) = self.select_keyset(&case.keyset, &types) else {
+                continue;
+            };
             if covered {
-                self.warn(code::W_CASE, case.span, "this case is never reached: an earlier one matches everything");
+                self.warn(
+                    code::W_CASE,
+                    case.span,
+                    "this case is never reached: an earlier one matches everything",
+                );
             }
             covered |= Self::matches_all(&keyset);
-            cases.push(SelectCase { keyset, target, span: case.span });
+            cases.push(SelectCase {
+                keyset,
+                target,
+                span: case.span,
+            });
         }
-        Transition::Select { args, cases, span: select.span }
+        Transition::Select {
+            args,
+            cases,
+            span: select.span,
+        }
     }
 
     fn select_arg(&mut self, arg: &ast::Expr) -> crate::hir::Expr {
@@ -277,7 +338,11 @@ impl Checker<'_> {
 
     fn control_parts(&mut self, id: ControlId, decl: &ast::ControlDecl) {
         self.scoped(|this| {
-            let (params, ctor_params) = this.signature(&decl.signature, &decl.ctor_params, Owner::ControlConstructor);
+            let (params, ctor_params) = this.signature(
+                &decl.signature,
+                &decl.ctor_params,
+                Owner::ControlConstructor,
+            );
             let control = &mut this.p.controls[id];
             control.params = params;
             control.ctor_params = ctor_params;

@@ -10,7 +10,9 @@ use syntax::ast::{self, Arg as AstArg, TypeRef};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
-use crate::hir::{ActionId, Call, Callee, Expr, ExprKind, ExternFnId, ExternId, FunctionId, Prototype, TyId};
+use crate::hir::{
+    ActionId, Call, Callee, Expr, ExprKind, ExternFnId, ExternId, FunctionId, Prototype, TyId,
+};
 use crate::scope::Entity;
 use crate::types::Subst;
 use crate::unify::Bindings;
@@ -54,7 +56,13 @@ impl Checker<'_> {
         span: Span,
         expected: Option<TyId>,
     ) -> Expr {
-        let mut written = Written { name: "", type_args, args, span, expected };
+        let mut written = Written {
+            name: "",
+            type_args,
+            args,
+            span,
+            expected,
+        };
         match &callee.kind {
             ast::ExprKind::Name(path) => {
                 written.name = path.name.as_str();
@@ -71,7 +79,11 @@ impl Checker<'_> {
                         self.constructor_call(&ty, args, span)
                     }
                     other => {
-                        let message = format!("`{}` is {}: it cannot be called", written.name, other.describe());
+                        let message = format!(
+                            "`{}` is {}: it cannot be called",
+                            written.name,
+                            other.describe()
+                        );
                         self.fail(code::BAD_CALL, span, message)
                     }
                 }
@@ -103,7 +115,9 @@ impl Checker<'_> {
                 FnRef::Extern(id) => ProtoRef::Extern(id),
             })
             .collect();
-        let Some(chosen) = self.select(&candidates, "function", written) else { return self.poison_args(written) };
+        let Some(chosen) = self.select(&candidates, "function", written) else {
+            return self.poison_args(written);
+        };
         if !self.check_function_place(chosen, written) {
             return self.poison_args(written);
         }
@@ -124,12 +138,22 @@ impl Checker<'_> {
     fn check_function_place(&mut self, chosen: ProtoRef, written: Written<'_>) -> bool {
         let is_assert = written.name == "static_assert";
         if self.cx.place == Place::TopLevel && !is_assert {
-            let message = format!("`{}` cannot be called here: there is no run time at the top level", written.name);
+            let message = format!(
+                "`{}` cannot be called here: there is no run time at the top level",
+                written.name
+            );
             self.error(code::WRONG_PLACE, written.span, message);
             return false;
         }
-        if written.name == "verify" && matches!(chosen, ProtoRef::Extern(_)) && !self.cx.place.in_parser() {
-            self.error(code::WRONG_PLACE, written.span, "`verify` can only be called in a parser");
+        if written.name == "verify"
+            && matches!(chosen, ProtoRef::Extern(_))
+            && !self.cx.place.in_parser()
+        {
+            self.error(
+                code::WRONG_PLACE,
+                written.span,
+                "`verify` can only be called in a parser",
+            );
             return false;
         }
         true
@@ -137,7 +161,11 @@ impl Checker<'_> {
 
     pub(crate) fn warn_deprecated(&mut self, what: Deprecated, span: Span) {
         if let Some(text) = self.deprecated.get(&what).cloned() {
-            self.warn(code::W_DEPRECATED, span, format!("this is deprecated: {text}"));
+            self.warn(
+                code::W_DEPRECATED,
+                span,
+                format!("this is deprecated: {text}"),
+            );
         }
     }
 
@@ -151,8 +179,11 @@ impl Checker<'_> {
         if let [only] = candidates {
             return Some(*only);
         }
-        let fitting: Vec<ProtoRef> =
-            candidates.iter().copied().filter(|&c| self.fits(&self.proto(c).params, written.args)).collect();
+        let fitting: Vec<ProtoRef> = candidates
+            .iter()
+            .copied()
+            .filter(|&c| self.fits(&self.proto(c).params, written.args))
+            .collect();
         match fitting[..] {
             [one] => Some(one),
             [] => {
@@ -165,7 +196,10 @@ impl Checker<'_> {
                 None
             }
             _ => {
-                let message = format!("more than one {what} `{}` takes these arguments", written.name);
+                let message = format!(
+                    "more than one {what} `{}` takes these arguments",
+                    written.name
+                );
                 let mut diagnostic = Diagnostic::error(code::AMBIGUOUS, written.span, message);
                 for &candidate in &fitting {
                     diagnostic = diagnostic.label(self.proto(candidate).name.span, "candidate");
@@ -190,7 +224,12 @@ impl Checker<'_> {
         let mut b = Bindings::new(vars.iter().copied());
         if !written.type_args.is_empty() {
             if written.type_args.len() != vars.len() {
-                self.type_arg_count(written.name, written.span, vars.len(), written.type_args.len());
+                self.type_arg_count(
+                    written.name,
+                    written.span,
+                    vars.len(),
+                    written.type_args.len(),
+                );
                 self.poison_args(written);
                 return None;
             }
@@ -207,7 +246,14 @@ impl Checker<'_> {
         }
         let ret = self.subst(ret, object);
         let target = Some((ret, written.expected));
-        let args = self.bind_args(&params, object, &mut b, target, args::Rule::of(proto), written)?;
+        let args = self.bind_args(
+            &params,
+            object,
+            &mut b,
+            target,
+            args::Rule::of(proto),
+            written,
+        )?;
         Some((args, b.known()))
     }
 
@@ -229,13 +275,27 @@ impl Checker<'_> {
         let ty = self.well_formed(ty, written.span);
         let type_args: Vec<TyId> = vars
             .iter()
-            .map(|var| subst.iter().find(|(v, _)| v == var).map_or(self.t.error, |&(_, ty)| ty))
+            .map(|var| {
+                subst
+                    .iter()
+                    .find(|(v, _)| v == var)
+                    .map_or(self.t.error, |&(_, ty)| ty)
+            })
             .collect();
         if written.name == "static_assert" && matches!(callee, Callee::ExternFunction(_)) {
             return self.static_assert(&args, ty, written.span);
         }
-        let call = Call { callee, type_args, args, span: written.span };
-        Expr { kind: ExprKind::Call(call), ty, span: written.span }
+        let call = Call {
+            callee,
+            type_args,
+            args,
+            span: written.span,
+        };
+        Expr {
+            kind: ExprKind::Call(call),
+            ty,
+            span: written.span,
+        }
     }
 
     /// `static_assert(check, message)`: evaluated here and gone.
@@ -245,7 +305,11 @@ impl Checker<'_> {
             _ => None,
         };
         match value(0) {
-            Some(ExprKind::Bool(true)) => Expr { kind: ExprKind::Bool(true), ty, span },
+            Some(ExprKind::Bool(true)) => Expr {
+                kind: ExprKind::Bool(true),
+                ty,
+                span,
+            },
             Some(ExprKind::Bool(false)) => {
                 let message = match value(1) {
                     Some(ExprKind::String(text)) => format!("static assertion failed: {text}"),
@@ -253,7 +317,11 @@ impl Checker<'_> {
                 };
                 self.fail(code::ASSERTION, span, message)
             }
-            _ => self.fail(code::NOT_CONSTANT, span, "the condition of `static_assert` must be known at compile time"),
+            _ => self.fail(
+                code::NOT_CONSTANT,
+                span,
+                "the condition of `static_assert` must be known at compile time",
+            ),
         }
     }
 
@@ -268,17 +336,37 @@ impl Checker<'_> {
                 place if place.in_parser() => "a parser cannot call an action",
                 _ => "an action cannot be called here",
             };
-            let declared = self.action_spans.get(&action).copied().unwrap_or(Span::NONE);
+            let declared = self
+                .action_spans
+                .get(&action)
+                .copied()
+                .unwrap_or(Span::NONE);
             let diagnostic = Diagnostic::error(code::WRONG_PLACE, written.span, message);
             self.report(diagnostic.label(declared, "the action"));
             return self.poison_args(written);
         }
         let params = self.p.actions[action].params.clone();
         let mut b = Bindings::default();
-        let Some(args) = self.bind_args(&params, &Subst::new(), &mut b, None, args::Rule::Action, written) else {
+        let Some(args) = self.bind_args(
+            &params,
+            &Subst::new(),
+            &mut b,
+            None,
+            args::Rule::Action,
+            written,
+        ) else {
             return self.poison(written.span);
         };
-        let call = Call { callee: Callee::Action(action), type_args: Vec::new(), args, span: written.span };
-        Expr { kind: ExprKind::Call(call), ty: self.t.void, span: written.span }
+        let call = Call {
+            callee: Callee::Action(action),
+            type_args: Vec::new(),
+            args,
+            span: written.span,
+        };
+        Expr {
+            kind: ExprKind::Call(call),
+            ty: self.t.void,
+            span: written.span,
+        }
     }
 }

@@ -62,8 +62,6 @@ pub(crate) const ABSTRACT_METHOD: &str = "E0603";
 pub(crate) const BAD_ANNOTATION: &str = "E0604";
 /// A static assertion that failed.
 pub(crate) const ASSERTION: &str = "E0605";
-/// Two control-plane objects with one name.
-pub(crate) const CONTROL_PLANE_NAME: &str = "E0606";
 
 /// A table property that is wrong.
 pub(crate) const BAD_PROPERTY: &str = "E0701";
@@ -81,25 +79,16 @@ pub(crate) const BAD_SELECT: &str = "E0802";
 
 /// A statement that is wrong.
 pub(crate) const BAD_STATEMENT: &str = "E0901";
-/// A path on which a function returns no value.
-pub(crate) const NO_RETURN: &str = "E0902";
 /// A switch label that is wrong.
 pub(crate) const BAD_LABEL: &str = "E0903";
-
-/// What an architecture does not allow.
-pub(crate) const ARCHITECTURE: &str = "E1001";
 
 /// A literal that does not fit its type.
 pub(crate) const W_OVERFLOW: &str = "W0301";
 /// Use of something deprecated.
 pub(crate) const W_DEPRECATED: &str = "W0302";
-/// A statement that is never reached.
-pub(crate) const W_UNREACHABLE: &str = "W0901";
 /// Entries whose priorities are surprising.
 pub(crate) const W_PRIORITY: &str = "W0701";
 /// An entry that an earlier one covers.
 pub(crate) const W_COVERED: &str = "W0702";
 /// A select case that is never reached.
 pub(crate) const W_CASE: &str = "W0801";
-/// A value that is read before it is written.
-pub(crate) const W_UNINITIALISED: &str = "W0902";

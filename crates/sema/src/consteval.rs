@@ -19,7 +19,11 @@ pub(crate) fn wrap(value: &BigInt, num: Num) -> BigInt {
     };
     let modulus = BigInt::one() << width;
     let low = value.mod_floor(&modulus);
-    if signed && width > 0 && low.bit(u64::from(width) - 1) { low - modulus } else { low }
+    if signed && width > 0 && low.bit(u64::from(width) - 1) {
+        low - modulus
+    } else {
+        low
+    }
 }
 
 /// The value as two's complement of `width` bits, not negative.
@@ -60,7 +64,9 @@ impl Checker<'_> {
             | ExprKind::MatchKind(_)
             | ExprKind::InvalidHeader
             | ExprKind::Default => true,
-            ExprKind::Aggregate(elements) => elements.iter().all(|element| self.is_literal(element)),
+            ExprKind::Aggregate(elements) => {
+                elements.iter().all(|element| self.is_literal(element))
+            }
             ExprKind::Cast(inner) => self.is_literal(inner),
             _ => e.ty == self.t.error,
         }
@@ -75,12 +81,16 @@ impl Checker<'_> {
                 VarKind::Local => false,
             },
             ExprKind::Instance(_) | ExprKind::This | ExprKind::StackSize(_) => true,
-            ExprKind::Aggregate(elements) => elements.iter().all(|element| self.is_compile_time(element)),
+            ExprKind::Aggregate(elements) => {
+                elements.iter().all(|element| self.is_compile_time(element))
+            }
             ExprKind::Field(inner, _)
             | ExprKind::Slice(inner, ..)
             | ExprKind::Unary(_, inner)
             | ExprKind::Cast(inner) => self.is_compile_time(inner),
-            ExprKind::Index(a, b) | ExprKind::Binary(_, a, b) => self.is_compile_time(a) && self.is_compile_time(b),
+            ExprKind::Index(a, b) | ExprKind::Binary(_, a, b) => {
+                self.is_compile_time(a) && self.is_compile_time(b)
+            }
             ExprKind::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_compile_time(e)),
             ExprKind::Call(call) => matches!(
                 call.callee,
@@ -102,19 +112,36 @@ impl Checker<'_> {
         if !Self::in_range(value, num) {
             let fitted = wrap(value, num);
             // -1 for the largest unsigned value is customary.
-            if !(value.is_negative() && matches!(num, Num::Bit(w) if (-value).bits() <= u64::from(w))) {
-                let message = format!("{value} does not fit into {}: it becomes {fitted}", self.show(ty));
+            if !(value.is_negative()
+                && matches!(num, Num::Bit(w) if (-value).bits() <= u64::from(w)))
+            {
+                let message = format!(
+                    "{value} does not fit into {}: it becomes {fitted}",
+                    self.show(ty)
+                );
                 self.warn(code::W_OVERFLOW, span, message);
             }
-            return Expr { kind: ExprKind::Int(fitted), ty, span };
+            return Expr {
+                kind: ExprKind::Int(fitted),
+                ty,
+                span,
+            };
         }
-        Expr { kind: ExprKind::Int(value.clone()), ty, span }
+        Expr {
+            kind: ExprKind::Int(value.clone()),
+            ty,
+            span,
+        }
     }
 
     /// A literal that is the result of a computation: wraps silently, as the run time would.
     pub(crate) fn computed(&self, value: &BigInt, ty: TyId, span: Span) -> Expr {
         let num = self.num(self.base(ty)).unwrap_or(Num::Integer);
-        Expr { kind: ExprKind::Int(wrap(value, num)), ty, span }
+        Expr {
+            kind: ExprKind::Int(wrap(value, num)),
+            ty,
+            span,
+        }
     }
 
     /// Folds `-e`, `+e`, `~e` of a literal.
@@ -150,21 +177,39 @@ impl Checker<'_> {
             _ => return None,
         };
         if num == Num::Integer && result.bits() > u64::from(MAX_WIDTH) {
-            let message = format!("the result has {} bits; at most {MAX_WIDTH} are supported", result.bits());
+            let message = format!(
+                "the result has {} bits; at most {MAX_WIDTH} are supported",
+                result.bits()
+            );
             self.error(code::CONST_EVAL, span, message);
             return None;
         }
         Some(self.computed(&result, ty, span))
     }
 
-    fn fold_division(&mut self, op: BinaryOp, a: &BigInt, b: &BigInt, ty: TyId, span: Span) -> Option<Expr> {
-        let word = if op == BinaryOp::Div { "division" } else { "modulo" };
+    fn fold_division(
+        &mut self,
+        op: BinaryOp,
+        a: &BigInt,
+        b: &BigInt,
+        ty: TyId,
+        span: Span,
+    ) -> Option<Expr> {
+        let word = if op == BinaryOp::Div {
+            "division"
+        } else {
+            "modulo"
+        };
         if b.is_zero() {
             self.error(code::CONST_EVAL, span, format!("{word} by zero"));
             return None;
         }
         if a.is_negative() || b.is_negative() {
-            self.error(code::CONST_EVAL, span, format!("{word} is not defined for negative numbers"));
+            self.error(
+                code::CONST_EVAL,
+                span,
+                format!("{word} is not defined for negative numbers"),
+            );
             return None;
         }
         let result = if op == BinaryOp::Div { a / b } else { a % b };
@@ -172,7 +217,14 @@ impl Checker<'_> {
     }
 
     /// Folds a shift of a literal by a literal that is not negative.
-    pub(crate) fn fold_shift(&mut self, op: BinaryOp, a: &BigInt, by: &BigInt, ty: TyId, span: Span) -> Option<Expr> {
+    pub(crate) fn fold_shift(
+        &mut self,
+        op: BinaryOp,
+        a: &BigInt,
+        by: &BigInt,
+        ty: TyId,
+        span: Span,
+    ) -> Option<Expr> {
         let num = self.num(ty).unwrap_or(Num::Integer);
         if op == BinaryOp::Shr {
             let shifted = match by.to_u64().filter(|&n| n <= a.bits()) {
@@ -184,7 +236,9 @@ impl Checker<'_> {
         }
         let amount = by.to_u64();
         match num {
-            Num::Integer => match amount.filter(|&n| n.saturating_add(a.bits()) <= u64::from(MAX_WIDTH)) {
+            Num::Integer => match amount
+                .filter(|&n| n.saturating_add(a.bits()) <= u64::from(MAX_WIDTH))
+            {
                 Some(n) => Some(self.computed(&(a << n), ty, span)),
                 None => {
                     let message = format!("the result of the shift has more than {MAX_WIDTH} bits");
@@ -214,9 +268,8 @@ impl Checker<'_> {
             (ExprKind::ErrorCode(x), ExprKind::ErrorCode(y)) => Some(x == y),
             (ExprKind::MatchKind(x), ExprKind::MatchKind(y)) => Some(x == y),
             (ExprKind::InvalidHeader, ExprKind::InvalidHeader) => Some(true),
-            (ExprKind::Aggregate(_), ExprKind::InvalidHeader) | (ExprKind::InvalidHeader, ExprKind::Aggregate(_)) => {
-                Some(false)
-            }
+            (ExprKind::Aggregate(_), ExprKind::InvalidHeader)
+            | (ExprKind::InvalidHeader, ExprKind::Aggregate(_)) => Some(false),
             (ExprKind::Aggregate(xs), ExprKind::Aggregate(ys)) if xs.len() == ys.len() => {
                 let mut all = Some(true);
                 for (x, y) in xs.iter().zip(ys) {
@@ -265,8 +318,10 @@ impl Checker<'_> {
                 ExprKind::Aggregate(vec![value; size as usize])
             }
             Ty::Tuple(elements) => {
-                let values: Option<Vec<Expr>> =
-                    elements.iter().map(|&element| self.default_value(element, span)).collect();
+                let values: Option<Vec<Expr>> = elements
+                    .iter()
+                    .map(|&element| self.default_value(element, span))
+                    .collect();
                 ExprKind::Aggregate(values?)
             }
             Ty::List(_) => ExprKind::Aggregate(Vec::new()),

@@ -5,7 +5,7 @@ mod types;
 
 pub(crate) use params::Owner;
 
-use syntax::ast::{self, Decl, Name, Param as AstParam};
+use syntax::ast::{self, Decl, Name};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
@@ -54,16 +54,24 @@ impl Checker<'_> {
             Decl::Variable(_) => {
                 let message = "variables cannot be declared at the top level";
                 let diagnostic = Diagnostic::error(code::WRONG_PLACE, decl_span(decl), message);
-                self.report(diagnostic.hint("declare a constant, or a variable in a control or parser"));
+                self.report(
+                    diagnostic.hint("declare a constant, or a variable in a control or parser"),
+                );
             }
             Decl::Table(table) => {
-                self.error(code::WRONG_PLACE, table.name.span, "tables can only be declared in a control");
+                self.error(
+                    code::WRONG_PLACE,
+                    table.name.span,
+                    "tables can only be declared in a control",
+                );
             }
         }
     }
 
     fn global_instance(&mut self, decl: &ast::InstanceDecl) {
-        let Some(id) = self.instance_decl(decl) else { return };
+        let Some(id) = self.instance_decl(decl) else {
+            return;
+        };
         self.p.globals.push(id);
         if decl.name.as_str() == "main" {
             self.p.main = Some(id);
@@ -85,7 +93,10 @@ impl Checker<'_> {
         let value = self.expr_to(&decl.init, ty);
         let mut value = value;
         if value.ty != self.t.error && !self.is_literal(&value) {
-            let message = format!("the value of constant `{}` must be known at compile time", decl.name.as_str());
+            let message = format!(
+                "the value of constant `{}` must be known at compile time",
+                decl.name.as_str()
+            );
             value = self.fail(code::NOT_CONSTANT, decl.init.span, message);
         }
         if value.ty == self.t.error {
@@ -110,9 +121,15 @@ impl Checker<'_> {
 
     /// Refuses type parameters of parsers and controls with bodies.
     pub(crate) fn no_type_params(&mut self, what: &str, signature: &ast::BlockTypeDecl) {
-        if let (Some(first), Some(last)) = (signature.type_params.first(), signature.type_params.last()) {
+        if let (Some(first), Some(last)) =
+            (signature.type_params.first(), signature.type_params.last())
+        {
             let span = first.span.to(last.span);
-            self.error(code::BAD_DECL, span, format!("a {what} with a body cannot have type parameters"));
+            self.error(
+                code::BAD_DECL,
+                span,
+                format!("a {what} with a body cannot have type parameters"),
+            );
         }
     }
 
@@ -128,7 +145,13 @@ impl Checker<'_> {
             let params = this.params(&decl.params, owner);
             (type_params, params)
         });
-        let block = BlockType { kind, name: decl.name.clone(), type_params, params, annotations };
+        let block = BlockType {
+            kind,
+            name: decl.name.clone(),
+            type_params,
+            params,
+            annotations,
+        };
         let id = self.p.block_types.push(block);
         self.close(&decl.name, Entity::BlockType(id));
     }
@@ -142,7 +165,11 @@ impl Checker<'_> {
             let mut methods: Vec<Method> = Vec::new();
             for method in &decl.methods {
                 let is_constructor = method.proto.name.text == decl.name.text;
-                let owner = if is_constructor { Owner::Constructor } else { Owner::Method };
+                let owner = if is_constructor {
+                    Owner::Constructor
+                } else {
+                    Owner::Method
+                };
                 this.check_method_name(decl, method);
                 let proto = this.prototype(&method.proto, owner);
                 if is_constructor {
@@ -150,14 +177,24 @@ impl Checker<'_> {
                     constructors.push(proto);
                 } else {
                     this.check_method_twin(&proto, method.is_abstract, &methods);
-                    methods.push(Method { proto, is_abstract: method.is_abstract });
+                    methods.push(Method {
+                        proto,
+                        is_abstract: method.is_abstract,
+                    });
                 }
             }
-            let decl = Extern { name: decl.name.clone(), type_params, constructors, methods, annotations };
+            let decl = Extern {
+                name: decl.name.clone(),
+                type_params,
+                constructors,
+                methods,
+                annotations,
+            };
             this.p.externs.push(decl)
         });
         if let Some(text) = annotations::string_of(&self.p.externs[id].annotations, "deprecated") {
-            self.deprecated.insert(Deprecated::Extern(id), text.to_string());
+            self.deprecated
+                .insert(Deprecated::Extern(id), text.to_string());
         }
         self.close(&decl.name, Entity::Extern(id));
     }
@@ -165,14 +202,25 @@ impl Checker<'_> {
     fn check_method_name(&mut self, decl: &ast::ExternDecl, method: &ast::MethodProto) {
         let (name, ret) = (&method.proto.name, &method.proto.ret);
         if name.text == decl.name.text && ret.is_some() {
-            self.error(code::BAD_DECL, name.span, "a constructor cannot have a return type");
+            self.error(
+                code::BAD_DECL,
+                name.span,
+                "a constructor cannot have a return type",
+            );
         } else if name.text != decl.name.text && ret.is_none() {
             let message = format!("method `{}` has no return type", name.as_str());
             let diagnostic = Diagnostic::error(code::BAD_DECL, name.span, message);
-            self.report(diagnostic.hint(format!("a constructor would be named `{}`", decl.name.as_str())));
+            self.report(diagnostic.hint(format!(
+                "a constructor would be named `{}`",
+                decl.name.as_str()
+            )));
         }
         if name.text == decl.name.text && !method.proto.type_params.is_empty() {
-            self.error(code::BAD_DECL, name.span, "a constructor cannot have type parameters");
+            self.error(
+                code::BAD_DECL,
+                name.span,
+                "a constructor cannot have type parameters",
+            );
         }
     }
 
@@ -181,7 +229,10 @@ impl Checker<'_> {
         if let Some(other) = same_name
             && (is_abstract || other.is_abstract)
         {
-            let message = format!("abstract method `{}` cannot be overloaded", proto.name.as_str());
+            let message = format!(
+                "abstract method `{}` cannot be overloaded",
+                proto.name.as_str()
+            );
             let diagnostic = Diagnostic::error(code::DUPLICATE, proto.name.span, message);
             self.report(diagnostic.label(other.proto.name.span, "declared here before"));
             return;
@@ -192,14 +243,25 @@ impl Checker<'_> {
     /// Two declarations of one name must differ in the number or the names of their parameters.
     fn check_twin<'p>(&mut self, proto: &Prototype, before: impl Iterator<Item = &'p Prototype>) {
         let names = |p: &Prototype| -> Vec<std::sync::Arc<str>> {
-            p.params.iter().map(|param| self.p.vars[param.var].name.text.clone()).collect()
+            p.params
+                .iter()
+                .map(|param| self.p.vars[param.var].name.text.clone())
+                .collect()
         };
         let mine = names(proto);
-        let twin = before.into_iter().find(|other| other.name.text == proto.name.text && names(other) == mine);
+        let twin = before
+            .into_iter()
+            .find(|other| other.name.text == proto.name.text && names(other) == mine);
         if let Some(twin) = twin {
             let span = twin.name.span;
-            let message = format!("`{}` is declared twice with the same parameters", proto.name.as_str());
-            self.report(Diagnostic::error(code::DUPLICATE, proto.name.span, message).label(span, "declared here before"));
+            let message = format!(
+                "`{}` is declared twice with the same parameters",
+                proto.name.as_str()
+            );
+            self.report(
+                Diagnostic::error(code::DUPLICATE, proto.name.span, message)
+                    .label(span, "declared here before"),
+            );
         }
     }
 
@@ -218,7 +280,13 @@ impl Checker<'_> {
         };
         let ret = self.check_return_type(ret, proto);
         let params = self.params(&proto.params, owner);
-        Prototype { name: proto.name.clone(), type_params, params, ret, annotations }
+        Prototype {
+            name: proto.name.clone(),
+            type_params,
+            params,
+            ret,
+            annotations,
+        }
     }
 
     fn check_return_type(&mut self, ret: TyId, proto: &ast::FunctionProto) -> TyId {
@@ -240,7 +308,8 @@ impl Checker<'_> {
         let deprecated = annotations::string_of(&proto.annotations, "deprecated");
         let id = self.p.extern_functions.push(proto);
         if let Some(text) = deprecated {
-            self.deprecated.insert(Deprecated::Function(id), text.to_string());
+            self.deprecated
+                .insert(Deprecated::Function(id), text.to_string());
         }
         self.add_overload(&decl.name, FnRef::Extern(id));
     }
@@ -252,8 +321,10 @@ impl Checker<'_> {
                 self.declare(name, Entity::Overloads(self.overloads.len() - 1));
             }
             Some((Entity::Overloads(list), _)) => {
-                let others: Vec<Prototype> =
-                    self.overloads[list].iter().map(|&f| self.fn_proto(f).clone()).collect();
+                let others: Vec<Prototype> = self.overloads[list]
+                    .iter()
+                    .map(|&f| self.fn_proto(f).clone())
+                    .collect();
                 let proto = self.fn_proto(function).clone();
                 self.check_twin(&proto, others.iter());
                 self.overloads[list].push(function);
@@ -285,7 +356,12 @@ impl Checker<'_> {
     }
 
     /// A function with its body.
-    pub(crate) fn function_body(&mut self, decl: &ast::FunctionDecl, owner: Owner, place: Place) -> Function {
+    pub(crate) fn function_body(
+        &mut self,
+        decl: &ast::FunctionDecl,
+        owner: Owner,
+        place: Place,
+    ) -> Function {
         let this = self.cx.this;
         self.with_cx(
             |cx| {
@@ -327,15 +403,16 @@ impl Checker<'_> {
             },
         );
         let control = self.cx.control;
-        let action = Action { name: decl.name.clone(), params, body, annotations, control };
+        let action = Action {
+            name: decl.name.clone(),
+            params,
+            body,
+            annotations,
+            control,
+        };
         let id = self.p.actions.push(action);
         self.action_spans.insert(id, decl.name.span);
         self.close(&decl.name, Entity::Action(id));
         id
-    }
-
-    /// Parameters of a parser or control with a body, which stay declared in the current scope.
-    pub(crate) fn block_params(&mut self, params: &[AstParam]) -> Vec<crate::hir::Param> {
-        self.params(params, Owner::Block)
     }
 }

@@ -9,7 +9,8 @@ use syntax::source::Span;
 use crate::call::{ProtoRef, Written};
 use crate::decl::Owner;
 use crate::hir::{
-    Annotation, Arg, BlockTypeKind, Expr, ExprKind, ExternId, FunctionId, Instance, InstanceId, Param, Ty, TyId,
+    Annotation, Arg, BlockTypeKind, Expr, ExprKind, ExternId, FunctionId, Instance, InstanceId,
+    Param, Ty, TyId,
 };
 use crate::scope::Entity;
 use crate::types::Subst;
@@ -66,14 +67,28 @@ impl Checker<'_> {
                     self.expr(value, None);
                 }
             }
-            let message = "a constructor can only be called in an instantiation or in an argument of one";
+            let message =
+                "a constructor can only be called in an instantiation or in an argument of one";
             return self.fail(code::BAD_INSTANCE, span, message);
         }
         // The parameter that the instance is given to names it later.
-        let name = Name { text: "".into(), span };
-        let wanted = Wanted { name, args, annotations: Vec::new(), init: None, span };
+        let name = Name {
+            text: "".into(),
+            span,
+        };
+        let wanted = Wanted {
+            name,
+            args,
+            annotations: Vec::new(),
+            init: None,
+            span,
+        };
         match self.instantiate_type(ty, wanted) {
-            Some(id) => Expr { kind: ExprKind::Instance(id), ty: self.p.instances[id].ty, span },
+            Some(id) => Expr {
+                kind: ExprKind::Instance(id),
+                ty: self.p.instances[id].ty,
+                span,
+            },
             None => self.poison(span),
         }
     }
@@ -184,7 +199,11 @@ impl Checker<'_> {
                 return None;
             }
             other => {
-                let message = format!("`{}` is {}, not a type", path.name.as_str(), other.describe());
+                let message = format!(
+                    "`{}` is {}, not a type",
+                    path.name.as_str(),
+                    other.describe()
+                );
                 self.error(code::WRONG_KIND, path.span(), message);
                 return None;
             }
@@ -193,11 +212,19 @@ impl Checker<'_> {
             self.type_arg_count(path.name.as_str(), path.span(), params, type_args.len());
             return None;
         }
-        Some(Constructible { entity, type_args, kind, name: path.name.text.clone() })
+        Some(Constructible {
+            entity,
+            type_args,
+            kind,
+            name: path.name.text.clone(),
+        })
     }
 
     fn not_constructible(&mut self, ty: TyId, wanted: &Wanted<'_>) {
-        let message = format!("{} has no constructor: instances are of externs, parsers, controls and packages", self.show(ty));
+        let message = format!(
+            "{} has no constructor: instances are of externs, parsers, controls and packages",
+            self.show(ty)
+        );
         self.error(code::BAD_INSTANCE, wanted.span, message);
     }
 
@@ -226,7 +253,11 @@ impl Checker<'_> {
 
     fn block_instance(&mut self, what: Constructible, wanted: Wanted<'_>) -> Option<InstanceId> {
         if wanted.init.is_some() {
-            self.error(code::BAD_INSTANCE, wanted.span, "only an instance of an extern can have an initializer block");
+            self.error(
+                code::BAD_INSTANCE,
+                wanted.span,
+                "only an instance of an extern can have an initializer block",
+            );
         }
         let (vars, params): (Vec<_>, Vec<Param>) = match what.entity {
             Entity::Parser(id) => (Vec::new(), self.p.parsers[id].ctor_params.clone()),
@@ -240,8 +271,15 @@ impl Checker<'_> {
         let mut b = self.given_type_args(&vars, &what.type_args);
         let args = self.constructor_args(&params, &mut b, &what, &wanted)?;
         let known = b.known();
-        let type_args: Vec<TyId> =
-            vars.iter().map(|&var| known.iter().find(|&&(v, _)| v == var).map_or(self.t.error, |&(_, ty)| ty)).collect();
+        let type_args: Vec<TyId> = vars
+            .iter()
+            .map(|&var| {
+                known
+                    .iter()
+                    .find(|&&(v, _)| v == var)
+                    .map_or(self.t.error, |&(_, ty)| ty)
+            })
+            .collect();
         let ty = self.entity_type(what.entity, type_args);
         Some(self.push_instance(wanted, ty, 0, args, &params))
     }
@@ -264,12 +302,24 @@ impl Checker<'_> {
         wanted: &Wanted<'_>,
     ) -> Option<Vec<Arg>> {
         let name = what.name.clone();
-        let written =
-            Written { name: &name, type_args: &[], args: wanted.args, span: wanted.span, expected: None };
+        let written = Written {
+            name: &name,
+            type_args: &[],
+            args: wanted.args,
+            span: wanted.span,
+            expected: None,
+        };
         let args = self.with_cx(
             |cx| cx.constructors = true,
             |this| {
-                this.bind_args(params, &Subst::new(), b, None, crate::call::Rule::Constant, written)
+                this.bind_args(
+                    params,
+                    &Subst::new(),
+                    b,
+                    None,
+                    crate::call::Rule::Constant,
+                    written,
+                )
             },
         )?;
         Some(args)
@@ -285,7 +335,10 @@ impl Checker<'_> {
     ) -> InstanceId {
         // Instances made in place are named by the parameter that they are given to.
         for (arg, param) in args.iter().zip(params) {
-            if let Arg::Expr(Expr { kind: ExprKind::Instance(id), .. }) = arg
+            if let Arg::Expr(Expr {
+                kind: ExprKind::Instance(id),
+                ..
+            }) = arg
                 && self.p.instances[*id].name.as_str().is_empty()
             {
                 let text = self.p.vars[param.var].name.text.clone();
@@ -305,18 +358,35 @@ impl Checker<'_> {
         self.p.instances.push(instance)
     }
 
-    fn extern_instance(&mut self, id: ExternId, what: Constructible, wanted: Wanted<'_>) -> Option<InstanceId> {
+    fn extern_instance(
+        &mut self,
+        id: ExternId,
+        what: Constructible,
+        wanted: Wanted<'_>,
+    ) -> Option<InstanceId> {
         let name = what.name.clone();
-        let written =
-            Written { name: &name, type_args: &[], args: wanted.args, span: wanted.span, expected: None };
-        let candidates: Vec<ProtoRef> =
-            (0..self.p.externs[id].constructors.len()).map(|i| ProtoRef::Constructor(id, i)).collect();
+        let written = Written {
+            name: &name,
+            type_args: &[],
+            args: wanted.args,
+            span: wanted.span,
+            expected: None,
+        };
+        let candidates: Vec<ProtoRef> = (0..self.p.externs[id].constructors.len())
+            .map(|i| ProtoRef::Constructor(id, i))
+            .collect();
         if candidates.is_empty() {
-            self.error(code::BAD_INSTANCE, wanted.span, format!("extern `{name}` has no constructor"));
+            self.error(
+                code::BAD_INSTANCE,
+                wanted.span,
+                format!("extern `{name}` has no constructor"),
+            );
             self.check_loose_args(wanted.args);
             return None;
         }
-        let Some(ProtoRef::Constructor(_, constructor)) = self.select(&candidates, "constructor of", written) else {
+        let Some(ProtoRef::Constructor(_, constructor)) =
+            self.select(&candidates, "constructor of", written)
+        else {
             self.check_loose_args(wanted.args);
             return None;
         };
@@ -328,8 +398,15 @@ impl Checker<'_> {
         }
         let args = self.constructor_args(&params, &mut b, &what, &wanted)?;
         let known = b.known();
-        let type_args: Vec<TyId> =
-            vars.iter().map(|&var| known.iter().find(|&&(v, _)| v == var).map_or(self.t.error, |&(_, ty)| ty)).collect();
+        let type_args: Vec<TyId> = vars
+            .iter()
+            .map(|&var| {
+                known
+                    .iter()
+                    .find(|&&(v, _)| v == var)
+                    .map_or(self.t.error, |&(_, ty)| ty)
+            })
+            .collect();
         let ty = self.intern(Ty::Extern(id, type_args));
         let ty = self.well_formed(ty, wanted.span);
         if ty == self.t.error {
@@ -350,13 +427,17 @@ impl Checker<'_> {
             return;
         }
         for decl in init {
-            let Decl::Function(function) = decl else { continue };
+            let Decl::Function(function) = decl else {
+                continue;
+            };
             let method = self.p.externs[id]
                 .methods
                 .iter()
                 .find(|m| m.is_abstract && m.proto.name.text == function.proto.name.text)
                 .map(|m| (m.proto.params.clone(), m.proto.ret));
-            let Some((params, ret)) = method else { continue };
+            let Some((params, ret)) = method else {
+                continue;
+            };
             for (param, written) in params.iter().zip(&function.proto.params) {
                 let actual = self.resolve_type(&written.ty);
                 let formal = self.p.vars[param.var].ty;
@@ -369,7 +450,10 @@ impl Checker<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of the construction, with all that is known so far")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step of the construction, with all that is known so far"
+    )]
     fn abstract_methods(
         &mut self,
         id: ExternId,
@@ -380,25 +464,34 @@ impl Checker<'_> {
         in_place: bool,
         span: Span,
     ) {
-        let needed: Vec<usize> =
-            (0..self.p.externs[id].methods.len()).filter(|&i| self.p.externs[id].methods[i].is_abstract).collect();
+        let needed: Vec<usize> = (0..self.p.externs[id].methods.len())
+            .filter(|&i| self.p.externs[id].methods[i].is_abstract)
+            .collect();
         let Some(init) = init else {
             if let Some(&first) = needed.first() {
                 let method = self.p.externs[id].methods[first].proto.name.clone();
                 let message = if in_place {
-                    format!("extern `{}` has abstract methods: declare an instance of it", self.p.externs[id].name.as_str())
+                    format!(
+                        "extern `{}` has abstract methods: declare an instance of it",
+                        self.p.externs[id].name.as_str()
+                    )
                 } else {
                     format!("abstract method `{}` is not implemented", method.as_str())
                 };
                 let diagnostic = Diagnostic::error(code::ABSTRACT_METHOD, span, message);
                 self.report(
-                    diagnostic.label(method.span, "the method").hint("add `= { .. }` with a body for each abstract method"),
+                    diagnostic
+                        .label(method.span, "the method")
+                        .hint("add `= { .. }` with a body for each abstract method"),
                 );
             }
             return;
         };
         if needed.is_empty() {
-            let message = format!("extern `{}` has no abstract methods to implement", self.p.externs[id].name.as_str());
+            let message = format!(
+                "extern `{}` has no abstract methods to implement",
+                self.p.externs[id].name.as_str()
+            );
             self.error(code::ABSTRACT_METHOD, span, message);
             return;
         }
@@ -456,8 +549,11 @@ impl Checker<'_> {
         decl: &ast::FunctionDecl,
     ) -> Option<(usize, FunctionId)> {
         let name = &decl.proto.name;
-        let found = self.p.externs[id].methods.iter().position(|m| m.is_abstract && m.proto.name.text == name.text);
-        let outer = self.cx.this.replace(ThisCx { ty, extern_id: id });
+        let found = self.p.externs[id]
+            .methods
+            .iter()
+            .position(|m| m.is_abstract && m.proto.name.text == name.text);
+        let outer = self.cx.this.replace(ThisCx { ty });
         let function = self.function_body(decl, Owner::AbstractBody, Place::Method);
         self.cx.this = outer;
         let Some(index) = found else {
@@ -467,7 +563,11 @@ impl Checker<'_> {
                 .filter(|m| m.is_abstract)
                 .map(|m| m.proto.name.as_str().to_string())
                 .collect();
-            let message = format!("extern `{}` has no abstract method `{}`", self.p.externs[id].name.as_str(), name.as_str());
+            let message = format!(
+                "extern `{}` has no abstract method `{}`",
+                self.p.externs[id].name.as_str(),
+                name.as_str()
+            );
             let diagnostic = Diagnostic::error(code::ABSTRACT_METHOD, name.span, message);
             self.report(diagnostic.suggest(name.as_str(), names.iter().map(String::as_str)));
             return None;
@@ -478,10 +578,21 @@ impl Checker<'_> {
     }
 
     /// An implementation has the parameters, directions and types of the method it implements.
-    fn check_implements(&mut self, id: ExternId, index: usize, subst: &Subst, function: &crate::hir::Function) {
+    fn check_implements(
+        &mut self,
+        id: ExternId,
+        index: usize,
+        subst: &Subst,
+        function: &crate::hir::Function,
+    ) {
         let (params, ret, declared, vars) = {
             let proto = &self.p.externs[id].methods[index].proto;
-            (proto.params.clone(), proto.ret, proto.name.span, proto.type_params.clone())
+            (
+                proto.params.clone(),
+                proto.ret,
+                proto.name.span,
+                proto.type_params.clone(),
+            )
         };
         let mut subst = subst.clone();
         for (&theirs, &mine) in vars.iter().zip(&function.proto.type_params) {
@@ -497,10 +608,17 @@ impl Checker<'_> {
             same &= actual.ty == formal && actual.kind == self.p.vars[theirs.var].kind;
         }
         let poisoned = function.proto.ret == self.t.error
-            || function.proto.params.iter().any(|p| self.p.vars[p.var].ty == self.t.error);
+            || function
+                .proto
+                .params
+                .iter()
+                .any(|p| self.p.vars[p.var].ty == self.t.error);
         if !same && !poisoned {
             let name = &function.proto.name;
-            let message = format!("`{}` does not have the parameters and result of the abstract method", name.as_str());
+            let message = format!(
+                "`{}` does not have the parameters and result of the abstract method",
+                name.as_str()
+            );
             let diagnostic = Diagnostic::error(code::ABSTRACT_METHOD, name.span, message);
             self.report(diagnostic.label(declared, "the method"));
         }

@@ -26,14 +26,17 @@ impl Checker<'_> {
     fn value_set_case(&mut self, set: ValueSetId, e: &ast::Expr, types: &[TyId]) -> Option<Keyset> {
         let element = self.p.value_sets[set].element;
         let fields: Vec<TyId> = match self.ty(element).clone() {
-            Ty::Record(id, args) => {
-                (0..self.p.records[id].fields.len()).map(|i| self.field_type(id, &args, i)).collect()
-            }
+            Ty::Record(id, args) => (0..self.p.records[id].fields.len())
+                .map(|i| self.field_type(id, &args, i))
+                .collect(),
             Ty::Tuple(elements) => elements,
             _ => vec![element],
         };
         let fits = fields.len() == types.len()
-            && fields.iter().zip(types).all(|(&f, &t)| f == t || f == self.t.error || t == self.t.error);
+            && fields
+                .iter()
+                .zip(types)
+                .all(|(&f, &t)| f == t || f == self.t.error || t == self.t.error);
         if fits {
             return Some(Keyset::ValueSet(set));
         }
@@ -44,17 +47,31 @@ impl Checker<'_> {
             selected.join(", ")
         );
         let declared = self.p.value_sets[set].name.span;
-        self.report(Diagnostic::error(code::BAD_SELECT, e.span, message).label(declared, "the value set"));
+        self.report(
+            Diagnostic::error(code::BAD_SELECT, e.span, message).label(declared, "the value set"),
+        );
         None
     }
 
     /// One element for several expressions: `_`, `default`, or a tuple.
-    fn one_for_all(&mut self, element: &KeysetElement, keyset: &ast::Keyset, types: &[TyId]) -> Option<Keyset> {
+    fn one_for_all(
+        &mut self,
+        element: &KeysetElement,
+        keyset: &ast::Keyset,
+        types: &[TyId],
+    ) -> Option<Keyset> {
         match element {
             KeysetElement::Default(_) | KeysetElement::DontCare(_) => {
                 Some(Keyset::Sets(vec![KeySet::Any; types.len()]))
             }
-            KeysetElement::Expr(ast::Expr { kind: ast::ExprKind::List { elements, rest_default: false }, .. }) => {
+            KeysetElement::Expr(ast::Expr {
+                kind:
+                    ast::ExprKind::List {
+                        elements,
+                        rest_default: false,
+                    },
+                ..
+            }) => {
                 let elements: Vec<KeysetElement> = elements
                     .iter()
                     .map(|e| match e.kind {
@@ -92,7 +109,11 @@ impl Checker<'_> {
             self.wrong_count(keyset, elements.len(), types.len());
             return None;
         }
-        let sets: Vec<Option<KeySet>> = elements.iter().zip(types).map(|(e, &ty)| self.key_set(e, ty)).collect();
+        let sets: Vec<Option<KeySet>> = elements
+            .iter()
+            .zip(types)
+            .map(|(e, &ty)| self.key_set(e, ty))
+            .collect();
         sets.into_iter().collect()
     }
 
@@ -113,7 +134,11 @@ impl Checker<'_> {
             ast::ExprKind::DontCare => return Some(KeySet::Any),
             ast::ExprKind::Binary(op @ (BinaryOp::Mask | BinaryOp::Range), a, b) => {
                 let (a, b) = self.endpoints(*op, a, b, ty, e)?;
-                if *op == BinaryOp::Mask { KeySet::Mask(a, b) } else { KeySet::Range(a, b) }
+                if *op == BinaryOp::Mask {
+                    KeySet::Mask(a, b)
+                } else {
+                    KeySet::Range(a, b)
+                }
             }
             _ => {
                 let value = self.expr_to(e, ty);
@@ -141,7 +166,11 @@ impl Checker<'_> {
         }
         let base = self.base(ty);
         if self.num(base).is_none() && self.enum_underlying(base).is_none() {
-            let word = if op == BinaryOp::Mask { "mask" } else { "range" };
+            let word = if op == BinaryOp::Mask {
+                "mask"
+            } else {
+                "range"
+            };
             let message = format!("a {word} needs numbers, but {} is matched", self.show(ty));
             self.error(code::BAD_OPERAND, whole.span, message);
             return None;

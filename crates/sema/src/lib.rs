@@ -1,6 +1,6 @@
 //! Syntax tree to typed program: names, types, constants, calls, flow and the rules of the architectures.
 //!
-//! - **In:** a [`syntax::ast::Program`] with its sources.
+//! - **In:** a [`syntax::ast::Program`].
 //! - **Out:** a typed [`hir::Program`], the diagnostics, and the architecture that `main` is written for.
 //! - **May import:** `syntax`, `bits`.
 //! - **Invariants:** a program without error diagnostics satisfies what [`hir`] promises; user text never panics; one mistake
@@ -39,12 +39,12 @@ use std::collections::{HashMap, HashSet};
 
 use syntax::ast;
 use syntax::diag::{Diagnostic, Diagnostics};
-use syntax::source::{SourceMap, Span};
+use syntax::source::Span;
 
 use crate::arch::Arch;
 use crate::hir::{
-    ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl, Program, RecordId, Ty, TyId,
-    TypeVarId, VarId,
+    ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl, Program,
+    RecordId, Ty, TyId, TypeVarId, VarId,
 };
 use crate::scope::Scopes;
 
@@ -75,10 +75,14 @@ pub struct Checked {
 /// Checks a program. Never fails: what is wrong is in the diagnostics.
 ///
 /// Recursion follows the nesting of the source, which the parser bounds: a caller gives the thread a stack of 256 MiB.
-pub fn check(program: &ast::Program, sources: &SourceMap, options: &CheckOptions) -> Checked {
-    let mut checker = Checker::new(sources, options);
+pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
+    let mut checker = Checker::new(options);
     checker.program(program);
-    let Checker { p: program, diags: mut diagnostics, .. } = checker;
+    let Checker {
+        p: program,
+        diags: mut diagnostics,
+        ..
+    } = checker;
     let arch = arch::recognise(&program);
     if !diagnostics.has_errors() {
         calls::check(&program, &mut diagnostics);
@@ -87,7 +91,11 @@ pub fn check(program: &ast::Program, sources: &SourceMap, options: &CheckOptions
     if let (Some(arch), false) = (arch, diagnostics.has_errors()) {
         arch::check(arch, &program, &mut diagnostics);
     }
-    Checked { program, diagnostics, arch }
+    Checked {
+        program,
+        diagnostics,
+        arch,
+    }
 }
 
 /// Where in a program a piece of code stands; what may be called depends on it (appendix F of the specification).
@@ -147,7 +155,6 @@ pub(crate) struct Common {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThisCx {
     ty: TyId,
-    extern_id: ExternId,
 }
 
 /// The block that is being checked.
@@ -174,7 +181,6 @@ pub(crate) struct BlockCx {
 
 /// Everything that the walk carries.
 pub(crate) struct Checker<'a> {
-    pub(crate) sources: &'a SourceMap,
     pub(crate) options: &'a CheckOptions,
     pub(crate) p: Program,
     pub(crate) diags: Diagnostics,
@@ -209,10 +215,13 @@ pub(crate) enum Deprecated {
 }
 
 impl<'a> Checker<'a> {
-    fn new(sources: &'a SourceMap, options: &'a CheckOptions) -> Checker<'a> {
+    fn new(options: &'a CheckOptions) -> Checker<'a> {
         let mut p = Program::default();
-        let mut marker = |p: &mut Program, text: &str| {
-            let name = ast::Name { text: text.into(), span: Span::NONE };
+        let marker = |p: &mut Program, text: &str| {
+            let name = ast::Name {
+                text: text.into(),
+                span: Span::NONE,
+            };
             let var = p.type_vars.push(name);
             p.types.intern(Ty::Var(var))
         };
@@ -240,7 +249,6 @@ impl<'a> Checker<'a> {
             switch_subject: false,
         };
         Checker {
-            sources,
             options,
             p,
             diags: Diagnostics::default(),

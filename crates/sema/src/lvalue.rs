@@ -12,10 +12,15 @@ impl Checker<'_> {
         if e.ty == self.t.error {
             return false;
         }
-        let Err(reason) = self.lvalue(e) else { return true };
+        let Err(reason) = self.lvalue(e) else {
+            return true;
+        };
         let message = format!("{what} must be an l-value: {reason}");
         let mut diagnostic = Diagnostic::error(code::NOT_LVALUE, e.span, message);
-        if let Some(&span) = self.root_variable(e).and_then(|var| self.var_spans.get(&var)) {
+        if let Some(&span) = self
+            .root_variable(e)
+            .and_then(|var| self.var_spans.get(&var))
+        {
             diagnostic = diagnostic.label(span, "declared here");
         }
         self.report(diagnostic);
@@ -41,17 +46,23 @@ impl Checker<'_> {
                 let name = var.name.as_str();
                 match var.kind {
                     VarKind::Local | VarKind::Param(Direction::Out | Direction::InOut) => Ok(()),
-                    VarKind::Param(Direction::In) => Err(format!("`{name}` is an `in` parameter, which is read-only")),
-                    VarKind::Param(Direction::None) => {
-                        Err(format!("`{name}` is a parameter without direction, which is read-only"))
+                    VarKind::Param(Direction::In) => {
+                        Err(format!("`{name}` is an `in` parameter, which is read-only"))
                     }
-                    VarKind::CtorParam => Err(format!("`{name}` is a constructor parameter, which is read-only")),
+                    VarKind::Param(Direction::None) => Err(format!(
+                        "`{name}` is a parameter without direction, which is read-only"
+                    )),
+                    VarKind::CtorParam => Err(format!(
+                        "`{name}` is a constructor parameter, which is read-only"
+                    )),
                 }
             }
             ExprKind::Field(inner, _) if matches!(self.ty(inner.ty), Ty::Tuple(_)) => {
                 Err("the fields of a tuple cannot be changed one by one".into())
             }
-            ExprKind::Field(inner, _) | ExprKind::Index(inner, _) | ExprKind::StackNext(inner) => self.lvalue(inner),
+            ExprKind::Field(inner, _) | ExprKind::Index(inner, _) | ExprKind::StackNext(inner) => {
+                self.lvalue(inner)
+            }
             ExprKind::StackLast(inner) => self.lvalue(inner),
             ExprKind::Slice(inner, ..) => self.lvalue(inner),
             ExprKind::Call(_) => Err("the result of a call is a value".into()),

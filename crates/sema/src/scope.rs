@@ -8,8 +8,8 @@ use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
 use crate::hir::{
-    ActionId, BlockTypeId, ControlId, EnumId, ExternId, InstanceId, MatchKindId, NewTypeId, ParserId, RecordId, StateId,
-    TableId, TyId, TypeVarId, ValueSetId, VarId, VarKind,
+    ActionId, BlockTypeId, ControlId, EnumId, ExternId, InstanceId, MatchKindId, NewTypeId,
+    ParserId, RecordId, StateId, TableId, TyId, TypeVarId, ValueSetId, VarId, VarKind,
 };
 use crate::{Checker, code};
 
@@ -64,7 +64,15 @@ impl Entity {
         use Entity::*;
         matches!(
             self,
-            Typedef(_) | Record(_) | Enum(_) | NewType(_) | Extern(_) | Parser(_) | Control(_) | BlockType(_) | TypeVar(_)
+            Typedef(_)
+                | Record(_)
+                | Enum(_)
+                | NewType(_)
+                | Extern(_)
+                | Parser(_)
+                | Control(_)
+                | BlockType(_)
+                | TypeVar(_)
         )
     }
 
@@ -107,7 +115,9 @@ pub(crate) struct Scopes {
 
 impl Scopes {
     pub(crate) fn new() -> Scopes {
-        Scopes { stack: vec![Scope::default()] }
+        Scopes {
+            stack: vec![Scope::default()],
+        }
     }
 
     fn top(&mut self) -> &mut Scope {
@@ -117,7 +127,10 @@ impl Scopes {
 
     /// What a name means here.
     pub(crate) fn find(&self, name: &str) -> Option<(Entity, Span)> {
-        self.stack.iter().rev().find_map(|scope| scope.names.get(name).copied())
+        self.stack
+            .iter()
+            .rev()
+            .find_map(|scope| scope.names.get(name).copied())
     }
 
     /// What a name means at the top level.
@@ -131,7 +144,12 @@ impl Scopes {
     }
 
     fn all_names(&self) -> impl Iterator<Item = (&str, Entity)> {
-        self.stack.iter().flat_map(|scope| scope.names.iter().map(|(name, &(entity, _))| (&**name, entity)))
+        self.stack.iter().flat_map(|scope| {
+            scope
+                .names
+                .iter()
+                .map(|(name, &(entity, _))| (&**name, entity))
+        })
     }
 
     /// Hides everything but the top level; the answer brings it back.
@@ -170,7 +188,10 @@ impl Checker<'_> {
         if let Entity::Var(_) | Entity::Const(_) | Entity::Instance(_) = entity {
             self.check_shadowed_param(name, entity);
         }
-        self.scopes.top().names.insert(name.text.clone(), (entity, name.span));
+        self.scopes
+            .top()
+            .names
+            .insert(name.text.clone(), (entity, name.span));
     }
 
     /// A local declaration may not hide a parameter of its own action, function, control or parser.
@@ -180,7 +201,9 @@ impl Checker<'_> {
         {
             return;
         }
-        let Some((Entity::Var(var), before)) = self.scopes.find(name.as_str()) else { return };
+        let Some((Entity::Var(var), before)) = self.scopes.find(name.as_str()) else {
+            return;
+        };
         if self.p.vars[var].kind == VarKind::Local {
             return;
         }
@@ -194,13 +217,19 @@ impl Checker<'_> {
 
     /// Replaces what a name of the innermost scope stands for.
     pub(crate) fn redeclare(&mut self, name: &Name, entity: Entity) {
-        self.scopes.top().names.insert(name.text.clone(), (entity, name.span));
+        self.scopes
+            .top()
+            .names
+            .insert(name.text.clone(), (entity, name.span));
     }
 
     /// Marks a name as being declared, unless the scope has one already: a use of it is a recursion.
     pub(crate) fn open(&mut self, name: &Name) {
         if self.scopes.find_here(name.as_str()).is_none() {
-            self.scopes.top().names.insert(name.text.clone(), (Entity::Open, name.span));
+            self.scopes
+                .top()
+                .names
+                .insert(name.text.clone(), (Entity::Open, name.span));
         }
     }
 
@@ -224,11 +253,18 @@ impl Checker<'_> {
     /// What a path means; an unknown name is reported and gives `Poison`.
     pub(crate) fn resolve(&mut self, path: &Path) -> Entity {
         let name = path.name.as_str();
-        let found = if path.absolute { self.scopes.find_global(name) } else { self.scopes.find(name) };
+        let found = if path.absolute {
+            self.scopes.find_global(name)
+        } else {
+            self.scopes.find(name)
+        };
         match found {
             Some((Entity::Open, before)) => {
                 let message = format!("`{name}` uses itself: recursion is not allowed");
-                self.report(Diagnostic::error(code::RECURSION, path.span(), message).label(before, "declared here"));
+                self.report(
+                    Diagnostic::error(code::RECURSION, path.span(), message)
+                        .label(before, "declared here"),
+                );
                 Entity::Poison
             }
             Some((entity, _)) => entity,
@@ -242,7 +278,11 @@ impl Checker<'_> {
     /// What a path means, quietly.
     pub(crate) fn peek(&self, path: &Path) -> Option<Entity> {
         let name = path.name.as_str();
-        let found = if path.absolute { self.scopes.find_global(name) } else { self.scopes.find(name) };
+        let found = if path.absolute {
+            self.scopes.find_global(name)
+        } else {
+            self.scopes.find(name)
+        };
         found.map(|(entity, _)| entity)
     }
 
@@ -252,8 +292,13 @@ impl Checker<'_> {
             return;
         }
         let message = format!("unknown {what} `{}`", name.as_str());
-        let near = self.scopes.all_names().filter(|&(_, entity)| fits(entity)).map(|(n, _)| n);
-        let diagnostic = Diagnostic::error(code::UNKNOWN_NAME, name.span, message).suggest(name.as_str(), near);
+        let near = self
+            .scopes
+            .all_names()
+            .filter(|&(_, entity)| fits(entity))
+            .map(|(n, _)| n);
+        let diagnostic =
+            Diagnostic::error(code::UNKNOWN_NAME, name.span, message).suggest(name.as_str(), near);
         self.report(diagnostic);
     }
 }

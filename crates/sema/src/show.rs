@@ -95,7 +95,9 @@ fn write_type(p: &Program, ty: TyId, out: &mut String) {
         }
         Ty::Action => out.push_str("action"),
         Ty::Table(id) => write_named(p, "table ", p.tables[*id].name.as_str(), &[], out),
-        Ty::ApplyResult(id) => _ = write!(out, "result of applying {}", p.tables[*id].name.as_str()),
+        Ty::ApplyResult(id) => {
+            _ = write!(out, "result of applying {}", p.tables[*id].name.as_str())
+        }
         Ty::ActionEnum(id) => _ = write!(out, "actions of {}", p.tables[*id].name.as_str()),
         Ty::Set(element) => {
             out.push_str("set<");

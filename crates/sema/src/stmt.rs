@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use syntax::ast::{self, BinaryOp, Decl, Direction};
+use syntax::ast::{self, BinaryOp, Decl};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
 use crate::expr::symbol;
 use crate::hir::{
-    ActionId, ApplyMember, Collection, Expr, ExprKind, Stmt, StmtKind, SwitchCase, TableId, Ty, TyId, Var, VarId,
-    VarKind,
+    ActionId, ApplyMember, Collection, Expr, ExprKind, Stmt, StmtKind, SwitchCase, TableId, Ty,
+    TyId, Var, VarId, VarKind,
 };
 use crate::scope::Entity;
 use crate::types::Num;
@@ -37,7 +37,10 @@ impl Checker<'_> {
             If(cond, then, otherwise) => {
                 let cond = self.condition(cond, "the condition of `if`");
                 let then = self.branch(then);
-                let otherwise = otherwise.as_ref().map(|stmt| self.branch(stmt)).unwrap_or_default();
+                let otherwise = otherwise
+                    .as_ref()
+                    .map(|stmt| self.branch(stmt))
+                    .unwrap_or_default();
                 StmtKind::If(cond, then, otherwise)
             }
             Block(block) => {
@@ -80,17 +83,26 @@ impl Checker<'_> {
                     Place::Action => "in an action",
                     _ => "in a function or method",
                 };
-                let message = format!("`{}` cannot be instantiated {place}", instance.name.as_str());
-                let mut diagnostic = Diagnostic::error(code::BAD_INSTANCE, instance.name.span, message);
+                let message = format!(
+                    "`{}` cannot be instantiated {place}",
+                    instance.name.as_str()
+                );
+                let mut diagnostic =
+                    Diagnostic::error(code::BAD_INSTANCE, instance.name.span, message);
                 if self.cx.place == Place::ControlApply {
-                    diagnostic = diagnostic.hint("declare the instance in the control, before `apply`");
+                    diagnostic =
+                        diagnostic.hint("declare the instance in the control, before `apply`");
                 }
                 self.report(diagnostic);
                 self.declare(&instance.name, Entity::Poison);
                 None
             }
             other => {
-                self.error(code::WRONG_PLACE, decl_span(other), "this cannot be declared here");
+                self.error(
+                    code::WRONG_PLACE,
+                    decl_span(other),
+                    "this cannot be declared here",
+                );
                 None
             }
         }
@@ -114,7 +126,12 @@ impl Checker<'_> {
         kind: VarKind,
         annotations: Vec<crate::hir::Annotation>,
     ) -> VarId {
-        let var = self.p.vars.push(Var { name: name.clone(), ty, kind, annotations });
+        let var = self.p.vars.push(Var {
+            name: name.clone(),
+            ty,
+            kind,
+            annotations,
+        });
         self.var_spans.insert(var, name.span);
         var
     }
@@ -149,21 +166,42 @@ impl Checker<'_> {
             let message = format!("{} cannot be assigned", self.show(lhs.ty));
             self.error(code::BAD_TYPE, lhs.span, message);
         }
-        let rhs = if target == self.t.error { self.expr(rhs, None) } else { self.expr_to(rhs, target) };
+        let rhs = if target == self.t.error {
+            self.expr(rhs, None)
+        } else {
+            self.expr_to(rhs, target)
+        };
         StmtKind::Assign(lhs, rhs)
     }
 
-    fn compound_assign(&mut self, lhs: &ast::Expr, op: BinaryOp, rhs: &ast::Expr, span: Span) -> StmtKind {
+    fn compound_assign(
+        &mut self,
+        lhs: &ast::Expr,
+        op: BinaryOp,
+        rhs: &ast::Expr,
+        span: Span,
+    ) -> StmtKind {
         use BinaryOp::*;
         let lhs = self.expr(lhs, None);
-        if !matches!(op, Mul | Div | Mod | Add | Sub | AddSat | SubSat | Shl | Shr | And | Or | Xor) {
-            self.error(code::BAD_STATEMENT, span, format!("`{}=` is not an assignment", symbol(op)));
+        if !matches!(
+            op,
+            Mul | Div | Mod | Add | Sub | AddSat | SubSat | Shl | Shr | And | Or | Xor
+        ) {
+            self.error(
+                code::BAD_STATEMENT,
+                span,
+                format!("`{}=` is not an assignment", symbol(op)),
+            );
         }
         self.require_lvalue(&lhs, "the left side of an assignment");
         let rhs = self.expr(rhs, Some(lhs.ty));
         let value = self.binary_of(op, lhs.clone(), rhs, span);
         let ty = lhs.ty;
-        let value = if value.ty == ty { value } else { self.coerce(value, ty) };
+        let value = if value.ty == ty {
+            value
+        } else {
+            self.coerce(value, ty)
+        };
         // The operands that the operation ended up with: literals have their width, enums are cast.
         let rhs = match value.kind {
             ExprKind::Binary(_, _, rhs) => *rhs,
@@ -178,7 +216,11 @@ impl Checker<'_> {
         match value.kind {
             ExprKind::Call(call) => Some(StmtKind::Call(call, ty)),
             ExprKind::Instance(_) => {
-                self.error(code::BAD_STATEMENT, e.span, "a constructor call is not a statement");
+                self.error(
+                    code::BAD_STATEMENT,
+                    e.span,
+                    "a constructor call is not a statement",
+                );
                 None
             }
             // What the compiler evaluated itself leaves nothing to do.
@@ -188,14 +230,20 @@ impl Checker<'_> {
 
     fn return_stmt(&mut self, value: Option<&ast::Expr>, span: Span) -> StmtKind {
         if self.cx.place.in_parser() {
-            self.error(code::WRONG_PLACE, span, "`return` cannot be used in a parser");
+            self.error(
+                code::WRONG_PLACE,
+                span,
+                "`return` cannot be used in a parser",
+            );
         }
         let ret = self.cx.ret;
         let value = match value {
             Some(value) if ret == self.t.void => {
                 self.expr(value, None);
                 let message = match self.cx.place {
-                    Place::Function | Place::Method => "a function that returns `void` cannot return a value",
+                    Place::Function | Place::Method => {
+                        "a function that returns `void` cannot return a value"
+                    }
                     _ => "only a function can return a value",
                 };
                 self.error(code::BAD_RETURN, span, message);
@@ -215,22 +263,43 @@ impl Checker<'_> {
 
     fn exit_stmt(&mut self, span: Span) -> StmtKind {
         if !matches!(self.cx.place, Place::ControlApply | Place::Action) {
-            let place = if self.cx.place.in_parser() { "parser" } else { "function" };
-            self.error(code::WRONG_PLACE, span, format!("`exit` cannot be used in a {place}"));
+            let place = if self.cx.place.in_parser() {
+                "parser"
+            } else {
+                "function"
+            };
+            self.error(
+                code::WRONG_PLACE,
+                span,
+                format!("`exit` cannot be used in a {place}"),
+            );
         }
         StmtKind::Exit
     }
 
     fn loop_jump(&mut self, kind: StmtKind, word: &str, span: Span) -> StmtKind {
         if self.cx.loops == 0 {
-            self.error(code::WRONG_PLACE, span, format!("`{word}` can only be used in a loop"));
+            self.error(
+                code::WRONG_PLACE,
+                span,
+                format!("`{word}` can only be used in a loop"),
+            );
         }
         kind
     }
 
-    fn switch(&mut self, subject: &ast::Expr, cases: &[ast::SwitchCase], span: Span) -> Option<StmtKind> {
+    fn switch(
+        &mut self,
+        subject: &ast::Expr,
+        cases: &[ast::SwitchCase],
+        span: Span,
+    ) -> Option<StmtKind> {
         if self.cx.place.in_parser() {
-            self.error(code::WRONG_PLACE, span, "`switch` cannot be used in a parser: use `transition select`");
+            self.error(
+                code::WRONG_PLACE,
+                span,
+                "`switch` cannot be used in a parser: use `transition select`",
+            );
         }
         self.check_default_last(cases);
         let outer = std::mem::replace(&mut self.cx.switch_subject, true);
@@ -238,7 +307,9 @@ impl Checker<'_> {
         self.cx.switch_subject = outer;
         if let ExprKind::ApplyResult(table, ApplyMember::ActionRun) = value.kind {
             let mut seen: HashMap<usize, Span> = HashMap::new();
-            let cases = self.switch_cases(cases, |this, label| this.action_label(table, label, &mut seen));
+            let cases = self.switch_cases(cases, |this, label| {
+                this.action_label(table, label, &mut seen)
+            });
             return Some(StmtKind::SwitchAction { table, cases });
         }
         let switchable = match self.ty(value.ty) {
@@ -258,7 +329,9 @@ impl Checker<'_> {
     }
 
     fn check_default_last(&mut self, cases: &[ast::SwitchCase]) {
-        let Some(first) = cases.iter().position(|case| case.label.is_none()) else { return };
+        let Some(first) = cases.iter().position(|case| case.label.is_none()) else {
+            return;
+        };
         for case in &cases[first + 1..] {
             let message = if case.label.is_none() {
                 "`switch` has more than one `default` label"
@@ -276,7 +349,11 @@ impl Checker<'_> {
         mut label: impl FnMut(&mut Self, &ast::Expr) -> Option<L>,
     ) -> Vec<SwitchCase<L>> {
         let mut out = Vec::new();
-        let mut open: SwitchCase<L> = SwitchCase { labels: Vec::new(), is_default: false, body: Vec::new() };
+        let mut open: SwitchCase<L> = SwitchCase {
+            labels: Vec::new(),
+            is_default: false,
+            body: Vec::new(),
+        };
         for case in cases {
             match &case.label {
                 Some(e) => open.labels.extend(label(self, e)),
@@ -284,7 +361,11 @@ impl Checker<'_> {
             }
             if let Some(body) = &case.body {
                 open.body = self.block(body);
-                let empty = SwitchCase { labels: Vec::new(), is_default: false, body: Vec::new() };
+                let empty = SwitchCase {
+                    labels: Vec::new(),
+                    is_default: false,
+                    body: Vec::new(),
+                };
                 out.push(std::mem::replace(&mut open, empty));
             }
         }
@@ -301,39 +382,64 @@ impl Checker<'_> {
         seen: &mut HashMap<usize, Span>,
     ) -> Option<usize> {
         let ast::ExprKind::Name(path) = &label.kind else {
-            self.error(code::BAD_LABEL, label.span, "a label of this `switch` must be an action of the table");
+            self.error(
+                code::BAD_LABEL,
+                label.span,
+                "a label of this `switch` must be an action of the table",
+            );
             return None;
         };
         let action: ActionId = match self.resolve(path) {
             Entity::Action(action) => action,
             Entity::Poison => return None,
             other => {
-                let message = format!("`{}` is {}, not an action", path.name.as_str(), other.describe());
+                let message = format!(
+                    "`{}` is {}, not an action",
+                    path.name.as_str(),
+                    other.describe()
+                );
                 self.error(code::BAD_LABEL, label.span, message);
                 return None;
             }
         };
-        let found = self.p.tables[table].actions.iter().position(|a| a.action == action);
+        let found = self.p.tables[table]
+            .actions
+            .iter()
+            .position(|a| a.action == action);
         if found.is_none() {
             let name = self.p.tables[table].name.clone();
-            let message = format!("action `{}` is not in the list of table `{}`", path.name.as_str(), name.as_str());
+            let message = format!(
+                "action `{}` is not in the list of table `{}`",
+                path.name.as_str(),
+                name.as_str()
+            );
             let diagnostic = Diagnostic::error(code::BAD_LABEL, label.span, message);
             self.report(diagnostic.label(name.span, "the table"));
         }
         if let Some(before) = found.and_then(|index| seen.insert(index, label.span)) {
-            let diagnostic = Diagnostic::error(code::BAD_LABEL, label.span, "this label is used twice");
+            let diagnostic =
+                Diagnostic::error(code::BAD_LABEL, label.span, "this label is used twice");
             self.report(diagnostic.label(before, "used here before"));
         }
         found
     }
 
-    fn value_label(&mut self, ty: TyId, label: &ast::Expr, seen: &mut HashMap<String, Span>) -> Option<Expr> {
+    fn value_label(
+        &mut self,
+        ty: TyId,
+        label: &ast::Expr,
+        seen: &mut HashMap<String, Span>,
+    ) -> Option<Expr> {
         let value = self.expr_to(label, ty);
         if value.ty == self.t.error {
             return None;
         }
         if !self.is_literal(&value) {
-            self.error(code::NOT_CONSTANT, label.span, "a label of a `switch` must be known at compile time");
+            self.error(
+                code::NOT_CONSTANT,
+                label.span,
+                "a label of a `switch` must be known at compile time",
+            );
             return None;
         }
         let key = match (&value.kind, self.int_value(&value)) {
@@ -341,7 +447,8 @@ impl Checker<'_> {
             (kind, None) => format!("{kind:?}"),
         };
         if let Some(&before) = seen.get(&key) {
-            let diagnostic = Diagnostic::error(code::BAD_LABEL, label.span, "this label is used twice");
+            let diagnostic =
+                Diagnostic::error(code::BAD_LABEL, label.span, "this label is used twice");
             self.report(diagnostic.label(before, "used here before"));
         }
         seen.insert(key, label.span);
@@ -355,7 +462,13 @@ impl Checker<'_> {
             let cond = this.condition(&stmt.cond, "the condition of `for`");
             let update = this.stmts(&stmt.update);
             let body = this.loop_body(&stmt.body);
-            StmtKind::For { init, cond, update, body, annotations }
+            StmtKind::For {
+                init,
+                cond,
+                update,
+                body,
+                annotations,
+            }
         })
     }
 
@@ -373,7 +486,12 @@ impl Checker<'_> {
             let ty = this.p.vars[var].ty;
             let collection = this.collection(&stmt.collection, ty);
             let body = this.loop_body(&stmt.body);
-            Some(StmtKind::ForIn { var, collection: collection?, body, annotations })
+            Some(StmtKind::ForIn {
+                var,
+                collection: collection?,
+                body,
+                annotations,
+            })
         })
     }
 
@@ -394,7 +512,11 @@ impl Checker<'_> {
                 match var.kind {
                     ExprKind::Var(id) => Some(id),
                     _ => {
-                        self.error(code::BAD_STATEMENT, stmt.var.span, "the loop variable must be a variable");
+                        self.error(
+                            code::BAD_STATEMENT,
+                            stmt.var.span,
+                            "the loop variable must be a variable",
+                        );
                         None
                     }
                 }
@@ -406,8 +528,13 @@ impl Checker<'_> {
         if let ast::ExprKind::Binary(BinaryOp::Range, lo, hi) = &e.kind {
             let lo = self.expr_to(lo, ty);
             let hi = self.expr_to(hi, ty);
-            if ty != self.t.error && !matches!(self.num(self.base(ty)), Some(Num::Bit(_) | Num::Int(_))) {
-                let message = format!("a range has numbers, but the loop variable is {}", self.show(ty));
+            if ty != self.t.error
+                && !matches!(self.num(self.base(ty)), Some(Num::Bit(_) | Num::Int(_)))
+            {
+                let message = format!(
+                    "a range has numbers, but the loop variable is {}",
+                    self.show(ty)
+                );
                 self.error(code::MISMATCH, e.span, message);
                 return None;
             }
@@ -442,14 +569,6 @@ impl Checker<'_> {
             return None;
         }
         Some(Collection::Elements(value))
-    }
-
-    /// The direction of a variable, for messages and checks.
-    pub(crate) fn var_direction(&self, var: VarId) -> Option<Direction> {
-        match self.p.vars[var].kind {
-            VarKind::Param(direction) => Some(direction),
-            _ => None,
-        }
     }
 }
 

@@ -8,8 +8,8 @@ use syntax::source::Span;
 
 use crate::call::{Rule, Written};
 use crate::hir::{
-    ActionCall, ActionId, Arg, Expr, ExprKind, Key, LocalDecl, MatchKindId, Param, Property, Table, TableAction,
-    TableId, Ty, TyId, VarKind,
+    ActionCall, ActionId, Arg, Expr, ExprKind, Key, LocalDecl, MatchKindId, Param, Property, Table,
+    TableAction, TableId, Ty, TyId, VarKind,
 };
 use crate::scope::Entity;
 use crate::text::expr_text;
@@ -31,7 +31,10 @@ impl Checker<'_> {
     pub(crate) fn table(&mut self, decl: &ast::TableDecl) -> Option<TableId> {
         let annotations = self.annotations(&decl.annotations);
         self.open(&decl.name);
-        self.unique(decl.properties.iter().map(|property| &property.name), "table property");
+        self.unique(
+            decl.properties.iter().map(|property| &property.name),
+            "table property",
+        );
         let mut draft = Draft {
             table: Table {
                 name: decl.name.clone(),
@@ -59,15 +62,25 @@ impl Checker<'_> {
             self.error(code::BAD_PROPERTY, decl.name.span, message);
         }
         // Entries come last: their priorities depend on other properties, wherever those stand.
-        let written = decl.properties.iter().find_map(|property| match &property.value {
-            TablePropertyValue::Entries(entries) => Some((property, entries)),
-            _ => None,
-        });
+        let written = decl
+            .properties
+            .iter()
+            .find_map(|property| match &property.value {
+                TablePropertyValue::Entries(entries) => Some((property, entries)),
+                _ => None,
+            });
         if let Some((property, entries)) = written {
-            let before = decl.properties.iter().take_while(|p| !std::ptr::eq(*p, property));
+            let before = decl
+                .properties
+                .iter()
+                .take_while(|p| !std::ptr::eq(*p, property));
             let has = |name: &str| before.clone().any(|p| p.name.as_str() == name);
             if !has("key") && decl.properties.iter().any(|p| p.name.as_str() == "key") {
-                self.error(code::BAD_ENTRY, property.name.span, "`entries` must come after `key`");
+                self.error(
+                    code::BAD_ENTRY,
+                    property.name.span,
+                    "`entries` must come after `key`",
+                );
             } else {
                 self.entries(&mut draft, property, entries);
             }
@@ -94,7 +107,11 @@ impl Checker<'_> {
             TablePropertyValue::Instance(decl) => {
                 if let Some(id) = self.instance_decl(decl) {
                     self.cx.pending.push(LocalDecl::Instance(id));
-                    let value = Expr { kind: ExprKind::Instance(id), ty: self.p.instances[id].ty, span: decl.span };
+                    let value = Expr {
+                        kind: ExprKind::Instance(id),
+                        ty: self.p.instances[id].ty,
+                        span: decl.span,
+                    };
                     self.push_property(draft, property, value);
                 }
             }
@@ -111,7 +128,12 @@ impl Checker<'_> {
         });
     }
 
-    fn expr_property(&mut self, draft: &mut Draft<'_>, property: &ast::TableProperty, e: &ast::Expr) {
+    fn expr_property(
+        &mut self,
+        draft: &mut Draft<'_>,
+        property: &ast::TableProperty,
+        e: &ast::Expr,
+    ) {
         match property.name.as_str() {
             "default_action" => {
                 draft.table.default_is_const = property.is_const;
@@ -124,8 +146,11 @@ impl Checker<'_> {
             }
             "size" => {
                 let size = self.expr(e, None);
-                if size.ty != self.t.error && !(self.is_numeric(size.ty) && self.is_compile_time(&size)) {
-                    let message = "the size of a table must be an integer that is known at compile time";
+                if size.ty != self.t.error
+                    && !(self.is_numeric(size.ty) && self.is_compile_time(&size))
+                {
+                    let message =
+                        "the size of a table must be an integer that is known at compile time";
                     self.error(code::NOT_CONSTANT, e.span, message);
                 }
                 draft.table.size = Some(size);
@@ -135,13 +160,21 @@ impl Checker<'_> {
                 match value.kind {
                     ExprKind::Bool(value) => draft.table.largest_priority_wins = value,
                     _ if value.ty == self.t.error => {}
-                    _ => self.error(code::NOT_CONSTANT, e.span, "`largest_priority_wins` must be known at compile time"),
+                    _ => self.error(
+                        code::NOT_CONSTANT,
+                        e.span,
+                        "`largest_priority_wins` must be known at compile time",
+                    ),
                 }
             }
             "priority_delta" => {
                 if let Some(delta) = self.constant_int(e, "`priority_delta`") {
                     if delta.sign() != num_bigint::Sign::Plus {
-                        self.error(code::OUT_OF_RANGE, e.span, format!("`priority_delta` must be positive: it is {delta}"));
+                        self.error(
+                            code::OUT_OF_RANGE,
+                            e.span,
+                            format!("`priority_delta` must be positive: it is {delta}"),
+                        );
                     }
                     draft.priority_delta = delta;
                 }
@@ -154,12 +187,21 @@ impl Checker<'_> {
     }
 
     /// The value of a property that the architecture knows: an instance, a literal, an action.
-    fn property_value(&mut self, draft: &Draft<'_>, property: &ast::TableProperty, e: &ast::Expr) -> Expr {
+    fn property_value(
+        &mut self,
+        draft: &Draft<'_>,
+        property: &ast::TableProperty,
+        e: &ast::Expr,
+    ) -> Expr {
         if let Some((path, args)) = action_reference(e)
             && let Some(Entity::Action(action)) = self.peek(path)
         {
             let args = self.action_args(action, args, e.span);
-            return Expr { kind: ExprKind::ActionCall(action, args.unwrap_or_default()), ty: self.t.action, span: e.span };
+            return Expr {
+                kind: ExprKind::ActionCall(action, args.unwrap_or_default()),
+                ty: self.t.action,
+                span: e.span,
+            };
         }
         let before = self.p.instances.len();
         let value = self.with_cx(|cx| cx.constructors = true, |this| this.expr(e, None));
@@ -176,14 +218,30 @@ impl Checker<'_> {
     fn action_args(&mut self, action: ActionId, args: &[AstArg], span: Span) -> Option<Vec<Arg>> {
         let params = self.p.actions[action].params.clone();
         let name = self.p.actions[action].name.text.clone();
-        let written = Written { name: &name, type_args: &[], args, span, expected: None };
-        self.bind_args(&params, &Subst::new(), &mut Bindings::default(), None, Rule::Constant, written)
+        let written = Written {
+            name: &name,
+            type_args: &[],
+            args,
+            span,
+            expected: None,
+        };
+        self.bind_args(
+            &params,
+            &Subst::new(),
+            &mut Bindings::default(),
+            None,
+            Rule::Constant,
+            written,
+        )
     }
 
     fn key(&mut self, key: &KeyElement) -> Option<Key> {
         let annotations = self.annotations(&key.annotations);
         let match_kind = self.match_kind(&key.match_kind);
-        let expr = self.with_cx(|cx| cx.place = Place::ControlApply, |this| this.expr(&key.expr, None));
+        let expr = self.with_cx(
+            |cx| cx.place = Place::ControlApply,
+            |this| this.expr(&key.expr, None),
+        );
         if expr.ty == self.t.error {
             return match_kind.map(|match_kind| Key {
                 expr,
@@ -206,19 +264,35 @@ impl Checker<'_> {
                 "".into()
             }
         };
-        Some(Key { expr, match_kind: match_kind?, control_plane_name: name, annotations })
+        Some(Key {
+            expr,
+            match_kind: match_kind?,
+            control_plane_name: name,
+            annotations,
+        })
     }
 
     fn may_be_key(&self, ty: TyId) -> bool {
         match self.ty(ty) {
-            Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::Enum(_) | Ty::ErrorCode | Ty::NewType(_) | Ty::Varbit(_) => true,
+            Ty::Bit(_)
+            | Ty::Int(_)
+            | Ty::Bool
+            | Ty::Enum(_)
+            | Ty::ErrorCode
+            | Ty::NewType(_)
+            | Ty::Varbit(_) => true,
             Ty::Error => true,
             _ => false,
         }
     }
 
     fn match_kind(&mut self, name: &ast::Name) -> Option<MatchKindId> {
-        let found = self.p.match_kinds.iter().find(|(_, kind)| kind.text == name.text).map(|(id, _)| id);
+        let found = self
+            .p
+            .match_kinds
+            .iter()
+            .find(|(_, kind)| kind.text == name.text)
+            .map(|(id, _)| id);
         if found.is_some() {
             return found;
         }
@@ -229,27 +303,38 @@ impl Checker<'_> {
             {
                 return Some(id);
             }
-            let message = format!("`{}` is {}, not a match kind", name.as_str(), entity.describe());
+            let message = format!(
+                "`{}` is {}, not a match kind",
+                name.as_str(),
+                entity.describe()
+            );
             self.error(code::BAD_KEY, name.span, message);
             return None;
         }
         let message = format!("unknown match kind `{}`", name.as_str());
         let known = self.p.match_kinds.values().map(ast::Name::as_str);
-        let diagnostic = Diagnostic::error(code::UNKNOWN_NAME, name.span, message).suggest(name.as_str(), known);
+        let diagnostic =
+            Diagnostic::error(code::UNKNOWN_NAME, name.span, message).suggest(name.as_str(), known);
         self.report(diagnostic);
         None
     }
 
     fn resolve_action(&mut self, path: &ast::Path) -> Option<ActionId> {
         if self.peek(path).is_none() {
-            self.unknown(&path.name, "action", |entity| matches!(entity, Entity::Action(_)));
+            self.unknown(&path.name, "action", |entity| {
+                matches!(entity, Entity::Action(_))
+            });
             return None;
         }
         match self.resolve(path) {
             Entity::Action(action) => Some(action),
             Entity::Poison => None,
             other => {
-                let message = format!("`{}` is {}, not an action", path.name.as_str(), other.describe());
+                let message = format!(
+                    "`{}` is {}, not an action",
+                    path.name.as_str(),
+                    other.describe()
+                );
                 self.error(code::BAD_ACTION, path.span(), message);
                 None
             }
@@ -258,24 +343,41 @@ impl Checker<'_> {
 
     fn list_action<'a>(&mut self, draft: &mut Draft<'a>, reference: &'a ActionRef) {
         let annotations = self.annotations(&reference.annotations);
-        let Some(action) = self.resolve_action(&reference.path) else { return };
+        let Some(action) = self.resolve_action(&reference.path) else {
+            return;
+        };
         let name = self.p.actions[action].name.text.clone();
-        let twin = draft.table.actions.iter().position(|a| self.p.actions[a.action].name.text == name);
+        let twin = draft
+            .table
+            .actions
+            .iter()
+            .position(|a| self.p.actions[a.action].name.text == name);
         if let Some(twin) = twin {
             let message = format!("action `{name}` is in the list twice");
             let before = draft.refs[twin].span;
-            self.report(Diagnostic::error(code::DUPLICATE, reference.span, message).label(before, "listed here before"));
+            self.report(
+                Diagnostic::error(code::DUPLICATE, reference.span, message)
+                    .label(before, "listed here before"),
+            );
             return;
         }
         let args = self.bound_args(action, reference);
-        draft.table.actions.push(TableAction { action, args: args.unwrap_or_default(), annotations });
+        draft.table.actions.push(TableAction {
+            action,
+            args: args.unwrap_or_default(),
+            annotations,
+        });
         draft.refs.push(reference);
     }
 
     /// Arguments in an action list: all parameters with a direction, and no other.
     fn bound_args(&mut self, action: ActionId, reference: &ActionRef) -> Option<Vec<Option<Arg>>> {
         let params = self.p.actions[action].params.clone();
-        let directed: Vec<Param> = params.iter().filter(|p| self.is_directed(p)).cloned().collect();
+        let directed: Vec<Param> = params
+            .iter()
+            .filter(|p| self.is_directed(p))
+            .cloned()
+            .collect();
         let given = reference.args.as_deref().unwrap_or_default();
         let name = self.p.actions[action].name.text.clone();
         if given.iter().all(|arg| arg.name.is_none())
@@ -283,21 +385,50 @@ impl Checker<'_> {
             && given.len() <= params.len()
         {
             let param = self.p.vars[params[directed.len()].var].name.clone();
-            let message = format!("parameter `{}` of `{name}` is set by the control plane: it cannot be bound here", param.as_str());
+            let message = format!(
+                "parameter `{}` of `{name}` is set by the control plane: it cannot be bound here",
+                param.as_str()
+            );
             let diagnostic = Diagnostic::error(code::BAD_ACTION, extra.span, message);
             self.report(diagnostic.label(param.span, "the parameter has no direction"));
             return None;
         }
-        let written = Written { name: &name, type_args: &[], args: given, span: reference.span, expected: None };
+        let written = Written {
+            name: &name,
+            type_args: &[],
+            args: given,
+            span: reference.span,
+            expected: None,
+        };
         let args = self.with_cx(
             |cx| {
                 cx.place = Place::ControlApply;
                 cx.tables = false;
             },
-            |this| this.bind_args(&directed, &Subst::new(), &mut Bindings::default(), None, Rule::Action, written),
+            |this| {
+                this.bind_args(
+                    &directed,
+                    &Subst::new(),
+                    &mut Bindings::default(),
+                    None,
+                    Rule::Action,
+                    written,
+                )
+            },
         )?;
         let mut args = args.into_iter();
-        Some(params.iter().map(|p| if self.is_directed(p) { args.next() } else { None }).collect())
+        Some(
+            params
+                .iter()
+                .map(|p| {
+                    if self.is_directed(p) {
+                        args.next()
+                    } else {
+                        None
+                    }
+                })
+                .collect(),
+        )
     }
 
     fn is_directed(&self, param: &Param) -> bool {
@@ -308,7 +439,11 @@ impl Checker<'_> {
         let Some((path, args)) = action_reference(e) else {
             let value = self.expr(e, None);
             if value.ty != self.t.error {
-                self.error(code::BAD_ACTION, e.span, "the default action must be an action of the list");
+                self.error(
+                    code::BAD_ACTION,
+                    e.span,
+                    "the default action must be an action of the list",
+                );
             }
             return None;
         };
@@ -321,23 +456,44 @@ impl Checker<'_> {
     }
 
     /// An action of the list with the arguments that the control plane would give.
-    fn listed_call(&mut self, draft: &Draft<'_>, path: &ast::Path, args: &[AstArg], span: Span) -> Option<ActionCall> {
+    fn listed_call(
+        &mut self,
+        draft: &Draft<'_>,
+        path: &ast::Path,
+        args: &[AstArg],
+        span: Span,
+    ) -> Option<ActionCall> {
         let action = self.resolve_action(path)?;
         let name = self.p.actions[action].name.text.clone();
         let Some(index) = draft.table.actions.iter().position(|a| a.action == action) else {
-            let twin = draft.table.actions.iter().any(|a| self.p.actions[a.action].name.text == name);
-            let mut message = format!("action `{name}` is not in the list of table `{}`", draft.table.name.as_str());
+            let twin = draft
+                .table
+                .actions
+                .iter()
+                .any(|a| self.p.actions[a.action].name.text == name);
+            let mut message = format!(
+                "action `{name}` is not in the list of table `{}`",
+                draft.table.name.as_str()
+            );
             if twin {
                 message.push_str(" (another action of that name is)");
             }
-            let names: Vec<String> =
-                draft.table.actions.iter().map(|a| self.p.actions[a.action].name.as_str().to_string()).collect();
+            let names: Vec<String> = draft
+                .table
+                .actions
+                .iter()
+                .map(|a| self.p.actions[a.action].name.as_str().to_string())
+                .collect();
             let diagnostic = Diagnostic::error(code::BAD_ACTION, span, message);
             self.report(diagnostic.suggest(&name, names.iter().map(String::as_str)));
             return None;
         };
         let args = self.control_plane_args(action, draft.refs[index], args, span)?;
-        Some(ActionCall { action: index, args, span })
+        Some(ActionCall {
+            action: index,
+            args,
+            span,
+        })
     }
 
     /// The values of parameters without direction; those with one must be as they are in the list.
@@ -350,20 +506,38 @@ impl Checker<'_> {
     ) -> Option<Vec<Expr>> {
         let params = self.p.actions[action].params.clone();
         let name = self.p.actions[action].name.text.clone();
-        let written = Written { name: &name, type_args: &[], args, span, expected: None };
+        let written = Written {
+            name: &name,
+            type_args: &[],
+            args,
+            span,
+            expected: None,
+        };
         let bound = self.with_cx(
             |cx| {
                 cx.place = Place::ControlApply;
                 cx.tables = false;
             },
-            |this| this.bind_args(&params, &Subst::new(), &mut Bindings::default(), None, Rule::Constant, written),
+            |this| {
+                this.bind_args(
+                    &params,
+                    &Subst::new(),
+                    &mut Bindings::default(),
+                    None,
+                    Rule::Constant,
+                    written,
+                )
+            },
         )?;
         let directed = params.iter().filter(|p| self.is_directed(p)).count();
         let in_list = listed.args.as_deref().unwrap_or_default();
         let mut good = true;
         for (place, arg) in args.iter().enumerate() {
             let place = match &arg.name {
-                Some(name) => params.iter().position(|p| self.p.vars[p.var].name.text == name.text).unwrap_or(place),
+                Some(name) => params
+                    .iter()
+                    .position(|p| self.p.vars[p.var].name.text == name.text)
+                    .unwrap_or(place),
                 None => place,
             };
             if place >= directed {
@@ -389,7 +563,10 @@ impl Checker<'_> {
         if !good {
             return None;
         }
-        let values = bound.into_iter().zip(&params).filter(|(_, p)| !self.is_directed(p));
+        let values = bound
+            .into_iter()
+            .zip(&params)
+            .filter(|(_, p)| !self.is_directed(p));
         Some(
             values
                 .filter_map(|(arg, _)| match arg {
@@ -416,18 +593,33 @@ impl Checker<'_> {
                 return;
             }
             None => {
-                let message = format!("table `{}` has no `default_action`, and `NoAction` is not declared", draft.table.name.as_str());
+                let message = format!(
+                    "table `{}` has no `default_action`, and `NoAction` is not declared",
+                    draft.table.name.as_str()
+                );
                 let diagnostic = Diagnostic::error(code::BAD_ACTION, span, message);
                 self.report(diagnostic.hint("include core.p4"));
                 return;
             }
         };
-        let found = draft.table.actions.iter().position(|a| a.action == no_action);
+        let found = draft
+            .table
+            .actions
+            .iter()
+            .position(|a| a.action == no_action);
         let action = found.unwrap_or_else(|| {
-            draft.table.actions.push(TableAction { action: no_action, args: Vec::new(), annotations: Vec::new() });
+            draft.table.actions.push(TableAction {
+                action: no_action,
+                args: Vec::new(),
+                annotations: Vec::new(),
+            });
             draft.table.actions.len() - 1
         });
-        draft.table.default_action = Some(ActionCall { action, args: Vec::new(), span });
+        draft.table.default_action = Some(ActionCall {
+            action,
+            args: Vec::new(),
+            span,
+        });
     }
 }
 
@@ -453,7 +645,9 @@ fn is_simple_key(e: &ast::Expr) -> bool {
         Slice(base, hi, lo) => is_simple_key(base) && is_simple_key(hi) && is_simple_key(lo),
         Binary(ast::BinaryOp::And, a, b) => is_simple_key(a) && is_simple_key(b),
         Call { callee, args, .. } => match &callee.kind {
-            Member(base, name) => name.as_str() == "isValid" && args.is_empty() && is_simple_key(base),
+            Member(base, name) => {
+                name.as_str() == "isValid" && args.is_empty() && is_simple_key(base)
+            }
             _ => false,
         },
         _ => false,

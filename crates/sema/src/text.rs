@@ -52,6 +52,14 @@ fn write(e: &Expr, out: &mut String) {
             write(lo, out);
             out.push(']');
         }
+        ExprKind::PlusSlice(base, lo, width) => {
+            write(base, out);
+            out.push('[');
+            write(lo, out);
+            out.push_str("+:");
+            write(width, out);
+            out.push(']');
+        }
         ExprKind::Unary(op, operand) => {
             out.push(match op {
                 UnaryOp::Neg => '-',
@@ -81,7 +89,11 @@ fn write(e: &Expr, out: &mut String) {
             out.push(')');
             write(operand, out);
         }
-        ExprKind::Call { callee, type_args, args } => {
+        ExprKind::Call {
+            callee,
+            type_args,
+            args,
+        } => {
             write(callee, out);
             if !type_args.is_empty() {
                 out.push('<');
@@ -92,7 +104,10 @@ fn write(e: &Expr, out: &mut String) {
             list(args, out, arg);
             out.push(')');
         }
-        ExprKind::List { elements, rest_default } => {
+        ExprKind::List {
+            elements,
+            rest_default,
+        } => {
             out.push('{');
             list(elements, out, write);
             if *rest_default {
@@ -100,7 +115,10 @@ fn write(e: &Expr, out: &mut String) {
             }
             out.push('}');
         }
-        ExprKind::Record { fields, rest_default } => {
+        ExprKind::Record {
+            fields,
+            rest_default,
+        } => {
             out.push('{');
             list(fields, out, |(name, value), out| {
                 out.push_str(name.as_str());

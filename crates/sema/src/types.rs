@@ -63,11 +63,19 @@ impl Checker<'_> {
     pub(crate) fn resolve_type(&mut self, ty: &TypeRef) -> TyId {
         match ty {
             TypeRef::Void(span) => {
-                self.error(code::BAD_TYPE, *span, "`void` can only be the result of a function or method");
+                self.error(
+                    code::BAD_TYPE,
+                    *span,
+                    "`void` can only be the result of a function or method",
+                );
                 self.t.error
             }
             TypeRef::DontCare(span) => {
-                self.error(code::BAD_TYPE, *span, "`_` can only stand for a type argument");
+                self.error(
+                    code::BAD_TYPE,
+                    *span,
+                    "`_` can only stand for a type argument",
+                );
                 self.t.error
             }
             _ => self.resolve_any(ty),
@@ -92,7 +100,10 @@ impl Checker<'_> {
     }
 
     fn fresh_dont_care(&mut self, span: Span) -> TyId {
-        let var = self.p.type_vars.push(ast::Name { text: "_".into(), span });
+        let var = self.p.type_vars.push(ast::Name {
+            text: "_".into(),
+            span,
+        });
         self.dont_care.insert(var);
         self.intern(Ty::Var(var))
     }
@@ -130,7 +141,10 @@ impl Checker<'_> {
     }
 
     fn tuple_type(&mut self, elements: &[TypeRef], span: Span) -> TyId {
-        let elements: Vec<TyId> = elements.iter().map(|element| self.resolve_member(element)).collect();
+        let elements: Vec<TyId> = elements
+            .iter()
+            .map(|element| self.resolve_member(element))
+            .collect();
         let ty = self.intern(Ty::Tuple(elements));
         self.well_formed(ty, span)
     }
@@ -145,7 +159,11 @@ impl Checker<'_> {
     fn signed(&mut self, width: &ast::Expr, span: Span) -> TyId {
         match self.size(width, span, "the width of a type", MAX_WIDTH) {
             Some(0) => {
-                self.error(code::BAD_SIZE, span, "a signed integer has at least one bit");
+                self.error(
+                    code::BAD_SIZE,
+                    span,
+                    "a signed integer has at least one bit",
+                );
                 self.t.error
             }
             Some(width) => self.intern(Ty::Int(width)),
@@ -157,13 +175,21 @@ impl Checker<'_> {
     fn size(&mut self, e: &ast::Expr, span: Span, what: &str, max: u32) -> Option<u32> {
         let value = self.constant_int(e, what)?;
         if value.is_negative() {
-            self.error(code::BAD_SIZE, span, format!("{what} cannot be negative: it is {value}"));
+            self.error(
+                code::BAD_SIZE,
+                span,
+                format!("{what} cannot be negative: it is {value}"),
+            );
             return None;
         }
         match value.to_u32().filter(|&n| n <= max) {
             Some(n) => Some(n),
             None => {
-                self.error(code::BAD_SIZE, span, format!("{what} is {value}; at most {max} is supported"));
+                self.error(
+                    code::BAD_SIZE,
+                    span,
+                    format!("{what} is {value}; at most {max} is supported"),
+                );
                 None
             }
         }
@@ -180,7 +206,10 @@ impl Checker<'_> {
             let message = if self.is_numeric(value.ty) {
                 format!("{what} must be known at compile time")
             } else {
-                format!("{what} must be an integer, but this is {}", self.show(value.ty))
+                format!(
+                    "{what} must be an integer, but this is {}",
+                    self.show(value.ty)
+                )
             };
             self.error(code::NOT_CONSTANT, e.span, message);
         }
@@ -189,8 +218,15 @@ impl Checker<'_> {
 
     fn array(&mut self, element: &TypeRef, size: &ast::Expr, span: Span) -> TyId {
         let element = self.resolve_type(element);
-        let size = self.size(size, span, "the size of a header stack or array", MAX_ELEMENTS);
-        let Some(size) = size else { return self.t.error };
+        let size = self.size(
+            size,
+            span,
+            "the size of a header stack or array",
+            MAX_ELEMENTS,
+        );
+        let Some(size) = size else {
+            return self.t.error;
+        };
         if element == self.t.error {
             return self.t.error;
         }
@@ -212,7 +248,11 @@ impl Checker<'_> {
         let count = args.as_ref().map_or(0, Vec::len);
         let Some(params) = self.type_param_count(entity) else {
             if entity != Entity::Poison {
-                let message = format!("`{}` is {}, not a type", path.name.as_str(), entity.describe());
+                let message = format!(
+                    "`{}` is {}, not a type",
+                    path.name.as_str(),
+                    entity.describe()
+                );
                 self.error(code::WRONG_KIND, path.span(), message);
             }
             return self.t.error;
@@ -237,8 +277,14 @@ impl Checker<'_> {
     pub(crate) fn type_arg_count(&mut self, name: &str, span: Span, expected: usize, found: usize) {
         let message = match (expected, found) {
             (0, _) => format!("`{name}` has no type parameters"),
-            (n, 0) => format!("`{name}` needs {n} type argument{}", if n == 1 { "" } else { "s" }),
-            (n, m) => format!("`{name}` has {n} type parameter{}, but {m} are given", if n == 1 { "" } else { "s" }),
+            (n, 0) => format!(
+                "`{name}` needs {n} type argument{}",
+                if n == 1 { "" } else { "s" }
+            ),
+            (n, m) => format!(
+                "`{name}` has {n} type parameter{}, but {m} are given",
+                if n == 1 { "" } else { "s" }
+            ),
         };
         self.error(code::TYPE_ARGS, span, message);
     }
@@ -293,9 +339,9 @@ impl Checker<'_> {
 
     fn check_members(&mut self, ty: TyId, span: Span) -> bool {
         match self.ty(ty).clone() {
-            Ty::Tuple(elements) => {
-                elements.iter().all(|&element| self.check_member(Container::Tuple, element, None, span))
-            }
+            Ty::Tuple(elements) => elements
+                .iter()
+                .all(|&element| self.check_member(Container::Tuple, element, None, span)),
             Ty::List(element) => self.check_member(Container::List, element, None, span),
             Ty::Stack(element, _) if self.is_header_like(element) => true,
             Ty::Stack(element, _) => self.check_member(Container::Array, element, None, span),
@@ -328,12 +374,16 @@ impl Checker<'_> {
         }
         let (what, shown) = (container.describe(), self.show(ty));
         let message = match field {
-            Some(name) => format!("field `{}` of {what} cannot have type {shown}", name.as_str()),
+            Some(name) => format!(
+                "field `{}` of {what} cannot have type {shown}",
+                name.as_str()
+            ),
             None => format!("{what} cannot hold {shown}"),
         };
         let mut diagnostic = Diagnostic::error(code::BAD_TYPE, span, message);
         if let (Container::Header, Ty::Enum(_)) = (container, self.ty(ty)) {
-            diagnostic = diagnostic.hint("give the enum an underlying type: `enum bit<8> E { .. }`");
+            diagnostic =
+                diagnostic.hint("give the enum an underlying type: `enum bit<8> E { .. }`");
         }
         self.report(diagnostic);
         false
@@ -358,7 +408,9 @@ impl Checker<'_> {
                 RecordKind::Struct if container == Header => self.plain_struct(ty),
                 RecordKind::Struct => container != Union,
             },
-            Ty::Stack(element, _) if self.is_header_like(*element) => matches!(container, Struct | Tuple | List),
+            Ty::Stack(element, _) if self.is_header_like(*element) => {
+                matches!(container, Struct | Tuple | List)
+            }
             Ty::Stack(element, _) if container == Header => self.allowed_in(Header, *element),
             Ty::Stack(..) => matches!(container, Struct | Tuple | Array),
             Ty::Tuple(_) => matches!(container, Struct | Tuple | List),
@@ -371,8 +423,13 @@ impl Checker<'_> {
     /// Whether a struct may stand in a header: all its leaves have a fixed size.
     fn plain_struct(&self, ty: TyId) -> bool {
         match self.ty(ty) {
-            Ty::Record(id, args) if self.p.records[*id].kind == RecordKind::Struct && args.is_empty() => {
-                self.p.records[*id].fields.iter().all(|field| self.plain_struct(field.ty))
+            Ty::Record(id, args)
+                if self.p.records[*id].kind == RecordKind::Struct && args.is_empty() =>
+            {
+                self.p.records[*id]
+                    .fields
+                    .iter()
+                    .all(|field| self.plain_struct(field.ty))
             }
             Ty::Record(id, _) => self.p.records[*id].kind == RecordKind::Struct,
             Ty::Enum(id) => self.p.enums[*id].underlying.is_some(),
@@ -398,13 +455,23 @@ impl Checker<'_> {
     }
 
     /// The type of a record's field, its type parameters replaced.
-    pub(crate) fn field_type(&mut self, record: crate::hir::RecordId, args: &[TyId], field: usize) -> TyId {
+    pub(crate) fn field_type(
+        &mut self,
+        record: crate::hir::RecordId,
+        args: &[TyId],
+        field: usize,
+    ) -> TyId {
         let declared = &self.p.records[record];
         let ty = declared.fields[field].ty;
         if args.is_empty() {
             return ty;
         }
-        let subst: Subst = declared.type_params.iter().copied().zip(args.iter().copied()).collect();
+        let subst: Subst = declared
+            .type_params
+            .iter()
+            .copied()
+            .zip(args.iter().copied())
+            .collect();
         self.subst(ty, &subst)
     }
 
@@ -413,9 +480,16 @@ impl Checker<'_> {
         if subst.is_empty() {
             return ty;
         }
-        let each = |this: &mut Self, list: &[TyId]| -> Vec<TyId> { list.iter().map(|&t| this.subst(t, subst)).collect() };
+        let each = |this: &mut Self, list: &[TyId]| -> Vec<TyId> {
+            list.iter().map(|&t| this.subst(t, subst)).collect()
+        };
         let new = match self.ty(ty).clone() {
-            Ty::Var(var) => return subst.iter().find(|&&(v, _)| v == var).map_or(ty, |&(_, to)| to),
+            Ty::Var(var) => {
+                return subst
+                    .iter()
+                    .find(|&&(v, _)| v == var)
+                    .map_or(ty, |&(_, to)| to);
+            }
             Ty::Record(id, args) if !args.is_empty() => Ty::Record(id, each(self, &args)),
             Ty::Extern(id, args) if !args.is_empty() => Ty::Extern(id, each(self, &args)),
             Ty::BlockType(id, args) if !args.is_empty() => Ty::BlockType(id, each(self, &args)),
@@ -432,9 +506,10 @@ impl Checker<'_> {
     pub(crate) fn is_open(&self, ty: TyId) -> bool {
         match self.ty(ty) {
             Ty::Var(_) => true,
-            Ty::Record(_, args) | Ty::Extern(_, args) | Ty::BlockType(_, args) | Ty::Tuple(args) => {
-                args.iter().any(|&arg| self.is_open(arg))
-            }
+            Ty::Record(_, args)
+            | Ty::Extern(_, args)
+            | Ty::BlockType(_, args)
+            | Ty::Tuple(args) => args.iter().any(|&arg| self.is_open(arg)),
             Ty::List(element) | Ty::Set(element) | Ty::Stack(element, _) => self.is_open(*element),
             _ => false,
         }
@@ -495,7 +570,10 @@ impl Checker<'_> {
 
     /// Whether it is an extern, parser, control or package: what instances are of.
     pub(crate) fn is_object(&self, ty: TyId) -> bool {
-        matches!(self.ty(ty), Ty::Extern(..) | Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..))
+        matches!(
+            self.ty(ty),
+            Ty::Extern(..) | Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..)
+        )
     }
 
     /// The least and the greatest size in bits of what is serializable (section "Compile-time size determination").
@@ -506,18 +584,27 @@ impl Checker<'_> {
             Ty::Varbit(w) => Some((0, w.into())),
             Ty::Enum(id) => self.serial(id).and_then(|under| self.size_in_bits(under)),
             Ty::NewType(id) => self.size_in_bits(self.p.new_types[id].underlying),
-            Ty::Tuple(elements) | Ty::Record(_, elements) if matches!(self.ty(ty), Ty::Tuple(_)) => {
+            Ty::Tuple(elements) | Ty::Record(_, elements)
+                if matches!(self.ty(ty), Ty::Tuple(_)) =>
+            {
                 self.sum_sizes(&elements)
             }
             Ty::Record(id, args) => {
-                let fields: Vec<TyId> =
-                    (0..self.p.records[id].fields.len()).map(|i| self.field_type(id, &args, i)).collect();
+                let fields: Vec<TyId> = (0..self.p.records[id].fields.len())
+                    .map(|i| self.field_type(id, &args, i))
+                    .collect();
                 if self.p.records[id].kind != RecordKind::HeaderUnion {
                     return self.sum_sizes(&fields);
                 }
-                let sizes: Option<Vec<_>> = fields.iter().map(|&field| self.size_in_bits(field)).collect();
+                let sizes: Option<Vec<_>> = fields
+                    .iter()
+                    .map(|&field| self.size_in_bits(field))
+                    .collect();
                 let sizes = sizes?;
-                Some((sizes.iter().map(|s| s.0).max().unwrap_or(0), sizes.iter().map(|s| s.1).max().unwrap_or(0)))
+                Some((
+                    sizes.iter().map(|s| s.0).max().unwrap_or(0),
+                    sizes.iter().map(|s| s.1).max().unwrap_or(0),
+                ))
             }
             Ty::Stack(element, n) => {
                 let (least, most) = self.size_in_bits(element)?;
@@ -536,7 +623,8 @@ impl Checker<'_> {
 
     /// Whether a header has a varbit field.
     pub(crate) fn has_varbit(&mut self, ty: TyId) -> bool {
-        self.size_in_bits(ty).is_some_and(|(least, most)| least != most)
+        self.size_in_bits(ty)
+            .is_some_and(|(least, most)| least != most)
     }
 
     /// Whether a value is in the range of a numeric type.
@@ -546,7 +634,11 @@ impl Checker<'_> {
             Num::Bit(w) => !value.is_negative() && value.bits() <= u64::from(w),
             Num::Int(0) => value.is_zero(),
             Num::Int(w) => {
-                let magnitude = if value.is_negative() { (-value) - 1 } else { value.clone() };
+                let magnitude = if value.is_negative() {
+                    (-value) - 1
+                } else {
+                    value.clone()
+                };
                 magnitude.bits() < u64::from(w)
             }
         }

@@ -15,12 +15,17 @@ pub(crate) struct Bindings {
 impl Bindings {
     /// All of `vars` unknown.
     pub(crate) fn new(vars: impl IntoIterator<Item = TypeVarId>) -> Bindings {
-        Bindings { vars: vars.into_iter().map(|var| (var, None)).collect() }
+        Bindings {
+            vars: vars.into_iter().map(|var| (var, None)).collect(),
+        }
     }
 
     /// What is known of a variable; `None` when it is not one of these.
     fn get(&self, var: TypeVarId) -> Option<Option<TyId>> {
-        self.vars.iter().find(|&&(v, _)| v == var).map(|&(_, ty)| ty)
+        self.vars
+            .iter()
+            .find(|&&(v, _)| v == var)
+            .map(|&(_, ty)| ty)
     }
 
     pub(crate) fn set(&mut self, var: TypeVarId, ty: TyId) {
@@ -31,12 +36,18 @@ impl Bindings {
 
     /// What is known so far.
     pub(crate) fn known(&self) -> Subst {
-        self.vars.iter().filter_map(|&(var, ty)| Some((var, ty?))).collect()
+        self.vars
+            .iter()
+            .filter_map(|&(var, ty)| Some((var, ty?)))
+            .collect()
     }
 
     /// The variables of which nothing is known.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = TypeVarId> {
-        self.vars.iter().filter(|(_, ty)| ty.is_none()).map(|&(var, _)| var)
+        self.vars
+            .iter()
+            .filter(|(_, ty)| ty.is_none())
+            .map(|&(var, _)| var)
     }
 
     /// Whether there are no variables at all.
@@ -68,9 +79,15 @@ impl Checker<'_> {
             return true;
         }
         match (self.ty(formal).clone(), self.ty(actual).clone()) {
-            (Ty::Record(f, fs), Ty::Record(a, actuals)) if f == a => self.unify_all(b, &fs, &actuals),
-            (Ty::Extern(f, fs), Ty::Extern(a, actuals)) if f == a => self.unify_all(b, &fs, &actuals),
-            (Ty::BlockType(f, fs), Ty::BlockType(a, actuals)) if f == a => self.unify_all(b, &fs, &actuals),
+            (Ty::Record(f, fs), Ty::Record(a, actuals)) if f == a => {
+                self.unify_all(b, &fs, &actuals)
+            }
+            (Ty::Extern(f, fs), Ty::Extern(a, actuals)) if f == a => {
+                self.unify_all(b, &fs, &actuals)
+            }
+            (Ty::BlockType(f, fs), Ty::BlockType(a, actuals)) if f == a => {
+                self.unify_all(b, &fs, &actuals)
+            }
             (Ty::Tuple(fs), Ty::Tuple(actuals)) => self.unify_all(b, &fs, &actuals),
             (Ty::List(f), Ty::List(a)) | (Ty::Set(f), Ty::Set(a)) => self.unify(b, f, a),
             (Ty::Stack(f, n), Ty::Stack(a, m)) => n == m && self.unify(b, f, a),
@@ -82,7 +99,11 @@ impl Checker<'_> {
     }
 
     fn unify_all(&mut self, b: &mut Bindings, formals: &[TyId], actuals: &[TyId]) -> bool {
-        formals.len() == actuals.len() && formals.iter().zip(actuals).all(|(&f, &a)| self.unify(b, f, a))
+        formals.len() == actuals.len()
+            && formals
+                .iter()
+                .zip(actuals)
+                .all(|(&f, &a)| self.unify(b, f, a))
     }
 
     fn is_dont_care(&self, ty: TyId) -> bool {
@@ -111,7 +132,11 @@ impl Checker<'_> {
             (Ty::Integer, Ty::Bit(_) | Ty::Int(_)) => Some(b),
             (Ty::Bit(_) | Ty::Int(_), Ty::Integer) => Some(a),
             (Ty::Tuple(xs), Ty::Tuple(ys)) if xs.len() == ys.len() => {
-                let merged: Option<Vec<TyId>> = xs.iter().zip(&ys).map(|(&x, &y)| self.merge(x, y)).collect();
+                let merged: Option<Vec<TyId>> = xs
+                    .iter()
+                    .zip(&ys)
+                    .map(|(&x, &y)| self.merge(x, y))
+                    .collect();
                 Some(self.intern(Ty::Tuple(merged?)))
             }
             (Ty::Record(_, _), Ty::Tuple(_)) => Some(a),
@@ -134,7 +159,9 @@ impl Checker<'_> {
         if self.is_weak(actual.ty) {
             return true;
         }
-        let ExprKind::Aggregate(elements) = &actual.kind else { return self.unify(b, formal, actual.ty) };
+        let ExprKind::Aggregate(elements) = &actual.kind else {
+            return self.unify(b, formal, actual.ty);
+        };
         if let Some(names) = self.anonymous_fields(actual.ty) {
             return self.unify_fields(b, formal, actual, elements, &names);
         }
@@ -145,7 +172,9 @@ impl Checker<'_> {
             Ty::Tuple(types) => types,
             Ty::List(element) | Ty::Stack(element, _) => vec![element; elements.len()],
             Ty::Record(id, args) if self.p.records[id].kind != RecordKind::HeaderUnion => {
-                (0..self.p.records[id].fields.len()).map(|i| self.field_type(id, &args, i)).collect()
+                (0..self.p.records[id].fields.len())
+                    .map(|i| self.field_type(id, &args, i))
+                    .collect()
             }
             _ => return self.unify(b, formal, actual.ty),
         };
@@ -153,7 +182,10 @@ impl Checker<'_> {
         if formals.len() != elements.len() && !rest {
             return false;
         }
-        formals.iter().zip(elements).all(|(&f, element)| self.unify_expr(b, f, element))
+        formals
+            .iter()
+            .zip(elements)
+            .all(|(&f, element)| self.unify_expr(b, f, element))
     }
 
     /// Makes a structure-valued expression of unknown type fit `formal`, field by field.
@@ -165,9 +197,15 @@ impl Checker<'_> {
         elements: &[Expr],
         names: &[std::sync::Arc<str>],
     ) -> bool {
-        let Ty::Record(id, args) = self.ty(formal).clone() else { return self.unify(b, formal, actual.ty) };
+        let Ty::Record(id, args) = self.ty(formal).clone() else {
+            return self.unify(b, formal, actual.ty);
+        };
         elements.iter().zip(names).all(|(element, name)| {
-            match self.p.records[id].fields.iter().position(|f| f.name.text == *name) {
+            match self.p.records[id]
+                .fields
+                .iter()
+                .position(|f| f.name.text == *name)
+            {
                 Some(i) => {
                     let field = self.field_type(id, &args, i);
                     self.unify_expr(b, field, element)
@@ -180,9 +218,13 @@ impl Checker<'_> {
     /// The field names of the struct made for `{ a = 1 }` whose type is not known yet.
     pub(crate) fn anonymous_fields(&self, ty: TyId) -> Option<Vec<std::sync::Arc<str>>> {
         match self.ty(ty) {
-            Ty::Record(id, _) if self.anonymous.contains(id) => {
-                Some(self.p.records[*id].fields.iter().map(|f| f.name.text.clone()).collect())
-            }
+            Ty::Record(id, _) if self.anonymous.contains(id) => Some(
+                self.p.records[*id]
+                    .fields
+                    .iter()
+                    .map(|f| f.name.text.clone())
+                    .collect(),
+            ),
             _ => None,
         }
     }
@@ -201,7 +243,10 @@ impl Checker<'_> {
         if actuals.len() < required || actuals.len() > formals.len() {
             return false;
         }
-        formals.iter().zip(&actuals).all(|(f, a)| f.kind == a.kind && self.unify(b, f.ty, a.ty))
+        formals
+            .iter()
+            .zip(&actuals)
+            .all(|(f, a)| f.kind == a.kind && self.unify(b, f.ty, a.ty))
     }
 
     /// The kind and parameters of a parser or control, type arguments put in.
@@ -216,11 +261,17 @@ impl Checker<'_> {
             }
             Ty::Parser(id) => {
                 let params = self.p.parsers[id].params.clone();
-                Some((BlockTypeKind::Parser, self.signatures(&params, &Subst::new())))
+                Some((
+                    BlockTypeKind::Parser,
+                    self.signatures(&params, &Subst::new()),
+                ))
             }
             Ty::Control(id) => {
                 let params = self.p.controls[id].params.clone();
-                Some((BlockTypeKind::Control, self.signatures(&params, &Subst::new())))
+                Some((
+                    BlockTypeKind::Control,
+                    self.signatures(&params, &Subst::new()),
+                ))
             }
             _ => None,
         }
@@ -230,7 +281,11 @@ impl Checker<'_> {
         let one = |this: &mut Self, param: &Param| {
             let var = &this.p.vars[param.var];
             let (kind, ty) = (var.kind, var.ty);
-            Signature { kind, ty: this.subst(ty, subst), optional: param.optional }
+            Signature {
+                kind,
+                ty: this.subst(ty, subst),
+                optional: param.optional,
+            }
         };
         params.iter().map(|param| one(self, param)).collect()
     }

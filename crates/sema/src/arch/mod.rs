@@ -42,7 +42,9 @@ impl Arch {
 /// The architecture of the package that `main` instantiates.
 pub(crate) fn recognise(p: &Program) -> Option<Arch> {
     let main = &p.instances[p.main?];
-    let Ty::BlockType(package, _) = p.types.get(main.ty) else { return None };
+    let Ty::BlockType(package, _) = p.types.get(main.ty) else {
+        return None;
+    };
     Some(match p.block_types[*package].name.as_str() {
         "V1Switch" => Arch::V1Model,
         "PSA_Switch" => Arch::Psa,

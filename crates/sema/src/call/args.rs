@@ -32,11 +32,14 @@ impl Checker<'_> {
         if args.iter().any(|arg| arg.name.is_some()) {
             let name_of = |p: &Param| self.p.vars[p.var].name.text.clone();
             let all_known = args.iter().all(|arg| {
-                arg.name.as_ref().is_some_and(|name| params.iter().any(|p| name_of(p) == name.text))
+                arg.name
+                    .as_ref()
+                    .is_some_and(|name| params.iter().any(|p| name_of(p) == name.text))
             });
             let all_given = params.iter().filter(|p| !free(p)).all(|p| {
                 let wanted = name_of(p);
-                args.iter().any(|arg| arg.name.as_ref().is_some_and(|name| name.text == wanted))
+                args.iter()
+                    .any(|arg| arg.name.as_ref().is_some_and(|name| name.text == wanted))
             });
             return all_known && all_given;
         }
@@ -48,8 +51,16 @@ impl Checker<'_> {
         let mut places: Vec<Option<usize>> = vec![None; params.len()];
         let named = written.args.iter().filter(|arg| arg.name.is_some()).count();
         if named > 0 && named < written.args.len() {
-            let span = written.args.iter().find(|arg| arg.name.is_none()).map_or(written.span, |arg| arg.span);
-            self.error(code::BAD_ARGS, span, "either all arguments of a call have names, or none");
+            let span = written
+                .args
+                .iter()
+                .find(|arg| arg.name.is_none())
+                .map_or(written.span, |arg| arg.span);
+            self.error(
+                code::BAD_ARGS,
+                span,
+                "either all arguments of a call have names, or none",
+            );
             return None;
         }
         let mut good = true;
@@ -57,7 +68,9 @@ impl Checker<'_> {
             let place = match &arg.name {
                 None => Some(i).filter(|&i| i < params.len()),
                 Some(name) => {
-                    let found = params.iter().position(|p| self.p.vars[p.var].name.text == name.text);
+                    let found = params
+                        .iter()
+                        .position(|p| self.p.vars[p.var].name.text == name.text);
                     if found.is_none() {
                         self.unknown_param(params, name, written);
                         good = false;
@@ -81,7 +94,11 @@ impl Checker<'_> {
         for (param, place) in params.iter().zip(&places) {
             if place.is_none() && !param.optional && param.default.is_none() {
                 let name = self.p.vars[param.var].name.clone();
-                let message = format!("no argument for parameter `{}` of `{}`", name.as_str(), written.name);
+                let message = format!(
+                    "no argument for parameter `{}` of `{}`",
+                    name.as_str(),
+                    written.name
+                );
                 let diagnostic = Diagnostic::error(code::BAD_ARGS, written.span, message);
                 self.report(diagnostic.label(name.span, "the parameter"));
                 good = false;
@@ -92,8 +109,12 @@ impl Checker<'_> {
 
     fn unknown_param(&mut self, params: &[Param], name: &syntax::ast::Name, written: Written<'_>) {
         let message = format!("`{}` has no parameter `{}`", written.name, name.as_str());
-        let names: Vec<&str> = params.iter().map(|p| self.p.vars[p.var].name.as_str()).collect();
-        let diagnostic = Diagnostic::error(code::BAD_ARGS, name.span, message).suggest(name.as_str(), names);
+        let names: Vec<&str> = params
+            .iter()
+            .map(|p| self.p.vars[p.var].name.as_str())
+            .collect();
+        let diagnostic =
+            Diagnostic::error(code::BAD_ARGS, name.span, message).suggest(name.as_str(), names);
         self.report(diagnostic);
     }
 
@@ -127,7 +148,9 @@ impl Checker<'_> {
         let mut values: Vec<Option<Expr>> = vec![None; written.args.len()];
         let mut good = true;
         for (i, arg) in written.args.iter().enumerate() {
-            let Some(place) = places.iter().position(|&p| p == Some(i)) else { continue };
+            let Some(place) = places.iter().position(|&p| p == Some(i)) else {
+                continue;
+            };
             let formal = self.formal_type(&params[place], object);
             values[i] = self.infer_arg(arg, &params[place], formal, b, &mut good, written);
         }
@@ -186,14 +209,21 @@ impl Checker<'_> {
         let Some(value) = &arg.value else {
             if direction != Direction::Out && !param.optional {
                 let name = self.p.vars[param.var].name.clone();
-                let message = format!("`_` can only be given for an `out` parameter, and `{}` is none", name.as_str());
+                let message = format!(
+                    "`_` can only be given for an `out` parameter, and `{}` is none",
+                    name.as_str()
+                );
                 self.error(code::BAD_ARGS, arg.span, message);
                 *good = false;
             }
             return None;
         };
         let hint = self.subst(formal, &b.known());
-        let hint = if b.is_empty() || !self.is_open(hint) { Some(hint) } else { None };
+        let hint = if b.is_empty() || !self.is_open(hint) {
+            Some(hint)
+        } else {
+            None
+        };
         let value = self.expr(value, hint);
         if value.ty == self.t.error {
             *good = false;
@@ -227,14 +257,25 @@ impl Checker<'_> {
     }
 
     fn may_be_argument(&self, ty: TyId) -> bool {
-        !matches!(self.ty(ty), Ty::Void | Ty::Table(_) | Ty::ApplyResult(_) | Ty::ActionEnum(_) | Ty::Action | Ty::Set(_))
+        !matches!(
+            self.ty(ty),
+            Ty::Void
+                | Ty::Table(_)
+                | Ty::ApplyResult(_)
+                | Ty::ActionEnum(_)
+                | Ty::Action
+                | Ty::Set(_)
+        )
     }
 
     /// Reports type parameters that stay unknown, or that would be a type which no value has at run time.
     pub(crate) fn all_inferred(&mut self, b: &Bindings, written: Written<'_>) -> bool {
         if let Some(var) = b.unknown().next() {
             let name = self.p.type_vars[var].as_str().to_string();
-            let message = format!("the type argument `{name}` of `{}` cannot be inferred", written.name);
+            let message = format!(
+                "the type argument `{name}` of `{}` cannot be inferred",
+                written.name
+            );
             let diagnostic = Diagnostic::error(code::NOT_INFERRED, written.span, message);
             self.report(diagnostic.hint(format!("write it: `{}<..>(..)`", written.name)));
             return false;
@@ -262,15 +303,23 @@ impl Checker<'_> {
         match self.ty(ty) {
             Ty::Integer => true,
             Ty::Tuple(elements) => elements.iter().any(|&element| self.lacks_width(element)),
-            Ty::Record(id, _) if self.anonymous.contains(id) => {
-                self.p.records[*id].fields.iter().any(|field| self.lacks_width(field.ty))
-            }
+            Ty::Record(id, _) if self.anonymous.contains(id) => self.p.records[*id]
+                .fields
+                .iter()
+                .any(|field| self.lacks_width(field.ty)),
             _ => false,
         }
     }
 
     /// Gives an argument to its parameter by the rules of the direction.
-    fn pass(&mut self, value: Expr, param: &Param, formal: TyId, rule: Rule, good: &mut bool) -> Arg {
+    fn pass(
+        &mut self,
+        value: Expr,
+        param: &Param,
+        formal: TyId,
+        rule: Rule,
+        good: &mut bool,
+    ) -> Arg {
         let name = self.p.vars[param.var].name.clone();
         let span = value.span;
         let value = match self.direction(param) {
@@ -279,12 +328,19 @@ impl Checker<'_> {
                     *good = false;
                     return Arg::Omitted;
                 }
-                if value.ty == formal { value } else { self.mismatch(value.ty, formal, span) }
+                if value.ty == formal {
+                    value
+                } else {
+                    self.mismatch(value.ty, formal, span)
+                }
             }
             Direction::In => self.coerce(value, formal),
             Direction::None => {
                 let value = self.coerce(value, formal);
-                if rule == Rule::Constant && value.ty != self.t.error && !self.is_compile_time(&value) {
+                if rule == Rule::Constant
+                    && value.ty != self.t.error
+                    && !self.is_compile_time(&value)
+                {
                     let message = format!(
                         "the argument for `{}` must be known at compile time: the parameter has no direction",
                         name.as_str()
@@ -305,7 +361,14 @@ impl Checker<'_> {
             Some(default) => {
                 let mut value = default.clone();
                 value.span = span;
-                if self.is_open(value.ty) { Arg::Expr(Expr { ty: formal, ..value }) } else { Arg::Expr(value) }
+                if self.is_open(value.ty) {
+                    Arg::Expr(Expr {
+                        ty: formal,
+                        ..value
+                    })
+                } else {
+                    Arg::Expr(value)
+                }
             }
             None => Arg::Omitted,
         }

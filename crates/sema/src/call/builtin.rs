@@ -8,7 +8,12 @@ use super::Written;
 use crate::hir::{Arg, Builtin, Call, Callee, Expr, ExprKind, Ty, TyId};
 use crate::{Checker, code};
 
-const SIZES: [&str; 4] = ["minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes"];
+const SIZES: [&str; 4] = [
+    "minSizeInBits",
+    "minSizeInBytes",
+    "maxSizeInBits",
+    "maxSizeInBytes",
+];
 
 impl Checker<'_> {
     pub(super) fn call_builtin(&mut self, base: Expr, name: &Name, written: Written<'_>) -> Expr {
@@ -26,8 +31,12 @@ impl Checker<'_> {
                 (RecordKind::Header, "setInvalid") => Some(Builtin::SetInvalid),
                 _ => None,
             },
-            (Ty::Stack(element, _), "push_front") if self.is_header_like(element) => Some(Builtin::PushFront),
-            (Ty::Stack(element, _), "pop_front") if self.is_header_like(element) => Some(Builtin::PopFront),
+            (Ty::Stack(element, _), "push_front") if self.is_header_like(element) => {
+                Some(Builtin::PushFront)
+            }
+            (Ty::Stack(element, _), "pop_front") if self.is_header_like(element) => {
+                Some(Builtin::PopFront)
+            }
             _ => None,
         };
         let Some(builtin) = builtin else {
@@ -60,8 +69,14 @@ impl Checker<'_> {
             let message = format!("`{}` takes no arguments", written.name);
             return self.fail(code::BAD_ARGS, written.span, message);
         }
-        let ty = if builtin == Builtin::IsValid { self.t.boolean } else { self.t.void };
-        if builtin != Builtin::IsValid && !self.require_lvalue(&base, &format!("the header of `{}`", written.name)) {
+        let ty = if builtin == Builtin::IsValid {
+            self.t.boolean
+        } else {
+            self.t.void
+        };
+        if builtin != Builtin::IsValid
+            && !self.require_lvalue(&base, &format!("the header of `{}`", written.name))
+        {
             return self.poison(written.span);
         }
         self.builtin_call(builtin, base, Vec::new(), ty, written.span)
@@ -78,30 +93,69 @@ impl Checker<'_> {
         let Some(value) = &arg.value else {
             return self.fail(code::BAD_ARGS, arg.span, "a count is needed here");
         };
-        let Some(count) = self.constant_int(value, &format!("the argument of `{}`", written.name)) else {
+        let Some(count) = self.constant_int(value, &format!("the argument of `{}`", written.name))
+        else {
             return self.poison(written.span);
         };
         if count.is_negative() {
-            let message = format!("the argument of `{}` cannot be negative: it is {count}", written.name);
+            let message = format!(
+                "the argument of `{}` cannot be negative: it is {count}",
+                written.name
+            );
             return self.fail(code::OUT_OF_RANGE, arg.span, message);
         }
-        let count = Expr { kind: ExprKind::Int(count), ty: self.t.integer, span: arg.span };
-        self.builtin_call(builtin, base, vec![Arg::Expr(count)], self.t.void, written.span)
+        let count = Expr {
+            kind: ExprKind::Int(count),
+            ty: self.t.integer,
+            span: arg.span,
+        };
+        self.builtin_call(
+            builtin,
+            base,
+            vec![Arg::Expr(count)],
+            self.t.void,
+            written.span,
+        )
     }
 
-    fn builtin_call(&mut self, builtin: Builtin, base: Expr, args: Vec<Arg>, ty: TyId, span: Span) -> Expr {
+    fn builtin_call(
+        &mut self,
+        builtin: Builtin,
+        base: Expr,
+        args: Vec<Arg>,
+        ty: TyId,
+        span: Span,
+    ) -> Expr {
         let callee = Callee::Builtin(builtin, Box::new(base));
-        let call = Call { callee, type_args: Vec::new(), args, span };
-        Expr { kind: ExprKind::Call(call), ty, span }
+        let call = Call {
+            callee,
+            type_args: Vec::new(),
+            args,
+            span,
+        };
+        Expr {
+            kind: ExprKind::Call(call),
+            ty,
+            span,
+        }
     }
 
     /// `T.minSizeInBits()` and its like on a type's name.
-    pub(super) fn size_method_of_type(&mut self, ty: TyId, name: &Name, written: Written<'_>) -> Expr {
+    pub(super) fn size_method_of_type(
+        &mut self,
+        ty: TyId,
+        name: &Name,
+        written: Written<'_>,
+    ) -> Expr {
         if SIZES.contains(&name.as_str()) {
             return self.size_method(ty, name, written);
         }
         self.poison_args(written);
-        let message = format!("the type {} has no method `{}`", self.show(ty), name.as_str());
+        let message = format!(
+            "the type {} has no method `{}`",
+            self.show(ty),
+            name.as_str()
+        );
         self.fail(code::NO_MEMBER, name.span, message)
     }
 
@@ -111,11 +165,26 @@ impl Checker<'_> {
             return self.fail(code::BAD_ARGS, written.span, message);
         }
         let Some((least, most)) = self.size_in_bits(ty) else {
-            let message = format!("{} has no size that is known at compile time", self.show(ty));
+            let message = format!(
+                "{} has no size that is known at compile time",
+                self.show(ty)
+            );
             return self.fail(code::BAD_OPERAND, written.span, message);
         };
-        let bits = if name.as_str().starts_with("min") { least } else { most };
-        let size = if name.as_str().ends_with("Bytes") { bits.div_ceil(8) } else { bits };
-        Expr { kind: ExprKind::Int(size.into()), ty: self.t.integer, span: written.span }
+        let bits = if name.as_str().starts_with("min") {
+            least
+        } else {
+            most
+        };
+        let size = if name.as_str().ends_with("Bytes") {
+            bits.div_ceil(8)
+        } else {
+            bits
+        };
+        Expr {
+            kind: ExprKind::Int(size.into()),
+            ty: self.t.integer,
+            span: written.span,
+        }
     }
 }

@@ -5,15 +5,20 @@ use syntax::diag::Diagnostic;
 
 use super::{ProtoRef, Written, args};
 use crate::hir::{
-    Annotation, AnnotationBody, BlockTypeKind, Call, Callee, Expr, ExprKind, ExternId, Instance, LocalDecl, Param, Ty,
-    TyId,
+    Annotation, AnnotationBody, BlockTypeKind, Call, Callee, Expr, ExprKind, ExternId, Instance,
+    LocalDecl, Param, Ty, TyId,
 };
 use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, Deprecated, Place, code};
 
 impl Checker<'_> {
-    pub(super) fn call_member(&mut self, base: &ast::Expr, name: &Name, written: Written<'_>) -> Expr {
+    pub(super) fn call_member(
+        &mut self,
+        base: &ast::Expr,
+        name: &Name,
+        written: Written<'_>,
+    ) -> Expr {
         if let Some(ty) = self.as_type_name(base) {
             return self.call_on_type(&ty, base, name, written);
         }
@@ -29,7 +34,13 @@ impl Checker<'_> {
         }
     }
 
-    fn call_on_type(&mut self, ty: &TypeRef, base: &ast::Expr, name: &Name, written: Written<'_>) -> Expr {
+    fn call_on_type(
+        &mut self,
+        ty: &TypeRef,
+        base: &ast::Expr,
+        name: &Name,
+        written: Written<'_>,
+    ) -> Expr {
         if matches!(ty, TypeRef::Error(_) | TypeRef::MatchKind(_)) {
             let message = format!("`{}` cannot be called", name.as_str());
             return self.fail(code::BAD_CALL, written.span, message);
@@ -48,20 +59,41 @@ impl Checker<'_> {
     }
 
     /// The instance that a direct application `C.apply(..)` stands for (section "Direct type invocation").
-    fn direct_instance(&mut self, ty: TyId, base: &ast::Expr, written: Written<'_>) -> Option<Expr> {
+    fn direct_instance(
+        &mut self,
+        ty: TyId,
+        base: &ast::Expr,
+        written: Written<'_>,
+    ) -> Option<Expr> {
         let (name, ctor_params) = match *self.ty(ty) {
-            Ty::Parser(id) => (self.p.parsers[id].name.clone(), &self.p.parsers[id].ctor_params),
-            Ty::Control(id) => (self.p.controls[id].name.clone(), &self.p.controls[id].ctor_params),
+            Ty::Parser(id) => (
+                self.p.parsers[id].name.clone(),
+                &self.p.parsers[id].ctor_params,
+            ),
+            Ty::Control(id) => (
+                self.p.controls[id].name.clone(),
+                &self.p.controls[id].ctor_params,
+            ),
             _ => return None,
         };
-        if ctor_params.iter().any(|p| p.default.is_none() && !p.optional) {
-            let message = format!("`{}` has constructor parameters: it must be instantiated first", name.as_str());
+        if ctor_params
+            .iter()
+            .any(|p| p.default.is_none() && !p.optional)
+        {
+            let message = format!(
+                "`{}` has constructor parameters: it must be instantiated first",
+                name.as_str()
+            );
             self.error(code::BAD_CALL, written.span, message);
             return None;
         }
         let args = ctor_params
             .iter()
-            .map(|p| p.default.clone().map_or(crate::hir::Arg::Omitted, crate::hir::Arg::Expr))
+            .map(|p| {
+                p.default
+                    .clone()
+                    .map_or(crate::hir::Arg::Omitted, crate::hir::Arg::Expr)
+            })
             .collect();
         let annotations = vec![direct_name(&name)];
         let instance = Instance {
@@ -77,7 +109,11 @@ impl Checker<'_> {
         let id = self.p.instances.push(instance);
         self.direct.insert(id, base.span);
         self.cx.pending.push(LocalDecl::Instance(id));
-        Some(Expr { kind: ExprKind::Instance(id), ty, span: base.span })
+        Some(Expr {
+            kind: ExprKind::Instance(id),
+            ty,
+            span: base.span,
+        })
     }
 
     fn apply_table(&mut self, table: crate::hir::TableId, written: Written<'_>) -> Expr {
@@ -90,18 +126,37 @@ impl Checker<'_> {
             return self.fail(code::WRONG_PLACE, written.span, message);
         }
         if !self.cx.tables {
-            return self.fail(code::WRONG_PLACE, written.span, "a table cannot be applied in an argument of an action");
+            return self.fail(
+                code::WRONG_PLACE,
+                written.span,
+                "a table cannot be applied in an argument of an action",
+            );
         }
         if !written.args.is_empty() || !written.type_args.is_empty() {
-            return self.fail(code::BAD_ARGS, written.span, "`apply` of a table takes no arguments");
+            return self.fail(
+                code::BAD_ARGS,
+                written.span,
+                "`apply` of a table takes no arguments",
+            );
         }
         let ty = self.intern(Ty::ApplyResult(table));
-        let call = Call { callee: Callee::Table(table), type_args: Vec::new(), args: Vec::new(), span: written.span };
-        Expr { kind: ExprKind::Call(call), ty, span: written.span }
+        let call = Call {
+            callee: Callee::Table(table),
+            type_args: Vec::new(),
+            args: Vec::new(),
+            span: written.span,
+        };
+        Expr {
+            kind: ExprKind::Call(call),
+            ty,
+            span: written.span,
+        }
     }
 
     fn apply_block(&mut self, object: Expr, written: Written<'_>) -> Expr {
-        let Some((kind, params, subst)) = self.block_params(object.ty) else { return self.poison_args(written) };
+        let Some((kind, params, subst)) = self.block_params(object.ty) else {
+            return self.poison_args(written);
+        };
         let place = self.cx.place;
         let allowed = match kind {
             BlockTypeKind::Parser => place == Place::ParserState,
@@ -111,7 +166,9 @@ impl Checker<'_> {
         if !allowed {
             let message = match (kind, place) {
                 (BlockTypeKind::Package, _) => "a package cannot be applied".to_string(),
-                (BlockTypeKind::Parser, _) => "a parser can only be applied in a parser state".to_string(),
+                (BlockTypeKind::Parser, _) => {
+                    "a parser can only be applied in a parser state".to_string()
+                }
                 (_, Place::Action) => "a control cannot be applied in an action".to_string(),
                 _ => "a control can only be applied in the `apply` block of a control".to_string(),
             };
@@ -123,21 +180,45 @@ impl Checker<'_> {
             return self.poison_args(written);
         }
         let mut b = Bindings::default();
-        let Some(args) = self.bind_args(&params, &subst, &mut b, None, args::Rule::Constant, written) else {
+        let Some(args) =
+            self.bind_args(&params, &subst, &mut b, None, args::Rule::Constant, written)
+        else {
             return self.poison(written.span);
         };
         let callee = Callee::Apply(Box::new(object));
-        let call = Call { callee, type_args: Vec::new(), args, span: written.span };
-        Expr { kind: ExprKind::Call(call), ty: self.t.void, span: written.span }
+        let call = Call {
+            callee,
+            type_args: Vec::new(),
+            args,
+            span: written.span,
+        };
+        Expr {
+            kind: ExprKind::Call(call),
+            ty: self.t.void,
+            span: written.span,
+        }
     }
 
     fn block_params(&self, ty: TyId) -> Option<(BlockTypeKind, Vec<Param>, Subst)> {
         match self.ty(ty) {
-            Ty::Parser(id) => Some((BlockTypeKind::Parser, self.p.parsers[*id].params.clone(), Subst::new())),
-            Ty::Control(id) => Some((BlockTypeKind::Control, self.p.controls[*id].params.clone(), Subst::new())),
+            Ty::Parser(id) => Some((
+                BlockTypeKind::Parser,
+                self.p.parsers[*id].params.clone(),
+                Subst::new(),
+            )),
+            Ty::Control(id) => Some((
+                BlockTypeKind::Control,
+                self.p.controls[*id].params.clone(),
+                Subst::new(),
+            )),
             Ty::BlockType(id, args) => {
                 let block = &self.p.block_types[*id];
-                let subst = block.type_params.iter().copied().zip(args.iter().copied()).collect();
+                let subst = block
+                    .type_params
+                    .iter()
+                    .copied()
+                    .zip(args.iter().copied())
+                    .collect();
                 Some((block.kind, block.params.clone(), subst))
             }
             _ => None,
@@ -160,26 +241,44 @@ impl Checker<'_> {
         if candidates.is_empty() {
             let message = format!("{} has no method `{}`", self.show(object.ty), name.as_str());
             let names = methods.iter().map(|m| m.proto.name.as_str());
-            self.report(Diagnostic::error(code::NO_MEMBER, name.span, message).suggest(name.as_str(), names));
+            self.report(
+                Diagnostic::error(code::NO_MEMBER, name.span, message)
+                    .suggest(name.as_str(), names),
+            );
             return self.poison_args(written);
         }
-        let object_subst: Subst =
-            self.p.externs[extern_id].type_params.iter().copied().zip(type_args).collect();
-        let Some(chosen) = self.select(&candidates, "method", written) else { return self.poison_args(written) };
+        let object_subst: Subst = self.p.externs[extern_id]
+            .type_params
+            .iter()
+            .copied()
+            .zip(type_args)
+            .collect();
+        let Some(chosen) = self.select(&candidates, "method", written) else {
+            return self.poison_args(written);
+        };
         if self.cx.place == Place::TopLevel {
-            let message = format!("`{}` cannot be called here: there is no run time at the top level", name.as_str());
+            let message = format!(
+                "`{}` cannot be called here: there is no run time at the top level",
+                name.as_str()
+            );
             self.error(code::WRONG_PLACE, written.span, message);
             return self.poison_args(written);
         }
         let Some((args, subst)) = self.instantiate(chosen, &object_subst, written) else {
             return self.poison(written.span);
         };
-        let ProtoRef::Method(_, method) = chosen else { return self.poison(written.span) };
+        let ProtoRef::Method(_, method) = chosen else {
+            return self.poison(written.span);
+        };
         if !self.check_core_method(extern_id, chosen, &args, &subst, written) {
             return self.poison(written.span);
         }
         self.warn_deprecated(Deprecated::Extern(extern_id), written.span);
-        let callee = Callee::ExternMethod { object: Box::new(object), extern_id, method };
+        let callee = Callee::ExternMethod {
+            object: Box::new(object),
+            extern_id,
+            method,
+        };
         self.finish_call(callee, chosen, args, &object_subst, &subst, written)
     }
 
@@ -193,7 +292,9 @@ impl Checker<'_> {
         written: Written<'_>,
     ) -> bool {
         let object = self.p.externs[extern_id].name.as_str().to_string();
-        let Some(&(_, ty)) = subst.first() else { return true };
+        let Some(&(_, ty)) = subst.first() else {
+            return true;
+        };
         if self.is_open(ty) {
             return true;
         }
@@ -206,7 +307,11 @@ impl Checker<'_> {
             }
             ("packet_in", "extract", 2) if !self.is_header(ty) => Some("must be a header"),
             ("packet_in", "extract", 2) if !self.has_varbit(ty) => Some("must have a varbit field"),
-            ("packet_in", "lookahead", _) if self.size_in_bits(ty).is_none_or(|(least, most)| least != most) => {
+            ("packet_in", "lookahead", _)
+                if self
+                    .size_in_bits(ty)
+                    .is_none_or(|(least, most)| least != most) =>
+            {
                 Some("must have a fixed size")
             }
             ("packet_out", "emit", _) if !self.is_emittable(ty) => {
@@ -216,7 +321,11 @@ impl Checker<'_> {
         };
         match problem {
             Some(problem) => {
-                let message = format!("what `{}` is given {problem}; this is {}", written.name, self.show(ty));
+                let message = format!(
+                    "what `{}` is given {problem}; this is {}",
+                    written.name,
+                    self.show(ty)
+                );
                 self.error(code::BAD_ARGS, span, message);
                 false
             }
@@ -249,7 +358,10 @@ fn direct_name(name: &Name) -> Annotation {
         span: name.span,
     };
     Annotation {
-        name: Name { text: "name".into(), span: name.span },
+        name: Name {
+            text: "name".into(),
+            span: name.span,
+        },
         body: AnnotationBody::Tokens(vec![token]),
         span: name.span,
     }

@@ -36,13 +36,23 @@ pub(crate) enum Owner {
 
 impl Owner {
     fn is_constructor(self) -> bool {
-        matches!(self, Owner::Package | Owner::ParserConstructor | Owner::ControlConstructor | Owner::Constructor)
+        matches!(
+            self,
+            Owner::Package
+                | Owner::ParserConstructor
+                | Owner::ControlConstructor
+                | Owner::Constructor
+        )
     }
 
     fn may_be_optional(self) -> bool {
         matches!(
             self,
-            Owner::BlockType | Owner::Package | Owner::Constructor | Owner::Method | Owner::ExternFunction
+            Owner::BlockType
+                | Owner::Package
+                | Owner::Constructor
+                | Owner::Method
+                | Owner::ExternFunction
         )
     }
 }
@@ -64,13 +74,24 @@ impl Checker<'_> {
         let ty = self.check_param_type(ty, param, owner);
         let default = self.param_default(param, ty, optional, owner);
         if optional && !owner.may_be_optional() {
-            let message = format!("parameter `{}` cannot be optional here", param.name.as_str());
+            let message = format!(
+                "parameter `{}` cannot be optional here",
+                param.name.as_str()
+            );
             self.error(code::BAD_PARAM, param.name.span, message);
         }
-        let kind = if owner.is_constructor() { VarKind::CtorParam } else { VarKind::Param(param.direction) };
+        let kind = if owner.is_constructor() {
+            VarKind::CtorParam
+        } else {
+            VarKind::Param(param.direction)
+        };
         let var = self.new_var(&param.name, ty, kind, annotations);
         self.declare(&param.name, Entity::Var(var));
-        Param { var, optional, default }
+        Param {
+            var,
+            optional,
+            default,
+        }
     }
 
     fn resolve_param_type(&mut self, ty: &ast::TypeRef, _: Owner) -> TyId {
@@ -88,12 +109,16 @@ impl Checker<'_> {
         }
         let problem = match self.ty(ty) {
             Ty::Error => None,
-            Ty::Extern(..) if owner == Owner::Action => {
-                Some(format!("a parameter of an action cannot have the extern type {shown}"))
+            Ty::Extern(..) if owner == Owner::Action => Some(format!(
+                "a parameter of an action cannot have the extern type {shown}"
+            )),
+            Ty::Integer if owner == Owner::Action => {
+                Some(format!("a parameter of an action cannot have type {shown}"))
             }
-            Ty::Integer if owner == Owner::Action => Some(format!("a parameter of an action cannot have type {shown}")),
             Ty::Extern(..) | Ty::String | Ty::Integer | Ty::List(_) | Ty::MatchKind if directed => {
-                Some(format!("a parameter of type {shown} cannot have a direction"))
+                Some(format!(
+                    "a parameter of type {shown} cannot have a direction"
+                ))
             }
             Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..) if !self.takes_block(ty, owner) => {
                 Some(format!("a parameter cannot have type {shown} here"))
@@ -140,7 +165,8 @@ impl Checker<'_> {
             self.error(code::BAD_PARAM, param.name.span, message);
         }
         if matches!(param.direction, Direction::Out | Direction::InOut) {
-            let message = format!("`out` and `inout` parameters such as `{name}` cannot have default values");
+            let message =
+                format!("`out` and `inout` parameters such as `{name}` cannot have default values");
             self.error(code::BAD_PARAM, param.name.span, message);
         }
         let value = self.with_cx(
@@ -156,9 +182,17 @@ impl Checker<'_> {
 
     /// Parameters of an action without direction come last.
     fn check_action_order(&mut self, list: &[ast::Param]) {
-        let Some(last) = list.iter().rposition(|p| p.direction != Direction::None) else { return };
-        for param in list[..last].iter().filter(|p| p.direction == Direction::None) {
-            let message = format!("parameter `{}` has no direction: it must come after those that have", param.name.as_str());
+        let Some(last) = list.iter().rposition(|p| p.direction != Direction::None) else {
+            return;
+        };
+        for param in list[..last]
+            .iter()
+            .filter(|p| p.direction == Direction::None)
+        {
+            let message = format!(
+                "parameter `{}` has no direction: it must come after those that have",
+                param.name.as_str()
+            );
             let diagnostic = Diagnostic::error(code::BAD_PARAM, param.name.span, message);
             self.report(diagnostic.label(list[last].name.span, "this one has a direction"));
         }

@@ -23,20 +23,32 @@ impl Checker<'_> {
             let mut fields = Vec::with_capacity(decl.fields.len());
             for field in &decl.fields {
                 let mut ty = this.resolve_type(&field.ty);
-                if ty != this.t.error && !this.check_member(container, ty, Some(&field.name), field.name.span) {
+                if ty != this.t.error
+                    && !this.check_member(container, ty, Some(&field.name), field.name.span)
+                {
                     bad = true;
                     ty = this.t.error;
                 }
                 bad |= ty == this.t.error;
                 let annotations = this.annotations(&field.annotations);
-                fields.push(Field { name: field.name.clone(), ty, annotations });
+                fields.push(Field {
+                    name: field.name.clone(),
+                    ty,
+                    annotations,
+                });
             }
             (type_params, fields)
         });
         self.unique(decl.fields.iter().map(|field| &field.name), "field");
         self.check_varbits(decl.kind, &fields);
         let generic = !type_params.is_empty();
-        let record = Record { kind: decl.kind, name: decl.name.clone(), type_params, fields, annotations };
+        let record = Record {
+            kind: decl.kind,
+            name: decl.name.clone(),
+            type_params,
+            fields,
+            annotations,
+        };
         let id = self.p.records.push(record);
         if bad {
             self.bad_records.insert(id);
@@ -53,11 +65,15 @@ impl Checker<'_> {
         if kind != ast::RecordKind::Header {
             return;
         }
-        let mut varbits = fields.iter().filter(|field| matches!(self.ty(field.ty), Ty::Varbit(_)));
+        let mut varbits = fields
+            .iter()
+            .filter(|field| matches!(self.ty(field.ty), Ty::Varbit(_)));
         if let (Some(first), Some(second)) = (varbits.next(), varbits.next()) {
             let message = "a header can have one varbit field only";
             let (first, second) = (first.name.span, second.name.span);
-            self.report(Diagnostic::error(code::BAD_TYPE, second, message).label(first, "the first one"));
+            self.report(
+                Diagnostic::error(code::BAD_TYPE, second, message).label(first, "the first one"),
+            );
         }
     }
 
@@ -79,7 +95,10 @@ impl Checker<'_> {
         let annotations = self.annotations(&decl.annotations);
         self.open(&decl.name);
         self.unique(decl.members.iter().map(|(name, _)| name), "enum member");
-        let underlying = decl.underlying.as_ref().map(|ty| (self.resolve_type(ty), type_span(ty)));
+        let underlying = decl
+            .underlying
+            .as_ref()
+            .map(|ty| (self.resolve_type(ty), type_span(ty)));
         let underlying = underlying.map(|(ty, span)| self.enum_representation(ty, span));
         let mut members = Vec::with_capacity(decl.members.len());
         let mut bad = underlying == Some(self.t.error);
@@ -91,7 +110,10 @@ impl Checker<'_> {
                     number
                 }
                 (Some(_), None) => {
-                    let message = format!("member `{}` needs a value: the enum has an underlying type", name.as_str());
+                    let message = format!(
+                        "member `{}` needs a value: the enum has an underlying type",
+                        name.as_str()
+                    );
                     self.error(code::BAD_DECL, name.span, message);
                     bad = true;
                     None
@@ -99,17 +121,32 @@ impl Checker<'_> {
                 (None, Some(value)) => {
                     let message = "a member has a value only when the enum has an underlying type";
                     let diagnostic = Diagnostic::error(code::BAD_DECL, value.span, message);
-                    self.report(diagnostic.hint(format!("write `enum bit<8> {} {{ .. }}`", decl.name.as_str())));
+                    self.report(diagnostic.hint(format!(
+                        "write `enum bit<8> {} {{ .. }}`",
+                        decl.name.as_str()
+                    )));
                     None
                 }
                 (None, None) => None,
             };
             members.push((name.clone(), value));
         }
-        let id = self.p.enums.push(Enum { name: decl.name.clone(), underlying, members, annotations });
+        let id = self.p.enums.push(Enum {
+            name: decl.name.clone(),
+            underlying,
+            members,
+            annotations,
+        });
         let ty = self.intern(Ty::Enum(id));
         self.p.type_order.push(ty);
-        self.close(&decl.name, if bad { Entity::Poison } else { Entity::Enum(id) });
+        self.close(
+            &decl.name,
+            if bad {
+                Entity::Poison
+            } else {
+                Entity::Enum(id)
+            },
+        );
         if bad { self.t.error } else { ty }
     }
 
@@ -117,7 +154,10 @@ impl Checker<'_> {
         match self.ty(ty) {
             Ty::Bit(_) | Ty::Int(_) | Ty::Error => ty,
             _ => {
-                let message = format!("an enum can be represented by `bit<w>` or `int<w>` only, not by {}", self.show(ty));
+                let message = format!(
+                    "an enum can be represented by `bit<w>` or `int<w>` only, not by {}",
+                    self.show(ty)
+                );
                 self.error(code::BAD_TYPE, span, message);
                 self.t.error
             }
@@ -135,12 +175,20 @@ impl Checker<'_> {
             return None;
         }
         let Some(number) = number else {
-            self.error(code::NOT_CONSTANT, value.span, "the value of an enum member must be known at compile time");
+            self.error(
+                code::NOT_CONSTANT,
+                value.span,
+                "the value of an enum member must be known at compile time",
+            );
             return None;
         };
         let num = self.num(ty).unwrap_or(Num::Integer);
         if !Self::in_range(&number, num) {
-            let message = format!("{number}, the value of `{}`, does not fit into {}", name.as_str(), self.show(ty));
+            let message = format!(
+                "{number}, the value of `{}`, does not fit into {}",
+                name.as_str(),
+                self.show(ty)
+            );
             self.error(code::OUT_OF_RANGE, value.span, message);
             return None;
         }
@@ -169,7 +217,10 @@ impl Checker<'_> {
             }
             return self.close(&decl.name, Entity::Typedef(target));
         }
-        if !matches!(self.ty(target), Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::NewType(_)) {
+        if !matches!(
+            self.ty(target),
+            Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::NewType(_)
+        ) {
             let message = format!(
                 "`type` can be made of `bit<w>`, `int<w>`, `bool` or another `type` only, not of {}",
                 self.show(target)
@@ -177,7 +228,11 @@ impl Checker<'_> {
             self.error(code::BAD_TYPE, decl.name.span, message);
             return self.close(&decl.name, Entity::Poison);
         }
-        let id = self.p.new_types.push(NewType { name: decl.name.clone(), underlying: target, annotations });
+        let id = self.p.new_types.push(NewType {
+            name: decl.name.clone(),
+            underlying: target,
+            annotations,
+        });
         let ty = self.intern(Ty::NewType(id));
         self.p.type_order.push(ty);
         self.close(&decl.name, Entity::NewType(id));
@@ -185,7 +240,12 @@ impl Checker<'_> {
 
     pub(super) fn error_decl(&mut self, list: &ast::IdentifierListDecl) {
         for name in &list.names {
-            let before = self.p.errors.values().find(|error| error.text == name.text).map(|error| error.span);
+            let before = self
+                .p
+                .errors
+                .values()
+                .find(|error| error.text == name.text)
+                .map(|error| error.span);
             match before {
                 Some(before) => self.duplicate(name, before),
                 None => {
@@ -197,8 +257,18 @@ impl Checker<'_> {
 
     pub(super) fn match_kind_decl(&mut self, list: &ast::IdentifierListDecl) {
         for name in &list.names {
-            if self.p.match_kinds.values().any(|kind| kind.text == name.text) {
-                let before = self.p.match_kinds.values().find(|kind| kind.text == name.text).map(|kind| kind.span);
+            if self
+                .p
+                .match_kinds
+                .values()
+                .any(|kind| kind.text == name.text)
+            {
+                let before = self
+                    .p
+                    .match_kinds
+                    .values()
+                    .find(|kind| kind.text == name.text)
+                    .map(|kind| kind.span);
                 self.duplicate(name, before.unwrap_or(Span::NONE));
                 continue;
             }
@@ -212,7 +282,8 @@ impl Checker<'_> {
 pub(crate) fn type_span(ty: &ast::TypeRef) -> Span {
     use ast::TypeRef::*;
     match ty {
-        Bool(span) | Error(span) | MatchKind(span) | String(span) | Void(span) | Integer(span) | DontCare(span) => *span,
+        Bool(span) | Error(span) | MatchKind(span) | String(span) | Void(span) | Integer(span)
+        | DontCare(span) => *span,
         Bit(_, span) | Int(_, span) | Varbit(_, span) => *span,
         Name(path) => path.span(),
         Specialized(_, _, span) | Array(_, _, span) | Tuple(_, span) | List(_, span) => *span,

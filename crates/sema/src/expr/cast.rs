@@ -28,7 +28,11 @@ impl Checker<'_> {
 
     fn explicit_cast(&mut self, e: Expr, target: TyId, span: Span) -> Expr {
         if e.ty == target {
-            return if self.is_value(target) { e } else { self.bad_cast(e.ty, target, span) };
+            return if self.is_value(target) {
+                e
+            } else {
+                self.bad_cast(e.ty, target, span)
+            };
         }
         if target == self.t.boolean {
             return self.cast_to_bool(e, span);
@@ -42,16 +46,30 @@ impl Checker<'_> {
     fn cast_to_bool(&mut self, e: Expr, span: Span) -> Expr {
         let boolean = self.t.boolean;
         let base = self.base(e.ty);
-        if let (Some(Num::Integer | Num::Bit(1)), Some(value)) = (self.num(base), self.int_value(&e)) {
+        if let (Some(Num::Integer | Num::Bit(1)), Some(value)) =
+            (self.num(base), self.int_value(&e))
+        {
             if value.is_zero() || value.is_one() {
-                return Expr { kind: ExprKind::Bool(value.is_one()), ty: boolean, span };
+                return Expr {
+                    kind: ExprKind::Bool(value.is_one()),
+                    ty: boolean,
+                    span,
+                };
             }
             let message = format!("only 0 and 1 can be cast to `bool`, but this is {value}");
             return self.fail(code::BAD_CAST, span, message);
         }
         match self.num(base) {
-            Some(Num::Bit(1)) => Expr { kind: ExprKind::Cast(Box::new(e)), ty: boolean, span },
-            _ if base == boolean => Expr { kind: ExprKind::Cast(Box::new(e)), ty: boolean, span },
+            Some(Num::Bit(1)) => Expr {
+                kind: ExprKind::Cast(Box::new(e)),
+                ty: boolean,
+                span,
+            },
+            _ if base == boolean => Expr {
+                kind: ExprKind::Cast(Box::new(e)),
+                ty: boolean,
+                span,
+            },
             _ => self.bad_cast(e.ty, boolean, span),
         }
     }
@@ -61,25 +79,43 @@ impl Checker<'_> {
         let (from, to) = (e.ty, target);
         if let Ty::NewType(id) = *self.ty(to) {
             let under = self.p.new_types[id].underlying;
-            let inner = if from == under { e.clone() } else { self.wrapping_cast(e, under)? };
+            let inner = if from == under {
+                e.clone()
+            } else {
+                self.wrapping_cast(e, under)?
+            };
             return Some(self.retype(inner, to));
         }
         if let Ty::NewType(id) = *self.ty(from) {
             let under = self.p.new_types[id].underlying;
             let inner = self.retype(e.clone(), under);
-            return if under == to { Some(inner) } else { self.try_cast(&inner, to) };
+            return if under == to {
+                Some(inner)
+            } else {
+                self.try_cast(&inner, to)
+            };
         }
         if let Some(under) = self.enum_underlying(from) {
             let inner = self.cast_to(e.clone(), under);
-            return if under == to { Some(inner) } else { self.try_cast(&inner, to) };
+            return if under == to {
+                Some(inner)
+            } else {
+                self.try_cast(&inner, to)
+            };
         }
         if let Some(under) = self.enum_underlying(to) {
-            let inner = if from == under { e.clone() } else { self.int_cast(e, under)? };
+            let inner = if from == under {
+                e.clone()
+            } else {
+                self.int_cast(e, under)?
+            };
             return Some(self.cast_to(inner, to));
         }
         if from == self.t.boolean {
             return match (self.num(to), &e.kind) {
-                (Some(Num::Bit(1)), ExprKind::Bool(value)) => Some(self.computed(&u8::from(*value).into(), to, e.span)),
+                (Some(Num::Bit(1)), ExprKind::Bool(value)) => {
+                    Some(self.computed(&u8::from(*value).into(), to, e.span))
+                }
                 (Some(Num::Bit(1)), _) => Some(self.cast_to(e.clone(), to)),
                 _ => None,
             };
@@ -114,7 +150,11 @@ impl Checker<'_> {
         match self.int_value(e) {
             Some(value) if e.ty == self.t.integer => Some(self.int_literal_of(&value, to, e.span)),
             Some(value) => Some(self.computed(&value, to, e.span)),
-            None => Some(Expr { kind: ExprKind::Cast(Box::new(e.clone())), ty: to, span: e.span }),
+            None => Some(Expr {
+                kind: ExprKind::Cast(Box::new(e.clone())),
+                ty: to,
+                span: e.span,
+            }),
         }
     }
 
@@ -124,7 +164,11 @@ impl Checker<'_> {
             ExprKind::Int(_) | ExprKind::Bool(_) => Expr { ty, ..e },
             _ => {
                 let span = e.span;
-                Expr { kind: ExprKind::Cast(Box::new(e)), ty, span }
+                Expr {
+                    kind: ExprKind::Cast(Box::new(e)),
+                    ty,
+                    span,
+                }
             }
         }
     }
@@ -135,7 +179,8 @@ impl Checker<'_> {
         if let (Some(a), Some(b)) = (self.num(from), self.num(to))
             && a != b
         {
-            diagnostic = diagnostic.hint("a cast changes either the width or the sign: use two casts");
+            diagnostic =
+                diagnostic.hint("a cast changes either the width or the sign: use two casts");
         } else if to == self.t.boolean && self.num(from).is_some() {
             diagnostic = diagnostic.hint("compare it: `.. != 0`");
         }

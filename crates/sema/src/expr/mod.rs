@@ -2,12 +2,12 @@
 
 mod cast;
 mod ops;
+mod slice;
 
 pub(crate) use ops::symbol;
 
-use bits::Id;
 use num_bigint::BigInt;
-use num_traits::{One, Signed, ToPrimitive};
+use num_traits::{One, ToPrimitive};
 use syntax::ast::{self, IntLiteral, Name, Path, TypeRef};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -20,11 +20,20 @@ use crate::{Checker, code};
 impl Checker<'_> {
     /// What a reported error leaves behind.
     pub(crate) fn poison(&self, span: Span) -> Expr {
-        Expr { kind: ExprKind::Default, ty: self.t.error, span }
+        Expr {
+            kind: ExprKind::Default,
+            ty: self.t.error,
+            span,
+        }
     }
 
     /// Reports an error and leaves poison behind.
-    pub(crate) fn fail(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Expr {
+    pub(crate) fn fail(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) -> Expr {
         self.error(code, span, message);
         self.poison(span)
     }
@@ -35,23 +44,50 @@ impl Checker<'_> {
         let span = e.span;
         match &e.kind {
             Int(literal) => self.int_literal(literal, span),
-            Bool(value) => Expr { kind: ExprKind::Bool(*value), ty: self.t.boolean, span },
-            String(text) => Expr { kind: ExprKind::String(text.clone()), ty: self.t.string, span },
+            Bool(value) => Expr {
+                kind: ExprKind::Bool(*value),
+                ty: self.t.boolean,
+                span,
+            },
+            String(text) => Expr {
+                kind: ExprKind::String(text.clone()),
+                ty: self.t.string,
+                span,
+            },
             Name(path) => self.name_expr(path, span),
             This => self.this_expr(span),
             TypeName(_) => self.fail(code::WRONG_KIND, span, "a type cannot be used as a value"),
             Member(base, name) => self.member(base, name, span),
             Index(base, index) => self.index(base, index, span),
             Slice(base, hi, lo) => self.slice(base, hi, lo, span),
+            PlusSlice(base, lo, width) => self.plus_slice(base, lo, width, span),
             Unary(op, operand) => self.unary(*op, operand, span),
             Binary(op, a, b) => self.binary(*op, a, b, span),
             Ternary(cond, a, b) => self.ternary(cond, a, b, span, expected),
             Cast(ty, operand) => self.cast(ty, operand, span),
-            Call { callee, type_args, args } => self.call(callee, type_args, args, span, expected),
-            List { elements, rest_default } => self.list(elements, *rest_default, span, expected),
-            Record { fields, rest_default } => self.record(fields, *rest_default, span, expected),
-            InvalidHeader => Expr { kind: ExprKind::InvalidHeader, ty: self.t.invalid, span },
-            Default => Expr { kind: ExprKind::Default, ty: self.t.dots, span },
+            Call {
+                callee,
+                type_args,
+                args,
+            } => self.call(callee, type_args, args, span, expected),
+            List {
+                elements,
+                rest_default,
+            } => self.list(elements, *rest_default, span, expected),
+            Record {
+                fields,
+                rest_default,
+            } => self.record(fields, *rest_default, span, expected),
+            InvalidHeader => Expr {
+                kind: ExprKind::InvalidHeader,
+                ty: self.t.invalid,
+                span,
+            },
+            Default => Expr {
+                kind: ExprKind::Default,
+                ty: self.t.dots,
+                span,
+            },
             DontCare => self.fail(code::WRONG_KIND, span, "`_` is not a value"),
             Error => self.poison(span),
         }
@@ -67,7 +103,10 @@ impl Checker<'_> {
     pub(crate) fn condition(&mut self, e: &ast::Expr, what: &str) -> Expr {
         let expr = self.expr(e, Some(self.t.boolean));
         if expr.ty != self.t.boolean && expr.ty != self.t.error {
-            let message = format!("{what} must be a `bool`, but this is {}", self.show(expr.ty));
+            let message = format!(
+                "{what} must be a `bool`, but this is {}",
+                self.show(expr.ty)
+            );
             let mut diagnostic = Diagnostic::error(code::MISMATCH, e.span, message);
             if self.is_numeric(expr.ty) {
                 diagnostic = diagnostic.hint("compare it: `.. != 0`");
@@ -85,10 +124,17 @@ impl Checker<'_> {
         let ty = match literal.width {
             None => self.t.integer,
             Some((width, _)) if width > MAX_WIDTH => {
-                let message = format!("the width of a literal is {width}; at most {MAX_WIDTH} is supported");
+                let message =
+                    format!("the width of a literal is {width}; at most {MAX_WIDTH} is supported");
                 return self.fail(code::BAD_SIZE, span, message);
             }
-            Some((0, true)) => return self.fail(code::BAD_SIZE, span, "a signed integer has at least one bit"),
+            Some((0, true)) => {
+                return self.fail(
+                    code::BAD_SIZE,
+                    span,
+                    "a signed integer has at least one bit",
+                );
+            }
             Some((width, true)) => self.intern(Ty::Int(width)),
             Some((width, false)) => self.intern(Ty::Bit(width)),
         };
@@ -109,7 +155,11 @@ impl Checker<'_> {
             Entity::MatchKind(id) => (ExprKind::MatchKind(id), self.t.match_kind),
             Entity::Poison => return self.poison(span),
             other => {
-                let message = format!("`{}` is {}, not a value", path.name.as_str(), other.describe());
+                let message = format!(
+                    "`{}` is {}, not a value",
+                    path.name.as_str(),
+                    other.describe()
+                );
                 return self.fail(code::WRONG_KIND, span, message);
             }
         };
@@ -118,10 +168,16 @@ impl Checker<'_> {
 
     fn this_expr(&mut self, span: Span) -> Expr {
         match self.cx.this {
-            Some(this) => Expr { kind: ExprKind::This, ty: this.ty, span },
-            None => {
-                self.fail(code::WRONG_PLACE, span, "`this` can only be used in the body of an abstract method")
-            }
+            Some(this) => Expr {
+                kind: ExprKind::This,
+                ty: this.ty,
+                span,
+            },
+            None => self.fail(
+                code::WRONG_PLACE,
+                span,
+                "`this` can only be used in the body of an abstract method",
+            ),
         }
     }
 
@@ -148,7 +204,10 @@ impl Checker<'_> {
         match ty {
             TypeRef::Error(_) => return self.error_member(name, span),
             TypeRef::MatchKind(_) => {
-                let path = Path { absolute: true, name: name.clone() };
+                let path = Path {
+                    absolute: true,
+                    name: name.clone(),
+                };
                 return self.name_expr(&path, span);
             }
             _ => {}
@@ -158,34 +217,55 @@ impl Checker<'_> {
             Ty::Error => self.poison(span),
             Ty::Enum(id) => {
                 let members = &self.p.enums[id].members;
-                match members.iter().position(|(member, _)| member.text == name.text) {
-                    Some(index) => Expr { kind: ExprKind::EnumMember(id, index), ty, span },
+                match members
+                    .iter()
+                    .position(|(member, _)| member.text == name.text)
+                {
+                    Some(index) => Expr {
+                        kind: ExprKind::EnumMember(id, index),
+                        ty,
+                        span,
+                    },
                     None => {
-                        let message = format!("enum {} has no member `{}`", self.show(ty), name.as_str());
+                        let message =
+                            format!("enum {} has no member `{}`", self.show(ty), name.as_str());
                         let names = members.iter().map(|(member, _)| member.as_str());
-                        let diagnostic =
-                            Diagnostic::error(code::NO_MEMBER, name.span, message).suggest(name.as_str(), names);
+                        let diagnostic = Diagnostic::error(code::NO_MEMBER, name.span, message)
+                            .suggest(name.as_str(), names);
                         self.report(diagnostic);
                         self.poison(span)
                     }
                 }
             }
             _ => {
-                let message = format!("the type {} has no member `{}`", self.show(ty), name.as_str());
+                let message = format!(
+                    "the type {} has no member `{}`",
+                    self.show(ty),
+                    name.as_str()
+                );
                 self.fail(code::NO_MEMBER, span, message)
             }
         }
     }
 
     fn error_member(&mut self, name: &Name, span: Span) -> Expr {
-        let found = self.p.errors.iter().find(|(_, error)| error.text == name.text).map(|(id, _)| id);
+        let found = self
+            .p
+            .errors
+            .iter()
+            .find(|(_, error)| error.text == name.text)
+            .map(|(id, _)| id);
         match found {
-            Some(id) => Expr { kind: ExprKind::ErrorCode(id), ty: self.t.error_code, span },
+            Some(id) => Expr {
+                kind: ExprKind::ErrorCode(id),
+                ty: self.t.error_code,
+                span,
+            },
             None => {
                 let message = format!("unknown error code `{}`", name.as_str());
                 let names = self.p.errors.values().map(Name::as_str);
-                let diagnostic =
-                    Diagnostic::error(code::UNKNOWN_NAME, span, message).suggest(name.as_str(), names);
+                let diagnostic = Diagnostic::error(code::UNKNOWN_NAME, span, message)
+                    .suggest(name.as_str(), names);
                 self.report(diagnostic);
                 self.poison(span)
             }
@@ -202,18 +282,39 @@ impl Checker<'_> {
         }
     }
 
-    pub(crate) fn no_member(&mut self, ty: TyId, name: &Name, span: Span, candidates: &[String]) -> Expr {
+    pub(crate) fn no_member(
+        &mut self,
+        ty: TyId,
+        name: &Name,
+        span: Span,
+        candidates: &[String],
+    ) -> Expr {
         let message = format!("{} has no member `{}`", self.show(ty), name.as_str());
         let near = candidates.iter().map(String::as_str);
-        self.report(Diagnostic::error(code::NO_MEMBER, name.span, message).suggest(name.as_str(), near));
+        self.report(
+            Diagnostic::error(code::NO_MEMBER, name.span, message).suggest(name.as_str(), near),
+        );
         self.poison(span)
     }
 
-    fn field(&mut self, base: Expr, record: RecordId, args: &[TyId], name: &Name, span: Span) -> Expr {
-        let position = self.p.records[record].fields.iter().position(|field| field.name.text == name.text);
+    fn field(
+        &mut self,
+        base: Expr,
+        record: RecordId,
+        args: &[TyId],
+        name: &Name,
+        span: Span,
+    ) -> Expr {
+        let position = self.p.records[record]
+            .fields
+            .iter()
+            .position(|field| field.name.text == name.text);
         let Some(index) = position else {
-            let names: Vec<String> =
-                self.p.records[record].fields.iter().map(|field| field.name.as_str().to_string()).collect();
+            let names: Vec<String> = self.p.records[record]
+                .fields
+                .iter()
+                .map(|field| field.name.as_str().to_string())
+                .collect();
             return self.no_member(base.ty, name, span, &names);
         };
         let ty = self.field_type(record, args, index);
@@ -223,15 +324,30 @@ impl Checker<'_> {
                 element.span = span;
                 element
             }
-            _ => Expr { kind: ExprKind::Field(Box::new(base), index), ty, span },
+            _ => Expr {
+                kind: ExprKind::Field(Box::new(base), index),
+                ty,
+                span,
+            },
         }
     }
 
-    fn stack_member(&mut self, base: Expr, element: TyId, size: u32, name: &Name, span: Span) -> Expr {
+    fn stack_member(
+        &mut self,
+        base: Expr,
+        element: TyId,
+        size: u32,
+        name: &Name,
+        span: Span,
+    ) -> Expr {
         let bit32 = self.intern(Ty::Bit(32));
         let member = name.as_str();
         if member == "size" {
-            return Expr { kind: ExprKind::Int(size.into()), ty: bit32, span };
+            return Expr {
+                kind: ExprKind::Int(size.into()),
+                ty: bit32,
+                span,
+            };
         }
         if !matches!(member, "next" | "last" | "lastIndex") || !self.is_header_like(element) {
             let names = ["next", "last", "lastIndex", "size"].map(String::from);
@@ -243,14 +359,33 @@ impl Checker<'_> {
         }
         let base = Box::new(base);
         match member {
-            "next" => Expr { kind: ExprKind::StackNext(base), ty: element, span },
-            "last" => Expr { kind: ExprKind::StackLast(base), ty: element, span },
-            _ => Expr { kind: ExprKind::StackLastIndex(base), ty: bit32, span },
+            "next" => Expr {
+                kind: ExprKind::StackNext(base),
+                ty: element,
+                span,
+            },
+            "last" => Expr {
+                kind: ExprKind::StackLast(base),
+                ty: element,
+                span,
+            },
+            _ => Expr {
+                kind: ExprKind::StackLastIndex(base),
+                ty: bit32,
+                span,
+            },
         }
     }
 
-    fn apply_member(&mut self, base: Expr, table: crate::hir::TableId, name: &Name, span: Span) -> Expr {
-        let applied = matches!(&base.kind, ExprKind::Call(call) if matches!(call.callee, Callee::Table(_)));
+    fn apply_member(
+        &mut self,
+        base: Expr,
+        table: crate::hir::TableId,
+        name: &Name,
+        span: Span,
+    ) -> Expr {
+        let applied =
+            matches!(&base.kind, ExprKind::Call(call) if matches!(call.callee, Callee::Table(_)));
         let (member, ty) = match name.as_str() {
             "hit" => (ApplyMember::Hit, self.t.boolean),
             "miss" => (ApplyMember::Miss, self.t.boolean),
@@ -269,7 +404,11 @@ impl Checker<'_> {
         if !applied {
             return self.poison(span);
         }
-        Expr { kind: ExprKind::ApplyResult(table, member), ty, span }
+        Expr {
+            kind: ExprKind::ApplyResult(table, member),
+            ty,
+            span,
+        }
     }
 
     fn index(&mut self, base: &ast::Expr, index: &ast::Expr, span: Span) -> Expr {
@@ -288,14 +427,24 @@ impl Checker<'_> {
         }
     }
 
-    fn stack_index(&mut self, base: Expr, element: TyId, size: u32, index: &ast::Expr, span: Span) -> Expr {
+    fn stack_index(
+        &mut self,
+        base: Expr,
+        element: TyId,
+        size: u32,
+        index: &ast::Expr,
+        span: Span,
+    ) -> Expr {
         let index = self.expr(index, None);
         let index = self.to_underlying(index);
         if index.ty == self.t.error {
             return self.poison(span);
         }
         if self.num(index.ty).is_none() {
-            let message = format!("an index must be an integer, but this is {}", self.show(index.ty));
+            let message = format!(
+                "an index must be an integer, but this is {}",
+                self.show(index.ty)
+            );
             return self.fail(code::MISMATCH, index.span, message);
         }
         if let Some(value) = self.int_value(&index) {
@@ -309,13 +458,28 @@ impl Checker<'_> {
                 return element;
             }
         }
-        Expr { kind: ExprKind::Index(Box::new(base), Box::new(index)), ty: element, span }
+        Expr {
+            kind: ExprKind::Index(Box::new(base), Box::new(index)),
+            ty: element,
+            span,
+        }
     }
 
-    fn tuple_index(&mut self, base: Expr, elements: &[TyId], index: &ast::Expr, span: Span) -> Expr {
-        let Some(value) = self.constant_int(index, "the index of a tuple") else { return self.poison(span) };
+    fn tuple_index(
+        &mut self,
+        base: Expr,
+        elements: &[TyId],
+        index: &ast::Expr,
+        span: Span,
+    ) -> Expr {
+        let Some(value) = self.constant_int(index, "the index of a tuple") else {
+            return self.poison(span);
+        };
         let Some(place) = value.to_usize().filter(|&n| n < elements.len()) else {
-            let message = format!("index {value} is out of range: the tuple has {} elements", elements.len());
+            let message = format!(
+                "index {value} is out of range: the tuple has {} elements",
+                elements.len()
+            );
             return self.fail(code::OUT_OF_RANGE, index.span, message);
         };
         let ty = elements[place];
@@ -325,56 +489,11 @@ impl Checker<'_> {
                 value.span = span;
                 value
             }
-            _ => Expr { kind: ExprKind::Field(Box::new(base), place), ty, span },
-        }
-    }
-
-    fn slice(&mut self, base: &ast::Expr, hi: &ast::Expr, lo: &ast::Expr, span: Span) -> Expr {
-        let base = self.expr(base, None);
-        let base = self.to_underlying(base);
-        let hi = self.slice_bound(hi);
-        let lo = self.slice_bound(lo);
-        let (Some(hi), Some(lo)) = (hi, lo) else { return self.poison(span) };
-        let num = match self.num(base.ty) {
-            Some(num) => num,
-            None if base.ty == self.t.error => return self.poison(span),
-            None => {
-                let message = format!("{} cannot be sliced: only `bit`, `int` and integers can", self.show(base.ty));
-                return self.fail(code::BAD_OPERAND, span, message);
-            }
-        };
-        if hi < lo {
-            let message = format!("a slice is written [high:low], but {hi} is less than {lo}");
-            return self.fail(code::OUT_OF_RANGE, span, message);
-        }
-        if let Num::Bit(width) | Num::Int(width) = num
-            && hi >= width
-        {
-            let message = format!("bit {hi} is out of range: {} has {width} bits", self.show(base.ty));
-            return self.fail(code::OUT_OF_RANGE, span, message);
-        }
-        let ty = self.intern(Ty::Bit(hi - lo + 1));
-        if let Some(value) = self.int_value(&base) {
-            return self.computed(&(value >> lo), ty, span);
-        }
-        if num == Num::Integer {
-            return self.fail(code::NOT_CONSTANT, span, "an `int` that is sliced must be known at compile time");
-        }
-        Expr { kind: ExprKind::Slice(Box::new(base), hi, lo), ty, span }
-    }
-
-    fn slice_bound(&mut self, e: &ast::Expr) -> Option<u32> {
-        let value = self.constant_int(e, "the bound of a slice")?;
-        if value.is_negative() {
-            self.error(code::OUT_OF_RANGE, e.span, format!("the bound of a slice cannot be negative: it is {value}"));
-            return None;
-        }
-        match value.to_u32().filter(|&n| n < MAX_WIDTH) {
-            Some(bound) => Some(bound),
-            None => {
-                self.error(code::OUT_OF_RANGE, e.span, format!("bit {value} is out of range"));
-                None
-            }
+            _ => Expr {
+                kind: ExprKind::Field(Box::new(base), place),
+                ty,
+                span,
+            },
         }
     }
 
@@ -413,14 +532,20 @@ impl Checker<'_> {
             return chosen;
         }
         if a.ty == self.t.integer && !self.is_compile_time(&cond) {
-            let message = "the width of the result is not known: both branches are integers without width";
+            let message =
+                "the width of the result is not known: both branches are integers without width";
             self.report(
-                Diagnostic::error(code::NOT_INFERRED, span, message).hint("give one of them a width, as in `8w1`"),
+                Diagnostic::error(code::NOT_INFERRED, span, message)
+                    .hint("give one of them a width, as in `8w1`"),
             );
             return self.poison(span);
         }
         let ty = a.ty;
-        Expr { kind: ExprKind::Ternary(Box::new(cond), Box::new(a), Box::new(b)), ty, span }
+        Expr {
+            kind: ExprKind::Ternary(Box::new(cond), Box::new(a), Box::new(b)),
+            ty,
+            span,
+        }
     }
 
     /// A serializable enum as its underlying type; anything else as it is.
@@ -442,7 +567,11 @@ impl Checker<'_> {
                 cast.ty = ty;
                 cast
             }
-            _ => Expr { kind: ExprKind::Cast(Box::new(e)), ty, span },
+            _ => Expr {
+                kind: ExprKind::Cast(Box::new(e)),
+                ty,
+                span,
+            },
         }
     }
 
@@ -459,7 +588,8 @@ impl Checker<'_> {
             let target = b.ty;
             return (self.coerce(a, target), b);
         }
-        let (a, b) = if self.num(a.ty).is_some() || (self.is_numeric(a.ty) && self.is_numeric(b.ty)) {
+        let (a, b) = if self.num(a.ty).is_some() || (self.is_numeric(a.ty) && self.is_numeric(b.ty))
+        {
             (self.to_underlying(a), self.to_underlying(b))
         } else if self.num(b.ty).is_some() {
             (self.to_underlying(a), b)
@@ -483,10 +613,5 @@ impl Checker<'_> {
     /// 2^width - 1.
     pub(crate) fn all_ones(width: u32) -> BigInt {
         (BigInt::one() << width) - 1
-    }
-
-    /// How many error codes there are: for messages and checks.
-    pub(crate) fn error_code(&self, name: &str) -> Option<usize> {
-        self.p.errors.iter().find(|(_, error)| error.as_str() == name).map(|(id, _)| id.index())
     }
 }

@@ -63,21 +63,30 @@ impl Checker<'_> {
             Some(Num::Integer) if op == UnaryOp::Complement => {
                 let message = "`~` needs an operand with a width, but this is an `int`";
                 self.report(
-                    Diagnostic::error(code::BAD_OPERAND, span, message).hint("give it a width, as in `32w1`"),
+                    Diagnostic::error(code::BAD_OPERAND, span, message)
+                        .hint("give it a width, as in `32w1`"),
                 );
                 return self.poison(span);
             }
             Some(_) => true,
         };
         if !allowed {
-            let message = format!("`{}` is not defined for {}", unary_symbol(op), self.show(operand.ty));
+            let message = format!(
+                "`{}` is not defined for {}",
+                unary_symbol(op),
+                self.show(operand.ty)
+            );
             return self.fail(code::BAD_OPERAND, span, message);
         }
         let ty = operand.ty;
         if let Some(value) = self.int_value(&operand) {
             return self.fold_unary(op, &value, ty, span);
         }
-        Expr { kind: ExprKind::Unary(op, Box::new(operand)), ty, span }
+        Expr {
+            kind: ExprKind::Unary(op, Box::new(operand)),
+            ty,
+            span,
+        }
     }
 
     fn logical_not(&mut self, operand: Expr, span: Span) -> Expr {
@@ -89,12 +98,26 @@ impl Checker<'_> {
             ExprKind::Bool(value) => ExprKind::Bool(!value),
             _ => ExprKind::Unary(UnaryOp::Not, Box::new(operand)),
         };
-        Expr { kind, ty: self.t.boolean, span }
+        Expr {
+            kind,
+            ty: self.t.boolean,
+            span,
+        }
     }
 
-    pub(super) fn binary(&mut self, op: BinaryOp, a: &ast::Expr, b: &ast::Expr, span: Span) -> Expr {
+    pub(super) fn binary(
+        &mut self,
+        op: BinaryOp,
+        a: &ast::Expr,
+        b: &ast::Expr,
+        span: Span,
+    ) -> Expr {
         let a = self.expr(a, None);
-        let hint = if self.is_untyped(&a) { None } else { Some(a.ty) };
+        let hint = if self.is_untyped(&a) {
+            None
+        } else {
+            Some(a.ty)
+        };
         let b = self.expr(b, hint);
         self.binary_of(op, a, b, span)
     }
@@ -112,7 +135,9 @@ impl Checker<'_> {
             Shl | Shr => self.shift(op, a, b, span),
             Concat => self.concat(a, b, span),
             Mask | Range => self.set(op, a, b, span),
-            Mul | Div | Mod | Add | Sub | AddSat | SubSat | And | Or | Xor => self.arithmetic(op, a, b, span),
+            Mul | Div | Mod | Add | Sub | AddSat | SubSat | And | Or | Xor => {
+                self.arithmetic(op, a, b, span)
+            }
         }
     }
 
@@ -125,7 +150,8 @@ impl Checker<'_> {
             diagnostic = diagnostic.hint("strings are joined by `++`");
         } else if matches!((self.num(a.ty), self.num(b.ty)), (Some(_), Some(_))) {
             diagnostic = diagnostic.hint("cast one operand to the type of the other");
-        } else if matches!(self.ty(a.ty), Ty::NewType(_)) || matches!(self.ty(b.ty), Ty::NewType(_)) {
+        } else if matches!(self.ty(a.ty), Ty::NewType(_)) || matches!(self.ty(b.ty), Ty::NewType(_))
+        {
             diagnostic = diagnostic.hint("cast to the underlying type first");
         }
         self.report(diagnostic);
@@ -144,7 +170,11 @@ impl Checker<'_> {
             (_, ExprKind::Bool(y)) if *y == neutral => a.kind,
             _ => ExprKind::Binary(op, Box::new(a), Box::new(b)),
         };
-        Expr { kind, ty: boolean, span }
+        Expr {
+            kind,
+            ty: boolean,
+            span,
+        }
     }
 
     fn equality(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
@@ -162,9 +192,15 @@ impl Checker<'_> {
             return self.fail(code::BAD_OPERAND, span, message);
         }
         let boolean = self.t.boolean;
-        let known = self.fold_equal(&a, &b).map(|equal| ExprKind::Bool(equal == (op == BinaryOp::Eq)));
+        let known = self
+            .fold_equal(&a, &b)
+            .map(|equal| ExprKind::Bool(equal == (op == BinaryOp::Eq)));
         let kind = known.unwrap_or_else(|| ExprKind::Binary(op, Box::new(a), Box::new(b)));
-        Expr { kind, ty: boolean, span }
+        Expr {
+            kind,
+            ty: boolean,
+            span,
+        }
     }
 
     /// Whether values of the type can be compared for equality.
@@ -199,7 +235,11 @@ impl Checker<'_> {
             }),
             _ => ExprKind::Binary(op, Box::new(a), Box::new(b)),
         };
-        Expr { kind, ty: self.t.boolean, span }
+        Expr {
+            kind,
+            ty: self.t.boolean,
+            span,
+        }
     }
 
     /// Operands of an operator that knows only numbers: enums become their underlying type.
@@ -221,30 +261,53 @@ impl Checker<'_> {
             _ => return self.bad_operands(op, &a, &b, span),
         };
         if num == Num::Integer && matches!(op, And | Or | Xor | AddSat | SubSat) {
-            let message = format!("`{}` needs operands with a width, but these are of type `int`", symbol(op));
-            self.report(Diagnostic::error(code::BAD_OPERAND, span, message).hint("give one a width, as in `32w5`"));
+            let message = format!(
+                "`{}` needs operands with a width, but these are of type `int`",
+                symbol(op)
+            );
+            self.report(
+                Diagnostic::error(code::BAD_OPERAND, span, message)
+                    .hint("give one a width, as in `32w5`"),
+            );
             return self.poison(span);
         }
         if matches!(op, Div | Mod) && !self.check_division(op, &a, &b, num, span) {
             return self.poison(span);
         }
         if let (Some(x), Some(y)) = (self.int_value(&a), self.int_value(&b)) {
-            return self.fold_arithmetic(op, &x, &y, ty, span).unwrap_or_else(|| self.poison(span));
+            return self
+                .fold_arithmetic(op, &x, &y, ty, span)
+                .unwrap_or_else(|| self.poison(span));
         }
-        Expr { kind: ExprKind::Binary(op, Box::new(a), Box::new(b)), ty, span }
+        Expr {
+            kind: ExprKind::Binary(op, Box::new(a), Box::new(b)),
+            ty,
+            span,
+        }
     }
 
     fn check_division(&mut self, op: BinaryOp, a: &Expr, b: &Expr, num: Num, span: Span) -> bool {
-        let word = if op == BinaryOp::Div { "division" } else { "modulo" };
+        let word = if op == BinaryOp::Div {
+            "division"
+        } else {
+            "modulo"
+        };
         if let Num::Int(_) = num {
-            let message = format!("{word} is not defined for the signed type {}", self.show(a.ty));
+            let message = format!(
+                "{word} is not defined for the signed type {}",
+                self.show(a.ty)
+            );
             self.error(code::BAD_OPERAND, span, message);
             return false;
         }
         let (x, y) = (self.int_value(a), self.int_value(b));
         let negative = |v: &Option<num_bigint::BigInt>| v.as_ref().is_some_and(Signed::is_negative);
         if negative(&x) || negative(&y) {
-            self.error(code::CONST_EVAL, span, format!("{word} is not defined for negative numbers"));
+            self.error(
+                code::CONST_EVAL,
+                span,
+                format!("{word} is not defined for negative numbers"),
+            );
             return false;
         }
         if y.is_some_and(|y| y == num_bigint::BigInt::ZERO) {
@@ -258,7 +321,11 @@ impl Checker<'_> {
         let a = self.to_underlying(a);
         let b = self.to_underlying(b);
         let Some(num) = self.num(a.ty) else {
-            let message = format!("the left operand of `{}` must be a number, not {}", symbol(op), self.show(a.ty));
+            let message = format!(
+                "the left operand of `{}` must be a number, not {}",
+                symbol(op),
+                self.show(a.ty)
+            );
             return self.fail(code::BAD_OPERAND, a.span.to(span), message);
         };
         let amount = self.int_value(&b);
@@ -276,36 +343,59 @@ impl Checker<'_> {
             return self.fail(code::BAD_OPERAND, span, message);
         }
         if amount.as_ref().is_some_and(Signed::is_negative) {
-            return self.fail(code::CONST_EVAL, span, "shifts by negative amounts are not allowed");
+            return self.fail(
+                code::CONST_EVAL,
+                span,
+                "shifts by negative amounts are not allowed",
+            );
         }
         if num == Num::Integer && !self.is_compile_time(&b) {
             let message = "the width of the result is not known: the left operand is an integer without width";
             self.report(
-                Diagnostic::error(code::NOT_INFERRED, span, message).hint("give it a width, as in `32w1 << x`"),
+                Diagnostic::error(code::NOT_INFERRED, span, message)
+                    .hint("give it a width, as in `32w1 << x`"),
             );
             return self.poison(span);
         }
         let ty = a.ty;
         if let (Some(x), Some(by)) = (self.int_value(&a), &amount) {
-            return self.fold_shift(op, &x, by, ty, span).unwrap_or_else(|| self.poison(span));
+            return self
+                .fold_shift(op, &x, by, ty, span)
+                .unwrap_or_else(|| self.poison(span));
         }
         if let (Some(by), Num::Bit(w) | Num::Int(w)) = (&amount, num)
             && *by >= w.into()
             && w > 0
         {
-            self.warn(code::W_OVERFLOW, span, format!("shifting a value of {w} bits by {by}"));
+            self.warn(
+                code::W_OVERFLOW,
+                span,
+                format!("shifting a value of {w} bits by {by}"),
+            );
         }
-        Expr { kind: ExprKind::Binary(op, Box::new(a), Box::new(b)), ty, span }
+        Expr {
+            kind: ExprKind::Binary(op, Box::new(a), Box::new(b)),
+            ty,
+            span,
+        }
     }
 
     fn concat(&mut self, a: Expr, b: Expr, span: Span) -> Expr {
         let op = BinaryOp::Concat;
         if let (ExprKind::String(x), ExprKind::String(y)) = (&a.kind, &b.kind) {
             let text = format!("{x}{y}");
-            return Expr { kind: ExprKind::String(text.into()), ty: self.t.string, span };
+            return Expr {
+                kind: ExprKind::String(text.into()),
+                ty: self.t.string,
+                span,
+            };
         }
         if a.ty == self.t.string && b.ty == self.t.string {
-            return Expr { kind: ExprKind::Binary(op, Box::new(a), Box::new(b)), ty: self.t.string, span };
+            return Expr {
+                kind: ExprKind::Binary(op, Box::new(a), Box::new(b)),
+                ty: self.t.string,
+                span,
+            };
         }
         let a = self.to_underlying(a);
         let b = self.to_underlying(b);
@@ -324,28 +414,49 @@ impl Checker<'_> {
         };
         let total = left.saturating_add(right);
         if total > crate::types::MAX_WIDTH {
-            let message = format!("the result has {total} bits; at most {} are supported", crate::types::MAX_WIDTH);
+            let message = format!(
+                "the result has {total} bits; at most {} are supported",
+                crate::types::MAX_WIDTH
+            );
             return self.fail(code::BAD_SIZE, span, message);
         }
         let signed = matches!(self.num(a.ty), Some(Num::Int(_)));
-        let ty = self.intern(if signed { Ty::Int(total) } else { Ty::Bit(total) });
+        let ty = self.intern(if signed {
+            Ty::Int(total)
+        } else {
+            Ty::Bit(total)
+        });
         if let (Some(x), Some(y)) = (self.int_value(&a), self.int_value(&b)) {
             let joined = (x << right) | crate::consteval::unsigned(&y, right);
             return self.computed(&joined, ty, span);
         }
-        Expr { kind: ExprKind::Binary(op, Box::new(a), Box::new(b)), ty, span }
+        Expr {
+            kind: ExprKind::Binary(op, Box::new(a), Box::new(b)),
+            ty,
+            span,
+        }
     }
 
     /// `a &&& b`, `a .. b`: a set.
     fn set(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
-        let (a, b) = if a.ty == b.ty { (a, b) } else { self.numeric_pair(a, b) };
+        let (a, b) = if a.ty == b.ty {
+            (a, b)
+        } else {
+            self.numeric_pair(a, b)
+        };
         if a.ty == self.t.error || b.ty == self.t.error {
             return self.poison(span);
         }
-        if a.ty != b.ty || self.num(self.base(a.ty)).is_none() && self.enum_underlying(a.ty).is_none() {
+        if a.ty != b.ty
+            || self.num(self.base(a.ty)).is_none() && self.enum_underlying(a.ty).is_none()
+        {
             return self.bad_operands(op, &a, &b, span);
         }
         let ty = self.intern(Ty::Set(a.ty));
-        Expr { kind: ExprKind::Binary(op, Box::new(a), Box::new(b)), ty, span }
+        Expr {
+            kind: ExprKind::Binary(op, Box::new(a), Box::new(b)),
+            ty,
+            span,
+        }
     }
 }

@@ -16,7 +16,12 @@ use crate::{Checker, annotations, code};
 const MAX_PRIORITY: i64 = i32::MAX as i64;
 
 impl Checker<'_> {
-    pub(super) fn entries(&mut self, draft: &mut Draft<'_>, property: &ast::TableProperty, entries: &[ast::Entry]) {
+    pub(super) fn entries(
+        &mut self,
+        draft: &mut Draft<'_>,
+        property: &ast::TableProperty,
+        entries: &[ast::Entry],
+    ) {
         draft.table.entries_are_const = property.is_const;
         if draft.table.keys.is_empty() {
             let message = "a table without keys cannot have entries";
@@ -50,16 +55,31 @@ impl Checker<'_> {
         let args = entry.action.args.as_deref().unwrap_or_default();
         let action = self.listed_call(draft, &entry.action.path, args, entry.action.span);
         let (keys, action) = (keys?, action?);
-        if annotations::has(&draft.table.actions[action.action].annotations, "defaultonly") {
+        if annotations::has(
+            &draft.table.actions[action.action].annotations,
+            "defaultonly",
+        ) {
             let message = "this action is marked `@defaultonly`: it cannot be in an entry";
             self.error(code::BAD_ENTRY, entry.action.span, message);
             return None;
         }
         let is_const = entry.is_const || property.is_const;
-        Some(Entry { keys, action, priority: None, is_const, annotations, span: entry.span })
+        Some(Entry {
+            keys,
+            action,
+            priority: None,
+            is_const,
+            annotations,
+            span: entry.span,
+        })
     }
 
-    fn entry_keys(&mut self, draft: &Draft<'_>, entry: &ast::Entry, types: &[TyId]) -> Option<Vec<KeySet>> {
+    fn entry_keys(
+        &mut self,
+        draft: &Draft<'_>,
+        entry: &ast::Entry,
+        types: &[TyId],
+    ) -> Option<Vec<KeySet>> {
         let keyset = &entry.keyset;
         let sets = match keyset.elements.as_slice() {
             [KeysetElement::Default(_) | KeysetElement::DontCare(_)] if types.len() > 1 => {
@@ -83,7 +103,11 @@ impl Checker<'_> {
             KeySet::Mask(a, b) => (vec![a, b], "mask"),
             KeySet::Range(a, b) => (vec![a, b], "range"),
             KeySet::ValueSet(_) => {
-                self.error(code::BAD_ENTRY, span, "a value set cannot be the key of an entry");
+                self.error(
+                    code::BAD_ENTRY,
+                    span,
+                    "a value set cannot be the key of an entry",
+                );
                 return false;
             }
         };
@@ -98,13 +122,18 @@ impl Checker<'_> {
             _ => true,
         };
         if !allowed {
-            self.error(code::BAD_ENTRY, parts[0].span, format!("a {word} cannot be used for a key of kind `{kind}`"));
+            self.error(
+                code::BAD_ENTRY,
+                parts[0].span,
+                format!("a {word} cannot be used for a key of kind `{kind}`"),
+            );
             return false;
         }
         if kind == "lpm"
             && let KeySet::Mask(_, mask) = set
             && let Some(value) = self.int_value(mask)
-            && let Some(crate::types::Num::Bit(width) | crate::types::Num::Int(width)) = self.num(self.base(mask.ty))
+            && let Some(crate::types::Num::Bit(width) | crate::types::Num::Int(width)) =
+                self.num(self.base(mask.ty))
         {
             let bits = crate::consteval::unsigned(&value, width);
             let inverse = Self::all_ones(width) - &bits;
@@ -124,10 +153,14 @@ impl Checker<'_> {
         property: &ast::TableProperty,
         entries: &mut [(Entry, &ast::Entry)],
     ) {
-        let needed = draft.table.keys.iter().any(|key| {
-            !matches!(self.p.match_kinds[key.match_kind].as_str(), "exact" | "lpm")
-        });
-        let first = entries.iter().find_map(|(_, written)| written.priority.as_ref());
+        let needed = draft
+            .table
+            .keys
+            .iter()
+            .any(|key| !matches!(self.p.match_kinds[key.match_kind].as_str(), "exact" | "lpm"));
+        let first = entries
+            .iter()
+            .find_map(|(_, written)| written.priority.as_ref());
         if let Some(first) = first {
             let problem = if !needed {
                 Some("the match kinds of this table's keys need no priorities")
@@ -154,10 +187,17 @@ impl Checker<'_> {
     fn implied_priorities(&mut self, draft: &Draft<'_>, entries: &mut [(Entry, &ast::Entry)]) {
         let count = entries.len();
         for (i, (entry, _)) in entries.iter_mut().enumerate() {
-            let rank = if draft.table.largest_priority_wins { count - 1 - i } else { i };
+            let rank = if draft.table.largest_priority_wins {
+                count - 1 - i
+            } else {
+                i
+            };
             entry.priority = Some(&draft.priority_delta * rank + 1);
         }
-        let worst = entries.iter().map(|(entry, _)| entry).max_by_key(|entry| entry.priority.clone());
+        let worst = entries
+            .iter()
+            .map(|(entry, _)| entry)
+            .max_by_key(|entry| entry.priority.clone());
         if let Some(worst) = worst {
             let (priority, span) = (worst.priority.clone(), worst.span);
             self.check_priority(&priority.unwrap_or_default(), span);
@@ -167,7 +207,8 @@ impl Checker<'_> {
     fn check_priority(&mut self, priority: &BigInt, span: Span) -> bool {
         let good = !priority.is_negative() && *priority <= MAX_PRIORITY.into();
         if !good {
-            let message = format!("the priority is {priority}: it must be between 0 and {MAX_PRIORITY}");
+            let message =
+                format!("the priority is {priority}: it must be between 0 and {MAX_PRIORITY}");
             self.error(code::BAD_ENTRY, span, message);
         }
         good
@@ -183,7 +224,9 @@ impl Checker<'_> {
         for (entry, written) in entries.iter_mut() {
             let priority = match (&written.priority, &last) {
                 (Some(e), _) => self.constant_int(e, "a priority"),
-                (None, Some(last)) if draft.table.largest_priority_wins => Some(last - &draft.priority_delta),
+                (None, Some(last)) if draft.table.largest_priority_wins => {
+                    Some(last - &draft.priority_delta)
+                }
                 (None, Some(last)) => Some(last + &draft.priority_delta),
                 (None, None) => {
                     let message = "the first entry must have a priority, because another one has";
@@ -201,22 +244,35 @@ impl Checker<'_> {
         self.warn_priorities(draft, property, entries);
     }
 
-    fn warn_priorities(&mut self, draft: &Draft<'_>, property: &ast::TableProperty, entries: &[(Entry, &ast::Entry)]) {
+    fn warn_priorities(
+        &mut self,
+        draft: &Draft<'_>,
+        property: &ast::TableProperty,
+        entries: &[(Entry, &ast::Entry)],
+    ) {
         let silenced = self.annotations(&property.annotations);
         let silent = |what: &str| {
             silenced.iter().any(|a| {
-                a.name.as_str() == "noWarn" && annotations::string_of(std::slice::from_ref(a), "noWarn").as_deref() == Some(what)
+                a.name.as_str() == "noWarn"
+                    && annotations::string_of(std::slice::from_ref(a), "noWarn").as_deref()
+                        == Some(what)
             })
         };
-        let (duplicates, order) = (!silent("duplicate_priorities"), !silent("entries_out_of_priority_order"));
+        let (duplicates, order) = (
+            !silent("duplicate_priorities"),
+            !silent("entries_out_of_priority_order"),
+        );
         let mut seen: HashMap<BigInt, Span> = HashMap::new();
         for (entry, _) in entries {
-            let Some(priority) = entry.priority.clone() else { continue };
+            let Some(priority) = entry.priority.clone() else {
+                continue;
+            };
             if let Some(&before) = seen.get(&priority)
                 && duplicates
                 && self.options.warnings
             {
-                let message = format!("two entries have priority {priority}: which one wins is unspecified");
+                let message =
+                    format!("two entries have priority {priority}: which one wins is unspecified");
                 let diagnostic = Diagnostic::warning(code::W_PRIORITY, entry.span, message);
                 self.report(diagnostic.label(before, "the other one"));
             }
@@ -224,9 +280,17 @@ impl Checker<'_> {
         }
         for pair in entries.windows(2) {
             let (a, b) = (&pair[0].0.priority, &pair[1].0.priority);
-            let surprising = if draft.table.largest_priority_wins { a < b } else { a > b };
+            let surprising = if draft.table.largest_priority_wins {
+                a < b
+            } else {
+                a > b
+            };
             if surprising && order {
-                self.warn(code::W_PRIORITY, pair[1].0.span, "this entry comes after one that it wins over");
+                self.warn(
+                    code::W_PRIORITY,
+                    pair[1].0.span,
+                    "this entry comes after one that it wins over",
+                );
             }
         }
     }
@@ -240,10 +304,16 @@ impl Checker<'_> {
             .all(|key| matches!(self.p.match_kinds[key.match_kind].as_str(), "exact" | "lpm"));
         let mut seen: HashMap<String, Span> = HashMap::new();
         for entry in entries {
-            let Some(key) = self.key_of(entry) else { continue };
+            let Some(key) = self.key_of(entry) else {
+                continue;
+            };
             if let Some(&before) = seen.get(&key) {
                 if exact {
-                    let diagnostic = Diagnostic::error(code::BAD_ENTRY, entry.span, "an entry with the same key exists");
+                    let diagnostic = Diagnostic::error(
+                        code::BAD_ENTRY,
+                        entry.span,
+                        "an entry with the same key exists",
+                    );
                     self.report(diagnostic.label(before, "the other entry"));
                 } else if entry.priority.is_some() && self.options.warnings {
                     let message = "an earlier entry has the same key";
@@ -262,7 +332,9 @@ impl Checker<'_> {
             match (&e.kind, self.int_value(e)) {
                 (_, Some(number)) => Some(number.to_string()),
                 (ExprKind::Bool(value), _) => Some(value.to_string()),
-                (kind @ (ExprKind::EnumMember(..) | ExprKind::ErrorCode(_)), _) => Some(format!("{kind:?}")),
+                (kind @ (ExprKind::EnumMember(..) | ExprKind::ErrorCode(_)), _) => {
+                    Some(format!("{kind:?}"))
+                }
                 _ => None,
             }
         };
