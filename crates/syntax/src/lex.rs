@@ -1,248 +1,394 @@
-//! Text to tokens: of P4 and of the preprocessor, which share their spelling.
+//! The lexer: one file's text to tokens, with the line structure that the preprocessor needs.
+//!
+//! It never fails: what no token begins with becomes `Unknown`, which the parser refuses and a free annotation may carry.
+//! `>>` is one token; the parser splits it where generics nest.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::diag::{Diagnostic, Diagnostics};
+use crate::diag::Diagnostic;
 use crate::source::Span;
+use crate::token::{AFTER_NEWLINE, AFTER_SPACE, Interner, LINE_START, Symbol, Token, TokenKind};
 
-/// What a token is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TokenKind {
-    /// A name or keyword.
-    Word,
-    /// An integer, with its width and base.
-    Integer,
-    /// A string; the token's text is what it means.
-    String,
-    /// Punctuation and operators.
-    Punctuation,
-    /// The end of the file.
-    End,
-}
-
-/// A token.
-#[derive(Clone, Debug)]
-pub(crate) struct Token {
-    /// What it is.
-    pub(crate) kind: TokenKind,
-    /// Its text.
-    pub(crate) text: Arc<str>,
-    /// Where it stands; for a token out of a macro, where the macro was used.
-    pub(crate) span: Span,
-    /// Whether it is the first of its line (continued lines are one).
-    pub(crate) starts_line: bool,
-    /// Whether blanks or comments stand in front of it.
-    pub(crate) after_blank: bool,
-    /// A macro's name that must not be expanded any more.
-    pub(crate) is_painted: bool,
-}
-
-/// Tokens of all lengths, longest first.
-const PUNCTUATION: &[&str] = &[
-    "|+|=", "|-|=", "<<=", ">>=", "|+|", "|-|", "&&&", "...", "..", "<<", ">>", "&&", "||", "==",
-    "!=", ">=", "<=", "++", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", "+", "-", "*",
-    "/", "%", "|", "&", "^", "~", "[", "]", "{", "}", "(", ")", "<", ">", "!", ":", ",", "?", ".",
-    "=", ";", "@", "#",
-];
-
-/// Each text once.
-#[derive(Default)]
-pub(crate) struct Interner {
-    texts: HashMap<Box<str>, Arc<str>>,
-}
-
-impl Interner {
-    /// The shared copy of a text.
-    pub(crate) fn get(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.texts.get(text) {
-            return Arc::clone(known);
-        }
-        let shared: Arc<str> = Arc::from(text);
-        self.texts.insert(Box::from(text), Arc::clone(&shared));
-        shared
-    }
-}
-
-/// Splits a file's text, whose first byte has the position `base`, into tokens. The last one is [`TokenKind::End`].
-pub(crate) fn lex(
-    text: &str,
+/// Reads one file.
+#[derive(Debug)]
+pub(crate) struct Lexer {
+    text: Arc<str>,
     base: u32,
-    names: &mut Interner,
-    diagnostics: &mut Diagnostics,
-) -> Vec<Token> {
-    let mut lexer = Lexer {
-        text,
-        base,
-        at: 0,
-        tokens: Vec::with_capacity(text.len() / 4),
-        names,
-        diagnostics,
-        starts_line: true,
-    };
-    lexer.run();
-    lexer.tokens
+    pos: usize,
+    /// Whether the end of the line ends the tokens (inside a directive).
+    in_directive: bool,
+    /// The flags of the next token.
+    pending: u8,
 }
 
-struct Lexer<'a> {
-    text: &'a str,
-    base: u32,
-    at: usize,
-    tokens: Vec<Token>,
-    names: &'a mut Interner,
-    diagnostics: &'a mut Diagnostics,
-    starts_line: bool,
+/// What the lexer writes to.
+#[derive(Debug)]
+pub(crate) struct LexContext<'a> {
+    pub(crate) interner: &'a mut Interner,
+    pub(crate) found: &'a mut Vec<Diagnostic>,
 }
 
-impl Lexer<'_> {
-    fn run(&mut self) {
-        loop {
-            let before = self.at;
-            self.skip_blanks();
-            let after_blank = self.at > before;
-            let Some(&first) = self.text.as_bytes().get(self.at) else {
-                break;
-            };
-            let start = self.at;
-            match first {
-                b'"' => self.string(after_blank),
-                b'0'..=b'9' => {
-                    self.at += self.word_len();
-                    self.push(TokenKind::Integer, start, after_blank);
-                }
-                b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'$' => {
-                    self.at += self.word_len();
-                    self.push(TokenKind::Word, start, after_blank);
-                }
-                _ => self.punctuation(after_blank),
-            }
-        }
-        self.starts_line = true;
-        let end = self.at;
-        self.push(TokenKind::End, end, true);
-    }
-
-    fn span(&self, start: usize) -> Span {
-        Span::new(self.base + start as u32, self.base + self.at as u32)
-    }
-
-    fn push(&mut self, kind: TokenKind, start: usize, after_blank: bool) {
-        let text = self.names.get(&self.text[start..self.at]);
-        self.push_text(kind, text, start, after_blank);
-    }
-
-    fn push_text(&mut self, kind: TokenKind, text: Arc<str>, start: usize, after_blank: bool) {
-        let span = self.span(start);
-        self.tokens.push(Token {
-            kind,
+impl Lexer {
+    pub(crate) fn new(text: Arc<str>, base: u32) -> Lexer {
+        let pos = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        Lexer {
             text,
-            span,
-            starts_line: self.starts_line,
-            after_blank,
-            is_painted: false,
-        });
-        self.starts_line = false;
+            base,
+            pos,
+            in_directive: false,
+            pending: LINE_START | AFTER_NEWLINE,
+        }
     }
 
-    fn word_len(&self) -> usize {
-        let rest = &self.text.as_bytes()[self.at..];
-        rest.iter()
-            .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$')))
-            .unwrap_or(rest.len())
+    fn byte(&self, ahead: usize) -> u8 {
+        self.text
+            .as_bytes()
+            .get(self.pos + ahead)
+            .copied()
+            .unwrap_or(0)
     }
 
-    /// Skips blanks, comments and continued line ends; notes line ends.
-    fn skip_blanks(&mut self) {
+    fn at_end(&self) -> bool {
+        self.pos >= self.text.len()
+    }
+
+    fn position(&self) -> u32 {
+        self.base + self.pos as u32
+    }
+
+    fn span_from(&self, start: usize) -> Span {
+        Span::new(self.base + start as u32, self.position())
+    }
+
+    /// From here to the end of the line, `next` ends at the end of the line.
+    pub(crate) fn enter_directive(&mut self) {
+        self.in_directive = true;
+    }
+
+    /// Drops what is left of the directive's line.
+    pub(crate) fn leave_directive(&mut self, cx: &mut LexContext<'_>) {
+        while self.next(cx).kind != TokenKind::End {}
+        self.in_directive = false;
+    }
+
+    /// Forgets that a directive is being read.
+    pub(crate) fn abandon_directive(&mut self) {
+        self.in_directive = false;
+    }
+
+    /// Whether the next thing, after blanks and comments, is this byte. Nothing is consumed and nothing reported.
+    pub(crate) fn next_is(&self, byte: u8) -> bool {
+        let mut ahead = Lexer {
+            text: self.text.clone(),
+            pending: 0,
+            ..*self
+        };
+        ahead.skip_blank(&mut Vec::new());
+        ahead.byte(0) == byte
+    }
+
+    /// The next token; `End` at the end of the file (or of the line, inside a directive).
+    pub(crate) fn next(&mut self, cx: &mut LexContext<'_>) -> Token {
+        self.skip_blank(cx.found);
+        let flags = std::mem::take(&mut self.pending);
+        let start = self.pos;
+        if self.at_end() || (self.in_directive && self.byte(0) == b'\n') {
+            return Token {
+                kind: TokenKind::End,
+                flags,
+                symbol: Interner::EMPTY,
+                span: self.span_from(start),
+            };
+        }
+        let (kind, symbol) = match self.byte(0) {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => self.word(cx),
+            b'0'..=b'9' => self.number(cx),
+            b'"' => self.string(cx),
+            _ => self.punctuation(cx),
+        };
+        Token {
+            kind,
+            flags,
+            symbol,
+            span: self.span_from(start),
+        }
+    }
+
+    /// Skips white space, comments and line continuations, and notes what they were.
+    fn skip_blank(&mut self, found: &mut Vec<Diagnostic>) {
         loop {
-            let rest = &self.text[self.at..];
-            let bytes = rest.as_bytes();
-            match bytes {
-                [b'\n', ..] => {
-                    self.starts_line = true;
-                    self.at += 1;
-                }
-                [b' ' | b'\t' | b'\r' | 0x0b | 0x0c, ..] => self.at += 1,
-                [b'\\', b'\n', ..] => self.at += 2,
-                [b'\\', b'\r', b'\n', ..] => self.at += 3,
-                [b'/', b'/', ..] => self.line_comment(),
-                [b'/', b'*', ..] => self.block_comment(),
-                [0xef, 0xbb, 0xbf, ..] => self.at += 3,
+            match self.byte(0) {
+                b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.blank(1, AFTER_SPACE),
+                b'\n' if self.in_directive => return,
+                b'\n' => self.blank(1, LINE_START | AFTER_NEWLINE | AFTER_SPACE),
+                b'\\' if self.continuation(0) > 0 => self.blank(self.continuation(0), AFTER_SPACE),
+                b'/' if self.byte(1) == b'/' => self.line_comment(),
+                b'/' if self.byte(1) == b'*' => self.block_comment(found),
                 _ => return,
             }
         }
     }
 
+    fn blank(&mut self, length: usize, flags: u8) {
+        self.pos += length;
+        self.pending |= flags;
+    }
+
+    /// The length of a backslash and line end `ahead` of here, or 0.
+    fn continuation(&self, ahead: usize) -> usize {
+        match (self.byte(ahead), self.byte(ahead + 1), self.byte(ahead + 2)) {
+            (b'\\', b'\n', _) => 2,
+            (b'\\', b'\r', b'\n') => 3,
+            _ => 0,
+        }
+    }
+
     fn line_comment(&mut self) {
-        while let Some(&byte) = self.text.as_bytes().get(self.at) {
-            let continued =
-                byte == b'\\' && matches!(self.text.as_bytes().get(self.at + 1), Some(b'\n'));
-            match byte {
-                b'\n' => return,
-                _ if continued => self.at += 2,
-                _ => self.at += 1,
-            }
+        self.pending |= AFTER_SPACE;
+        while !self.at_end() && self.byte(0) != b'\n' {
+            self.pos += self.continuation(0).max(1);
         }
     }
 
-    fn block_comment(&mut self) {
-        let start = self.at;
-        match self.text[start + 2..].find("*/") {
-            Some(length) => self.at = start + 2 + length + 2,
-            None => {
-                self.at = start + 2;
-                let span = self.span(start);
-                self.at = self.text.len();
-                let error = Diagnostic::error("E0102", span, "this comment does not end");
-                self.diagnostics.push(error.hint("add `*/`"));
-            }
+    fn block_comment(&mut self, found: &mut Vec<Diagnostic>) {
+        self.pending |= AFTER_SPACE;
+        let start = self.pos;
+        let comment = &self.text[start + 2..];
+        let end = comment.find("*/");
+        if comment[..end.unwrap_or(comment.len())].contains('\n') {
+            self.pending |= AFTER_NEWLINE;
         }
-        if self.text[start..self.at].contains('\n') {
-            // A directive cannot begin behind a comment's end on a later line of the same logical line; P4 code may.
-            self.starts_line = true;
+        self.pos = end.map_or(self.text.len(), |end| start + 2 + end + 2);
+        if end.is_none() {
+            let span = Span::new(self.base + start as u32, self.base + start as u32 + 2);
+            found.push(
+                Diagnostic::error("E0101", span, "this comment has no end")
+                    .hint("close it with `*/`"),
+            );
         }
     }
 
-    fn string(&mut self, after_blank: bool) {
-        let start = self.at;
-        let mut meaning = String::new();
-        let mut chars = self.text[start + 1..].char_indices();
-        while let Some((at, c)) = chars.next() {
-            match c {
-                '"' => {
-                    self.at = start + 1 + at + 1;
-                    let text = self.names.get(&meaning);
-                    self.push_text(TokenKind::String, text, start, after_blank);
-                    return;
+    fn word(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
+        let text = self.run(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let symbol = cx.interner.intern(&text);
+        (Interner::word_kind(symbol), symbol)
+    }
+
+    /// The bytes from here on that belong, line continuations inside them removed.
+    fn run(&mut self, belongs: impl Fn(u8) -> bool) -> std::borrow::Cow<'_, str> {
+        let start = self.pos;
+        let mut cuts = Vec::new();
+        loop {
+            if belongs(self.byte(0)) {
+                self.pos += 1;
+                continue;
+            }
+            let cut = self.continuation(0);
+            if cut == 0 || !belongs(self.byte(cut)) {
+                break;
+            }
+            cuts.push((self.pos, cut));
+            self.pos += cut;
+        }
+        if cuts.is_empty() {
+            return self.text[start..self.pos].into();
+        }
+        let mut text = String::new();
+        let mut from = start;
+        for (at, length) in cuts {
+            text.push_str(&self.text[from..at]);
+            from = at + length;
+        }
+        text.push_str(&self.text[from..self.pos]);
+        text.into()
+    }
+
+    /// An integer: digits, or a width and `w` or `s` and digits; the digits may have a base (P4_16, section "Integer literals").
+    fn number(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
+        let mut text = String::new();
+        let plain = |b: u8| b.is_ascii_digit() || b == b'_';
+        if !self.has_base() {
+            text.push_str(&self.run(plain));
+            let sized =
+                matches!(self.byte(0), b'w' | b's') && plain(self.byte(1)) && !text.contains('_');
+            if !sized {
+                self.glue(&mut text);
+                return (TokenKind::Integer, cx.interner.intern(&text));
+            }
+            text.push(self.byte(0) as char);
+            self.pos += 1;
+        }
+        if self.has_base() {
+            let radix = match self.byte(1) | 0x20 {
+                b'x' => 16,
+                b'o' => 8,
+                b'b' => 2,
+                _ => 10,
+            };
+            text.push_str(&self.text[self.pos..self.pos + 2]);
+            self.pos += 2;
+            text.push_str(&self.run(|b| b == b'_' || (b as char).is_digit(radix)));
+        } else {
+            text.push_str(&self.run(plain));
+        }
+        self.glue(&mut text);
+        (TokenKind::Integer, cx.interner.intern(&text))
+    }
+
+    /// In a directive a number takes the letters that touch it, as in C: `0x##a` and `1UL` must stay one token.
+    fn glue(&mut self, text: &mut String) {
+        if self.in_directive {
+            text.push_str(&self.run(|b| b.is_ascii_alphanumeric() || b == b'_'));
+        }
+    }
+
+    /// Whether `0x`, `0d`, `0o` or `0b` and a digit of that base stand here.
+    fn has_base(&self) -> bool {
+        let radix = match (self.byte(0), self.byte(1) | 0x20) {
+            (b'0', b'x') => 16,
+            (b'0', b'd') => 10,
+            (b'0', b'o') => 8,
+            (b'0', b'b') => 2,
+            _ => return false,
+        };
+        self.byte(2) == b'_' || (self.byte(2) as char).is_digit(radix)
+    }
+
+    /// A string: up to the first quote without an odd number of backslashes before it; it may cover lines.
+    fn string(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
+        let start = self.pos;
+        let mut text = String::new();
+        self.pos += 1;
+        let mut from = self.pos;
+        loop {
+            match self.byte(0) {
+                b'"' => break,
+                b'\n' if self.in_directive => return self.no_string_end(start, from, text, cx),
+                0 if self.at_end() => return self.no_string_end(start, from, text, cx),
+                b'\\' if self.continuation(0) > 0 => {
+                    text.push_str(&self.text[from..self.pos]);
+                    self.pos += self.continuation(0);
+                    from = self.pos;
                 }
-                '\\' => match chars.next() {
-                    Some((_, 'n')) => meaning.push('\n'),
-                    Some((_, 't')) => meaning.push('\t'),
-                    Some((_, 'r')) => meaning.push('\r'),
-                    Some((_, '\n')) | None => {}
-                    Some((_, other)) => meaning.push(other),
-                },
-                other => meaning.push(other),
+                b'\\' if self.pos + 1 < self.text.len() && self.byte(1) != b'\n' => self.pos += 2,
+                _ => self.pos += 1,
             }
         }
+        text.push_str(&self.text[from..self.pos]);
+        self.pos += 1;
+        if text.contains('\u{fffd}') {
+            cx.found.push(not_utf8(self.span_from(start)));
+        }
+        (TokenKind::String, cx.interner.intern(&text))
+    }
+
+    fn no_string_end(
+        &mut self,
+        start: usize,
+        from: usize,
+        mut text: String,
+        cx: &mut LexContext<'_>,
+    ) -> (TokenKind, Symbol) {
         let line = self.text[start..]
             .find('\n')
-            .unwrap_or(self.text.len() - start);
-        self.at = start + line;
-        let error = Diagnostic::error("E0103", self.span(start), "this string does not end");
-        self.diagnostics.push(error.hint("add `\"`"));
-        let text = self.names.get(&meaning);
-        self.push_text(TokenKind::String, text, start, after_blank);
+            .map_or(self.text.len(), |end| start + end);
+        let span = Span::new(self.base + start as u32, self.base + line as u32);
+        cx.found.push(
+            Diagnostic::error("E0100", span, "this string has no end").hint("close it with `\"`"),
+        );
+        text.push_str(&self.text[from..self.pos]);
+        (TokenKind::String, cx.interner.intern(&text))
     }
 
-    fn punctuation(&mut self, after_blank: bool) {
-        let start = self.at;
-        let rest = &self.text[start..];
-        if let Some(found) = PUNCTUATION.iter().find(|text| rest.starts_with(**text)) {
-            self.at += found.len();
-            return self.push(TokenKind::Punctuation, start, after_blank);
+    fn punctuation(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
+        let rest = &self.text[self.pos..];
+        if let Some((kind, symbol, length)) = Interner::punctuation(rest) {
+            self.pos += length;
+            return (kind, symbol);
         }
-        // Anything else is a token of its own: the parser refuses it where it is no part of a directive or a skipped branch.
-        self.at += rest.chars().next().map_or(1, char::len_utf8);
-        self.push(TokenKind::Punctuation, start, after_blank);
+        let strange = |c: char| c.is_control() && !c.is_ascii_whitespace() || !c.is_ascii();
+        let run = rest.find(|c| !strange(c)).unwrap_or(rest.len());
+        let length = if run > 0 { run } else { 1 };
+        let symbol = cx.interner.intern(&rest[..length]);
+        self.pos += length;
+        (TokenKind::Unknown, symbol)
     }
+
+    /// The rest of a directive's line as it stands, without blanks around it. The line's end is not consumed.
+    pub(crate) fn rest_of_line(&mut self) -> (String, Span) {
+        let start = self.pos;
+        while !self.at_end() && self.byte(0) != b'\n' {
+            self.pos += self.continuation(0).max(1);
+        }
+        let raw = &self.text[start..self.pos.min(self.text.len())];
+        let text = raw.trim();
+        let lead = raw.len() - raw.trim_start().len();
+        let lo = self.base + (start + lead) as u32;
+        (text.to_string(), Span::new(lo, lo + text.len() as u32))
+    }
+
+    /// The name of an `#include`, when it is written out: `(name, in angle brackets, place)`.
+    pub(crate) fn header_name(
+        &mut self,
+        found: &mut Vec<Diagnostic>,
+    ) -> Option<(String, bool, Span)> {
+        self.skip_blank(found);
+        let (angle, close) = match self.byte(0) {
+            b'<' => (true, '>'),
+            b'"' => (false, '"'),
+            _ => return None,
+        };
+        let start = self.pos;
+        let rest = &self.text[start + 1..];
+        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        let name = line[..line.find(close)?].to_string();
+        self.pos = start + name.len() + 2;
+        Some((name, angle, self.span_from(start)))
+    }
+
+    /// Goes on to the next directive after a group that is left out: stands behind its `#`, whose place is the answer.
+    pub(crate) fn skip_to_directive(&mut self) -> Option<Span> {
+        while !self.at_end() {
+            self.pending = 0;
+            self.skip_blank(&mut Vec::new());
+            let start = self.pos;
+            match self.byte(0) {
+                b'#' if self.pending & LINE_START != 0 => {
+                    self.pos += 1;
+                    self.pending = 0;
+                    return Some(self.span_from(start));
+                }
+                b'"' => self.skip_string(),
+                _ => self.pos += 1,
+            }
+            while self.pos < self.text.len() && !self.text.is_char_boundary(self.pos) {
+                self.pos += 1;
+            }
+        }
+        self.pos = self.text.len();
+        None
+    }
+
+    /// Skips a string that ends on its line; a lone quote is a character like any other.
+    fn skip_string(&mut self) {
+        self.pos += 1;
+        let rest = &self.text.as_bytes()[self.pos..];
+        let mut i = 0;
+        while let Some(&b) = rest.get(i) {
+            match b {
+                b'\n' => return,
+                b'"' => {
+                    self.pos += i + 1;
+                    return;
+                }
+                b'\\' if rest.get(i + 1).is_some_and(|&b| b != b'\n') => i += 2,
+                _ => i += 1,
+            }
+        }
+    }
+}
+
+/// The error for bytes that are not UTF-8 where the program needs text.
+pub(crate) fn not_utf8(span: Span) -> Diagnostic {
+    Diagnostic::error("E0002", span, "this file is not UTF-8 text").hint("save the file in UTF-8")
 }

@@ -8,17 +8,18 @@
 //! of the macro's use. Tests: `tests/`.
 
 pub mod ast;
-mod condition;
 pub mod diag;
 mod lex;
 mod parse;
 mod preprocess;
 pub mod source;
+mod token;
 
 use std::path::{Path, PathBuf};
 
-use diag::{Diagnostic, Diagnostics};
-use source::{SourceMap, Span};
+use diag::Diagnostics;
+use preprocess::{Root, preprocess};
+use source::SourceMap;
 
 /// How to preprocess.
 #[derive(Clone, Default)]
@@ -46,53 +47,23 @@ pub struct Parsed {
 
 /// Reads and parses a program.
 pub fn parse_file(path: &Path, options: &ParseOptions) -> Parsed {
-    let name = path.display().to_string();
-    match std::fs::read(path) {
-        Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => parse_str(&name, &text, options),
-            Err(error) => {
-                let good =
-                    String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()])
-                        .into_owned();
-                let at = good.len() as u32;
-                refused(&name, &good, at, "this file is not UTF-8 text")
-            }
-        },
-        Err(error) => refused(&name, "", 0, &format!("cannot read {name}: {error}")),
-    }
+    parse(Root::File(path), options)
 }
 
-/// An empty program and one error.
-fn refused(name: &str, text: &str, at: u32, message: &str) -> Parsed {
-    let mut sources = SourceMap::new();
-    sources.add(name, text);
-    let mut diagnostics = Diagnostics::new();
-    diagnostics.push(Diagnostic::error(
-        "E0100",
-        Span::new(1 + at, 1 + at),
-        message,
-    ));
-    Parsed {
-        program: ast::Program::default(),
-        sources,
-        diagnostics,
-    }
-}
-
-/// Parses a program given as text; `name` stands for its file in diagnostics, and included files are looked for beside it.
+/// Parses a program given as text; `name` stands for its file in diagnostics, and included files are looked for in the current directory.
 pub fn parse_str(name: &str, text: &str, options: &ParseOptions) -> Parsed {
-    let mut sources = SourceMap::new();
-    let mut diagnostics = Diagnostics::new();
-    let Some(file) = sources.add(name, text) else {
-        return refused(name, "", 0, "this file is too large");
-    };
-    let tokens = preprocess::preprocess(file, &mut sources, options, &mut diagnostics);
-    let mut parser = parse::Parser::new(&tokens);
+    parse(Root::Text(name, text), options)
+}
+
+fn parse(root: Root<'_>, options: &ParseOptions) -> Parsed {
+    let read = preprocess(root, options);
+    let mut diagnostics = read.diagnostics;
+    let mut parser = parse::Parser::new(&read.tokens, &read.interner);
     let decls = parser.program();
     diagnostics.extend(parser.into_diagnostics());
     Parsed {
         program: ast::Program { decls },
-        sources,
+        sources: read.sources,
         diagnostics,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cursor::{Parse, Parser};
 use crate::ast::{Annotation, AnnotationBody, AnnotationToken, AnnotationTokenKind};
-use crate::lex::{Token, TokenKind};
+use crate::token::{AFTER_NEWLINE, Class};
 
 impl Parser<'_> {
     /// All annotations that stand here.
@@ -16,7 +16,7 @@ impl Parser<'_> {
 
     fn annotation(&mut self) -> Parse<Annotation> {
         let start = self.expect("@")?;
-        if self.kind() != TokenKind::Word {
+        if self.kind() != Class::Word {
             return Err(self.unexpected("an annotation's name"));
         }
         let name = self.any_word();
@@ -38,13 +38,13 @@ impl Parser<'_> {
 
     /// `name tokens..` up to the end of the line.
     fn pragma(&mut self, start: crate::source::Span) -> Parse<Annotation> {
-        if self.kind() != TokenKind::Word || self.starts_line() {
+        if self.kind() != Class::Word || self.starts_line() {
             return Err(self.unexpected("the pragma's name"));
         }
         let name = self.any_word();
         let mut tokens = Vec::new();
         while !self.starts_line() && !self.at_end() {
-            tokens.extend(self.token().map(annotation_token));
+            tokens.extend(self.annotation_token());
             self.bump();
         }
         Ok(Annotation {
@@ -55,7 +55,7 @@ impl Parser<'_> {
     }
 
     fn starts_line(&self) -> bool {
-        self.token().is_none_or(|token| token.starts_line)
+        self.token().is_none_or(|token| token.has(AFTER_NEWLINE))
     }
 
     fn free_tokens(&mut self) -> Parse<Vec<AnnotationToken>> {
@@ -65,7 +65,7 @@ impl Parser<'_> {
         self.bump();
         let mut tokens = Vec::new();
         while self.index() + 1 < end {
-            tokens.extend(self.token().map(annotation_token));
+            tokens.extend(self.annotation_token());
             self.bump();
         }
         self.bump();
@@ -78,9 +78,9 @@ impl Parser<'_> {
         let mut at = self.index();
         loop {
             match (self.kind_at(at), self.text_at(at)) {
-                (TokenKind::End, _) => return None,
-                (TokenKind::Punctuation, "(") => depth += 1,
-                (TokenKind::Punctuation, ")") => depth -= 1,
+                (Class::End, _) => return None,
+                (Class::Punctuation, "(") => depth += 1,
+                (Class::Punctuation, ")") => depth -= 1,
                 _ => {}
             }
             at += 1;
@@ -107,18 +107,19 @@ impl Parser<'_> {
             |p| p.expr(),
         )?))
     }
-}
 
-fn annotation_token(token: &Token) -> AnnotationToken {
-    let kind = match token.kind {
-        TokenKind::String => AnnotationTokenKind::String,
-        TokenKind::Integer => AnnotationTokenKind::Integer,
-        TokenKind::Word => AnnotationTokenKind::Word,
-        TokenKind::Punctuation | TokenKind::End => AnnotationTokenKind::Punctuation,
-    };
-    AnnotationToken {
-        kind,
-        text: token.text.clone(),
-        span: token.span,
+    fn annotation_token(&self) -> Option<AnnotationToken> {
+        let token = self.token()?;
+        let kind = match token.class() {
+            Class::String => AnnotationTokenKind::String,
+            Class::Integer => AnnotationTokenKind::Integer,
+            Class::Word => AnnotationTokenKind::Word,
+            Class::Punctuation | Class::End => AnnotationTokenKind::Punctuation,
+        };
+        Some(AnnotationToken {
+            kind,
+            text: self.meaning_of(token),
+            span: token.span,
+        })
     }
 }

@@ -1,15 +1,22 @@
 //! The parser's place in the tokens: looking, eating, and going on after an error.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ast::Name;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::lex::{Token, TokenKind};
+use crate::lex::not_utf8;
 use crate::source::Span;
+use crate::token::{Class, Interner, Token};
 
-/// How deep expressions, statements and types may nest in the source before the parser refuses: it recurses.
-pub(super) const MAX_DEPTH: u32 = 2000;
+/// How deep the parser recurses before it refuses: nested expressions, statements and types.
+pub(super) const MAX_DEPTH: u32 = 256;
+
+/// How high an expression may grow: a chain of operators makes a high tree without nesting, and whoever walks the tree recurses.
+pub(super) const MAX_HEIGHT: u32 = 4000;
+
+/// How many errors one parse reports before it gives up.
+const MAX_ERRORS: usize = 200;
 
 /// Words that are never names.
 const RESERVED: &[&str] = &[
@@ -55,18 +62,29 @@ const RESERVED: &[&str] = &[
     "void",
 ];
 
-/// A parser: tokens, the place in them, what was said so far, and the names known to be types.
+/// What a name was last declared as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Type,
+    Value,
+}
+
+/// A parser: tokens, the place in them, what was said so far, and what the names in scope mean.
 pub(crate) struct Parser<'t> {
     tokens: &'t [Token],
+    texts: &'t Interner,
     at: usize,
-    /// How many `>` of a `>>` have been eaten: 1 inside such a token.
+    /// Whether the first `>` of a `>>` has been eaten.
     split: bool,
-    pub(super) depth: u32,
+    depth: u32,
+    /// The height of the expression read last.
+    pub(super) height: u32,
     /// Whether a `>` ends the expression that is being read: a width between angle brackets.
     pub(super) angle_ends: bool,
     pub(super) diagnostics: Diagnostics,
-    types: HashSet<Arc<str>>,
-    end: Span,
+    meanings: HashMap<Arc<str>, Meaning>,
+    /// What names of the open scopes meant before: undone when a scope ends.
+    shadowed: Vec<(Arc<str>, Option<Meaning>)>,
     last: Span,
 }
 
@@ -78,19 +96,20 @@ pub(super) struct Failed;
 pub(super) type Parse<T> = Result<T, Failed>;
 
 impl<'t> Parser<'t> {
-    /// A parser at the first token. The last token ends the file.
-    pub(crate) fn new(tokens: &'t [Token]) -> Parser<'t> {
-        let end = tokens.last().map_or(Span::NONE, |token| token.span);
+    /// A parser at the first token. The last token is the end.
+    pub(crate) fn new(tokens: &'t [Token], texts: &'t Interner) -> Parser<'t> {
         Parser {
             tokens,
+            texts,
             at: 0,
             split: false,
             depth: 0,
+            height: 0,
             angle_ends: false,
             diagnostics: Diagnostics::new(),
-            types: HashSet::new(),
-            end,
-            last: end,
+            meanings: HashMap::new(),
+            shadowed: Vec::new(),
+            last: tokens.first().map_or(Span::NONE, |token| token.span),
         }
     }
 
@@ -103,31 +122,40 @@ impl<'t> Parser<'t> {
         self.tokens.get(self.at)
     }
 
-    pub(super) fn kind(&self) -> TokenKind {
-        self.token().map_or(TokenKind::End, |token| token.kind)
+    pub(super) fn kind(&self) -> Class {
+        self.kind_at(self.at)
     }
 
-    /// The text of the next token: empty at the end, and `>` for the second half of a `>>`.
+    /// The text of the next token: empty for a string and at the end, and `>` for the second half of a `>>`.
     pub(super) fn text(&self) -> &'t str {
-        match self.token() {
-            Some(_) if self.split => ">",
-            Some(token) if token.kind != TokenKind::End => &token.text,
-            _ => "",
+        if self.split {
+            ">"
+        } else {
+            self.text_at(self.at)
         }
     }
 
-    /// The text of the token `ahead` places on, for looking only.
+    /// The text of a token, for looking only: empty for a string and at the end.
     pub(super) fn text_at(&self, index: usize) -> &'t str {
         match self.tokens.get(index) {
-            Some(token) if token.kind != TokenKind::End => &token.text,
+            Some(token) if !matches!(token.class(), Class::End | Class::String) => {
+                self.texts.text(token.symbol)
+            }
             _ => "",
         }
     }
 
-    pub(super) fn kind_at(&self, index: usize) -> TokenKind {
-        self.tokens
-            .get(index)
-            .map_or(TokenKind::End, |token| token.kind)
+    /// The text of a token as the tree keeps it: of a string, what it means.
+    pub(super) fn meaning_of(&self, token: &Token) -> Arc<str> {
+        let text = self.texts.text(token.symbol);
+        match token.class() {
+            Class::String if text.contains('\\') => unescaped(text).into(),
+            _ => Arc::clone(text),
+        }
+    }
+
+    pub(super) fn kind_at(&self, index: usize) -> Class {
+        self.tokens.get(index).map_or(Class::End, Token::class)
     }
 
     /// The place, for looking ahead by index.
@@ -136,7 +164,7 @@ impl<'t> Parser<'t> {
     }
 
     pub(super) fn span(&self) -> Span {
-        self.token().map_or(self.end, |token| token.span)
+        self.token().map_or(self.last, |token| token.span)
     }
 
     /// The span of the token eaten last.
@@ -150,13 +178,12 @@ impl<'t> Parser<'t> {
     }
 
     pub(super) fn at_end(&self) -> bool {
-        self.kind() == TokenKind::End
+        self.kind() == Class::End
     }
 
     /// Whether the next token is this word or punctuation.
     pub(super) fn is(&self, text: &str) -> bool {
-        let quoted = matches!(self.kind(), TokenKind::String | TokenKind::End);
-        !quoted && (self.text() == text || text == ">" && self.text() == ">>")
+        self.text() == text || text == ">" && self.text() == ">>"
     }
 
     pub(super) fn bump(&mut self) {
@@ -191,28 +218,44 @@ impl<'t> Parser<'t> {
 
     /// Reports that something else was expected here.
     pub(super) fn unexpected(&mut self, expected: &str) -> Failed {
+        let text = self
+            .token()
+            .map_or("", |token| self.texts.text(token.symbol));
+        if self.kind() == Class::Punctuation && text.contains('\u{fffd}') {
+            self.report(not_utf8(self.span()));
+            return Failed;
+        }
         let found = match self.kind() {
-            TokenKind::End => "the end of the file".to_string(),
-            TokenKind::String => format!("the string \"{}\"", self.text()),
-            _ => format!("`{}`", self.text()),
+            Class::End => "the end of the program".to_string(),
+            Class::String => format!("the string \"{text}\""),
+            _ => format!("`{}`", self.text().escape_debug()),
         };
-        let error = Diagnostic::error(
-            "E0200",
-            self.span(),
-            format!("syntax error: expected {expected}, found {found}"),
-        );
-        self.diagnostics.push(error);
+        let message = format!("syntax error: expected {expected}, found {found}");
+        self.report(Diagnostic::error("E0200", self.span(), message));
         Failed
     }
 
     pub(super) fn error(&mut self, span: Span, message: impl Into<String>) -> Failed {
-        self.diagnostics
-            .push(Diagnostic::error("E0201", span, message));
+        self.report(Diagnostic::error("E0201", span, message));
         Failed
     }
 
+    /// Adds a diagnostic; after too many the rest of the program is not read.
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+        if self.diagnostics.error_count() >= MAX_ERRORS {
+            self.give_up();
+        }
+    }
+
+    /// Goes to the end of the program.
+    fn give_up(&mut self) {
+        self.at = self.tokens.len().saturating_sub(1);
+        self.split = false;
+    }
+
     pub(super) fn is_name_at(&self, index: usize) -> bool {
-        self.kind_at(index) == TokenKind::Word
+        self.kind_at(index) == Class::Word
             && !RESERVED.contains(&self.text_at(index))
             && self.text_at(index) != "_"
     }
@@ -223,7 +266,7 @@ impl<'t> Parser<'t> {
 
     pub(super) fn name(&mut self) -> Parse<Name> {
         if !self.is_name() {
-            let reserved = self.kind() == TokenKind::Word && RESERVED.contains(&self.text());
+            let reserved = self.kind() == Class::Word && RESERVED.contains(&self.text());
             return Err(self.unexpected(if reserved {
                 "a name (this word is reserved)"
             } else {
@@ -237,26 +280,56 @@ impl<'t> Parser<'t> {
     pub(super) fn any_word(&mut self) -> Name {
         let text = self
             .token()
-            .map_or_else(|| Arc::from(""), |token| Arc::clone(&token.text));
+            .map_or_else(|| Arc::from(""), |token| self.meaning_of(token));
         let span = self.span();
         self.bump();
         Name { text, span }
     }
 
-    /// Remembers a declared type, so that `(T) -1` is a cast and `(a) - 1` is not.
+    /// Remembers that a name is a type, so that `(T) -1` is a cast and `(a) - 1` is not.
     pub(super) fn declare_type(&mut self, name: &Name) {
-        self.types.insert(Arc::clone(&name.text));
+        self.declare(name, Meaning::Type);
+    }
+
+    /// Remembers that a name is no type (any more, in this scope).
+    pub(super) fn declare_value(&mut self, name: &Name) {
+        self.declare(name, Meaning::Value);
+    }
+
+    fn declare(&mut self, name: &Name, meaning: Meaning) {
+        let before = self.meanings.insert(Arc::clone(&name.text), meaning);
+        self.shadowed.push((Arc::clone(&name.text), before));
     }
 
     pub(super) fn is_type_name(&self, name: &str) -> bool {
-        self.types.contains(name)
+        self.meanings.get(name) == Some(&Meaning::Type)
     }
 
-    /// Runs a production one level deeper; too deep a nesting is an error.
+    /// Whether a name was declared, and not as a type.
+    pub(super) fn is_value_name(&self, name: &str) -> bool {
+        self.meanings.get(name) == Some(&Meaning::Value)
+    }
+
+    /// Runs a production in a scope of its own: what it declares is forgotten behind it.
+    pub(super) fn scoped<T>(&mut self, production: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        let outer = self.shadowed.len();
+        let result = production(self);
+        for (name, before) in self.shadowed.drain(outer..).rev() {
+            match before {
+                Some(meaning) => self.meanings.insert(name, meaning),
+                None => self.meanings.remove(&name),
+            };
+        }
+        result
+    }
+
+    /// Runs a production one level deeper; too deep a nesting is an error, and what follows is not read.
     pub(super) fn deeper<T>(&mut self, production: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.depth >= MAX_DEPTH {
             let message = format!("this is nested more than {MAX_DEPTH} levels deep");
-            return Err(self.error(self.span(), message));
+            let failed = self.error(self.span(), message);
+            self.give_up();
+            return Err(failed);
         }
         self.depth += 1;
         let result = production(self);
@@ -264,12 +337,23 @@ impl<'t> Parser<'t> {
         result
     }
 
+    /// Notes that the expression just read is one higher than its highest part.
+    pub(super) fn grow(&mut self, parts: u32) -> Parse<()> {
+        self.height = parts + 1;
+        if self.height <= MAX_HEIGHT {
+            return Ok(());
+        }
+        let message = format!("this expression has more than {MAX_HEIGHT} operators in a chain");
+        let failed = self.error(self.span(), message);
+        self.give_up();
+        Err(failed)
+    }
+
     /// After an error: behind the next `;` at this level, or in front of the `}` that ends it. Always moves unless at such a `}` or the end.
     pub(super) fn skip_statement(&mut self) {
         let mut depth = 0usize;
         while !self.at_end() {
             match self.text() {
-                _ if self.kind() == TokenKind::String => {}
                 "{" | "(" | "[" => depth += 1,
                 "}" if depth == 0 => return,
                 ")" | "]" => depth = depth.saturating_sub(1),
@@ -331,20 +415,43 @@ impl<'t> Parser<'t> {
         mut item: impl FnMut(&mut Self) -> Parse<T>,
     ) -> Parse<Vec<T>> {
         let mut items = Vec::new();
+        let mut height = 0;
         if self.eat(close) {
+            self.height = 1;
             return Ok(items);
         }
         loop {
             items.push(item(self)?);
+            height = self.height.max(height);
             if self.eat(close) {
-                return Ok(items);
+                break;
             }
             if !self.eat(",") {
                 return Err(self.unexpected(&format!("`,` or `{close}`")));
             }
             if trailing && self.eat(close) {
-                return Ok(items);
+                break;
             }
         }
+        self.height = height + 1;
+        Ok(items)
     }
+}
+
+/// What a string literal means: `\n`, `\t` and `\r` are the control characters, any other character behind a backslash is itself.
+fn unescaped(text: &str) -> String {
+    let mut meaning = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => meaning.push('\n'),
+                Some('t') => meaning.push('\t'),
+                Some('r') => meaning.push('\r'),
+                other => meaning.extend(other),
+            },
+            c => meaning.push(c),
+        }
+    }
+    meaning
 }

@@ -8,8 +8,8 @@ use crate::ast::{
     State, TableDecl, TableProperty, TablePropertyValue, Transition, TypedefDecl, TypedefTarget,
     ValueSetDecl,
 };
-use crate::lex::TokenKind;
 use crate::source::Span;
+use crate::token::Class;
 
 impl Parser<'_> {
     /// All declarations up to the end of the file.
@@ -43,7 +43,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         let annotations = self.annotations()?;
-        let word = if self.kind() == TokenKind::Word {
+        let word = if self.kind() == Class::Word {
             self.text()
         } else {
             ""

@@ -6,8 +6,8 @@ use super::cursor::{Parse, Parser};
 use crate::ast::{
     Arg, BinaryOp, Expr, ExprKind, IntLiteral, Keyset, KeysetElement, TypeRef, UnaryOp,
 };
-use crate::lex::TokenKind;
 use crate::source::Span;
+use crate::token::Class;
 
 /// A binary operator and how tightly it binds; all are left associative.
 fn binary(text: &str) -> Option<(BinaryOp, u8)> {
@@ -49,9 +49,12 @@ impl Parser<'_> {
             if !p.eat("?") {
                 return Ok(cond);
             }
+            let mut height = p.height;
             let then = p.expr()?;
+            height = height.max(p.height);
             p.expect(":")?;
             let otherwise = p.expr()?;
+            p.grow(height.max(p.height))?;
             let span = p.since(cond.span);
             Ok(expr(
                 ExprKind::Ternary(Box::new(cond), Box::new(then), Box::new(otherwise)),
@@ -79,14 +82,16 @@ impl Parser<'_> {
 
     fn binary_expr(&mut self, least: u8) -> Parse<Expr> {
         let mut left = self.unary_expr()?;
-        while self.kind() == TokenKind::Punctuation
+        while self.kind() == Class::Punctuation
             && let Some((op, binds)) = binary(self.text())
             && binds >= least
             && !(self.angle_ends && matches!(op, BinaryOp::Gt | BinaryOp::Shr))
             && !(op == BinaryOp::Add && self.text_at(self.index() + 1) == ":")
         {
             self.bump();
+            let height = self.height;
             let right = self.binary_expr(binds + 1)?;
+            self.grow(height.max(self.height))?;
             let span = self.since(left.span);
             left = expr(ExprKind::Binary(op, Box::new(left), Box::new(right)), span);
         }
@@ -95,7 +100,7 @@ impl Parser<'_> {
 
     fn unary_expr(&mut self) -> Parse<Expr> {
         let start = self.span();
-        if self.kind() == TokenKind::Punctuation {
+        if self.kind() == Class::Punctuation {
             let op = match self.text() {
                 "!" => Some(UnaryOp::Not),
                 "~" => Some(UnaryOp::Complement),
@@ -106,6 +111,7 @@ impl Parser<'_> {
             if let Some(op) = op {
                 self.bump();
                 let operand = self.deeper(|p| p.unary_expr())?;
+                self.grow(self.height)?;
                 return Ok(expr(
                     ExprKind::Unary(op, Box::new(operand)),
                     self.since(start),
@@ -116,6 +122,7 @@ impl Parser<'_> {
                 let ty = self.type_ref()?;
                 self.expect(")")?;
                 let operand = self.deeper(|p| p.unary_expr())?;
+                self.grow(self.height)?;
                 return Ok(expr(
                     ExprKind::Cast(Box::new(ty), Box::new(operand)),
                     self.since(start),
@@ -132,7 +139,7 @@ impl Parser<'_> {
         let Some(close) = self.skip_type(first) else {
             return false;
         };
-        if self.text_at(close) != ")" || self.kind_at(close) != TokenKind::Punctuation {
+        if self.text_at(close) != ")" || self.kind_at(close) != Class::Punctuation {
             return false;
         }
         let name = if self.text_at(first) == "." {
@@ -145,27 +152,29 @@ impl Parser<'_> {
             return true;
         }
         match self.kind_at(close + 1) {
-            TokenKind::Word => {
+            Class::Word => {
                 self.is_name_at(close + 1)
                     || matches!(self.text_at(close + 1), "true" | "false" | "this")
             }
-            TokenKind::Integer | TokenKind::String => true,
-            TokenKind::Punctuation => matches!(self.text_at(close + 1), "(" | "{" | "~" | "!"),
-            TokenKind::End => false,
+            Class::Integer | Class::String => true,
+            Class::Punctuation => matches!(self.text_at(close + 1), "(" | "{" | "~" | "!"),
+            Class::End => false,
         }
     }
 
     pub(super) fn postfix_expr(&mut self) -> Parse<Expr> {
         let start = self.span();
+        self.height = 1;
         let mut left = self.primary_expr()?;
         loop {
-            if self.kind() != TokenKind::Punctuation {
+            let height = self.height;
+            if self.kind() != Class::Punctuation {
                 return Ok(left);
             }
             let kind = match self.text() {
                 "." => {
                     self.bump();
-                    let name = self.member()?;
+                    let name = self.name()?;
                     ExprKind::Member(Box::new(left), name)
                 }
                 "[" => self.index_or_slice(left)?,
@@ -188,13 +197,9 @@ impl Parser<'_> {
                 }
                 _ => return Ok(left),
             };
+            self.grow(height.max(self.height))?;
             left = expr(kind, self.since(start));
         }
-    }
-
-    /// A member's name; `apply`, `next` and so on are no keywords here.
-    fn member(&mut self) -> Parse<crate::ast::Name> {
-        self.name()
     }
 
     /// Whether `<` begins type arguments of a call: they close and `(` follows.
@@ -205,7 +210,7 @@ impl Parser<'_> {
 
     fn index_or_slice(&mut self, base: Expr) -> Parse<ExprKind> {
         self.expect("[")?;
-        let first = self.expr()?;
+        let (first, height) = (self.expr()?, self.height);
         let base = Box::new(base);
         if self.eat("]") {
             return Ok(ExprKind::Index(base, Box::new(first)));
@@ -214,6 +219,7 @@ impl Parser<'_> {
             self.bump();
             self.bump();
             let width = self.expr()?;
+            self.height = self.height.max(height);
             self.expect("]")?;
             return Ok(ExprKind::PlusSlice(base, Box::new(first), Box::new(width)));
         }
@@ -221,6 +227,7 @@ impl Parser<'_> {
             return Err(self.unexpected("`]` or `:`"));
         }
         let low = self.expr()?;
+        self.height = self.height.max(height);
         self.expect("]")?;
         Ok(ExprKind::Slice(base, Box::new(first), Box::new(low)))
     }
@@ -228,9 +235,9 @@ impl Parser<'_> {
     fn primary_expr(&mut self) -> Parse<Expr> {
         let start = self.span();
         match self.kind() {
-            TokenKind::Integer => return self.integer(),
-            TokenKind::String => return self.string(),
-            TokenKind::Punctuation => match self.text() {
+            Class::Integer => return self.integer(),
+            Class::String => return self.string(),
+            Class::Punctuation => match self.text() {
                 "(" => {
                     self.bump();
                     let inner = self.with_angle_ending(false, |p| p.expr())?;
@@ -238,6 +245,10 @@ impl Parser<'_> {
                     return Ok(expr(inner.kind, self.since(start)));
                 }
                 "{" => return self.braces(),
+                "{#}" => {
+                    self.bump();
+                    return Ok(expr(ExprKind::InvalidHeader, start));
+                }
                 "..." => {
                     self.bump();
                     return Ok(expr(ExprKind::Default, start));
@@ -245,7 +256,7 @@ impl Parser<'_> {
                 "." => return self.name_expr(),
                 _ => {}
             },
-            TokenKind::Word => match self.text() {
+            Class::Word => match self.text() {
                 "true" | "false" => {
                     let value = self.text() == "true";
                     self.bump();
@@ -262,7 +273,7 @@ impl Parser<'_> {
                 _ if self.is_name() => return self.name_expr(),
                 _ => {}
             },
-            TokenKind::End => {}
+            Class::End => {}
         }
         Err(self.unexpected("an expression"))
     }
@@ -295,13 +306,9 @@ impl Parser<'_> {
         Ok(expr(ExprKind::Name(path), self.since(start)))
     }
 
-    /// `{ .. }`: a list, a record, `{#}`.
+    /// `{ .. }`: a list or a record.
     fn braces(&mut self) -> Parse<Expr> {
         let start = self.expect("{")?;
-        if self.eat("#") {
-            self.expect("}")?;
-            return Ok(expr(ExprKind::InvalidHeader, self.since(start)));
-        }
         let is_record = self.is_name() && self.text_at(self.index() + 1) == "=";
         let kind = if is_record {
             self.record_fields()?
@@ -355,7 +362,7 @@ impl Parser<'_> {
     /// `(arguments)`
     pub(super) fn args(&mut self) -> Parse<Vec<Arg>> {
         self.expect("(")?;
-        self.with_angle_ending(false, |p| p.separated(")", true, |p| p.arg()))
+        self.with_angle_ending(false, |p| p.separated(")", false, |p| p.arg()))
     }
 
     fn arg(&mut self) -> Parse<Arg> {
@@ -368,7 +375,7 @@ impl Parser<'_> {
         } else {
             None
         };
-        let value = if self.is("_") && self.kind() == TokenKind::Word {
+        let value = if self.is("_") && self.kind() == Class::Word {
             self.bump();
             None
         } else {
@@ -385,7 +392,7 @@ impl Parser<'_> {
         let span = self.span();
         let text = self
             .token()
-            .map_or_else(|| Arc::from(""), |token| Arc::clone(&token.text));
+            .map_or_else(|| Arc::from(""), |token| self.meaning_of(token));
         self.bump();
         Ok(expr(ExprKind::String(text), span))
     }
@@ -393,7 +400,7 @@ impl Parser<'_> {
     /// An integer literal.
     pub(super) fn integer(&mut self) -> Parse<Expr> {
         let span = self.span();
-        if self.kind() != TokenKind::Integer {
+        if self.kind() != Class::Integer {
             return Err(self.unexpected("a number"));
         }
         let literal = int_literal(self.text());
@@ -401,8 +408,7 @@ impl Parser<'_> {
         match literal {
             Ok(literal) => Ok(expr(ExprKind::Int(literal), span)),
             Err(message) => {
-                let error = crate::diag::Diagnostic::error("E0104", span, message);
-                self.diagnostics.push(error);
+                self.report(crate::diag::Diagnostic::error("E0104", span, message));
                 Ok(expr(ExprKind::Error, span))
             }
         }
@@ -413,7 +419,7 @@ impl Parser<'_> {
         let start = self.span();
         if self.is("(") && self.is_keyset_tuple() {
             self.bump();
-            let elements = self.separated(")", true, |p| p.keyset_element())?;
+            let elements = self.separated(")", false, |p| p.keyset_element())?;
             return Ok(Keyset {
                 elements,
                 parenthesised: true,

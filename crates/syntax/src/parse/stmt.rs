@@ -7,7 +7,7 @@ use crate::ast::{
     Block, Decl, Expr, ExprKind, ForInStmt, ForStmt, InstanceDecl, Path, Stmt, StmtKind,
     SwitchCase, VariableDecl,
 };
-use crate::lex::TokenKind;
+use crate::token::Class;
 
 impl Parser<'_> {
     /// `{ .. }`
@@ -36,7 +36,7 @@ impl Parser<'_> {
 
     fn stmt_kind(&mut self) -> Parse<StmtKind> {
         let annotations = self.annotations()?;
-        let word = if self.kind() == TokenKind::String {
+        let word = if self.kind() == Class::String {
             ""
         } else {
             self.text()
@@ -82,7 +82,7 @@ impl Parser<'_> {
     /// Whether a variable or instance declaration begins here: a type, then a name; or a type, arguments, then a name.
     pub(super) fn is_declaration(&self) -> bool {
         let first = self.index();
-        if is_type_word(self.text_at(first)) && self.kind_at(first) == TokenKind::Word {
+        if is_type_word(self.text_at(first)) && self.kind_at(first) == Class::Word {
             return true;
         }
         let Some(end) = self.skip_type(first) else {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         if self.is_name_at(end) {
             return true;
         }
-        let is_call = self.text_at(end) == "(" && self.kind_at(end) == TokenKind::Punctuation;
+        let is_call = self.text_at(end) == "(" && self.kind_at(end) == Class::Punctuation;
         is_call
             && self
                 .skip_balanced(end)
@@ -204,7 +204,7 @@ impl Parser<'_> {
     /// What may stand at the beginning of a statement: a name, `this`, parentheses around one, with members, indices and calls behind.
     fn lvalue(&mut self) -> Parse<Expr> {
         let begins = self.is_name() || matches!(self.text(), "." | "this" | "(" | "error");
-        if !begins || self.kind() == TokenKind::String {
+        if !begins || self.kind() == Class::String {
             return Err(self.unexpected("a statement"));
         }
         self.postfix_expr()

@@ -2,8 +2,8 @@
 
 use super::cursor::{Parse, Parser};
 use crate::ast::{Expr, Name, Path, TypeRef};
-use crate::lex::TokenKind;
 use crate::source::Span;
+use crate::token::Class;
 
 impl Parser<'_> {
     /// `typeRef`, array types included.
@@ -40,7 +40,7 @@ impl Parser<'_> {
 
     fn simple_type(&mut self) -> Parse<TypeRef> {
         let start = self.span();
-        let word = if self.kind() == TokenKind::Word {
+        let word = if self.kind() == Class::Word {
             self.text()
         } else {
             ""
@@ -148,7 +148,7 @@ impl Parser<'_> {
     }
 
     fn skip_simple_type(&self, index: usize) -> Option<usize> {
-        if self.kind_at(index) != TokenKind::Word && self.text_at(index) != "." {
+        if self.kind_at(index) != Class::Word && self.text_at(index) != "." {
             return None;
         }
         match self.text_at(index) {
@@ -208,7 +208,7 @@ impl Parser<'_> {
                 }
                 ";" | "{" | "}" | "=" | "" => return None,
                 "," | "." | "_" => {}
-                _ if in_width || self.kind_at(at) == TokenKind::Integer => {}
+                _ if in_width || self.kind_at(at) == Class::Integer => {}
                 word if self.is_name_at(at) || is_type_word(word) => {}
                 _ => return None,
             }
@@ -224,10 +224,10 @@ impl Parser<'_> {
         let mut depth = 0usize;
         let mut at = index;
         loop {
-            if self.kind_at(at) == TokenKind::End {
+            if self.kind_at(at) == Class::End {
                 return None;
             }
-            if self.kind_at(at) == TokenKind::Punctuation {
+            if self.kind_at(at) == Class::Punctuation {
                 match self.text_at(at) {
                     "(" | "[" | "{" => depth += 1,
                     ")" | "]" | "}" => depth -= 1,

@@ -1,0 +1,622 @@
+//! Macros: their definitions and their expansion, by C's rules.
+//!
+//! Tokens come from a stack of contexts above the files. A macro is disabled while a context of its expansion is on the stack; its
+//! own name met then is marked and never expanded. Tokens of a body are given the place of the outermost use; tokens of an argument
+//! keep their own.
+
+use std::rc::Rc;
+
+use crate::diag::Diagnostic;
+use crate::lex::{LexContext, Lexer};
+use crate::source::Span;
+use crate::token::{
+    AFTER_NEWLINE, AFTER_SPACE, Interner, LINE_START, NO_EXPAND, Symbol, Token, TokenKind,
+};
+
+use super::Preprocessor;
+
+/// How many tokens all expansions of a program may make together.
+pub(super) const BUDGET: usize = 4_000_000;
+
+/// Text that `#` and `##` make counts as a token for so many bytes.
+const BYTES_PER_TOKEN: usize = 16;
+
+/// How deep macro calls may nest in the arguments of macro calls.
+const ARGUMENT_DEPTH: usize = 100;
+
+/// A macro.
+#[derive(Debug)]
+pub(super) struct Macro {
+    /// Where its name stands in its definition.
+    span: Span,
+    /// `None` for a macro without parameter list.
+    parameters: Option<Parameters>,
+    body: Vec<Token>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Parameters {
+    /// The names; of a variadic macro the last is what stands for the rest.
+    names: Vec<Symbol>,
+    is_variadic: bool,
+}
+
+impl Macro {
+    /// Whether a second definition says the same.
+    fn same(&self, other: &Macro) -> bool {
+        let key = |t: &Token| (t.kind, t.symbol, t.has(AFTER_SPACE));
+        self.parameters == other.parameters
+            && self.body.len() == other.body.len()
+            && self
+                .body
+                .iter()
+                .zip(&other.body)
+                .enumerate()
+                .all(|(i, (a, b))| key(a) == key(b) || i == 0 && a.symbol == b.symbol)
+    }
+}
+
+/// Tokens to read before the file goes on.
+pub(super) struct Context {
+    tokens: Vec<Token>,
+    at: usize,
+    /// The macro whose expansion this is.
+    of: Option<Symbol>,
+    /// Whether reading stops at its end: an argument or a directive expanded by itself.
+    is_whole: bool,
+}
+
+/// The arguments of a macro call; those of a name that stands in the body without `#` and `##` are expanded once.
+struct Arguments {
+    raw: Vec<Vec<Token>>,
+    expanded: Vec<Option<Vec<Token>>>,
+    /// Whether anything, be it empty, was given for the rest of a variadic macro.
+    has_rest: bool,
+}
+
+impl Preprocessor<'_> {
+    pub(super) fn is_defined(&self, name: Symbol) -> bool {
+        self.macros.contains_key(&name) || name == self.words.file || name == self.words.line
+    }
+
+    pub(super) fn define(&mut self, directive: Span) {
+        let Some(name) = self.macro_name(directive) else {
+            return;
+        };
+        let tokens = self.rest_of_directive();
+        let has_parameters = tokens
+            .first()
+            .is_some_and(|t| t.kind == TokenKind::LeftParen && !t.has(AFTER_SPACE));
+        let (parameters, body) = if has_parameters {
+            let Some((parameters, used)) = self.parameters(&tokens) else {
+                return;
+            };
+            (Some(parameters), tokens[used..].to_vec())
+        } else {
+            (None, tokens)
+        };
+        if !self.check_body(parameters.as_ref(), &body) {
+            return;
+        }
+        let defined = Rc::new(Macro {
+            span: name.span,
+            parameters,
+            body,
+        });
+        if let Some(before) = self.macros.insert(name.symbol, defined.clone()) {
+            if !before.same(&defined) {
+                let message = format!(
+                    "the macro `{}` gets another definition",
+                    self.interner.text(name.symbol)
+                );
+                let diagnostic = Diagnostic::warning("W0020", name.span, message)
+                    .label(before.span, "first defined here");
+                self.error(diagnostic.hint("say `#undef` first"));
+            }
+        }
+    }
+
+    /// The parameter list at the start of `tokens`, and how many tokens it takes.
+    fn parameters(&mut self, tokens: &[Token]) -> Option<(Parameters, usize)> {
+        let mut parameters = Parameters {
+            names: Vec::new(),
+            is_variadic: false,
+        };
+        let mut at = 1;
+        if tokens
+            .get(at)
+            .is_some_and(|t| t.kind == TokenKind::RightParen)
+        {
+            return Some((parameters, at + 1));
+        }
+        loop {
+            let token = tokens.get(at);
+            let name = match token {
+                Some(t) if t.kind == TokenKind::Dots => {
+                    parameters.is_variadic = true;
+                    self.words.va_args
+                }
+                Some(t) if t.is_word() && !parameters.names.contains(&t.symbol) => t.symbol,
+                _ => return self.bad_parameters(tokens, at),
+            };
+            parameters.names.push(name);
+            at += 1;
+            // `name...`: the rest, with a name of its own.
+            if !parameters.is_variadic && tokens.get(at).is_some_and(|t| t.kind == TokenKind::Dots)
+            {
+                parameters.is_variadic = true;
+                at += 1;
+            }
+            match tokens.get(at).map(|t| t.kind) {
+                Some(TokenKind::RightParen) => return Some((parameters, at + 1)),
+                Some(TokenKind::Comma) if !parameters.is_variadic => at += 1,
+                _ => return self.bad_parameters(tokens, at),
+            }
+        }
+    }
+
+    fn bad_parameters(&mut self, tokens: &[Token], at: usize) -> Option<(Parameters, usize)> {
+        let span = tokens
+            .get(at)
+            .or(tokens.last())
+            .map_or(Span::NONE, |t| t.span);
+        let message = "the parameters of a macro are names, each once, with commas between and `)` at the end";
+        self.error(Diagnostic::error("E0018", span, message));
+        None
+    }
+
+    fn check_body(&mut self, parameters: Option<&Parameters>, body: &[Token]) -> bool {
+        let ends = [body.first(), body.last()];
+        if let Some(paste) = ends
+            .into_iter()
+            .flatten()
+            .find(|t| t.kind == TokenKind::HashHash)
+        {
+            self.error(Diagnostic::error(
+                "E0018",
+                paste.span,
+                "`##` needs a token on either side",
+            ));
+            return false;
+        }
+        let Some(parameters) = parameters else {
+            return true;
+        };
+        let is_parameter = |t: Option<&Token>| {
+            t.is_some_and(|t| t.is_word() && parameters.names.contains(&t.symbol))
+        };
+        let wrong = (0..body.len())
+            .find(|&i| body[i].kind == TokenKind::Hash && !is_parameter(body.get(i + 1)));
+        if let Some(i) = wrong {
+            self.error(Diagnostic::error(
+                "E0018",
+                body[i].span,
+                "`#` must stand before a parameter of the macro",
+            ));
+            return false;
+        }
+        true
+    }
+
+    /// The next token of the program, macros expanded.
+    pub(super) fn next_expanded(&mut self) -> Token {
+        loop {
+            let mut token = self.next_token();
+            if !token.is_word() || token.has(NO_EXPAND) {
+                return token;
+            }
+            let Some(found) = self.macros.get(&token.symbol).cloned() else {
+                return self.built_in(token);
+            };
+            if self.active.contains(&token.symbol) {
+                token.flags |= NO_EXPAND;
+                return token;
+            }
+            let body = match &found.parameters {
+                None => self.body(&found.body, None, token),
+                Some(_) if !self.paren_follows() => return token,
+                Some(parameters) => match self.arguments(&found, parameters, token) {
+                    Some(mut arguments) => {
+                        self.body(&found.body, Some((parameters, &mut arguments)), token)
+                    }
+                    None => continue,
+                },
+            };
+            if self.take_budget(body.len(), token) {
+                self.push_context(Context {
+                    tokens: body,
+                    at: 0,
+                    of: Some(token.symbol),
+                    is_whole: false,
+                });
+            }
+        }
+    }
+
+    /// `__FILE__` and `__LINE__`.
+    fn built_in(&mut self, token: Token) -> Token {
+        let is_file = token.symbol == self.words.file;
+        if !is_file && token.symbol != self.words.line {
+            return token;
+        }
+        let Some(at) = self.sources.lookup(token.span.lo) else {
+            return token;
+        };
+        let (kind, text) = match is_file {
+            true => (TokenKind::String, at.file.to_string()),
+            false => (TokenKind::Integer, at.line.to_string()),
+        };
+        Token {
+            kind,
+            symbol: self.interner.intern(&text),
+            ..token
+        }
+    }
+
+    fn push_context(&mut self, context: Context) {
+        self.active.extend(context.of);
+        self.contexts.push(context);
+    }
+
+    fn pop_context(&mut self) {
+        if let Some(name) = self.contexts.pop().and_then(|context| context.of) {
+            self.active.remove(&name);
+        }
+    }
+
+    /// Takes from the budget; false, and said once, when it is spent.
+    fn take_budget(&mut self, tokens: usize, at: Token) -> bool {
+        if self.budget > tokens {
+            self.budget -= tokens;
+            return true;
+        }
+        if self.budget > 0 {
+            let message = format!("the macros of this program expand to more than {BUDGET} tokens");
+            self.error(Diagnostic::error("E0017", at.span, message));
+        }
+        self.budget = 0;
+        false
+    }
+
+    /// The next token, macros not expanded.
+    fn next_token(&mut self) -> Token {
+        while let Some(context) = self.contexts.last_mut() {
+            if let Some(&token) = context.tokens.get(context.at) {
+                context.at += 1;
+                return token;
+            }
+            if context.is_whole {
+                return Token {
+                    kind: TokenKind::End,
+                    flags: 0,
+                    symbol: Interner::EMPTY,
+                    span: Span::NONE,
+                };
+            }
+            self.pop_context();
+        }
+        self.file_token()
+    }
+
+    /// Whether the next token is `(`.
+    fn paren_follows(&mut self) -> bool {
+        while let Some(context) = self.contexts.last() {
+            if let Some(token) = context.tokens.get(context.at) {
+                return token.kind == TokenKind::LeftParen;
+            }
+            if context.is_whole {
+                return false;
+            }
+            self.pop_context();
+        }
+        self.files
+            .last()
+            .is_some_and(|file| file.lexer.next_is(b'('))
+    }
+
+    /// Expands tokens by themselves.
+    pub(super) fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
+        self.push_context(Context {
+            tokens,
+            at: 0,
+            of: None,
+            is_whole: true,
+        });
+        let depth = self.contexts.len();
+        let mut out = Vec::new();
+        loop {
+            let token = self.next_expanded();
+            if token.kind == TokenKind::End {
+                break;
+            }
+            out.push(token);
+        }
+        debug_assert_eq!(self.contexts.len(), depth);
+        self.pop_context();
+        out
+    }
+
+    /// The arguments of a call whose `(` comes next.
+    fn arguments(
+        &mut self,
+        called: &Macro,
+        parameters: &Parameters,
+        name: Token,
+    ) -> Option<Arguments> {
+        self.collecting += 1;
+        let raw = self.collect_arguments(parameters, name);
+        let too_deep = self.collecting > ARGUMENT_DEPTH;
+        self.collecting -= 1;
+        let mut raw = raw?;
+        if too_deep {
+            let message = format!("macro calls are nested more than {ARGUMENT_DEPTH} deep");
+            self.error(Diagnostic::error("E0017", name.span, message));
+            return None;
+        }
+        let wanted = parameters.names.len();
+        if wanted == 0 && raw.len() == 1 && raw[0].is_empty() {
+            raw.clear();
+        }
+        let has_rest = raw.len() >= wanted;
+        if parameters.is_variadic && raw.len() + 1 == wanted {
+            raw.push(Vec::new());
+        }
+        if raw.len() != wanted {
+            let (plural, least) = (
+                if wanted == 1 { "" } else { "s" },
+                if parameters.is_variadic {
+                    "at least "
+                } else {
+                    ""
+                },
+            );
+            let wanted = wanted - usize::from(parameters.is_variadic);
+            let text = self.interner.text(name.symbol);
+            let message = format!(
+                "the macro `{text}` takes {least}{wanted} argument{plural}, but {} are given",
+                raw.len()
+            );
+            self.error(
+                Diagnostic::error("E0016", name.span, message).label(called.span, "defined here"),
+            );
+            return None;
+        }
+        let expanded = vec![None; raw.len()];
+        Some(Arguments {
+            raw,
+            expanded,
+            has_rest,
+        })
+    }
+
+    fn collect_arguments(
+        &mut self,
+        parameters: &Parameters,
+        name: Token,
+    ) -> Option<Vec<Vec<Token>>> {
+        self.next_token();
+        let mut arguments = vec![Vec::new()];
+        let mut depth = 0usize;
+        loop {
+            let mut token = self.next_token();
+            let is_rest = parameters.is_variadic && arguments.len() == parameters.names.len();
+            match token.kind {
+                TokenKind::End => {
+                    let message = format!(
+                        "the call of the macro `{}` has no `)`",
+                        self.interner.text(name.symbol)
+                    );
+                    self.error(Diagnostic::error("E0016", name.span, message));
+                    return None;
+                }
+                TokenKind::LeftParen => depth += 1,
+                TokenKind::RightParen if depth == 0 => return Some(arguments),
+                TokenKind::RightParen => depth -= 1,
+                TokenKind::Comma if depth == 0 && !is_rest => {
+                    arguments.push(Vec::new());
+                    continue;
+                }
+                _ => {}
+            }
+            token.flags &= !(LINE_START | AFTER_NEWLINE);
+            if let Some(last) = arguments.last_mut() {
+                last.push(token);
+            }
+        }
+    }
+
+    /// The tokens that a macro's use becomes, not yet looked at for further macros.
+    fn body(
+        &mut self,
+        body: &[Token],
+        mut call: Option<(&Parameters, &mut Arguments)>,
+        used: Token,
+    ) -> Vec<Token> {
+        let mut out: Vec<Token> = Vec::with_capacity(body.len());
+        let mut paste = false;
+        // Whether what `##` pastes to is an empty argument.
+        let mut left_is_empty = false;
+        let mut i = 0;
+        while let Some(&token) = body.get(i) {
+            let next_pastes =
+                |at: usize| body.get(at).is_some_and(|t| t.kind == TokenKind::HashHash);
+            let mut taken = 1;
+            if out.len() > self.budget {
+                break;
+            }
+            if token.kind == TokenKind::HashHash {
+                paste = true;
+                i += 1;
+                continue;
+            }
+            let parameter = |t: Option<&Token>, call: &Option<(&Parameters, &mut Arguments)>| {
+                let (parameters, _) = call.as_ref()?;
+                t.filter(|t| t.is_word())
+                    .and_then(|t| parameters.names.iter().position(|&name| name == t.symbol))
+            };
+            let piece = if let Some(rest) = self.comma_before_rest(body, i, &call) {
+                // GNU C: `, ## __VA_ARGS__` is nothing when there is no rest.
+                taken = 3;
+                match (&mut call, rest) {
+                    (Some((_, arguments)), Some(index)) => {
+                        let mut piece = vec![at_use(token, used)];
+                        piece.extend(self.expanded(arguments, index));
+                        piece
+                    }
+                    _ => Vec::new(),
+                }
+            } else if token.kind == TokenKind::Hash && call.is_some() {
+                taken = 2;
+                let index = parameter(body.get(i + 1), &call);
+                let text = match (&call, index) {
+                    (Some((_, arguments)), Some(index)) => self.stringize(&arguments.raw[index]),
+                    _ => String::new(),
+                };
+                let text = if self.take_budget(text.len() / BYTES_PER_TOKEN, used) {
+                    text
+                } else {
+                    String::new()
+                };
+                vec![Token {
+                    kind: TokenKind::String,
+                    symbol: self.interner.intern(&text),
+                    ..at_use(token, used)
+                }]
+            } else if let (Some(index), Some((_, arguments))) =
+                (parameter(Some(&token), &call), &mut call)
+            {
+                let is_raw = paste || next_pastes(i + 1);
+                let mut piece = if is_raw {
+                    arguments.raw[index].clone()
+                } else {
+                    self.expanded(arguments, index)
+                };
+                if let Some(first) = piece.first_mut() {
+                    first.flags = first.flags & !AFTER_SPACE | token.flags & AFTER_SPACE;
+                }
+                piece
+            } else {
+                vec![at_use(token, used)]
+            };
+            i += taken;
+            let is_empty = piece.is_empty();
+            match (paste && !left_is_empty, piece.split_first()) {
+                (true, Some((&first, rest))) => {
+                    let left = out.pop();
+                    out.extend(left.map_or(vec![first], |left| self.paste(left, first)));
+                    out.extend(rest);
+                }
+                _ => out.extend(piece),
+            }
+            left_is_empty = if paste {
+                left_is_empty && is_empty
+            } else {
+                is_empty
+            };
+            paste = false;
+        }
+        if let Some(first) = out.first_mut() {
+            first.flags = first.flags & NO_EXPAND | used.flags & !NO_EXPAND;
+        }
+        out
+    }
+
+    /// At `, ## rest` in a variadic macro: which argument the rest is, or `Some(None)` when none is given.
+    fn comma_before_rest(
+        &self,
+        body: &[Token],
+        i: usize,
+        call: &Option<(&Parameters, &mut Arguments)>,
+    ) -> Option<Option<usize>> {
+        let (parameters, arguments) = call
+            .as_ref()
+            .filter(|(parameters, _)| parameters.is_variadic)?;
+        let [comma, paste, rest, ..] = body.get(i..)? else {
+            return None;
+        };
+        let last = parameters.names.len() - 1;
+        let matches = comma.kind == TokenKind::Comma
+            && paste.kind == TokenKind::HashHash
+            && rest.symbol == parameters.names[last];
+        let is_given = arguments.has_rest && !arguments.raw[last].is_empty();
+        matches.then(|| is_given.then_some(last))
+    }
+
+    fn expanded(&mut self, arguments: &mut Arguments, index: usize) -> Vec<Token> {
+        if let Some(known) = &arguments.expanded[index] {
+            return known.clone();
+        }
+        self.collecting += 1;
+        let expanded = match self.collecting > ARGUMENT_DEPTH {
+            true => Vec::new(),
+            false => self.expand_list(arguments.raw[index].clone()),
+        };
+        self.collecting -= 1;
+        arguments.expanded[index] = Some(expanded.clone());
+        expanded
+    }
+
+    /// The contents of the string literal that `#` makes of an argument.
+    fn stringize(&self, tokens: &[Token]) -> String {
+        let mut text = String::new();
+        for (i, token) in tokens.iter().enumerate() {
+            if i > 0 && token.has(AFTER_SPACE) {
+                text.push(' ');
+            }
+            let inner = self.interner.text(token.symbol);
+            if token.kind == TokenKind::String {
+                text.push_str("\\\"");
+                text.push_str(&inner.replace('\\', "\\\\").replace('"', "\\\""));
+                text.push_str("\\\"");
+            } else {
+                text.push_str(inner);
+            }
+        }
+        text
+    }
+
+    /// `left ## right`: the one token that they make together.
+    fn paste(&mut self, left: Token, right: Token) -> Vec<Token> {
+        let quoted = |token: &Token, interner: &Interner| match token.kind {
+            TokenKind::String => format!("\"{}\"", interner.text(token.symbol)),
+            _ => interner.text(token.symbol).to_string(),
+        };
+        let text = quoted(&left, &self.interner) + &quoted(&right, &self.interner);
+        if !self.take_budget(text.len() / BYTES_PER_TOKEN, left) {
+            return vec![left];
+        }
+        let mut lexer = Lexer::new(text.as_str().into(), 1);
+        // As in a directive, a number takes the letters that follow.
+        lexer.enter_directive();
+        let mut found = Vec::new();
+        let mut context = LexContext {
+            interner: &mut self.interner,
+            found: &mut found,
+        };
+        let (made, rest) = (lexer.next(&mut context), lexer.next(&mut context));
+        if rest.kind != TokenKind::End
+            || made.kind == TokenKind::End
+            || made.kind == TokenKind::Unknown
+            || !found.is_empty()
+        {
+            let message = format!("`##` makes `{text}` here, which is no token");
+            self.error(Diagnostic::error("E0018", left.span, message));
+            return vec![left, right];
+        }
+        vec![Token {
+            kind: made.kind,
+            symbol: made.symbol,
+            flags: left.flags & !NO_EXPAND,
+            span: left.span,
+        }]
+    }
+}
+
+/// A token of a body, at the place of the macro's use.
+fn at_use(token: Token, used: Token) -> Token {
+    Token {
+        span: used.span,
+        flags: token.flags & (AFTER_SPACE | NO_EXPAND),
+        ..token
+    }
+}

@@ -1,0 +1,512 @@
+//! The preprocessor: files to one line of tokens, as C's does it, for what P4 programs use of it.
+//!
+//! `mod.rs` has the files and directives, [`expand`] the macros, [`condition`] the expressions of `#if`.
+
+mod condition;
+mod expand;
+mod include;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::ParseOptions;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::lex::{LexContext, Lexer};
+use crate::source::{SourceMap, Span};
+use crate::token::{AFTER_SPACE, Interner, LINE_START, Symbol, Token, TokenKind};
+use expand::{Context, Macro};
+
+/// How deep includes may nest.
+const INCLUDE_DEPTH: usize = 64;
+
+/// What comes out.
+pub(crate) struct Preprocessed {
+    /// Ends with `End`, which stands right after the last token.
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) interner: Interner,
+    pub(crate) sources: SourceMap,
+    pub(crate) diagnostics: Diagnostics,
+}
+
+/// Where the program is.
+pub(crate) enum Root<'a> {
+    /// A file to read.
+    File(&'a std::path::Path),
+    /// A text and the name to report it by.
+    Text(&'a str, &'a str),
+}
+
+/// One `#if` that is open.
+struct Conditional {
+    span: Span,
+    /// Whether one of its groups was kept.
+    taken: bool,
+    after_else: bool,
+}
+
+/// What follows a directive.
+enum After {
+    /// The next line.
+    Go,
+    /// A group that is left out.
+    Skip,
+    /// A file: its index, and where its own includes look first.
+    Open(usize, Option<PathBuf>),
+}
+
+const DIRECTIVES: [&str; 13] = [
+    "include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error",
+    "warning", "line", "pragma",
+];
+
+/// One file being read.
+struct OpenFile {
+    lexer: Lexer,
+    /// Its index in the source map.
+    index: usize,
+    /// Where `#include "..."` looks first.
+    directory: Option<PathBuf>,
+    conditionals: Vec<Conditional>,
+}
+
+/// The words that the preprocessor knows.
+struct Words {
+    defined: Symbol,
+    va_args: Symbol,
+    file: Symbol,
+    line: Symbol,
+}
+
+pub(crate) struct Preprocessor<'a> {
+    options: &'a ParseOptions,
+    sources: SourceMap,
+    interner: Interner,
+    words: Words,
+    /// What the lexer and the directives found, in order.
+    found: Vec<Diagnostic>,
+    files: Vec<OpenFile>,
+    /// Indices of files by where they were found, so that a file's text is kept once.
+    read: HashMap<PathBuf, usize>,
+    /// Files with `#pragma once`.
+    once: HashSet<usize>,
+    macros: HashMap<Symbol, Rc<Macro>>,
+    contexts: Vec<Context>,
+    /// Macros whose expansion is being read.
+    active: HashSet<Symbol>,
+    /// How many macro calls' arguments are being collected.
+    collecting: usize,
+    /// How many more tokens expansions may make.
+    budget: usize,
+}
+
+/// Reads a program.
+pub(crate) fn preprocess(root: Root<'_>, options: &ParseOptions) -> Preprocessed {
+    let mut preprocessor = Preprocessor::new(options);
+    preprocessor.open_root(root);
+    preprocessor.open_command_line();
+    let mut tokens = Vec::new();
+    loop {
+        let token = preprocessor.next_expanded();
+        if token.kind == TokenKind::End {
+            break;
+        }
+        tokens.push(token);
+    }
+    let start = preprocessor
+        .sources
+        .files()
+        .first()
+        .map_or(Span::NONE, |f| Span::new(f.base(), f.base()));
+    let end = tokens.last().map_or(start, |t: &Token| t.span.end());
+    tokens.push(Token {
+        kind: TokenKind::End,
+        flags: LINE_START | AFTER_SPACE,
+        symbol: Interner::EMPTY,
+        span: end,
+    });
+    let mut diagnostics = Diagnostics::new();
+    for diagnostic in preprocessor.found {
+        diagnostics.push(diagnostic);
+    }
+    Preprocessed {
+        tokens,
+        interner: preprocessor.interner,
+        sources: preprocessor.sources,
+        diagnostics,
+    }
+}
+
+impl<'a> Preprocessor<'a> {
+    fn new(options: &'a ParseOptions) -> Preprocessor<'a> {
+        let mut interner = Interner::new();
+        let words = Words {
+            defined: interner.intern("defined"),
+            va_args: interner.intern("__VA_ARGS__"),
+            file: interner.intern("__FILE__"),
+            line: interner.intern("__LINE__"),
+        };
+        Preprocessor {
+            options,
+            sources: SourceMap::new(),
+            interner,
+            words,
+            found: Vec::new(),
+            files: Vec::new(),
+            read: HashMap::new(),
+            once: HashSet::new(),
+            macros: HashMap::new(),
+            contexts: Vec::new(),
+            active: HashSet::new(),
+            collecting: 0,
+            budget: expand::BUDGET,
+        }
+    }
+
+    /// Puts `-D` and `-U` before the program, as a file of directives.
+    fn open_command_line(&mut self) {
+        let mut text = String::new();
+        for (name, body) in &self.options.defines {
+            let line = format!("#define {} {}", name, body).replace('\n', " ");
+            text.push_str(&line);
+            text.push('\n');
+        }
+        for name in &self.options.undefs {
+            text.push_str(&format!("#undef {}\n", name.replace('\n', " ")));
+        }
+        if !text.is_empty() && !self.files.is_empty() {
+            if let Some(index) = self.sources.add("<command line>", text) {
+                self.open(index, None);
+            }
+        }
+    }
+
+    fn open(&mut self, index: usize, directory: Option<PathBuf>) {
+        let file = &self.sources.files()[index];
+        let text: Arc<str> = file.text().into();
+        let lexer = Lexer::new(text, file.base());
+        self.files.push(OpenFile {
+            lexer,
+            index,
+            directory,
+            conditionals: Vec::new(),
+        });
+    }
+
+    fn error(&mut self, diagnostic: Diagnostic) {
+        self.found.push(diagnostic);
+    }
+
+    /// The next token of the innermost file; `End` when no file is open.
+    fn lex(&mut self) -> Token {
+        let Some(file) = self.files.last_mut() else {
+            return Token {
+                kind: TokenKind::End,
+                flags: 0,
+                symbol: Interner::EMPTY,
+                span: Span::NONE,
+            };
+        };
+        file.lexer.next(&mut LexContext {
+            interner: &mut self.interner,
+            found: &mut self.found,
+        })
+    }
+
+    /// The next token of the program before macros are expanded; directives are carried out.
+    fn file_token(&mut self) -> Token {
+        loop {
+            let token = self.lex();
+            match token.kind {
+                TokenKind::Hash if token.has(LINE_START) => self.directive(token),
+                TokenKind::End if self.files.is_empty() || self.collecting > 0 => return token,
+                TokenKind::End => self.close(),
+                _ => return token,
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(file) = self.files.pop() else { return };
+        for conditional in file.conditionals {
+            let message = "this conditional has no `#endif`";
+            self.error(Diagnostic::error("E0013", conditional.span, message).hint("add `#endif`"));
+        }
+    }
+
+    fn directive(&mut self, hash: Token) {
+        self.enter_directive();
+        let name = self.lex();
+        let after = match name.kind {
+            TokenKind::End => After::Go,
+            // `# 12 "file"`: what other preprocessors leave behind.
+            TokenKind::Integer => self.line_directive(hash.span.to(name.span), name),
+            _ => self.named_directive(hash.span.to(name.span), name.symbol),
+        };
+        self.leave_directive();
+        match after {
+            After::Go => {}
+            After::Skip => self.skip_groups(),
+            After::Open(index, directory) => self.open(index, directory),
+        }
+    }
+
+    fn named_directive(&mut self, span: Span, name: Symbol) -> After {
+        let word = self.interner.text(name).clone();
+        match &*word {
+            "include" => return self.include(span),
+            "define" => self.define(span),
+            "undef" => self.undef(span),
+            "if" | "ifdef" | "ifndef" => {
+                let taken = self.condition(span, &word);
+                self.open_conditional(span, taken);
+                return if taken { After::Go } else { After::Skip };
+            }
+            "elif" | "else" | "endif" => return self.end_of_kept_group(span, &word),
+            "error" | "warning" => self.message(span, &word),
+            "line" => {
+                let number = self.lex();
+                return self.line_directive(span, number);
+            }
+            "pragma" => self.pragma(),
+            _ => {
+                let diagnostic =
+                    Diagnostic::error("E0012", span, format!("unknown directive `#{word}`"));
+                self.error(diagnostic.suggest(&word, DIRECTIVES));
+            }
+        }
+        After::Go
+    }
+
+    fn enter_directive(&mut self) {
+        if let Some(file) = self.files.last_mut() {
+            file.lexer.enter_directive();
+        }
+    }
+
+    fn leave_directive(&mut self) {
+        if let Some(file) = self.files.last_mut() {
+            file.lexer.leave_directive(&mut LexContext {
+                interner: &mut self.interner,
+                found: &mut self.found,
+            });
+        }
+    }
+
+    /// The tokens up to the end of the directive.
+    fn rest_of_directive(&mut self) -> Vec<Token> {
+        std::iter::from_fn(|| Some(self.lex()).filter(|token| token.kind != TokenKind::End))
+            .collect()
+    }
+
+    /// The name that `#define`, `#undef`, `#ifdef` or `#ifndef` is about.
+    fn macro_name(&mut self, directive: Span) -> Option<Token> {
+        let name = self.lex();
+        if name.is_word() && name.symbol != self.words.defined {
+            return Some(name);
+        }
+        let (span, message) = match name.kind {
+            TokenKind::End => (directive, "a macro's name is missing here".to_string()),
+            _ => (
+                name.span,
+                format!(
+                    "`{}` cannot be a macro's name",
+                    self.interner.text(name.symbol)
+                ),
+            ),
+        };
+        self.error(Diagnostic::error("E0012", span, message));
+        None
+    }
+
+    // Conditionals.
+
+    /// Whether the group after `#if`, `#ifdef`, `#ifndef` or `#elif` is kept.
+    fn condition(&mut self, directive: Span, word: &str) -> bool {
+        if matches!(word, "if" | "elif") {
+            let tokens = self.rest_of_directive();
+            return self.evaluate(directive, tokens);
+        }
+        let name = self.macro_name(directive);
+        let defined = name.is_some_and(|name| self.is_defined(name.symbol));
+        name.is_some() && defined == (word == "ifdef")
+    }
+
+    fn open_conditional(&mut self, span: Span, taken: bool) {
+        if let Some(file) = self.files.last_mut() {
+            file.conditionals.push(Conditional {
+                span,
+                taken,
+                after_else: false,
+            });
+        }
+    }
+
+    fn end_of_kept_group(&mut self, span: Span, word: &str) -> After {
+        if self
+            .files
+            .last()
+            .is_some_and(|file| file.conditionals.is_empty())
+        {
+            self.error(Diagnostic::error(
+                "E0013",
+                span,
+                format!("`#{word}` without `#if`"),
+            ));
+            return After::Go;
+        }
+        if word == "endif" {
+            self.close_conditional();
+            return After::Go;
+        }
+        self.check_order(span, word);
+        After::Skip
+    }
+
+    fn close_conditional(&mut self) {
+        if let Some(file) = self.files.last_mut() {
+            file.conditionals.pop();
+        }
+    }
+
+    /// Nothing but `#endif` may follow `#else`.
+    fn check_order(&mut self, span: Span, word: &str) {
+        let Some(open) = self
+            .files
+            .last_mut()
+            .and_then(|file| file.conditionals.last_mut())
+        else {
+            return;
+        };
+        if open.after_else {
+            let diagnostic = Diagnostic::error("E0013", span, format!("`#{word}` after `#else`"));
+            let diagnostic = diagnostic.label(open.span, "the conditional begins here");
+            self.error(diagnostic);
+        } else {
+            open.after_else = word == "else";
+        }
+    }
+
+    /// Leaves out groups of the innermost conditional up to one that is kept, or to its end.
+    fn skip_groups(&mut self) {
+        let mut inner = 0usize;
+        loop {
+            let Some(file) = self.files.last_mut() else {
+                return;
+            };
+            let Some(hash) = file.lexer.skip_to_directive() else {
+                return;
+            };
+            self.enter_directive();
+            let name = self.lex();
+            let span = hash.to(name.span);
+            let word = self.interner.text(name.symbol).clone();
+            let done = match &*word {
+                "if" | "ifdef" | "ifndef" => {
+                    inner += 1;
+                    false
+                }
+                "endif" if inner > 0 => {
+                    inner -= 1;
+                    false
+                }
+                "endif" => {
+                    self.close_conditional();
+                    true
+                }
+                "elif" | "else" if inner == 0 => self.next_group_is_kept(span, &word),
+                _ => false,
+            };
+            match done {
+                true => self.leave_directive(),
+                false => self.abandon_directive(),
+            }
+            if done {
+                return;
+            }
+        }
+    }
+
+    /// Goes on inside a directive's line as if it were text, so that what is left out is never complained about.
+    fn abandon_directive(&mut self) {
+        if let Some(file) = self.files.last_mut() {
+            file.lexer.abandon_directive();
+        }
+    }
+
+    fn next_group_is_kept(&mut self, span: Span, word: &str) -> bool {
+        self.check_order(span, word);
+        let taken = |p: &mut Self| {
+            p.files
+                .last_mut()
+                .and_then(|f| f.conditionals.last_mut())
+                .map(|open| open.taken)
+        };
+        if taken(self) != Some(false) {
+            return false;
+        }
+        let kept = word == "else" || self.condition(span, word);
+        if let Some(open) = self
+            .files
+            .last_mut()
+            .and_then(|f| f.conditionals.last_mut())
+        {
+            open.taken = kept;
+        }
+        kept
+    }
+
+    // The other directives.
+
+    fn message(&mut self, span: Span, word: &str) {
+        let Some(file) = self.files.last_mut() else {
+            return;
+        };
+        let (text, place) = file.lexer.rest_of_line();
+        let span = span.to(place);
+        let diagnostic = match word {
+            "error" => Diagnostic::error("E0014", span, format!("#error {text}")),
+            _ => Diagnostic::warning("W0014", span, format!("#warning {text}")),
+        };
+        self.error(diagnostic);
+    }
+
+    fn pragma(&mut self) {
+        let word = self.lex();
+        if &**self.interner.text(word.symbol) == "once" {
+            if let Some(file) = self.files.last() {
+                self.once.insert(file.index);
+            }
+        } else if let Some(file) = self.files.last_mut() {
+            // Other pragmas speak to other compilers; their text need not be tokens.
+            file.lexer.rest_of_line();
+        }
+    }
+
+    /// `#line 12 "file"` or `# 12 "file" flags`.
+    fn line_directive(&mut self, span: Span, number: Token) -> After {
+        let line = self
+            .interner
+            .text(number.symbol)
+            .parse::<u32>()
+            .ok()
+            .filter(|_| number.kind == TokenKind::Integer);
+        let path = self.lex();
+        let has_path = path.kind == TokenKind::String;
+        let Some(line) = line.filter(|_| has_path || path.kind == TokenKind::End) else {
+            let hint = "write `#line NUMBER` or `#line NUMBER \"FILE\"`";
+            self.error(Diagnostic::error("E0012", span, "this is not a line directive").hint(hint));
+            return After::Go;
+        };
+        let path = has_path.then(|| self.interner.text(path.symbol).clone());
+        self.sources.mark_line(span.lo, line, path);
+        After::Go
+    }
+
+    fn undef(&mut self, directive: Span) {
+        if let Some(name) = self.macro_name(directive) {
+            self.macros.remove(&name.symbol);
+        }
+    }
+}
