@@ -203,55 +203,11 @@ impl Lexer {
         text.into()
     }
 
-    /// An integer: digits, or a width and `w` or `s` and digits; the digits may have a base (P4_16, section "Integer literals").
+    /// An integer, with whatever letters touch it: the parser judges it. So `0x##a` and `1UL` are one token for the
+    /// preprocessor, as in C.
     fn number(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
-        let mut text = String::new();
-        let plain = |b: u8| b.is_ascii_digit() || b == b'_';
-        if !self.has_base() {
-            text.push_str(&self.run(plain));
-            let sized =
-                matches!(self.byte(0), b'w' | b's') && plain(self.byte(1)) && !text.contains('_');
-            if !sized {
-                self.glue(&mut text);
-                return (TokenKind::Integer, cx.interner.intern(&text));
-            }
-            text.push(self.byte(0) as char);
-            self.pos += 1;
-        }
-        if self.has_base() {
-            let radix = match self.byte(1) | 0x20 {
-                b'x' => 16,
-                b'o' => 8,
-                b'b' => 2,
-                _ => 10,
-            };
-            text.push_str(&self.text[self.pos..self.pos + 2]);
-            self.pos += 2;
-            text.push_str(&self.run(|b| b == b'_' || (b as char).is_digit(radix)));
-        } else {
-            text.push_str(&self.run(plain));
-        }
-        self.glue(&mut text);
+        let text = self.run(|b| b.is_ascii_alphanumeric() || b == b'_');
         (TokenKind::Integer, cx.interner.intern(&text))
-    }
-
-    /// In a directive a number takes the letters that touch it, as in C: `0x##a` and `1UL` must stay one token.
-    fn glue(&mut self, text: &mut String) {
-        if self.in_directive {
-            text.push_str(&self.run(|b| b.is_ascii_alphanumeric() || b == b'_'));
-        }
-    }
-
-    /// Whether `0x`, `0d`, `0o` or `0b` and a digit of that base stand here.
-    fn has_base(&self) -> bool {
-        let radix = match (self.byte(0), self.byte(1) | 0x20) {
-            (b'0', b'x') => 16,
-            (b'0', b'd') => 10,
-            (b'0', b'o') => 8,
-            (b'0', b'b') => 2,
-            _ => return false,
-        };
-        self.byte(2) == b'_' || (self.byte(2) as char).is_digit(radix)
     }
 
     /// A string: up to the first quote without an odd number of backslashes before it; it may cover lines.

@@ -60,7 +60,23 @@ fn parse(root: Root<'_>, options: &ParseOptions) -> Parsed {
     let mut diagnostics = read.diagnostics;
     let mut parser = parse::Parser::new(&read.tokens, &read.interner);
     let decls = parser.program();
-    diagnostics.extend(parser.into_diagnostics());
+    let found = parser.into_diagnostics();
+    // A string or comment without end swallows what follows; what the parser says then misleads.
+    if diagnostics
+        .sorted()
+        .iter()
+        .any(|d| matches!(d.code, "E0100" | "E0101"))
+    {
+        return Parsed {
+            program: ast::Program { decls },
+            sources: read.sources,
+            diagnostics,
+        };
+    }
+    match parse::recognise(&read.tokens, &read.interner).filter(|_| found.has_errors()) {
+        Some(older) => diagnostics.push(older),
+        None => diagnostics.extend(found),
+    }
     Parsed {
         program: ast::Program { decls },
         sources: read.sources,

@@ -10,7 +10,7 @@ use crate::source::Span;
 use crate::token::{Class, Interner, Token};
 
 /// How deep the parser recurses before it refuses: nested expressions, statements and types.
-pub(super) const MAX_DEPTH: u32 = 256;
+pub(super) const MAX_DEPTH: u32 = 128;
 
 /// How high an expression may grow: a chain of operators makes a high tree without nesting, and whoever walks the tree recurses.
 pub(super) const MAX_HEIGHT: u32 = 4000;
@@ -81,6 +81,8 @@ pub(crate) struct Parser<'t> {
     pub(super) height: u32,
     /// Whether a `>` ends the expression that is being read: a width between angle brackets.
     pub(super) angle_ends: bool,
+    /// Whether what is read stands directly in a parser state, where some statements may not.
+    pub(super) in_state: bool,
     pub(super) diagnostics: Diagnostics,
     meanings: HashMap<Arc<str>, Meaning>,
     /// What names of the open scopes meant before: undone when a scope ends.
@@ -106,6 +108,7 @@ impl<'t> Parser<'t> {
             depth: 0,
             height: 0,
             angle_ends: false,
+            in_state: false,
             diagnostics: Diagnostics::new(),
             meanings: HashMap::new(),
             shadowed: Vec::new(),

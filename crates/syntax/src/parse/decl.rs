@@ -1,13 +1,14 @@
 //! Declarations: of the top level, of parsers, controls, tables and extern objects.
 
-use super::cursor::{Parse, Parser};
+use super::cursor::{Failed, Parse, Parser};
 use crate::ast::{
     ActionDecl, ActionRef, Annotation, BlockTypeDecl, ConstDecl, ControlDecl, Decl, Direction,
     Entry, EnumDecl, ExternDecl, FunctionDecl, FunctionProto, IdentifierListDecl, KeyElement,
     MethodProto, Name, Param, ParserDecl, RecordDecl, RecordField, RecordKind, Select, SelectCase,
-    State, TableDecl, TableProperty, TablePropertyValue, Transition, TypedefDecl, TypedefTarget,
-    ValueSetDecl,
+    State, Stmt, TableDecl, TableProperty, TablePropertyValue, Transition, TypedefDecl,
+    TypedefTarget, ValueSetDecl,
 };
+use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::token::Class;
 
@@ -57,8 +58,7 @@ impl Parser<'_> {
             "package" => self.package(annotations)?,
             "header" | "header_union" | "struct" => Decl::Record(self.record(annotations)?),
             "enum" => Decl::Enum(self.enum_decl(annotations)?),
-            "typedef" => Decl::Typedef(self.typedef(annotations)?),
-            "type" if self.begins_newtype() => Decl::Typedef(self.typedef(annotations)?),
+            "typedef" | "type" => Decl::Typedef(self.typedef(annotations)?),
             "error" if self.text_at(self.index() + 1) == "{" => {
                 Decl::Error(self.identifiers(annotations)?)
             }
@@ -69,15 +69,6 @@ impl Parser<'_> {
             _ => self.function_or_instance(annotations)?,
         };
         Ok(Some(decl))
-    }
-
-    /// Whether `type` is the keyword here: a type and a name follow.
-    fn begins_newtype(&self) -> bool {
-        let next = self.index() + 1;
-        self.text_at(next) != "("
-            && self.text_at(next) != "<"
-            && self.skip_type(next).is_some()
-            && !self.is_function_at(self.index())
     }
 
     /// Whether a function declaration begins here: a type, a name, perhaps type parameters, `(`.
@@ -97,6 +88,13 @@ impl Parser<'_> {
             return Err(self.unexpected("a declaration"));
         }
         let ty = self.type_ref()?;
+        if self.is_name() && matches!(self.text_at(self.index() + 1), ";" | "=") {
+            self.bump();
+            let message = "syntax error: there are no variables at the top level";
+            let error = Diagnostic::error("E0203", self.span(), message);
+            self.report(error.hint("make it `const`, or declare it in a control or parser"));
+            return Err(Failed);
+        }
         Ok(Decl::Instance(self.instance_rest(
             annotations,
             ty,
@@ -105,12 +103,17 @@ impl Parser<'_> {
     }
 
     fn function(&mut self, annotations: Vec<Annotation>) -> Parse<FunctionDecl> {
-        let proto = self.prototype(annotations)?;
-        let body = self.block(Vec::new())?;
-        Ok(FunctionDecl { proto, body })
+        let function = self.scoped(|p| {
+            let proto = p.prototype(annotations)?;
+            p.declare_value(&proto.name);
+            let body = p.block(Vec::new())?;
+            Ok(FunctionDecl { proto, body })
+        })?;
+        self.declare_value(&function.proto.name);
+        Ok(function)
     }
 
-    /// `typeOrVoid name<..>(..)`
+    /// `typeOrVoid name<..>(..)`; what it declares stays in scope, for the body.
     fn prototype(&mut self, annotations: Vec<Annotation>) -> Parse<FunctionProto> {
         let start = self.span();
         let ret = Some(self.type_ref()?);
@@ -140,9 +143,11 @@ impl Parser<'_> {
         let start = self.expect("const")?;
         let ty = self.type_ref()?;
         let name = self.name()?;
+        let ty = self.array_suffix(ty)?;
         self.expect("=")?;
         let init = self.expr()?;
         self.expect(";")?;
+        self.declare_value(&name);
         Ok(ConstDecl {
             annotations,
             ty,
@@ -157,9 +162,12 @@ impl Parser<'_> {
         if self.is_extern_object() {
             let name = self.name()?;
             self.declare_type(&name);
-            let type_params = self.type_params()?;
-            self.expect("{")?;
-            let methods = self.items_until("}", |p| p.method(&name).map(Some))?;
+            let (type_params, methods) = self.scoped(|p| {
+                let type_params = p.type_params()?;
+                p.expect("{")?;
+                let method = |p: &mut Self| p.scoped(|p| p.method(&name)).map(Some);
+                Ok((type_params, p.items_until("}", method)?))
+            })?;
             let span = self.since(start);
             return Ok(Decl::Extern(ExternDecl {
                 annotations,
@@ -169,8 +177,9 @@ impl Parser<'_> {
                 span,
             }));
         }
-        let mut proto = self.prototype(annotations)?;
+        let mut proto = self.scoped(|p| p.prototype(annotations))?;
         self.expect(";")?;
+        self.declare_value(&proto.name);
         proto.span = self.since(start);
         Ok(Decl::ExternFunction(proto))
     }
@@ -235,6 +244,8 @@ impl Parser<'_> {
         };
         let ty = self.type_ref()?;
         let name = self.name()?;
+        let ty = self.array_suffix(ty)?;
+        self.declare_value(&name);
         let default = if self.eat("=") {
             Some(self.expr()?)
         } else {
@@ -253,8 +264,8 @@ impl Parser<'_> {
     fn action(&mut self, annotations: Vec<Annotation>) -> Parse<ActionDecl> {
         let start = self.expect("action")?;
         let name = self.name()?;
-        let params = self.params()?;
-        let body = self.block(Vec::new())?;
+        self.declare_value(&name);
+        let (params, body) = self.scoped(|p| Ok((p.params()?, p.block(Vec::new())?)))?;
         Ok(ActionDecl {
             annotations,
             name,
@@ -289,12 +300,23 @@ impl Parser<'_> {
 
     fn package(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
         let start = self.expect("package")?;
-        let signature = self.signature(annotations, start)?;
+        let signature = self.scoped(|p| p.signature(annotations, start))?;
+        self.declare_type(&signature.name);
         self.expect(";")?;
         Ok(Decl::Package(signature))
     }
 
     fn parser(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
+        let decl = self.scoped(|p| p.parser_in_scope(annotations))?;
+        match &decl {
+            Decl::Parser(parser) => self.declare_type(&parser.signature.name),
+            Decl::ParserType(signature) => self.declare_type(&signature.name),
+            _ => {}
+        }
+        Ok(decl)
+    }
+
+    fn parser_in_scope(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
         let start = self.expect("parser")?;
         let signature = self.signature(annotations, start)?;
         if self.eat(";") {
@@ -304,6 +326,7 @@ impl Parser<'_> {
         self.expect("{")?;
         let mut locals = Vec::new();
         let mut states = Vec::new();
+        let errors = self.diagnostics.error_count();
         self.items_until("}", |p| {
             if p.eat(";") {
                 return Ok(None);
@@ -324,6 +347,10 @@ impl Parser<'_> {
             }
             Ok(None::<()>)
         })?;
+        if states.is_empty() && errors == self.diagnostics.error_count() {
+            let span = self.last_span();
+            self.error(span, "syntax error: a parser has at least one state");
+        }
         Ok(Decl::Parser(ParserDecl {
             signature,
             ctor_params,
@@ -346,6 +373,21 @@ impl Parser<'_> {
         let start = self.expect("state")?;
         let name = self.name()?;
         self.expect("{")?;
+        self.in_state = true;
+        let parts = self.scoped(|p| p.state_body());
+        self.in_state = false;
+        let (body, transition) = parts?;
+        Ok(State {
+            annotations,
+            name,
+            body,
+            transition,
+            span: self.since(start),
+        })
+    }
+
+    /// Statements and a transition, and the `}` behind them.
+    fn state_body(&mut self) -> Parse<(Vec<Stmt>, Transition)> {
         let mut body = Vec::new();
         let mut transition = Transition::Implicit;
         loop {
@@ -373,13 +415,7 @@ impl Parser<'_> {
                 self.bump();
             }
         }
-        Ok(State {
-            annotations,
-            name,
-            body,
-            transition,
-            span: self.since(start),
-        })
+        Ok((body, transition))
     }
 
     fn transition(&mut self) -> Parse<Transition> {
@@ -423,6 +459,7 @@ impl Parser<'_> {
         let size = self.expr()?;
         self.expect(")")?;
         let name = self.name()?;
+        self.declare_value(&name);
         self.expect(";")?;
         Ok(ValueSetDecl {
             annotations,
@@ -434,6 +471,16 @@ impl Parser<'_> {
     }
 
     fn control(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
+        let decl = self.scoped(|p| p.control_in_scope(annotations))?;
+        match &decl {
+            Decl::Control(control) => self.declare_type(&control.signature.name),
+            Decl::ControlType(signature) => self.declare_type(&signature.name),
+            _ => {}
+        }
+        Ok(decl)
+    }
+
+    fn control_in_scope(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
         let start = self.expect("control")?;
         let signature = self.signature(annotations, start)?;
         if self.eat(";") {
@@ -496,19 +543,10 @@ impl Parser<'_> {
         self.bump();
         let name = self.name()?;
         self.declare_type(&name);
-        let type_params = self.type_params()?;
-        self.expect("{")?;
-        let fields = self.items_until("}", |p| {
-            let annotations = p.annotations()?;
-            let ty = p.type_ref()?;
-            let name = p.name()?;
-            let ty = p.array_suffix(ty)?;
-            p.expect(";")?;
-            Ok(Some(RecordField {
-                annotations,
-                ty,
-                name,
-            }))
+        let (type_params, fields) = self.scoped(|p| {
+            let type_params = p.type_params()?;
+            p.expect("{")?;
+            Ok((type_params, p.items_until("}", |p| p.field().map(Some))?))
         })?;
         Ok(RecordDecl {
             kind,
@@ -517,6 +555,19 @@ impl Parser<'_> {
             type_params,
             fields,
             span: self.since(start),
+        })
+    }
+
+    fn field(&mut self) -> Parse<RecordField> {
+        let annotations = self.annotations()?;
+        let ty = self.type_ref()?;
+        let name = self.name()?;
+        let ty = self.array_suffix(ty)?;
+        self.expect(";")?;
+        Ok(RecordField {
+            annotations,
+            ty,
+            name,
         })
     }
 
@@ -529,7 +580,6 @@ impl Parser<'_> {
         self.expect("{")?;
         let is_serializable = underlying.is_some();
         let members = self.separated("}", true, |p| {
-            p.annotations()?;
             let name = p.name()?;
             let value = if is_serializable {
                 p.expect("=")?;
@@ -573,6 +623,10 @@ impl Parser<'_> {
             _ => TypedefTarget::Type(self.type_ref()?),
         };
         let name = self.name()?;
+        let target = match target {
+            TypedefTarget::Type(ty) => TypedefTarget::Type(self.array_suffix(ty)?),
+            derived => derived,
+        };
         self.declare_type(&name);
         self.expect(";")?;
         Ok(TypedefDecl {
@@ -586,9 +640,11 @@ impl Parser<'_> {
 
     fn identifiers(&mut self, annotations: Vec<Annotation>) -> Parse<IdentifierListDecl> {
         let start = self.span();
+        // The grammar lets a comma end a list of match kinds, but not one of errors.
+        let trailing = self.is("match_kind");
         self.bump();
         self.expect("{")?;
-        let names = self.separated("}", true, |p| p.name())?;
+        let names = self.separated("}", trailing, |p| p.name())?;
         if names.is_empty() {
             let span = self.since(start);
             self.error(
@@ -606,9 +662,11 @@ impl Parser<'_> {
     fn table(&mut self, annotations: Vec<Annotation>) -> Parse<TableDecl> {
         let start = self.expect("table")?;
         let name = self.name()?;
+        self.declare_value(&name);
         self.expect("{")?;
+        let errors = self.diagnostics.error_count();
         let properties = self.items_until("}", |p| p.table_property().map(Some))?;
-        if properties.is_empty() {
+        if properties.is_empty() && errors == self.diagnostics.error_count() {
             let span = self.last_span();
             self.error(span, "syntax error: a table has at least one property");
         }
@@ -631,8 +689,14 @@ impl Parser<'_> {
             "key" if braces && !is_const => {
                 TablePropertyValue::Key(self.braced(|p| p.key_element())?)
             }
-            "actions" if braces => TablePropertyValue::Actions(self.braced(|p| p.listed_action())?),
+            "actions" if braces && !is_const => {
+                TablePropertyValue::Actions(self.braced(|p| p.listed_action())?)
+            }
             "entries" if braces => TablePropertyValue::Entries(self.braced(|p| p.entry())?),
+            "key" | "actions" if is_const => {
+                let message = format!("syntax error: `{}` cannot be `const`", name.text);
+                return Err(self.error(name.span, message));
+            }
             "key" | "actions" | "entries" => return Err(self.unexpected("`{`")),
             _ => {
                 let value = self.expr()?;

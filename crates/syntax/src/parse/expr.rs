@@ -41,6 +41,15 @@ fn expr(kind: ExprKind, span: Span) -> Expr {
     Expr { kind, span }
 }
 
+/// How many calls may follow one another: `f()()`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// In an expression.
+    Any,
+    /// A call statement ends with its only call.
+    One,
+}
+
 impl Parser<'_> {
     /// `expression`.
     pub(super) fn expr(&mut self) -> Parse<Expr> {
@@ -129,7 +138,7 @@ impl Parser<'_> {
                 ));
             }
         }
-        self.postfix_expr()
+        self.postfix_expr(Calls::Any)
     }
 
     /// Whether `(` begins a cast: a type, `)`, and something that can begin an operand. A lone name counts as a type when it was declared as
@@ -162,7 +171,8 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn postfix_expr(&mut self) -> Parse<Expr> {
+    /// A primary expression with members, indices and calls behind it.
+    pub(super) fn postfix_expr(&mut self, calls: Calls) -> Parse<Expr> {
         let start = self.span();
         self.height = 1;
         let mut left = self.primary_expr()?;
@@ -198,14 +208,21 @@ impl Parser<'_> {
                 _ => return Ok(left),
             };
             self.grow(height.max(self.height))?;
+            let is_call = matches!(kind, ExprKind::Call { .. });
             left = expr(kind, self.since(start));
+            if is_call && calls == Calls::One {
+                return Ok(left);
+            }
         }
     }
 
-    /// Whether `<` begins type arguments of a call: they close and `(` follows.
+    /// Whether `<` begins type arguments of a call: the first is no value, they close and `(` follows.
     fn is_generic_call(&self) -> bool {
-        self.skip_type_args(self.index())
-            .is_some_and(|end| self.text_at(end) == "(")
+        let first = self.text_at(self.index() + 1);
+        !self.is_value_name(first)
+            && self
+                .skip_type_args(self.index())
+                .is_some_and(|end| self.text_at(end) == "(")
     }
 
     fn index_or_slice(&mut self, base: Expr) -> Parse<ExprKind> {
@@ -303,7 +320,19 @@ impl Parser<'_> {
             let ty = TypeRef::Specialized(path, args, self.since(start));
             return Ok(expr(ExprKind::TypeName(Box::new(ty)), self.since(start)));
         }
+        let is_used_as_type = matches!(self.text(), "(" | "." | "<");
+        // What `.name` means is decided at the top level, whatever shadows it here.
+        let is_type = !path.absolute && self.is_type_name(path.name.as_str());
+        if is_type && (!is_used_as_type || self.is_compared_type()) {
+            let expected = format!("`(` or `.` behind the type `{}`", path.name.text);
+            return Err(self.unexpected(&expected));
+        }
         Ok(expr(ExprKind::Name(path), self.since(start)))
+    }
+
+    /// Whether the `<` behind a type's name is no type argument list.
+    fn is_compared_type(&self) -> bool {
+        self.is("<") && self.skip_type_args(self.index()).is_none()
     }
 
     /// `{ .. }`: a list or a record.

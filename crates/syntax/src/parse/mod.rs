@@ -7,7 +7,9 @@ mod annotation;
 mod cursor;
 mod decl;
 mod expr;
+mod p4_14;
 mod stmt;
 mod types;
 
 pub(crate) use cursor::Parser;
+pub(crate) use p4_14::recognise;

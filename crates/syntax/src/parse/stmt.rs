@@ -1,6 +1,7 @@
 //! Statements and blocks.
 
 use super::cursor::{Failed, Parse, Parser};
+use super::expr::Calls;
 use super::types::is_type_word;
 use crate::ast::{Annotation, BinaryOp, TypeRef};
 use crate::ast::{
@@ -9,13 +10,16 @@ use crate::ast::{
 };
 use crate::token::Class;
 
+/// How many branches a chain of `else if` may have: the tree is as deep as the chain is long.
+const MAX_ELSE_IFS: usize = 1000;
+
 impl Parser<'_> {
     /// `{ .. }`
     pub(super) fn block(&mut self, annotations: Vec<Annotation>) -> Parse<Block> {
         let start = self.span();
         self.deeper(|p| {
             p.expect("{")?;
-            let stmts = p.items_until("}", |p| p.stmt().map(Some))?;
+            let stmts = p.scoped(|p| p.items_until("}", |p| p.stmt().map(Some)))?;
             Ok(Block {
                 annotations,
                 stmts,
@@ -36,11 +40,14 @@ impl Parser<'_> {
 
     fn stmt_kind(&mut self) -> Parse<StmtKind> {
         let annotations = self.annotations()?;
-        let word = if self.kind() == Class::String {
-            ""
-        } else {
-            self.text()
-        };
+        let word = self.text();
+        let is_control_flow = matches!(
+            word,
+            "for" | "return" | "exit" | "break" | "continue" | "switch"
+        );
+        if self.in_state && is_control_flow {
+            return Err(self.unexpected("a statement that a parser state may have"));
+        }
         match word {
             "{" => return Ok(StmtKind::Block(self.block(annotations)?)),
             "for" => return self.for_stmt(annotations),
@@ -129,11 +136,13 @@ impl Parser<'_> {
         start: crate::source::Span,
     ) -> Parse<VariableDecl> {
         let name = self.name()?;
+        let ty = self.array_suffix(ty)?;
         let init = if self.eat("=") {
             Some(self.expr()?)
         } else {
             None
         };
+        self.declare_value(&name);
         Ok(VariableDecl {
             annotations,
             ty,
@@ -154,11 +163,12 @@ impl Parser<'_> {
         let sizes = self.sizes()?;
         let init = if self.eat("=") {
             self.expect("{")?;
-            Some(self.items_until("}", |p| p.object_member())?)
+            Some(self.scoped(|p| p.items_until("}", |p| p.object_member()))?)
         } else {
             None
         };
         self.expect(";")?;
+        self.declare_value(&name);
         Ok(InstanceDecl {
             annotations,
             ty,
@@ -204,24 +214,51 @@ impl Parser<'_> {
     /// What may stand at the beginning of a statement: a name, `this`, parentheses around one, with members, indices and calls behind.
     fn lvalue(&mut self) -> Parse<Expr> {
         let begins = self.is_name() || matches!(self.text(), "." | "this" | "(" | "error");
-        if !begins || self.kind() == Class::String {
+        if !begins {
             return Err(self.unexpected("a statement"));
         }
-        self.postfix_expr()
+        self.postfix_expr(Calls::One)
     }
 
+    /// `if .. else if .. else ..`: the chain is read in a loop, since programs that programs write have long ones.
     fn if_stmt(&mut self) -> Parse<StmtKind> {
-        self.bump();
-        self.expect("(")?;
-        let cond = self.expr()?;
-        self.expect(")")?;
-        let then = self.branch()?;
-        let otherwise = if self.eat("else") {
-            Some(Box::new(self.branch()?))
-        } else {
-            None
-        };
-        Ok(StmtKind::If(cond, Box::new(then), otherwise))
+        let mut chain = Vec::new();
+        let mut last = None;
+        loop {
+            let start = self.span();
+            self.expect("if")?;
+            self.expect("(")?;
+            let cond = self.expr()?;
+            self.expect(")")?;
+            chain.push((start, cond, self.branch()?));
+            if chain.len() > MAX_ELSE_IFS {
+                return Err(self.error(
+                    start,
+                    format!("this `if` has more than {MAX_ELSE_IFS} branches"),
+                ));
+            }
+            if !self.eat("else") {
+                break;
+            }
+            if !self.is("if") {
+                last = Some(Box::new(self.branch()?));
+                break;
+            }
+        }
+        let end = self.last_span();
+        let mut statement = last;
+        let mut first = None;
+        for (start, cond, then) in chain.into_iter().rev() {
+            if let Some(kind) = first.take() {
+                statement = Some(kind);
+            }
+            let kind = StmtKind::If(cond, Box::new(then), statement.take());
+            first = Some(Box::new(Stmt {
+                kind,
+                span: start.to(end),
+            }));
+        }
+        first.map_or_else(|| Err(self.unexpected("`if`")), |first| Ok(first.kind))
     }
 
     /// A statement that is no declaration.
@@ -229,7 +266,11 @@ impl Parser<'_> {
         if self.is("const") || self.is_declaration() {
             return Err(self.unexpected("a statement (a declaration needs braces around it here)"));
         }
-        self.stmt()
+        // A branch may hold any statement, in a parser state too; what is wrong there is found later.
+        let in_state = std::mem::replace(&mut self.in_state, false);
+        let branch = self.stmt();
+        self.in_state = in_state;
+        branch
     }
 
     fn return_stmt(&mut self) -> Parse<StmtKind> {
@@ -281,8 +322,16 @@ impl Parser<'_> {
     fn for_stmt(&mut self, annotations: Vec<Annotation>) -> Parse<StmtKind> {
         self.bump();
         self.expect("(")?;
+        self.scoped(|p| p.for_rest(annotations))
+    }
+
+    fn for_rest(&mut self, annotations: Vec<Annotation>) -> Parse<StmtKind> {
         if self.is_for_in() {
             return self.for_in(annotations);
+        }
+        if self.is_name() && self.text_at(self.index() + 1) == "in" {
+            self.bump();
+            return Err(self.unexpected("a type in front of the loop's variable"));
         }
         let init = self.for_parts(";")?;
         let cond = self.expr()?;
@@ -298,7 +347,7 @@ impl Parser<'_> {
         })))
     }
 
-    /// Whether `T x in` or `x in` follows (annotations aside).
+    /// Whether `T x in` follows (annotations aside).
     fn is_for_in(&self) -> bool {
         let mut at = self.index();
         while self.text_at(at) == "@" {
@@ -310,16 +359,13 @@ impl Parser<'_> {
                 at = behind;
             }
         }
-        let typed = self
-            .skip_type(at)
-            .is_some_and(|end| self.is_name_at(end) && self.text_at(end + 1) == "in");
-        typed || self.is_name_at(at) && self.text_at(at + 1) == "in"
+        self.skip_type(at)
+            .is_some_and(|end| self.is_name_at(end) && self.text_at(end + 1) == "in")
     }
 
     fn for_in(&mut self, mut annotations: Vec<Annotation>) -> Parse<StmtKind> {
         annotations.extend(self.annotations()?);
-        let typed = self.text_at(self.index() + 1) != "in";
-        let var_ty = if typed { Some(self.type_ref()?) } else { None };
+        let var_ty = Some(self.type_ref()?);
         let name = self.name()?;
         let span = name.span;
         let var = Expr {
@@ -332,6 +378,9 @@ impl Parser<'_> {
         self.expect("in")?;
         let collection = self.set_expr()?;
         self.expect(")")?;
+        if let ExprKind::Name(path) = &var.kind {
+            self.declare_value(&path.name);
+        }
         let body = self.branch()?;
         Ok(StmtKind::ForIn(Box::new(ForInStmt {
             annotations,

@@ -5,6 +5,12 @@ use crate::ast::{Expr, Name, Path, TypeRef};
 use crate::source::Span;
 use crate::token::Class;
 
+/// How many `[n]` may follow a type.
+const MAX_DIMENSIONS: usize = 32;
+
+/// How deep type arguments nest where the parser looks ahead; deeper ones are no type arguments.
+const MAX_TYPE_DEPTH: usize = 64;
+
 impl Parser<'_> {
     /// `typeRef`, array types included.
     pub(super) fn type_ref(&mut self) -> Parse<TypeRef> {
@@ -32,6 +38,10 @@ impl Parser<'_> {
     pub(super) fn sizes(&mut self) -> Parse<Vec<Expr>> {
         let mut sizes = Vec::new();
         while self.eat("[") {
+            if sizes.len() == MAX_DIMENSIONS {
+                let message = format!("an array has at most {MAX_DIMENSIONS} dimensions");
+                return Err(self.error(self.last_span(), message));
+            }
             sizes.push(self.expr()?);
             self.expect("]")?;
         }
@@ -196,11 +206,14 @@ impl Parser<'_> {
             match self.text_at(at) {
                 "<" if !in_width => {
                     depth += 1;
+                    if depth > MAX_TYPE_DEPTH {
+                        return None;
+                    }
                     let sized =
                         at > index && matches!(self.text_at(at - 1), "bit" | "int" | "varbit");
                     width = if sized { Some(depth) } else { width };
                 }
-                ">" => depth -= 1,
+                ">" => depth = depth.checked_sub(1)?,
                 ">>" => depth = depth.checked_sub(2)?,
                 "(" | "[" => {
                     at = self.skip_balanced(at)?;
@@ -227,12 +240,10 @@ impl Parser<'_> {
             if self.kind_at(at) == Class::End {
                 return None;
             }
-            if self.kind_at(at) == Class::Punctuation {
-                match self.text_at(at) {
-                    "(" | "[" | "{" => depth += 1,
-                    ")" | "]" | "}" => depth -= 1,
-                    _ => {}
-                }
+            match self.text_at(at) {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth -= 1,
+                _ => {}
             }
             at += 1;
             if depth == 0 {

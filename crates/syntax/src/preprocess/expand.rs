@@ -16,7 +16,7 @@ use crate::token::{
 use super::Preprocessor;
 
 /// How many tokens all expansions of a program may make together.
-pub(super) const BUDGET: usize = 4_000_000;
+pub(super) const BUDGET: usize = 1_000_000;
 
 /// Text that `#` and `##` make counts as a token for so many bytes.
 const BYTES_PER_TOKEN: usize = 16;
@@ -103,16 +103,16 @@ impl Preprocessor<'_> {
             parameters,
             body,
         });
-        if let Some(before) = self.macros.insert(name.symbol, defined.clone()) {
-            if !before.same(&defined) {
-                let message = format!(
-                    "the macro `{}` gets another definition",
-                    self.interner.text(name.symbol)
-                );
-                let diagnostic = Diagnostic::warning("W0020", name.span, message)
-                    .label(before.span, "first defined here");
-                self.error(diagnostic.hint("say `#undef` first"));
-            }
+        if let Some(before) = self.macros.insert(name.symbol, defined.clone())
+            && !before.same(&defined)
+        {
+            let message = format!(
+                "the macro `{}` gets another definition",
+                self.interner.text(name.symbol)
+            );
+            let diagnostic = Diagnostic::warning("W0020", name.span, message)
+                .label(before.span, "first defined here");
+            self.error(diagnostic.hint("say `#undef` first"));
         }
     }
 

@@ -175,10 +175,11 @@ impl<'a> Preprocessor<'a> {
         for name in &self.options.undefs {
             text.push_str(&format!("#undef {}\n", name.replace('\n', " ")));
         }
-        if !text.is_empty() && !self.files.is_empty() {
-            if let Some(index) = self.sources.add("<command line>", text) {
-                self.open(index, None);
-            }
+        if !text.is_empty()
+            && !self.files.is_empty()
+            && let Some(index) = self.sources.add("<command line>", text)
+        {
+            self.open(index, None);
         }
     }
 

@@ -1,0 +1,33 @@
+//! What the tests of this room share: parsing a snippet and saying what came out in few words.
+
+use syntax::{ParseOptions, Parsed};
+
+/// Includes that are built in for the tests.
+fn builtin(name: &str) -> Option<&'static str> {
+    match name {
+        "core.p4" => Some("error { NoError }\n"),
+        "twice.p4" => Some("#pragma once\nconst bit twice = 1;\n"),
+        "itself.p4" => Some("#include <itself.p4>\n"),
+        _ => None,
+    }
+}
+
+/// The options of a test.
+pub(crate) fn options() -> ParseOptions {
+    ParseOptions {
+        builtin: Some(builtin),
+        ..ParseOptions::default()
+    }
+}
+
+/// Parses `text` as `t.p4`.
+pub(crate) fn parse(text: &str) -> Parsed {
+    syntax::parse_str("t.p4", text, &options())
+}
+
+/// Each diagnostic as `FILE:LINE:COL: severity[CODE]: message`, by position.
+pub(crate) fn said(parsed: &Parsed) -> Vec<String> {
+    let text = parsed.diagnostics.render(&parsed.sources, false);
+    let is_head = |line: &&str| line.contains(": error[") || line.contains(": warning[");
+    text.lines().filter(is_head).map(str::to_string).collect()
+}
