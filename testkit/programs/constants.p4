@@ -20,7 +20,7 @@ header out_t {
 #include "harness.p4"
 
 const int WIDE = (1 << 70) >> 10;
-const bit<64> HUGE = WIDE | 0x1234;
+const bit<64> HUGE = WIDE + 0x1234;
 const int LIMIT = 3 * 4;
 const bool CHECKED = static_assert(LIMIT == 12);
 
@@ -32,7 +32,7 @@ control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         hdr.o.quotient = 100 / 7;
         hdr.o.remainder = 100 % 7;
         hdr.o.negative = -5 * 3 + 1;
-        hdr.o.powers = 1 << 20 | 1 << 2;
+        hdr.o.powers = (1 << 20) + (1 << 2);
         hdr.o.digits = 8w0b1010_0101 ^ 8w0o17 ^ 8w0x_f_0;
         hdr.o.chosen = LIMIT > 10 && !static_assert(LIMIT == 12, "twelve") ? 8w1 : 8w2;
     }

@@ -40,7 +40,7 @@ control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         hdr.o.by_default = scale(hdr.i.a);
         hdr.o.by_name = scale(offset = 1, value = hdr.i.a, factor = 3);
         hdr.o.nested = clamp(scale(clamp(hdr.i.a)));
-        set_to(hdr.o.out_value, value = hdr.i.a);
+        set_to(value = hdr.i.a, result = hdr.o.out_value);
     }
 }
 

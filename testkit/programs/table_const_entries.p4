@@ -46,7 +46,7 @@ control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         actions = { set_w; }
         const default_action = set_w(0);
         largest_priority_wins = false;
-        const entries = {
+        entries = {
             priority = 10: 0x10 &&& 0xf0 : set_w(1);
             priority = 5: 0x12 : set_w(2);
             priority = 20: 0x02 &&& 0x0f : set_w(3);
