@@ -2,21 +2,39 @@
 
 use bits::{limbs, limbs_for};
 
-/// `quotient = a / b`, `remainder = a % b`; both zero when `b` is zero. All have `limbs_for(width)` limbs.
-pub fn div_rem(quotient: &mut [u64], remainder: &mut [u64], a: &[u64], b: &[u64], width: u32) {
+/// `quotient = a / b`; zero when `b` is zero. `a` is left as the remainder. All have `limbs_for(width)` limbs.
+pub fn div(quotient: &mut [u64], a: &mut [u64], b: &[u64], width: u32) {
     let n = limbs_for(width);
     quotient[..n].fill(0);
-    remainder[..n].fill(0);
     if limbs::is_zero(&b[..n]) {
         return;
     }
-    for i in (0..width).rev() {
-        let carried = shift_in(&mut remainder[..n], limbs::bit(a, i));
-        if carried || limbs::cmp(&remainder[..n], &b[..n]).is_ge() {
-            subtract(&mut remainder[..n], &b[..n]);
-            quotient[i as usize / 64] |= 1 << (i % 64);
+    // The bits of `a` leave at the top while those of the quotient come in at the bottom; what left is the remainder, kept in `quotient`'s
+    // place until the end.
+    let remainder = &mut quotient[..n];
+    let top = width - 1;
+    for _ in 0..width {
+        let bit = limbs::bit(a, top);
+        shift_in(&mut a[..n], false);
+        limbs::truncate_in_place(&mut a[..n], width);
+        let carried = shift_in(remainder, bit);
+        if carried || limbs::cmp(remainder, &b[..n]).is_ge() {
+            subtract(remainder, &b[..n]);
+            a[0] |= 1;
         }
     }
+    a[..n].swap_with_slice(remainder);
+}
+
+/// `remainder = a % b`; zero when `b` is zero. `a` is left as the quotient.
+pub fn rem(remainder: &mut [u64], a: &mut [u64], b: &[u64], width: u32) {
+    let n = limbs_for(width);
+    if limbs::is_zero(&b[..n]) {
+        remainder[..n].fill(0);
+        return;
+    }
+    div(remainder, a, b, width);
+    a[..n].swap_with_slice(&mut remainder[..n]);
 }
 
 /// `a = a << 1 | bit`; gives the bit that left.
@@ -48,7 +66,8 @@ mod tests {
     fn check(a: u128, b: u128) {
         let split = |n: u128| [n as u64, (n >> 64) as u64];
         let (mut q, mut r) = ([0; 2], [0; 2]);
-        div_rem(&mut q, &mut r, &split(a), &split(b), 128);
+        div(&mut q, &mut split(a), &split(b), 128);
+        rem(&mut r, &mut split(a), &split(b), 128);
         assert_eq!(q, split(a.checked_div(b).unwrap_or(0)));
         assert_eq!(r, split(a.checked_rem(b).unwrap_or(0)));
     }

@@ -1,1 +1,154 @@
-//! The room `interp`.
+//! The room `interp`: the engine that defines the meaning of programs.
+//!
+//! **In:** a verified [`ir::Program`]. **Out:** [`Interp`], an [`exec::Engine`] that runs everything the IR can say.
+//! **May import:** `exec`, `table`, `ir`, `packet`, `bits`.
+//!
+//! A program is compiled once to flat code ([`code`]): all locations are slots of one array of limbs (the packet's frame, then keys, parameters,
+//! constants and temporaries), all control flow is jumps. Running it ([`run`]) is one loop over instructions.
+//!
+//! Invariants:
+//! - per packet nothing is allocated, locked or formatted; tracing is other code of the same program, compiled when first asked for;
+//! - a slot always holds a canonical value: the bits above its width are zero;
+//! - a `varbit` is its length in bits in one limb and its value, right-aligned, behind it.
+//!
+//! Tests: `tests/` (semantics of expressions, parsers, tables, externs on IR text), and `switch`'s and `testkit`'s.
+
+mod code;
+mod compile;
+mod run;
+
+use std::sync::{Arc, OnceLock};
+
+use exec::{
+    ControlVerdict, DropReason, Engine, Loaded, Natives, PacketContext, ParserVerdict, State,
+    Tracer, Unsupported,
+};
+use ir::{ControlId, Layout, ParserId, Program};
+
+use code::Code;
+use compile::Mode;
+use run::{Machine, Outcome, Quiet, Telling};
+
+/// The interpreter.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interp;
+
+impl Engine for Interp {
+    fn name(&self) -> &'static str {
+        "interp"
+    }
+
+    fn load(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+    ) -> Result<Box<dyn Loaded>, Unsupported> {
+        Ok(Box::new(LoadedProgram {
+            code: compile::compile(program, layout, natives, Mode::Plain)?,
+            traced: OnceLock::new(),
+            program: program.clone(),
+            layout: layout.clone(),
+            natives: natives.clone(),
+        }))
+    }
+}
+
+/// A program as the interpreter runs it.
+struct LoadedProgram {
+    code: Code,
+    /// The same code with steps to tell; its slots are those of `code`.
+    traced: OnceLock<Code>,
+    program: Arc<Program>,
+    layout: Layout,
+    natives: Natives,
+}
+
+impl LoadedProgram {
+    fn traced(&self) -> &Code {
+        self.traced.get_or_init(|| {
+            compile::compile(&self.program, &self.layout, &self.natives, Mode::Traced)
+                .unwrap_or_else(|_| self.code.clone())
+        })
+    }
+
+    fn telling<'t>(&'t self, tracer: &'t mut dyn Tracer) -> Telling<'t> {
+        Telling::new(tracer, &self.program, &self.layout)
+    }
+}
+
+fn parser_verdict(outcome: Outcome) -> ParserVerdict {
+    match outcome {
+        Outcome::Done => ParserVerdict::Accept,
+        Outcome::Reject(error) => ParserVerdict::Reject(error),
+        Outcome::Drop(reason) => ParserVerdict::Drop(reason),
+    }
+}
+
+fn control_verdict(outcome: Outcome) -> ControlVerdict {
+    match outcome {
+        Outcome::Done => ControlVerdict::Done,
+        // Verified controls have no statement that rejects.
+        Outcome::Reject(_) => ControlVerdict::Drop(DropReason::ParserReject),
+        Outcome::Drop(reason) => ControlVerdict::Drop(reason),
+    }
+}
+
+impl Loaded for LoadedProgram {
+    fn scratch_limbs(&self) -> usize {
+        self.code.scratch_limbs
+    }
+
+    fn prepare(&self, packet: &mut PacketContext) {
+        let first = self.code.first_constant as usize;
+        packet.limbs[first..first + self.code.constants.len()]
+            .copy_from_slice(&self.code.constants);
+    }
+
+    fn run_parser(
+        &self,
+        parser: ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ParserVerdict {
+        let start = self.code.parsers[parser];
+        parser_verdict(Machine::run(&self.code, start, packet, state, &mut Quiet))
+    }
+
+    fn run_control(
+        &self,
+        control: ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ControlVerdict {
+        let start = self.code.controls[control];
+        control_verdict(Machine::run(&self.code, start, packet, state, &mut Quiet))
+    }
+
+    fn trace_parser(
+        &self,
+        parser: ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ParserVerdict {
+        let code = self.traced();
+        let mut tap = self.telling(tracer);
+        let outcome = Machine::run(code, code.parsers[parser], packet, state, &mut tap);
+        tap.parser_ended(outcome, packet.cursor);
+        parser_verdict(outcome)
+    }
+
+    fn trace_control(
+        &self,
+        control: ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ControlVerdict {
+        let code = self.traced();
+        let mut tap = self.telling(tracer);
+        let start = code.controls[control];
+        control_verdict(Machine::run(code, start, packet, state, &mut tap))
+    }
+}

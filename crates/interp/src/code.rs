@@ -1,0 +1,563 @@
+//! Flat code: instructions over slots, and the side tables that they refer to.
+
+use bits::IdVec;
+use exec::{NativeFunction, ParserErrors};
+use ir::{
+    ActionId, ControlId, ExternId, FieldId, HashAlgorithm, HeaderId, Loc, Op, ParserId, ScalarTy,
+    StageId, StateId, TableId, Target,
+};
+
+/// A place in [`exec::PacketContext::limbs`].
+pub(crate) type Slot = u32;
+
+/// A place in [`Code::insts`]; while compiling, a label.
+pub(crate) type Pc = u32;
+
+/// No slot, no field: for operands that may be missing.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What an address slot holds when an index was out of range.
+pub(crate) const OUT_OF_RANGE: u64 = u64::MAX;
+
+/// An instruction. `d` is written, `a`, `b`, `c` are read; `w` is a width of at most 64 bits; `to` is where it may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Inst {
+    Copy {
+        d: Slot,
+        a: Slot,
+    },
+    CopyN {
+        d: Slot,
+        a: Slot,
+        n: u32,
+    },
+    Add {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Sub {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Mul {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Div {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Mod {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    AddSaturating {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    SubSaturating {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    AddSaturatingSigned {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    SubSaturatingSigned {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    And {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Or {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Xor {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Shl {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Shr {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    ShrSigned {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Neg {
+        d: Slot,
+        a: Slot,
+        w: u8,
+    },
+    Complement {
+        d: Slot,
+        a: Slot,
+        w: u8,
+    },
+    Eq {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Ne {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Lt {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Le {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    LtSigned {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    LeSigned {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Concat {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        w: u8,
+    },
+    Slice {
+        d: Slot,
+        a: Slot,
+        lo: u8,
+        w: u8,
+    },
+    SignExtend {
+        d: Slot,
+        a: Slot,
+        from: u8,
+        w: u8,
+    },
+    /// Overwrites `w` bits of `d` from `lo` on.
+    Deposit {
+        d: Slot,
+        a: Slot,
+        lo: u8,
+        w: u8,
+    },
+    /// An operation on more than one limb.
+    Wide(u32),
+    /// `d = all n limbs of a equal those of b`
+    EqN {
+        d: Slot,
+        a: Slot,
+        b: Slot,
+        n: u32,
+    },
+    /// Adds an index to an address; the bounds are in [`Code::strides`].
+    Index {
+        d: Slot,
+        a: Slot,
+        stride: u32,
+    },
+    /// Reads the element at an address behind `base`.
+    LoadAt {
+        d: Slot,
+        base: Slot,
+        at: Slot,
+    },
+    /// Writes the element at an address behind `base`.
+    StoreAt {
+        base: Slot,
+        at: Slot,
+        a: Slot,
+    },
+    /// The same with more limbs.
+    LoadAtN(u32),
+    StoreAtN(u32),
+    Jump {
+        to: Pc,
+    },
+    JumpIf {
+        a: Slot,
+        to: Pc,
+    },
+    JumpIfNot {
+        a: Slot,
+        to: Pc,
+    },
+    JumpEq {
+        a: Slot,
+        b: Slot,
+        to: Pc,
+    },
+    JumpNe {
+        a: Slot,
+        b: Slot,
+        to: Pc,
+    },
+    JumpLt {
+        a: Slot,
+        b: Slot,
+        to: Pc,
+    },
+    JumpGe {
+        a: Slot,
+        b: Slot,
+        to: Pc,
+    },
+    /// A back edge: takes one unit of work.
+    Round,
+    /// Runs an action; its parameters are in place.
+    CallAction {
+        action: u32,
+    },
+    /// Goes back to where the action was called.
+    Return {
+        a: Slot,
+    },
+    /// Looks a table up with the key in place, and runs the action found.
+    Apply {
+        table: u32,
+    },
+    /// After `Apply`, when nothing was hit.
+    JumpIfMiss {
+        to: Pc,
+    },
+    /// After `Apply`: where the action that ran says ([`Code::switches`]).
+    SwitchAction(u32),
+    /// After `Apply`: `d = hit`.
+    StoreHit {
+        d: Slot,
+    },
+    /// After `Apply`: `d = position of the action`.
+    StoreActionRun {
+        d: Slot,
+    },
+    /// The control ends, the parser accepts.
+    End,
+    /// The parser rejects.
+    Reject {
+        error: u32,
+    },
+    /// The same with the error in a slot.
+    RejectWith {
+        a: Slot,
+    },
+    /// A parser state begins: takes one unit of work.
+    EnterState,
+    /// `d = the key from slot a on is in the value set`
+    InValueSet {
+        d: Slot,
+        a: Slot,
+        set: u32,
+    },
+    /// Extracts a header; `at` is an address or `NONE`, `size` holds a varbit's bits or is `NONE`.
+    Extract {
+        header: u32,
+        at: Slot,
+        size: Slot,
+    },
+    /// Skips bits.
+    Advance {
+        a: Slot,
+    },
+    /// Reads ahead ([`Code::lookaheads`]).
+    Lookahead(u32),
+    /// `d = the packet's length in bytes`
+    PacketLength {
+        d: Slot,
+    },
+    /// Emits a header if it is valid.
+    Emit {
+        header: u32,
+        at: Slot,
+    },
+    /// Emits a scalar of `n` bits.
+    EmitField {
+        a: Slot,
+        n: u32,
+    },
+    /// Emits a varbit.
+    EmitVarbit {
+        a: Slot,
+    },
+    /// Copies a header ([`Code::header_copies`]).
+    CopyHeader(u32),
+    /// Shifts a stack ([`Code::stacks`]) up.
+    PushFront {
+        stack: u32,
+        n: u32,
+    },
+    /// Shifts a stack down.
+    PopFront {
+        stack: u32,
+        n: u32,
+    },
+    /// Calls an extern ([`Code::calls`]).
+    Call(u32),
+    /// Traced code only: tells a step ([`Code::tells`]).
+    Tell(u32),
+}
+
+/// A step to tell.
+#[derive(Clone, Debug)]
+pub(crate) enum Tell {
+    State(ParserId, StateId),
+    Stage(ControlId, StageId),
+    Condition(bool),
+    /// A case of a select was chosen: keys with widths, the case.
+    Select(Vec<(Slot, u32)>, Option<usize>, Target),
+    Action(ActionId),
+    Exit,
+    /// A statement begins: remembers all fields.
+    Before,
+    /// A statement has ended: tells what it wrote.
+    After(FieldId, Option<Loc>),
+    Call(Op, Option<ExternId>, Option<Loc>),
+}
+
+/// An operation on more than one limb. Operands and result may overlap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WideInst {
+    pub(crate) kind: Wide,
+    pub(crate) d: Slot,
+    pub(crate) a: Slot,
+    pub(crate) b: Slot,
+    /// Width of `a`, and of the result unless the kind says otherwise.
+    pub(crate) width: u32,
+    /// Width of `b`, or what the kind says.
+    pub(crate) other: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wide {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    AddSaturating,
+    SubSaturating,
+    AddSaturatingSigned,
+    SubSaturatingSigned,
+    And,
+    Or,
+    Xor,
+    /// The amount is one limb.
+    Shl,
+    Shr,
+    ShrSigned,
+    Neg,
+    Complement,
+    /// Comparisons give one limb.
+    Lt,
+    Le,
+    LtSigned,
+    LeSigned,
+    /// `a` of `width` bits, then `b` of `other` bits.
+    Concat,
+    /// `width` bits of `a` from bit `other` on; `b` limbs of `a` there are.
+    Slice,
+    /// To `other` bits.
+    ZeroExtend,
+    /// To `other` bits.
+    SignExtend,
+    /// Overwrites `width` bits of `d` from bit `other` on.
+    Deposit,
+    /// One limb: the number, or the largest number if it needs more.
+    Saturate,
+}
+
+/// An index: how many elements there are and how many limbs lie between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stride {
+    pub(crate) len: u32,
+    pub(crate) limbs: u32,
+}
+
+/// Reads or writes of more than one limb at an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtN {
+    pub(crate) base: Slot,
+    pub(crate) at: Slot,
+    /// The other side.
+    pub(crate) slot: Slot,
+    pub(crate) n: u32,
+}
+
+/// A header as extract and emit walk it. Slots are those of the instance, or of element 0 for an address.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderCode {
+    pub(crate) id: HeaderId,
+    pub(crate) valid: Slot,
+    pub(crate) fields: Box<[HeaderFieldCode]>,
+    /// Bits of all fields but the varbit.
+    pub(crate) fixed_bits: u32,
+    /// Whether all fields have at most 64 bits and none is a varbit.
+    pub(crate) is_plain: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderFieldCode {
+    pub(crate) slot: Slot,
+    /// Bits; of a varbit the most.
+    pub(crate) width: u32,
+    pub(crate) is_varbit: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LookaheadCode {
+    pub(crate) total: u32,
+    /// Destination, its width, its offset.
+    pub(crate) dests: Box<[(Slot, u32, u32)]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderCopy {
+    pub(crate) dst: Slot,
+    pub(crate) dst_at: Slot,
+    pub(crate) src: Slot,
+    pub(crate) src_at: Slot,
+    pub(crate) limbs: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackCode {
+    pub(crate) first: Slot,
+    pub(crate) len: u32,
+    /// Limbs of an element.
+    pub(crate) limbs: u32,
+    pub(crate) next_index: Slot,
+}
+
+/// A table: where its key is put, and its actions.
+#[derive(Clone, Debug)]
+pub(crate) struct TableCode {
+    pub(crate) id: TableId,
+    pub(crate) key: Slot,
+    pub(crate) key_limbs: u32,
+    /// Widths of the matched keys.
+    pub(crate) key_widths: Box<[u32]>,
+    /// Values of the selector keys, for the hash.
+    pub(crate) selectors: Box<[(Slot, u32)]>,
+    /// The table's actions, by position.
+    pub(crate) actions: Box<[ActionId]>,
+    /// Position in the table's list, by action id; `NONE` for others.
+    pub(crate) positions: Box<[u32]>,
+    /// v1model: a hit counts by itself.
+    pub(crate) counts_hits: bool,
+}
+
+/// An action: its code and where its parameters are put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActionCode {
+    pub(crate) entry: Pc,
+    pub(crate) params: Slot,
+    pub(crate) param_limbs: u32,
+    /// Where the caller's place is kept.
+    pub(crate) ret: Slot,
+    /// Nothing to run.
+    pub(crate) is_empty: bool,
+}
+
+/// An operand that is a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct In {
+    pub(crate) slot: Slot,
+    pub(crate) ty: ScalarTy,
+}
+
+/// Smallest and largest value of a random source.
+pub(crate) type Bounds = (Box<[u64]>, Box<[u64]>);
+
+/// A call of an extern.
+#[derive(Clone)]
+pub(crate) struct CallCode {
+    pub(crate) op: Op,
+    pub(crate) instance: ExternId,
+    pub(crate) ins: Box<[In]>,
+    pub(crate) data: Box<[In]>,
+    /// Where results are put, each with its type; moved to their places by the code behind.
+    pub(crate) outs: Box<[In]>,
+    pub(crate) text: Box<str>,
+    pub(crate) numbers: [u64; 2],
+    pub(crate) algorithm: HashAlgorithm,
+    /// Fields that the architecture's drop or pass mark sets.
+    pub(crate) marks: Box<[(Slot, u64)]>,
+    pub(crate) native: Option<NativeFunction>,
+    /// Bounds of a random source, in the result's limbs.
+    pub(crate) range: Option<Bounds>,
+    /// Colours as the program numbers them: of green, yellow, red.
+    pub(crate) colors: [u64; 3],
+}
+
+impl std::fmt::Debug for CallCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.op.name())
+    }
+}
+
+/// A whole program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Code {
+    pub(crate) insts: Vec<Inst>,
+    pub(crate) parsers: IdVec<ParserId, Pc>,
+    pub(crate) controls: IdVec<ControlId, Pc>,
+    pub(crate) actions: IdVec<ActionId, ActionCode>,
+    pub(crate) tables: IdVec<TableId, TableCode>,
+    pub(crate) wides: Vec<WideInst>,
+    pub(crate) strides: Vec<Stride>,
+    pub(crate) at_ns: Vec<AtN>,
+    pub(crate) switches: Vec<Box<[Pc]>>,
+    pub(crate) headers: Vec<HeaderCode>,
+    pub(crate) lookaheads: Vec<LookaheadCode>,
+    pub(crate) header_copies: Vec<HeaderCopy>,
+    pub(crate) stacks: Vec<StackCode>,
+    pub(crate) calls: Vec<CallCode>,
+    pub(crate) tells: Vec<Tell>,
+    pub(crate) errors: ParserErrors,
+    pub(crate) first_constant: Slot,
+    pub(crate) constants: Vec<u64>,
+    /// The first slot for operands of wide operations.
+    pub(crate) wide_scratch: Slot,
+    /// Limbs behind the frame.
+    pub(crate) scratch_limbs: usize,
+}

@@ -1,0 +1,337 @@
+//! From the IR to flat code.
+//!
+//! Compiled twice: the first pass counts constants and temporaries, the second knows where each region begins. Slots, in
+//! order: frame, tables' keys, actions' parameters and return places, constants, temporaries, operands of wide operations.
+
+mod call;
+mod control;
+mod expr;
+mod parser;
+mod place;
+mod stmt;
+
+use std::collections::HashMap;
+
+use bits::{IdVec, Value, limbs_for};
+use exec::{Natives, ParserErrors, Unsupported};
+use ir::{
+    Action, ActionId, Arch, ExternKind, FieldId, Layout, Loc, MatchKind, Program, ScalarTy, Table,
+    limbs_of,
+};
+
+use crate::code::{ActionCode, Code, Inst, NONE, Pc, Slot, TableCode, Tell};
+
+/// Which code to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// For packets.
+    Plain,
+    /// With steps to tell.
+    Traced,
+}
+
+/// Sizes of the regions that only a whole pass knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    constants: u32,
+    temporaries: u32,
+}
+
+/// Compiles a verified program.
+pub(crate) fn compile(
+    program: &Program,
+    layout: &Layout,
+    natives: &Natives,
+    mode: Mode,
+) -> Result<Code, Unsupported> {
+    let counted = Compiler::new(program, layout, natives, mode, Sizes::default()).whole()?;
+    Compiler::new(program, layout, natives, mode, counted.sizes())
+        .whole()
+        .map(Compiler::finish)
+}
+
+/// A pass over a program.
+struct Compiler<'p> {
+    program: &'p Program,
+    layout: &'p Layout,
+    natives: &'p Natives,
+    mode: Mode,
+    code: Code,
+    /// Where each label stands; `NONE` until it is placed.
+    labels: Vec<Pc>,
+    constants: HashMap<Vec<u64>, Slot>,
+    first_temporary: Slot,
+    /// Temporaries in use by the current statement, and the most that any used.
+    temporaries: u32,
+    most_temporaries: u32,
+    wide: u32,
+    /// The action whose code is being compiled.
+    action: Option<ActionId>,
+    /// Blocks and loops around the current statement: where leaving and continuing go.
+    enclosing: HashMap<ir::LabelId, (Pc, Pc)>,
+    /// Parameter slots of each action, by parameter.
+    params: IdVec<ActionId, Vec<Slot>>,
+    loc: Option<Loc>,
+}
+
+impl<'p> Compiler<'p> {
+    fn new(
+        program: &'p Program,
+        layout: &'p Layout,
+        natives: &'p Natives,
+        mode: Mode,
+        sizes: Sizes,
+    ) -> Compiler<'p> {
+        let mut next = layout.limbs();
+        let mut take = |limbs: u32| {
+            let slot = next;
+            next += limbs;
+            slot
+        };
+        let tables = program
+            .tables
+            .iter()
+            .map(|(id, table)| table_code(program, id, table, &mut take))
+            .collect();
+        let mut params = IdVec::default();
+        let actions = program
+            .actions
+            .values()
+            .map(|action| {
+                let slots: Vec<Slot> = action
+                    .params
+                    .iter()
+                    .map(|param| take(limbs_of(param.ty)))
+                    .collect();
+                let limbs = action.params.iter().map(|param| limbs_of(param.ty)).sum();
+                let ret = take(1);
+                let code = ActionCode {
+                    entry: NONE,
+                    params: slots.first().copied().unwrap_or(ret),
+                    param_limbs: limbs,
+                    ret,
+                    is_empty: action.body.is_empty(),
+                };
+                params.push(slots);
+                code
+            })
+            .collect();
+        let first_constant = next;
+        Compiler {
+            program,
+            layout,
+            natives,
+            mode,
+            code: Code {
+                tables,
+                actions,
+                errors: ParserErrors::of(program),
+                first_constant,
+                wide_scratch: first_constant + sizes.constants + sizes.temporaries,
+                ..Code::default()
+            },
+            labels: Vec::new(),
+            constants: HashMap::new(),
+            first_temporary: first_constant + sizes.constants,
+            temporaries: 0,
+            most_temporaries: 0,
+            wide: 0,
+            action: None,
+            enclosing: HashMap::new(),
+            params,
+            loc: None,
+        }
+    }
+
+    /// Compiles everything.
+    fn whole(mut self) -> Result<Self, Unsupported> {
+        self.stacks_and_headers();
+        for (id, action) in self.program.actions.iter() {
+            self.whole_action(id, action)?;
+        }
+        for (id, parser) in self.program.parsers.iter() {
+            let start = self.parser(id, parser)?;
+            self.code.parsers.push(start);
+        }
+        for (id, control) in self.program.controls.iter() {
+            let start = self.control(id, control)?;
+            self.code.controls.push(start);
+        }
+        Ok(self)
+    }
+
+    fn whole_action(&mut self, id: ActionId, action: &Action) -> Result<(), Unsupported> {
+        self.action = Some(id);
+        let entry = self.code.insts.len() as Pc;
+        self.code.actions[id].entry = entry;
+        self.tell(Tell::Action(id));
+        self.body(&action.body)?;
+        let ret = self.code.actions[id].ret;
+        self.emit(Inst::Return { a: ret });
+        self.action = None;
+        Ok(())
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            constants: self.code.constants.len() as u32,
+            temporaries: self.most_temporaries,
+        }
+    }
+
+    /// Replaces labels by places and says how much scratch the code needs.
+    fn finish(mut self) -> Code {
+        let labels = &self.labels;
+        let place = |label: &mut Pc| {
+            *label = labels.get(*label as usize).copied().unwrap_or(NONE);
+        };
+        for inst in &mut self.code.insts {
+            match inst {
+                Inst::Jump { to }
+                | Inst::JumpIf { to, .. }
+                | Inst::JumpIfNot { to, .. }
+                | Inst::JumpEq { to, .. }
+                | Inst::JumpNe { to, .. }
+                | Inst::JumpLt { to, .. }
+                | Inst::JumpGe { to, .. }
+                | Inst::JumpIfMiss { to } => place(to),
+                _ => {}
+            }
+        }
+        self.code
+            .switches
+            .iter_mut()
+            .flat_map(|switch| switch.iter_mut())
+            .for_each(place);
+        // Three areas of the widest operand: two operands and the result.
+        let end = self.code.wide_scratch + 3 * self.wide;
+        self.code.scratch_limbs = (end - self.layout.limbs()) as usize;
+        self.code
+    }
+
+    fn emit(&mut self, inst: Inst) {
+        self.code.insts.push(inst);
+    }
+
+    /// Traced code only: a step to tell.
+    fn tell(&mut self, tell: Tell) {
+        if self.mode == Mode::Traced {
+            self.code.tells.push(tell);
+            let at = self.code.tells.len() as u32 - 1;
+            self.emit(Inst::Tell(at));
+        }
+    }
+
+    fn label(&mut self) -> Pc {
+        self.labels.push(NONE);
+        self.labels.len() as Pc - 1
+    }
+
+    /// The label stands here.
+    fn place_label(&mut self, label: Pc) {
+        self.labels[label as usize] = self.code.insts.len() as Pc;
+    }
+
+    /// A temporary of the current statement.
+    fn temporary(&mut self, limbs: u32) -> Slot {
+        let slot = self.first_temporary + self.temporaries;
+        self.temporaries += limbs.max(1);
+        self.most_temporaries = self.most_temporaries.max(self.temporaries);
+        slot
+    }
+
+    /// A statement ends: its temporaries are free.
+    fn free_temporaries(&mut self) {
+        self.temporaries = 0;
+    }
+
+    fn constant(&mut self, limbs: Vec<u64>) -> Slot {
+        if let Some(&slot) = self.constants.get(&limbs) {
+            return slot;
+        }
+        let slot = self.code.first_constant + self.code.constants.len() as u32;
+        self.code.constants.extend_from_slice(&limbs);
+        self.constants.insert(limbs, slot);
+        slot
+    }
+
+    fn number(&mut self, number: u64) -> Slot {
+        self.constant(vec![number])
+    }
+
+    fn value(&mut self, value: &Value, ty: ScalarTy) -> Slot {
+        let mut limbs = value.resized(ty.width()).limbs().to_vec();
+        limbs.resize(limbs_of(ty) as usize, 0);
+        self.constant(limbs)
+    }
+
+    fn slot(&self, field: FieldId) -> Slot {
+        self.layout.offset(field)
+    }
+
+    fn current_action(&self) -> Option<&'p Action> {
+        self.program.actions.get(self.action?)
+    }
+
+    fn unsupported(&self, construct: &str) -> Unsupported {
+        Unsupported {
+            construct: construct.to_string(),
+            loc: self.loc,
+        }
+    }
+
+    /// Remembers the widest operand of a wide operation.
+    fn note_wide(&mut self, width: u32) {
+        self.wide = self.wide.max(limbs_for(width) as u32 + 1);
+    }
+}
+
+fn table_code(
+    program: &Program,
+    id: ir::TableId,
+    table: &Table,
+    take: &mut impl FnMut(u32) -> Slot,
+) -> TableCode {
+    let width = |key: &ir::Key| key.expr.ty(program, None).map_or(0, |ty| ty.width());
+    let is_matched = |key: &&ir::Key| key.match_kind != MatchKind::Selector;
+    let widths: Box<[u32]> = table.keys.iter().filter(is_matched).map(width).collect();
+    let limbs = widths.iter().map(|&width| limbs_for(width) as u32).sum();
+    let selectors = table
+        .keys
+        .iter()
+        .filter(|key| key.match_kind == MatchKind::Selector)
+        .map(|key| (take((limbs_for(width(key)) as u32).max(1)), width(key)))
+        .collect();
+    let is_counted = table
+        .direct_counter
+        .and_then(|counter| program.externs.get(counter))
+        .is_some_and(|counter| matches!(counter.kind, ExternKind::DirectCounter { .. }));
+    TableCode {
+        id,
+        key: take(limbs),
+        key_limbs: limbs,
+        key_widths: widths,
+        selectors,
+        actions: table.actions.iter().map(|action| action.action).collect(),
+        positions: action_positions(program, table),
+        counts_hits: is_counted && program.arch == Arch::V1model,
+    }
+}
+
+/// For every action of the program its position in the table's list. A profile may be shared by tables whose actions are other
+/// specialisations of the same ones: those are found by their name for the control plane.
+fn action_positions(program: &Program, table: &Table) -> Box<[u32]> {
+    let position = |(id, action): (ActionId, &Action)| {
+        let by_id = table.actions.iter().position(|listed| listed.action == id);
+        let by_name = || {
+            table.actions.iter().position(|listed| {
+                program.actions.get(listed.action).is_some_and(|listed| {
+                    listed.control_plane_name == action.control_plane_name
+                        && listed.params.len() == action.params.len()
+                })
+            })
+        };
+        by_id.or_else(by_name).map_or(NONE, |at| at as u32)
+    };
+    program.actions.iter().map(position).collect()
+}

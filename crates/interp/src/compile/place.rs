@@ -1,0 +1,194 @@
+//! Locations: slots known now, or addresses computed at run time.
+
+use exec::Unsupported;
+use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
+
+use super::Compiler;
+use crate::code::{AtN, HeaderCode, HeaderFieldCode, Inst, NONE, Slot, StackCode, Stride};
+
+/// Where a location is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    /// The slot of the element with index 0.
+    pub(super) base: Slot,
+    /// The slot of the address to add, or `NONE`.
+    pub(super) at: Slot,
+    pub(super) ty: ScalarTy,
+}
+
+impl Compiler<'_> {
+    pub(super) fn locate(&mut self, place: &Place) -> Result<Located, Unsupported> {
+        let ty = place
+            .ty(self.program)
+            .ok_or_else(|| self.unsupported("a place of no type"))?;
+        let base = self.slot(place.base);
+        let strides: Vec<u32> = place
+            .dims
+            .iter()
+            .map(|dim| self.field_distance(place.base.get(), dim))
+            .collect();
+        let at = self.address(&place.dims, &strides)?;
+        Ok(Located { base, at, ty })
+    }
+
+    /// Limbs between two elements of a place.
+    fn field_distance(&self, base: u32, dim: &Dim) -> u32 {
+        let offset = |field: u32| {
+            let field = ir::FieldId::new(field);
+            self.program.fields.get(field).map(|_| self.slot(field))
+        };
+        let second = base.checked_add(dim.stride).and_then(offset);
+        match (dim.len > 1, second, offset(base)) {
+            (true, Some(second), Some(first)) => second.saturating_sub(first),
+            _ => 0,
+        }
+    }
+
+    /// The header's index in [`crate::code::Code::headers`] and the slot of the address to add, or `NONE`.
+    pub(super) fn locate_header(
+        &mut self,
+        place: &HeaderPlace,
+    ) -> Result<(u32, Slot), Unsupported> {
+        let first = self
+            .program
+            .headers
+            .get(place.base)
+            .map(|header| header.valid.get())
+            .ok_or_else(|| self.unsupported("a header that does not exist"))?;
+        let fields = place.field_strides(self.program);
+        let strides: Vec<u32> = place
+            .dims
+            .iter()
+            .zip(fields)
+            .map(|(dim, stride)| {
+                let dim = Dim {
+                    stride,
+                    ..dim.clone()
+                };
+                self.field_distance(first, &dim)
+            })
+            .collect();
+        let at = self.address(&place.dims, &strides)?;
+        Ok((place.base.get(), at))
+    }
+
+    fn address(&mut self, dims: &[Dim], strides: &[u32]) -> Result<Slot, Unsupported> {
+        if dims.is_empty() {
+            return Ok(NONE);
+        }
+        let at = self.temporary(1);
+        let zero = self.number(0);
+        self.emit(Inst::Copy { d: at, a: zero });
+        for (dim, &limbs) in dims.iter().zip(strides) {
+            let index = self.small_operand(&dim.index)?;
+            self.code.strides.push(Stride {
+                len: dim.len,
+                limbs,
+            });
+            let stride = self.code.strides.len() as u32 - 1;
+            self.emit(Inst::Index {
+                d: at,
+                a: index,
+                stride,
+            });
+        }
+        Ok(at)
+    }
+
+    /// Reads a location into slots.
+    pub(super) fn load(&mut self, from: Located, d: Slot) {
+        let n = limbs_of(from.ty);
+        match (from.at, n) {
+            (NONE, 1) if from.base == d => {}
+            (NONE, 1) => self.emit(Inst::Copy { d, a: from.base }),
+            (NONE, n) => self.emit(Inst::CopyN { d, a: from.base, n }),
+            (at, 1) => self.emit(Inst::LoadAt {
+                d,
+                base: from.base,
+                at,
+            }),
+            (at, n) => {
+                let site = self.at_n(from.base, at, d, n);
+                self.emit(Inst::LoadAtN(site));
+            }
+        }
+    }
+
+    /// Writes slots to a location.
+    pub(super) fn store(&mut self, to: Located, a: Slot) {
+        let n = limbs_of(to.ty);
+        match (to.at, n) {
+            (NONE, 1) if to.base == a => {}
+            (NONE, 1) => self.emit(Inst::Copy { d: to.base, a }),
+            (NONE, n) => self.emit(Inst::CopyN { d: to.base, a, n }),
+            (at, 1) => self.emit(Inst::StoreAt {
+                base: to.base,
+                at,
+                a,
+            }),
+            (at, n) => {
+                let site = self.at_n(to.base, at, a, n);
+                self.emit(Inst::StoreAtN(site));
+            }
+        }
+    }
+
+    fn at_n(&mut self, base: Slot, at: Slot, slot: Slot, n: u32) -> u32 {
+        self.code.at_ns.push(AtN { base, at, slot, n });
+        self.code.at_ns.len() as u32 - 1
+    }
+
+    /// The side tables of headers and stacks, one an id.
+    pub(super) fn stacks_and_headers(&mut self) {
+        let program = self.program;
+        for (id, header) in program.headers.iter() {
+            let types = program
+                .header_types
+                .get(header.ty)
+                .map_or(&[][..], |ty| &ty.fields);
+            let fields: Box<[HeaderFieldCode]> = types
+                .iter()
+                .enumerate()
+                .map(|(i, field)| HeaderFieldCode {
+                    slot: self.slot(ir::FieldId::new(header.valid.get() + 1 + i as u32)),
+                    width: field.ty.width(),
+                    is_varbit: matches!(field.ty, ScalarTy::Varbit(_)),
+                })
+                .collect();
+            let fixed = fields.iter().filter(|field| !field.is_varbit);
+            self.code.headers.push(HeaderCode {
+                id,
+                valid: self.slot(header.valid),
+                fixed_bits: fixed.map(|field| field.width).sum(),
+                is_plain: fields.iter().all(|f| !f.is_varbit && f.width <= 64),
+                fields,
+            });
+        }
+        for stack in program.stacks.values() {
+            let limbs = program.headers.get(stack.first).map_or(0, |header| {
+                let types = program.header_types.get(header.ty);
+                let fields = types.map_or(&[][..], |ty| &ty.fields);
+                1 + fields.iter().map(|field| limbs_of(field.ty)).sum::<u32>()
+            });
+            let first = program.headers.get(stack.first).map(|header| header.valid);
+            self.code.stacks.push(StackCode {
+                first: first.map_or(0, |valid| self.slot(valid)),
+                len: stack.len,
+                limbs,
+                next_index: self.slot(stack.next_index),
+            });
+        }
+    }
+
+    /// Limbs of a header with its validity.
+    pub(super) fn header_limbs(&self, header: u32) -> u32 {
+        let Some(header) = self.code.headers.get(header as usize) else {
+            return 0;
+        };
+        let end = header.fields.last().map_or(header.valid + 1, |field| {
+            let limbs = (bits::limbs_for(field.width) as u32).max(1);
+            field.slot + limbs + u32::from(field.is_varbit)
+        });
+        end - header.valid
+    }
+}

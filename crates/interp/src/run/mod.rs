@@ -1,0 +1,372 @@
+//! Runs flat code on a packet: one loop over instructions.
+
+mod call;
+mod packet_ops;
+mod tap;
+mod wide;
+
+use bits::one;
+use exec::{CurrentEntry, DropReason, Found, PacketContext, State};
+use table::EntryAction;
+
+use crate::code::{Code, Inst, NONE, OUT_OF_RANGE, Pc, TableCode};
+
+pub(crate) use tap::{Quiet, Tap, Telling};
+
+/// How code ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// At its end.
+    Done,
+    /// A parser rejected with this error.
+    Reject(u32),
+    /// The packet must be dropped.
+    Drop(DropReason),
+}
+
+/// What runs one block of code on one packet. The packet's limbs are taken out of it meanwhile.
+pub(crate) struct Machine<'m> {
+    code: &'m Code,
+    limbs: Vec<u64>,
+    packet: &'m mut PacketContext,
+    state: &'m State,
+    /// Of the last table applied: whether it was hit, and the position of the action that ran.
+    hit: bool,
+    position: u32,
+}
+
+impl<'m> Machine<'m> {
+    /// Runs code from a place on.
+    pub(crate) fn run<T: Tap>(
+        code: &'m Code,
+        start: Pc,
+        packet: &'m mut PacketContext,
+        state: &'m State,
+        tap: &mut T,
+    ) -> Outcome {
+        let limbs = std::mem::take(&mut packet.limbs);
+        let mut machine = Machine {
+            code,
+            limbs,
+            packet,
+            state,
+            hit: false,
+            position: NONE,
+        };
+        let outcome = machine.go(start as usize, tap);
+        machine.packet.limbs = machine.limbs;
+        outcome
+    }
+
+    fn go<T: Tap>(&mut self, mut pc: usize, tap: &mut T) -> Outcome {
+        let code = self.code;
+        macro_rules! l {
+            ($slot:expr) => {
+                self.limbs[$slot as usize]
+            };
+        }
+        loop {
+            let Some(&inst) = code.insts.get(pc) else {
+                return Outcome::Done;
+            };
+            pc += 1;
+            match inst {
+                Inst::Copy { d, a } => l!(d) = l!(a),
+                Inst::CopyN { d, a, n } => self.copy(d, a, n),
+                Inst::Add { d, a, b, w } => l!(d) = one::add(l!(a), l!(b), w.into()),
+                Inst::Sub { d, a, b, w } => l!(d) = one::sub(l!(a), l!(b), w.into()),
+                Inst::Mul { d, a, b, w } => l!(d) = one::mul(l!(a), l!(b), w.into()),
+                Inst::Div { d, a, b } => l!(d) = l!(a).checked_div(l!(b)).unwrap_or(0),
+                Inst::Mod { d, a, b } => l!(d) = l!(a).checked_rem(l!(b)).unwrap_or(0),
+                Inst::AddSaturating { d, a, b, w } => {
+                    l!(d) = one::sat_add(l!(a), l!(b), w.into());
+                }
+                Inst::SubSaturating { d, a, b } => l!(d) = l!(a).saturating_sub(l!(b)),
+                Inst::AddSaturatingSigned { d, a, b, w } => {
+                    l!(d) = one::sat_add_signed(l!(a), l!(b), w.into());
+                }
+                Inst::SubSaturatingSigned { d, a, b, w } => {
+                    l!(d) = one::sat_sub_signed(l!(a), l!(b), w.into());
+                }
+                Inst::And { d, a, b } => l!(d) = l!(a) & l!(b),
+                Inst::Or { d, a, b } => l!(d) = l!(a) | l!(b),
+                Inst::Xor { d, a, b } => l!(d) = l!(a) ^ l!(b),
+                Inst::Shl { d, a, b, w } => l!(d) = one::shl(l!(a), l!(b), w.into()),
+                Inst::Shr { d, a, b, w } => l!(d) = one::shr(l!(a), l!(b), w.into()),
+                Inst::ShrSigned { d, a, b, w } => l!(d) = one::ashr(l!(a), l!(b), w.into()),
+                Inst::Neg { d, a, w } => l!(d) = one::neg(l!(a), w.into()),
+                Inst::Complement { d, a, w } => l!(d) = one::not(l!(a), w.into()),
+                Inst::Eq { d, a, b } => l!(d) = u64::from(l!(a) == l!(b)),
+                Inst::Ne { d, a, b } => l!(d) = u64::from(l!(a) != l!(b)),
+                Inst::Lt { d, a, b } => l!(d) = u64::from(l!(a) < l!(b)),
+                Inst::Le { d, a, b } => l!(d) = u64::from(l!(a) <= l!(b)),
+                Inst::LtSigned { d, a, b, w } => {
+                    l!(d) = u64::from(one::cmp_signed(l!(a), l!(b), w.into()).is_lt());
+                }
+                Inst::LeSigned { d, a, b, w } => {
+                    l!(d) = u64::from(one::cmp_signed(l!(a), l!(b), w.into()).is_le());
+                }
+                Inst::Concat { d, a, b, w } => l!(d) = one::concat(l!(a), l!(b), w.into()),
+                Inst::Slice { d, a, lo, w } => l!(d) = one::extract(l!(a), lo.into(), w.into()),
+                Inst::SignExtend { d, a, from, w } => {
+                    l!(d) = one::sign_extend(l!(a), from.into(), w.into());
+                }
+                Inst::Deposit { d, a, lo, w } => {
+                    l!(d) = one::deposit(l!(d), l!(a), lo.into(), w.into());
+                }
+                Inst::Wide(at) => self.wide(at),
+                Inst::EqN { d, a, b, n } => {
+                    let (a, b, n) = (a as usize, b as usize, n as usize);
+                    l!(d) = u64::from(self.limbs[a..a + n] == self.limbs[b..b + n]);
+                }
+                Inst::Index { d, a, stride } => {
+                    let stride = code.strides[stride as usize];
+                    let index = l!(a);
+                    l!(d) = if index < u64::from(stride.len) && l!(d) != OUT_OF_RANGE {
+                        l!(d) + index * u64::from(stride.limbs)
+                    } else {
+                        OUT_OF_RANGE
+                    };
+                }
+                Inst::LoadAt { d, base, at } => {
+                    l!(d) = match l!(at) {
+                        OUT_OF_RANGE => 0,
+                        at => l!(u64::from(base) + at),
+                    };
+                }
+                Inst::StoreAt { base, at, a } => {
+                    let at = l!(at);
+                    if at != OUT_OF_RANGE {
+                        l!(u64::from(base) + at) = l!(a);
+                    }
+                }
+                Inst::LoadAtN(at) => self.load_at_n(at),
+                Inst::StoreAtN(at) => self.store_at_n(at),
+                Inst::Jump { to } => pc = to as usize,
+                Inst::JumpIf { a, to } => {
+                    if l!(a) != 0 {
+                        pc = to as usize;
+                    }
+                }
+                Inst::JumpIfNot { a, to } => {
+                    if l!(a) == 0 {
+                        pc = to as usize;
+                    }
+                }
+                Inst::JumpEq { a, b, to } => {
+                    if l!(a) == l!(b) {
+                        pc = to as usize;
+                    }
+                }
+                Inst::JumpNe { a, b, to } => {
+                    if l!(a) != l!(b) {
+                        pc = to as usize;
+                    }
+                }
+                Inst::JumpLt { a, b, to } => {
+                    if l!(a) < l!(b) {
+                        pc = to as usize;
+                    }
+                }
+                Inst::JumpGe { a, b, to } => {
+                    if l!(a) >= l!(b) {
+                        pc = to as usize;
+                    }
+                }
+                Inst::Round | Inst::EnterState => {
+                    if !self.packet.spend(1) {
+                        return Outcome::Drop(DropReason::WorkBudget);
+                    }
+                }
+                Inst::CallAction { action } => {
+                    let action = &code.actions.as_slice()[action as usize];
+                    if !action.is_empty || T::ON {
+                        l!(action.ret) = pc as u64;
+                        pc = action.entry as usize;
+                    }
+                }
+                Inst::Return { a } => pc = l!(a) as usize,
+                Inst::Apply { table } => {
+                    let table = &code.tables.as_slice()[table as usize];
+                    pc = self.apply(table, pc, tap);
+                }
+                Inst::JumpIfMiss { to } => {
+                    if !self.hit {
+                        pc = to as usize;
+                    }
+                }
+                Inst::SwitchAction(at) => {
+                    let targets = &code.switches[at as usize];
+                    if let Some(&to) = targets.get(self.position as usize) {
+                        pc = to as usize;
+                    } else {
+                        return Outcome::Done;
+                    }
+                }
+                Inst::StoreHit { d } => l!(d) = u64::from(self.hit),
+                Inst::StoreActionRun { d } => l!(d) = u64::from(self.position),
+                Inst::End => return Outcome::Done,
+                Inst::Reject { error } => return Outcome::Reject(error),
+                Inst::RejectWith { a } => return Outcome::Reject(l!(a) as u32),
+                Inst::InValueSet { d, a, set } => l!(d) = self.in_value_set(a, set),
+                Inst::Extract { header, at, size } => {
+                    if let Err(error) = self.extract(header, at, size, tap) {
+                        return Outcome::Reject(error);
+                    }
+                }
+                Inst::Advance { a } => {
+                    if let Err(error) = self.advance(l!(a), tap) {
+                        return Outcome::Reject(error);
+                    }
+                }
+                Inst::Lookahead(at) => {
+                    if let Err(error) = self.lookahead(at) {
+                        return Outcome::Reject(error);
+                    }
+                }
+                Inst::PacketLength { d } => l!(d) = self.packet.bytes.len() as u64,
+                Inst::Emit { header, at } => self.emit(header, at, tap),
+                Inst::EmitField { a, n } => self.emit_field(a, n),
+                Inst::EmitVarbit { a } => self.emit_varbit(a),
+                Inst::CopyHeader(at) => self.copy_header(at),
+                Inst::PushFront { stack, n } => self.push_front(stack, n),
+                Inst::PopFront { stack, n } => self.pop_front(stack, n),
+                Inst::Call(at) => {
+                    if let Err(reason) = self.call(at, tap) {
+                        return Outcome::Drop(reason);
+                    }
+                }
+                Inst::Tell(at) => tap.tell(&code.tells[at as usize], &self.limbs, code),
+            }
+        }
+    }
+
+    #[inline]
+    fn copy(&mut self, d: u32, a: u32, n: u32) {
+        let a = a as usize;
+        self.limbs.copy_within(a..a + n as usize, d as usize);
+    }
+
+    fn load_at_n(&mut self, at: u32) {
+        let access = self.code.at_ns[at as usize];
+        let (d, n) = (access.slot as usize, access.n as usize);
+        match self.limbs[access.at as usize] {
+            OUT_OF_RANGE => self.limbs[d..d + n].fill(0),
+            at => {
+                let a = access.base as usize + at as usize;
+                self.limbs.copy_within(a..a + n, d);
+            }
+        }
+    }
+
+    fn store_at_n(&mut self, at: u32) {
+        let access = self.code.at_ns[at as usize];
+        let at = self.limbs[access.at as usize];
+        if at != OUT_OF_RANGE {
+            let a = access.slot as usize;
+            let d = access.base as usize + at as usize;
+            self.limbs.copy_within(a..a + access.n as usize, d);
+        }
+    }
+
+    fn in_value_set(&self, a: u32, set: u32) -> u64 {
+        let Some(set) = self.state.value_sets.get(set as usize) else {
+            return 0;
+        };
+        let a = a as usize;
+        u64::from(set.contains(&self.limbs[a..a + set.shape().limbs()]))
+    }
+
+    /// Looks a table up and starts the action found; where to go on.
+    #[inline]
+    fn apply<T: Tap>(&mut self, table: &TableCode, pc: usize, tap: &mut T) -> usize {
+        let Some(state) = self.state.table(table.id) else {
+            return pc;
+        };
+        let key = table.key as usize;
+        let key = key..key + table.key_limbs as usize;
+        let found = state.find(&self.limbs[key], &mut self.packet.learned_params);
+        state.record(&found, u64::from(self.packet.length), self.packet.now);
+        self.hit = found != Found::Miss;
+        if table.counts_hits
+            && self.hit
+            && let Some(counter) = state.cells(&found).and_then(|cells| cells.counter.as_ref())
+        {
+            counter.count(u64::from(self.packet.length));
+        }
+        self.packet.current = Some(CurrentEntry {
+            table: table.id,
+            found,
+        });
+        let mut told = (None, None);
+        let (action, params) = match &found {
+            Found::Learned(hit) => (hit.action, &self.packet.learned_params[..]),
+            _ => {
+                let chosen = match state.action(&found) {
+                    Some(EntryAction::Direct(action)) => Some(action),
+                    Some(EntryAction::Member(member)) => {
+                        told.0 = Some(member.get());
+                        state.member(*member)
+                    }
+                    Some(EntryAction::Group(group)) => {
+                        told.1 = Some(group.get());
+                        let hash = selector_hash(table, &self.limbs, self.packet, self.state);
+                        let member = state.pick(*group, hash);
+                        told.0 = member.map(|member| member.get());
+                        member.and_then(|member| state.member(member))
+                    }
+                    None => None,
+                };
+                match chosen {
+                    Some(action) => (action.action, &action.params[..]),
+                    // An empty group, or a member that is gone: as if nothing had been hit.
+                    None => {
+                        self.hit = false;
+                        match state.lookup.default_action() {
+                            EntryAction::Direct(action) => (action.action, &action.params[..]),
+                            _ => (NONE, &[][..]),
+                        }
+                    }
+                }
+            }
+        };
+        if T::ON {
+            tap.looked_up(table, &self.limbs, self.hit, state.entry_id(&found), told);
+        }
+        let position = table.positions.get(action as usize).copied();
+        self.position = position.unwrap_or(NONE);
+        let Some(&action) = table.actions.get(self.position as usize) else {
+            return pc;
+        };
+        let action = &self.code.actions[action];
+        if action.is_empty && !T::ON {
+            return pc;
+        }
+        let limbs = (action.param_limbs as usize).min(params.len());
+        let d = action.params as usize;
+        self.limbs[d..d + limbs].copy_from_slice(&params[..limbs]);
+        self.limbs[action.ret as usize] = pc as u64;
+        action.entry as usize
+    }
+}
+
+/// The hash of a selector's keys.
+fn selector_hash(
+    table: &TableCode,
+    limbs: &[u64],
+    packet: &mut PacketContext,
+    state: &State,
+) -> u64 {
+    let Some(profile) = state
+        .table(table.id)
+        .and_then(|table| table.profile.as_ref())
+    else {
+        return 0;
+    };
+    packet.data.clear();
+    for &(slot, width) in &table.selectors {
+        packet.data.push(&limbs[slot as usize..], width);
+    }
+    let data = packet.data.bytes();
+    exec::externs::hash::hash(profile.algorithm, data, &state.hash, &mut packet.random)
+}

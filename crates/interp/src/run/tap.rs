@@ -1,0 +1,248 @@
+//! What a run tells: nothing ([`Quiet`]), or every step ([`Telling`]). The run is compiled once for each.
+
+use bits::{Value, limbs_for};
+use exec::{TraceEvent, Tracer};
+use ir::{FieldId, HeaderId, Layout, Program, ScalarTy, limbs_of};
+use table::EntryId;
+
+use super::Outcome;
+use crate::code::{Code, HeaderCode, TableCode, Tell};
+
+/// Where a run's steps go.
+pub(crate) trait Tap {
+    /// Whether anything is told.
+    const ON: bool;
+
+    fn tell(&mut self, tell: &Tell, limbs: &[u64], code: &Code);
+    fn looked_up(
+        &mut self,
+        table: &TableCode,
+        limbs: &[u64],
+        hit: bool,
+        entry: Option<EntryId>,
+        member_group: (Option<u32>, Option<u32>),
+    );
+    fn extracted(
+        &mut self,
+        header: &HeaderCode,
+        distance: usize,
+        limbs: &[u64],
+        offset: usize,
+        bits: usize,
+    );
+    fn advanced(&mut self, bits: u64);
+    fn emitted(&mut self, header: &HeaderCode, distance: usize, bits: Option<usize>);
+}
+
+/// Tells nothing, at no cost.
+pub(crate) struct Quiet;
+
+impl Tap for Quiet {
+    const ON: bool = false;
+
+    fn tell(&mut self, _: &Tell, _: &[u64], _: &Code) {}
+    fn looked_up(
+        &mut self,
+        _: &TableCode,
+        _: &[u64],
+        _: bool,
+        _: Option<EntryId>,
+        _: (Option<u32>, Option<u32>),
+    ) {
+    }
+    fn extracted(&mut self, _: &HeaderCode, _: usize, _: &[u64], _: usize, _: usize) {}
+    fn advanced(&mut self, _: u64) {}
+    fn emitted(&mut self, _: &HeaderCode, _: usize, _: Option<usize>) {}
+}
+
+/// Tells a tracer every step.
+pub(crate) struct Telling<'t> {
+    tracer: &'t mut dyn Tracer,
+    program: &'t Program,
+    layout: &'t Layout,
+    /// All fields before the current statement.
+    before: Vec<u64>,
+}
+
+impl<'t> Telling<'t> {
+    pub(crate) fn new(
+        tracer: &'t mut dyn Tracer,
+        program: &'t Program,
+        layout: &'t Layout,
+    ) -> Telling<'t> {
+        Telling {
+            tracer,
+            program,
+            layout,
+            before: Vec::new(),
+        }
+    }
+
+    /// The end of a parser.
+    pub(crate) fn parser_ended(&mut self, outcome: Outcome, consumed: usize) {
+        match outcome {
+            Outcome::Done => self.tracer.event(TraceEvent::Accepted { consumed }),
+            Outcome::Reject(error) => self.tracer.event(TraceEvent::Rejected { error }),
+            Outcome::Drop(_) => {}
+        }
+    }
+
+    /// Tells each field that changed since [`Tell::Before`], and `target` in any case.
+    fn written(&mut self, target: FieldId, loc: Option<ir::Loc>, limbs: &[u64]) {
+        for (field, declared) in self.program.fields.iter() {
+            let at = self.layout.offset(field) as usize;
+            let span = at..at + limbs_of(declared.ty) as usize;
+            let (Some(old), Some(new)) = (self.before.get(span.clone()), limbs.get(span)) else {
+                continue;
+            };
+            if old != new || field == target {
+                self.tracer.event(TraceEvent::Written {
+                    field,
+                    old: value(old, declared.ty),
+                    new: value(new, declared.ty),
+                    loc,
+                });
+            }
+        }
+    }
+
+    /// The element of a stack that lies `distance` limbs behind.
+    fn header(&self, header: &HeaderCode, distance: usize) -> HeaderId {
+        let slot = header.valid as usize + distance;
+        let found = self
+            .program
+            .headers
+            .iter()
+            .find(|(_, h)| self.layout.offset(h.valid) as usize == slot);
+        found.map_or(header.id, |(id, _)| id)
+    }
+}
+
+/// The value in a field's limbs; a varbit has its current width.
+fn value(limbs: &[u64], ty: ScalarTy) -> Value {
+    match ty {
+        ScalarTy::Varbit(most) => {
+            let width = limbs.first().map_or(0, |&bits| bits as u32).min(most);
+            Value::from_limbs(&limbs[1..], width)
+        }
+        ty => Value::from_limbs(limbs, ty.width()),
+    }
+}
+
+impl Tap for Telling<'_> {
+    const ON: bool = true;
+
+    fn tell(&mut self, tell: &Tell, limbs: &[u64], code: &Code) {
+        let event = match tell {
+            Tell::State(parser, state) => TraceEvent::State {
+                parser: *parser,
+                state: *state,
+            },
+            Tell::Stage(control, stage) => TraceEvent::Stage {
+                control: *control,
+                stage: *stage,
+            },
+            Tell::Condition(holds) => TraceEvent::Condition { holds: *holds },
+            Tell::Select(keys, case, target) => TraceEvent::Select {
+                keys: keys
+                    .iter()
+                    .map(|&(slot, width)| {
+                        let slot = slot as usize;
+                        Value::from_limbs(&limbs[slot..slot + limbs_for(width)], width)
+                    })
+                    .collect(),
+                case: *case,
+                target: *target,
+            },
+            Tell::Action(action) => {
+                let mut slot = code.actions[*action].params as usize;
+                let params = self.program.actions[*action].params.iter();
+                let params = params.map(|param| {
+                    let at = slot;
+                    slot += limbs_of(param.ty) as usize;
+                    value(&limbs[at..slot], param.ty)
+                });
+                TraceEvent::Action {
+                    action: *action,
+                    params: params.collect(),
+                }
+            }
+            Tell::Exit => TraceEvent::Exit,
+            Tell::Before => {
+                self.before.clear();
+                self.before
+                    .extend_from_slice(&limbs[..self.layout.limbs() as usize]);
+                return;
+            }
+            Tell::After(target, loc) => return self.written(*target, *loc, limbs),
+            Tell::Call(op, instance, loc) => TraceEvent::Call {
+                op: *op,
+                instance: *instance,
+                loc: *loc,
+            },
+        };
+        self.tracer.event(event);
+    }
+
+    fn looked_up(
+        &mut self,
+        table: &TableCode,
+        limbs: &[u64],
+        hit: bool,
+        entry: Option<EntryId>,
+        (member, group): (Option<u32>, Option<u32>),
+    ) {
+        let mut slot = table.key as usize;
+        let key = table.key_widths.iter().map(|&width| {
+            let at = slot;
+            slot += limbs_for(width);
+            Value::from_limbs(&limbs[at..slot], width)
+        });
+        let key = key.collect();
+        self.tracer.event(TraceEvent::Lookup {
+            table: table.id,
+            key,
+            hit,
+            entry,
+            member,
+            group,
+        });
+    }
+
+    fn extracted(
+        &mut self,
+        header: &HeaderCode,
+        distance: usize,
+        limbs: &[u64],
+        offset: usize,
+        bits: usize,
+    ) {
+        let id = self.header(header, distance);
+        let valid = self.program.headers[id].valid.get();
+        let fields = (0..header.fields.len() as u32).filter_map(|i| {
+            let field = FieldId::new(valid + 1 + i);
+            let ty = self.program.fields.get(field)?.ty;
+            let at = self.layout.offset(field) as usize;
+            Some((field, value(&limbs[at..at + limbs_of(ty) as usize], ty)))
+        });
+        let fields = fields.collect();
+        self.tracer.event(TraceEvent::Extracted {
+            header: id,
+            offset,
+            bits,
+            fields,
+        });
+    }
+
+    fn advanced(&mut self, bits: u64) {
+        self.tracer.event(TraceEvent::Advanced { bits });
+    }
+
+    fn emitted(&mut self, header: &HeaderCode, distance: usize, bits: Option<usize>) {
+        let header = self.header(header, distance);
+        self.tracer.event(match bits {
+            Some(bits) => TraceEvent::Emitted { header, bits },
+            None => TraceEvent::NotEmitted { header },
+        });
+    }
+}
