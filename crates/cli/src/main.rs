@@ -1,2 +1,81 @@
-//! Entry point.
-fn main() {}
+//! The command `polyplane`: wires the rooms together, injects the engines and the compiler.
+//!
+//! **In:** command lines. **Out:** text for people, JSON for programs, exit status 0 (done), 1 (errors in what the user gave), 2 (wrong usage).
+//! **May import:** all rooms.
+//!
+//! Each subcommand is a module with its `Options` and a `run` function. Tests: `tests/`, which run the built binary as a new user would.
+
+mod args;
+mod check;
+mod compile;
+mod out;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// The stack on which everything runs: programs with very deep expressions are legal, and walking them takes stack.
+const STACK_BYTES: usize = 512 << 20;
+
+#[derive(Parser)]
+#[command(
+    name = "polyplane",
+    version,
+    about = "Compiles P4_16 programs and runs them",
+    after_help = "First steps:\n  polyplane demo                                     a router between two Linux hosts\n  polyplane check examples/router/router.p4          what is wrong with a program\n  polyplane test examples/router/router.p4 examples/router/router.stf\n  polyplane trace examples/router/router.p4 --packet HEX   what happens to one packet"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what is wrong with a program.
+    Check(check::Options),
+    /// Print the pipeline IR that a program compiles to.
+    Ir(show::IrOptions),
+    /// Print a program's P4Info as protobuf text.
+    P4info(show::P4infoOptions),
+}
+
+/// How a command ended, when it did not fail with an error of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// All is well.
+    Well,
+    /// What the user gave has errors; they were reported.
+    WithErrors,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let worker = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || dispatch(cli.command));
+    let ended = match worker.map(std::thread::JoinHandle::join) {
+        Ok(Ok(ended)) => ended,
+        Ok(Err(_)) => return ExitCode::from(101),
+        Err(error) => Err(format!("cannot start a thread: {error}")),
+    };
+    match ended {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::WithErrors) => ExitCode::from(1),
+        Err(message) => {
+            out::error(&message);
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<Ended, String> {
+    match command {
+        Command::Check(options) => check::run(&options),
+        Command::Ir(options) => show::ir(&options),
+        Command::P4info(options) => show::p4info(&options),
+    }
+}

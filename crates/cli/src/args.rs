@@ -1,0 +1,39 @@
+//! Arguments that several commands share.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// A P4 program and how to preprocess it.
+#[derive(Args, Clone)]
+pub(crate) struct Source {
+    /// The P4_16 program.
+    #[arg(value_name = "PROGRAM.p4")]
+    pub(crate) program: PathBuf,
+    #[command(flatten)]
+    pub(crate) preprocess: Preprocess,
+}
+
+/// Options of the preprocessor.
+#[derive(Args, Clone)]
+pub(crate) struct Preprocess {
+    /// Look for included files here first; the architectures' own files (core.p4, v1model.p4, psa.p4, pna.p4, ...) are built in.
+    #[arg(short = 'I', value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+    /// Define a macro (value 1 when none is given).
+    #[arg(short = 'D', value_name = "NAME[=VALUE]")]
+    pub(crate) define: Vec<String>,
+    /// Undefine a macro.
+    #[arg(short = 'U', value_name = "NAME")]
+    pub(crate) undefine: Vec<String>,
+}
+
+/// How diagnostics are written.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON array, for editors.
+    Json,
+}

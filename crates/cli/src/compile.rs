@@ -1,0 +1,78 @@
+//! P4 text to verified IR, with diagnostics shown on the way.
+
+use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::source::SourceMap;
+
+use crate::args::{Format, Preprocess, Source};
+use crate::out;
+
+/// A program that was parsed and checked.
+pub(crate) struct Checked {
+    pub(crate) program: sema::hir::Program,
+    pub(crate) sources: SourceMap,
+    pub(crate) diagnostics: Diagnostics,
+}
+
+/// Parses and checks a program; all that is wrong with it is in the diagnostics.
+pub(crate) fn check(source: &Source) -> Checked {
+    let parsed = syntax::parse_file(&source.program, &parse_options(&source.preprocess));
+    let mut diagnostics = parsed.diagnostics;
+    let mut program = sema::hir::Program::default();
+    if !diagnostics.has_errors() {
+        let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
+        program = checked.program;
+        diagnostics.extend(checked.diagnostics);
+    }
+    Checked {
+        program,
+        sources: parsed.sources,
+        diagnostics,
+    }
+}
+
+fn parse_options(preprocess: &Preprocess) -> syntax::ParseOptions {
+    let define = |text: &String| match text.split_once('=') {
+        Some((name, value)) => (name.to_string(), value.to_string()),
+        None => (text.clone(), "1".to_string()),
+    };
+    syntax::ParseOptions {
+        include_dirs: preprocess.include.clone(),
+        defines: preprocess.define.iter().map(define).collect(),
+        undefs: preprocess.undefine.clone(),
+        builtin: Some(sema::arch::builtin_include),
+    }
+}
+
+/// Shows diagnostics on standard error (text) or standard output (JSON).
+pub(crate) fn show(diagnostics: &Diagnostics, sources: &SourceMap, format: Format) {
+    match format {
+        Format::Text if diagnostics.is_empty() => {}
+        Format::Text => out::note(diagnostics.render(sources, out::colours()).trim_end()),
+        Format::Json => out::line(&diagnostics.to_json(sources)),
+    }
+}
+
+/// Compiles a program down to verified IR. With errors, they are shown and there is none.
+pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
+    let mut checked = check(source);
+    let mut lowered = None;
+    if !checked.diagnostics.has_errors() {
+        let name = source
+            .program
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy();
+        match lower::lower(&checked.program, &checked.sources, &name) {
+            Ok(program) => lowered = Some(program),
+            Err(errors) => push_all(&mut checked.diagnostics, errors),
+        }
+    }
+    show(&checked.diagnostics, &checked.sources, Format::Text);
+    lowered
+}
+
+fn push_all(diagnostics: &mut Diagnostics, more: Vec<Diagnostic>) {
+    for diagnostic in more {
+        diagnostics.push(diagnostic);
+    }
+}

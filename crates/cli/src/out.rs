@@ -1,0 +1,33 @@
+//! Writing to the terminal: quietly when the reader has gone, with colours only where a person looks.
+
+use std::io::{IsTerminal, Write};
+
+/// Writes text to standard output. A closed pipe is no error: the reader has seen enough.
+pub(crate) fn text(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Writes a line to standard output.
+pub(crate) fn line(line: &str) {
+    text(&format!("{line}\n"));
+}
+
+/// Writes a line to standard error.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Writes an error to standard error.
+pub(crate) fn error(message: &str) {
+    let word = if colours() {
+        "\x1b[1;31merror\x1b[0m"
+    } else {
+        "error"
+    };
+    note(&format!("{word}: {message}"));
+}
+
+/// Whether standard error takes colours: a terminal, and `NO_COLOR` is not set.
+pub(crate) fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
