@@ -354,6 +354,16 @@ impl Lower<'_> {
             .unwrap_or(ScalarTy::Bit(32))
     }
 
+    /// A number as a `bit`: what indices are. A negative one becomes larger than any array.
+    pub(crate) fn unsigned(&self, expr: Expr) -> Expr {
+        match self.expr_ty(&expr) {
+            ScalarTy::Int(width) => {
+                passes::fold::fold(Expr::Cast(ScalarTy::Bit(width), Box::new(expr)))
+            }
+            _ => expr,
+        }
+    }
+
     /// Saves a scalar.
     pub(crate) fn save(&mut self, ty: ScalarTy, value: Expr) -> Expr {
         if matches!(value, Expr::Const(..) | Expr::Param(_)) {

@@ -42,6 +42,13 @@ impl Lower<'_> {
                     let place = place.clone();
                     self.load(&place)
                 }
+                Some(Bound::Value(Rv::Int(number))) => {
+                    let number = Rv::Int(number.clone());
+                    match self.scalar(expr.ty) {
+                        Some(_) => Rv::Scalar(self.scalar_value(&number, expr.ty)),
+                        None => number,
+                    }
+                }
                 Some(Bound::Value(value)) => value.clone(),
                 None => self.unsupported(expr.span, "this has no value here"),
             },

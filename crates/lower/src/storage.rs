@@ -312,6 +312,7 @@ impl Lower<'_> {
         {
             return Some(place.part(slot, element));
         }
+        let index = self.unsigned(index);
         let mut part = place.part(first, element);
         let length = |range: &Range<u32>| range.end - range.start;
         part.dims.push(PlaceDim {

@@ -77,7 +77,7 @@ impl Lower<'_> {
             // v1model's direct counters count by themselves, once for each hit of their table.
             ("direct_counter", "count") => {}
             ("counter" | "Counter", "count") | ("CounterArray", "increment") => {
-                let index = arg(self, 0);
+                let index = args.index(self, 0);
                 if args.given() > 1 {
                     let amount = arg(self, 1);
                     self.emit_op(Op::CounterAdd, instance, vec![index, amount]);
@@ -86,14 +86,14 @@ impl Lower<'_> {
                 }
             }
             ("CounterArray", "add") => {
-                let operands = vec![arg(self, 0), arg(self, 1)];
+                let operands = vec![args.index(self, 0), arg(self, 1)];
                 self.emit_op(Op::CounterAdd, instance, operands);
             }
             ("DirectCounter", "count") => {
                 self.emit_op(Op::DirectCounterCount, instance, Vec::new())
             }
             ("meter", "execute_meter") => {
-                let index = arg(self, 0);
+                let index = args.index(self, 0);
                 self.op_out(Op::MeterExecute, instance, args, 1, |_, out| {
                     vec![index, out]
                 });
@@ -106,7 +106,7 @@ impl Lower<'_> {
             ("Meter", "execute") => return Some(self.psa_meter(instance, args, Some(0), ty)),
             ("DirectMeter", "execute") => return Some(self.psa_meter(instance, args, None, ty)),
             ("register", "read") => {
-                let index = arg(self, 1);
+                let index = args.index(self, 1);
                 let lvalue = args.lvalue(0);
                 let ty = args.ty(0).or(self.lvalue_ty(&lvalue))?;
                 self.with_outs(&lvalue, ty, |this, outs| {
@@ -114,14 +114,15 @@ impl Lower<'_> {
                 });
             }
             ("Register", "read") => {
-                let index = arg(self, 0);
+                let index = args.index(self, 0);
                 let result = self.temp(ty);
                 let outs = Operand::Outs(self.flat_places(&result));
                 self.emit_op(Op::RegisterRead, instance, vec![index, outs]);
                 return Some(self.load(&result));
             }
             ("register" | "Register", "write") => {
-                let operands = vec![arg(self, 0), Operand::Data(args.data(self, 1, true))];
+                let data = Operand::Data(args.data(self, 1, true));
+                let operands = vec![args.index(self, 0), data];
                 self.emit_op(Op::RegisterWrite, instance, operands);
             }
             ("Hash", "get_hash") if args.given() == 1 => {
@@ -190,7 +191,7 @@ impl Lower<'_> {
     ) -> Rv {
         let direct = index.is_none();
         let mut operands: Vec<Operand> = index
-            .map(|index| Operand::In(args.scalar(self, index)))
+            .map(|index| args.index(self, index))
             .into_iter()
             .collect();
         let colour_at = usize::from(!direct);

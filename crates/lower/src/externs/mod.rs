@@ -53,6 +53,12 @@ impl Args {
         }
     }
 
+    /// An index into an array of an extern.
+    fn index(&self, lower: &mut Lower<'_>, index: usize) -> Operand {
+        let value = self.scalar(lower, index);
+        Operand::In(lower.unsigned(value))
+    }
+
     /// All scalars of an argument.
     fn data(&self, lower: &mut Lower<'_>, index: usize, validity: bool) -> Vec<Expr> {
         let value = self.value(lower, index);
