@@ -244,6 +244,10 @@ impl Lower<'_> {
                 Ty::NewType(id) => (&hir.new_types[id].name, &hir.new_types[id].annotations),
                 _ => continue,
             };
+            // The control plane reads these off the wire, whether the program has an instance or not.
+            if annotate::has(annotations, "controller_header") {
+                self.header_type(ty);
+            }
             let Some(kind) = self.named_kind(ty) else {
                 continue;
             };
