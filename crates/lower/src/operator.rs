@@ -84,11 +84,27 @@ impl Lower<'_> {
         } else {
             b_ty
         };
-        let (a, b) = (
-            self.scalar_value(a, operand_ty),
-            self.scalar_value(b, operand_ty),
-        );
+        let (a, b) = match (self.scalar(operand_ty), a, b) {
+            // `(int) x + 1`, where `x` is known only at run time: as in the type of `x`, which a cast back cannot tell apart.
+            (None, Rv::Scalar(a), b) => (a.clone(), self.number_like(b, a)),
+            (None, a, Rv::Scalar(b)) => (self.number_like(a, b), b.clone()),
+            _ => (
+                self.scalar_value(a, operand_ty),
+                self.scalar_value(b, operand_ty),
+            ),
+        };
         Rv::Scalar(fold::fold(Expr::Binary(op, Box::new(a), Box::new(b))))
+    }
+
+    /// A value of type `int` in the type of `other`.
+    fn number_like(&mut self, value: &Rv, other: &Expr) -> Expr {
+        let ty = self.expr_ty(other);
+        match value {
+            Rv::Int(number) => Expr::Const(ty, value_of(number, ty.width())),
+            Rv::Scalar(expr) if self.expr_ty(expr) == ty => expr.clone(),
+            Rv::Scalar(expr) => fold::fold(Expr::Cast(ty, Box::new(expr.clone()))),
+            _ => Expr::Const(ty, bits::Value::zero(ty.width())),
+        }
     }
 
     fn equal_typed(&mut self, a: &Rv, a_ty: TyId, b: &Rv, b_ty: TyId) -> Expr {

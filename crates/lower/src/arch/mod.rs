@@ -134,6 +134,12 @@ impl Lower<'_> {
             .iter()
             .filter_map(|spec| Some((spec, self.block_node(main, spec.path)?)))
             .collect();
+        if blocks
+            .iter()
+            .any(|&(spec, node)| !self.is_kind(spec.role, node))
+        {
+            return self.wrong_package();
+        }
         for &(_, node) in &blocks {
             self.count_applications(node);
         }
@@ -159,6 +165,26 @@ impl Lower<'_> {
                 _ => None,
             }
         })
+    }
+
+    /// Whether a block is a parser or control as its role wants.
+    fn is_kind(&self, role: BlockRole, node: NodeId) -> bool {
+        let is_parser = matches!(role, BlockRole::Parser | BlockRole::EgressParser);
+        match self.nodes[node].ty.map(|ty| self.ty(ty)) {
+            Some(Ty::Parser(_)) => is_parser,
+            Some(Ty::Control(_)) => !is_parser,
+            _ => false,
+        }
+    }
+
+    /// A package of the user's own with the name of an architecture's.
+    fn wrong_package(&mut self) {
+        let span = self.hir.instances[self.main].span;
+        let message = format!(
+            "package `{}` is not declared here as its architecture declares it",
+            self.binding.package
+        );
+        self.error("E0703", span, message);
     }
 
     fn block_params(&mut self, node: NodeId) -> Vec<hir::VarId> {

@@ -3,6 +3,7 @@
 use ir::{Expr, ExternId, Op, Operand, ScalarTy};
 use passes::fold;
 use sema::hir::{self, Ty, TyId};
+use syntax::source::Span;
 
 use super::Args;
 use crate::call::Reach;
@@ -51,15 +52,15 @@ impl Lower<'_> {
         match self.nodes[node].ir {
             Some(id) => match self.known_method(name, id, &args, ty) {
                 Some(result) => result,
-                None => self.no_implementation(name.0, args.span),
+                None => self.no_implementation(name, args.span),
             },
-            None => self.no_implementation(name.0, args.span),
+            None => self.no_implementation(name, args.span),
         }
     }
 
-    fn no_implementation(&mut self, name: &str, span: syntax::source::Span) -> Rv {
+    fn no_implementation(&mut self, (name, method): (&str, &str), span: Span) -> Rv {
         let message = format!(
-            "extern `{name}` has no implementation on this target; programs that use it can be checked but not run"
+            "method `{method}` of extern `{name}` has no implementation on this target; programs that use it can be checked but not run"
         );
         self.unsupported(span, message)
     }
