@@ -141,11 +141,7 @@ impl<'p> Lower<'p> {
             name: name.to_owned(),
             arch: binding.arch,
             files: Vec::new(),
-            errors: hir
-                .errors
-                .values()
-                .map(|error| error.as_str().to_owned())
-                .collect(),
+            errors: errors(hir),
             enums: IdVec::default(),
             header_types: IdVec::default(),
             fields: IdVec::default(),
@@ -422,4 +418,12 @@ fn nodes(code: Result<Vec<Stmt>, Vec<Node>>) -> Vec<Node> {
         |nodes| nodes,
         |stmts| stmts.into_iter().map(Node::Stmt).collect(),
     )
+}
+
+/// The error codes in order of declaration, `NoError` first wherever it is declared: it is what nothing wrong is.
+fn errors(program: &hir::Program) -> Vec<String> {
+    let names = program.errors.values().map(|error| error.as_str().to_owned());
+    let mut errors = vec!["NoError".to_owned()];
+    errors.extend(names.filter(|name| name != "NoError"));
+    errors
 }

@@ -35,7 +35,8 @@ impl Lower<'_> {
             ExprKind::String(text) => Rv::Str(text.clone()),
             ExprKind::EnumMember(id, index) => self.enum_member(*id, *index),
             ExprKind::ErrorCode(id) => {
-                Rv::Scalar(Expr::Const(ScalarTy::Error, value_of(&id.get().into(), 32)))
+                let name = self.hir.errors[*id].as_str();
+                Rv::Scalar(self.error_const(name))
             }
             ExprKind::Var(var) => match self.vars.get(var) {
                 Some(Bound::Place(place)) => {
