@@ -422,7 +422,10 @@ fn nodes(code: Result<Vec<Stmt>, Vec<Node>>) -> Vec<Node> {
 
 /// The error codes in order of declaration, `NoError` first wherever it is declared: it is what nothing wrong is.
 fn errors(program: &hir::Program) -> Vec<String> {
-    let names = program.errors.values().map(|error| error.as_str().to_owned());
+    let names = program
+        .errors
+        .values()
+        .map(|error| error.as_str().to_owned());
     let mut errors = vec!["NoError".to_owned()];
     errors.extend(names.filter(|name| name != "NoError"));
     errors

@@ -281,11 +281,14 @@ impl<'t> Scanner<'t> {
         self.nesting -= 1;
     }
 
-    /// Skips up to and over a `}` that closes the first `{`, or a `;` outside braces.
+    /// Skips up to and over a `}` that closes the first `{`, or a `;` outside braces. A `{` right behind a name chooses an element and begins
+    /// nothing.
     pub(super) fn skip_item(&mut self) -> Read<()> {
         let mut open = 0u32;
+        let mut is_choice = false;
         loop {
             self.skip_space();
+            let is_behind = !self.text[..self.at].ends_with(char::is_whitespace);
             let Some(c) = self.rest().chars().next() else {
                 return Err(self.failure("'}' or ';' is expected before the end"));
             };
@@ -295,7 +298,14 @@ impl<'t> Scanner<'t> {
             }
             self.at += c.len_utf8();
             match c {
-                '{' => open += 1,
+                '{' => {
+                    is_choice |= open == 0 && is_behind;
+                    open += 1;
+                }
+                '}' if open == 1 && is_choice => {
+                    open = 0;
+                    is_choice = false;
+                }
                 '}' if open <= 1 => return Ok(()),
                 '}' => open -= 1,
                 ';' if open == 0 => return Ok(()),
