@@ -41,6 +41,28 @@ struct Parameters {
     is_variadic: bool,
 }
 
+impl Parameters {
+    /// Whether `## rest` comes next, where `rest` is the name that stands for the rest.
+    fn is_rest_pasted(&self, tokens: &[Token]) -> bool {
+        let [paste, rest, ..] = tokens else {
+            return false;
+        };
+        self.is_variadic
+            && paste.kind == TokenKind::HashHash
+            && self.names.last() == Some(&rest.symbol)
+    }
+}
+
+/// A body being put together.
+#[derive(Default)]
+struct Joined {
+    tokens: Vec<Token>,
+    /// Whether `##` came last.
+    paste: bool,
+    /// Whether what `##` would paste to is an empty argument.
+    left_is_empty: bool,
+}
+
 impl Macro {
     /// Whether a second definition says the same.
     fn same(&self, other: &Macro) -> bool {
@@ -70,8 +92,6 @@ pub(super) struct Context {
 struct Arguments {
     raw: Vec<Vec<Token>>,
     expanded: Vec<Option<Vec<Token>>>,
-    /// Whether anything, be it empty, was given for the rest of a variadic macro.
-    has_rest: bool,
 }
 
 impl Preprocessor<'_> {
@@ -357,7 +377,6 @@ impl Preprocessor<'_> {
         if wanted == 0 && raw.len() == 1 && raw[0].is_empty() {
             raw.clear();
         }
-        let has_rest = raw.len() >= wanted;
         if parameters.is_variadic && raw.len() + 1 == wanted {
             raw.push(Vec::new());
         }
@@ -382,11 +401,7 @@ impl Preprocessor<'_> {
             return None;
         }
         let expanded = vec![None; raw.len()];
-        Some(Arguments {
-            raw,
-            expanded,
-            has_rest,
-        })
+        Some(Arguments { raw, expanded })
     }
 
     fn collect_arguments(
@@ -429,117 +444,140 @@ impl Preprocessor<'_> {
     fn body(
         &mut self,
         body: &[Token],
-        mut call: Option<(&Parameters, &mut Arguments)>,
+        call: Option<(&Parameters, &mut Arguments)>,
         used: Token,
     ) -> Vec<Token> {
-        let mut out: Vec<Token> = Vec::with_capacity(body.len());
-        let mut paste = false;
-        // Whether what `##` pastes to is an empty argument.
-        let mut left_is_empty = false;
-        let mut i = 0;
-        while let Some(&token) = body.get(i) {
-            let next_pastes =
-                |at: usize| body.get(at).is_some_and(|t| t.kind == TokenKind::HashHash);
-            let mut taken = 1;
-            if out.len() > self.budget {
-                break;
-            }
-            if token.kind == TokenKind::HashHash {
-                paste = true;
-                i += 1;
-                continue;
-            }
-            let parameter = |t: Option<&Token>, call: &Option<(&Parameters, &mut Arguments)>| {
-                let (parameters, _) = call.as_ref()?;
-                t.filter(|t| t.is_word())
-                    .and_then(|t| parameters.names.iter().position(|&name| name == t.symbol))
-            };
-            let piece = if let Some(rest) = self.comma_before_rest(body, i, &call) {
-                // GNU C: `, ## __VA_ARGS__` is nothing when there is no rest.
-                taken = 3;
-                match (&mut call, rest) {
-                    (Some((_, arguments)), Some(index)) => {
-                        let mut piece = vec![at_use(token, used)];
-                        piece.extend(self.expanded(arguments, index));
-                        piece
-                    }
-                    _ => Vec::new(),
-                }
-            } else if token.kind == TokenKind::Hash && call.is_some() {
-                taken = 2;
-                let index = parameter(body.get(i + 1), &call);
-                let text = match (&call, index) {
-                    (Some((_, arguments)), Some(index)) => self.stringize(&arguments.raw[index]),
-                    _ => String::new(),
-                };
-                let text = if self.take_budget(text.len() / BYTES_PER_TOKEN, used) {
-                    text
-                } else {
-                    String::new()
-                };
-                vec![Token {
-                    kind: TokenKind::String,
-                    symbol: self.interner.intern(&text),
-                    ..at_use(token, used)
-                }]
-            } else if let (Some(index), Some((_, arguments))) =
-                (parameter(Some(&token), &call), &mut call)
-            {
-                let is_raw = paste || next_pastes(i + 1);
-                let mut piece = if is_raw {
-                    arguments.raw[index].clone()
-                } else {
-                    self.expanded(arguments, index)
-                };
-                if let Some(first) = piece.first_mut() {
-                    first.flags = first.flags & !AFTER_SPACE | token.flags & AFTER_SPACE;
-                }
-                piece
-            } else {
-                vec![at_use(token, used)]
-            };
-            i += taken;
-            let is_empty = piece.is_empty();
-            match (paste && !left_is_empty, piece.split_first()) {
-                (true, Some((&first, rest))) => {
-                    let left = out.pop();
-                    out.extend(left.map_or(vec![first], |left| self.paste(left, first)));
-                    out.extend(rest);
-                }
-                _ => out.extend(piece),
-            }
-            left_is_empty = if paste {
-                left_is_empty && is_empty
-            } else {
-                is_empty
-            };
-            paste = false;
-        }
+        let mut out: Vec<Token> = match call {
+            None => self.plain_body(body, used),
+            Some((parameters, arguments)) => self.called_body(body, parameters, arguments, used),
+        };
         if let Some(first) = out.first_mut() {
             first.flags = first.flags & NO_EXPAND | used.flags & !NO_EXPAND;
         }
         out
     }
 
-    /// At `, ## rest` in a variadic macro: which argument the rest is, or `Some(None)` when none is given.
-    fn comma_before_rest(
-        &self,
+    /// The body of a macro without parameters: only `##` means anything in it.
+    fn plain_body(&mut self, body: &[Token], used: Token) -> Vec<Token> {
+        let mut joined = Joined::default();
+        for &token in body {
+            match token.kind {
+                TokenKind::HashHash => joined.paste = true,
+                _ => self.join(&mut joined, vec![at_use(token, used)]),
+            }
+        }
+        joined.tokens
+    }
+
+    fn called_body(
+        &mut self,
         body: &[Token],
-        i: usize,
-        call: &Option<(&Parameters, &mut Arguments)>,
-    ) -> Option<Option<usize>> {
-        let (parameters, arguments) = call
-            .as_ref()
-            .filter(|(parameters, _)| parameters.is_variadic)?;
-        let [comma, paste, rest, ..] = body.get(i..)? else {
-            return None;
+        parameters: &Parameters,
+        arguments: &mut Arguments,
+        used: Token,
+    ) -> Vec<Token> {
+        let parameter = |t: Option<&Token>| {
+            t.filter(|t| t.is_word())
+                .and_then(|t| parameters.names.iter().position(|&name| name == t.symbol))
         };
-        let last = parameters.names.len() - 1;
-        let matches = comma.kind == TokenKind::Comma
-            && paste.kind == TokenKind::HashHash
-            && rest.symbol == parameters.names[last];
-        let is_given = arguments.has_rest && !arguments.raw[last].is_empty();
-        matches.then(|| is_given.then_some(last))
+        let mut joined = Joined::default();
+        let mut rest = body;
+        while let [token, after @ ..] = rest
+            && joined.tokens.len() <= self.budget
+        {
+            rest = after;
+            let next = after.first();
+            let piece = match token.kind {
+                TokenKind::HashHash => {
+                    joined.paste = true;
+                    continue;
+                }
+                TokenKind::Hash => {
+                    rest = after.get(1..).unwrap_or_default();
+                    parameter(next).map_or_else(Vec::new, |index| {
+                        self.stringized(&arguments.raw[index], *token, used)
+                    })
+                }
+                TokenKind::Comma if parameters.is_rest_pasted(after) => {
+                    rest = &after[2..];
+                    self.comma_and_rest(*token, arguments, used)
+                }
+                _ => match parameter(Some(token)) {
+                    None => vec![at_use(*token, used)],
+                    Some(index) => {
+                        let is_raw =
+                            joined.paste || next.is_some_and(|t| t.kind == TokenKind::HashHash);
+                        self.argument(arguments, index, is_raw, *token)
+                    }
+                },
+            };
+            self.join(&mut joined, piece);
+        }
+        joined.tokens
+    }
+
+    /// Adds what the next part of a body became, pasted to what stands before if `##` came between.
+    fn join(&mut self, joined: &mut Joined, piece: Vec<Token>) {
+        let is_empty = piece.is_empty();
+        match (joined.paste && !joined.left_is_empty, piece.split_first()) {
+            (true, Some((&first, rest))) => {
+                let left = joined.tokens.pop();
+                joined
+                    .tokens
+                    .extend(left.map_or_else(|| vec![first], |left| self.paste(left, first)));
+                joined.tokens.extend(rest);
+            }
+            _ => joined.tokens.extend(piece),
+        }
+        joined.left_is_empty = is_empty && (joined.left_is_empty || !joined.paste);
+        joined.paste = false;
+    }
+
+    /// An argument in the place of `token`.
+    fn argument(
+        &mut self,
+        arguments: &mut Arguments,
+        index: usize,
+        is_raw: bool,
+        token: Token,
+    ) -> Vec<Token> {
+        let mut piece = if is_raw {
+            arguments.raw[index].clone()
+        } else {
+            self.expanded(arguments, index)
+        };
+        if let Some(first) = piece.first_mut() {
+            first.flags = first.flags & !AFTER_SPACE | token.flags & AFTER_SPACE;
+        }
+        piece
+    }
+
+    fn stringized(&mut self, argument: &[Token], hash: Token, used: Token) -> Vec<Token> {
+        let text = self.stringize(argument);
+        if !self.take_budget(text.len() / BYTES_PER_TOKEN, used) {
+            return Vec::new();
+        }
+        vec![Token {
+            kind: TokenKind::String,
+            symbol: self.interner.intern(&text),
+            ..at_use(hash, used)
+        }]
+    }
+
+    /// GNU C: `, ## __VA_ARGS__` is nothing when nothing is given for the rest.
+    fn comma_and_rest(
+        &mut self,
+        comma: Token,
+        arguments: &mut Arguments,
+        used: Token,
+    ) -> Vec<Token> {
+        let last = arguments.raw.len() - 1;
+        if arguments.raw[last].is_empty() {
+            return Vec::new();
+        }
+        let mut piece = vec![at_use(comma, used)];
+        piece.extend(self.expanded(arguments, last));
+        piece
     }
 
     fn expanded(&mut self, arguments: &mut Arguments, index: usize) -> Vec<Token> {

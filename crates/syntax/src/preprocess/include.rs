@@ -38,7 +38,7 @@ impl Preprocessor<'_> {
         match root {
             Root::Text(name, text) => {
                 if let Some(index) = self.sources.add(name, text) {
-                    self.open(index, Some(PathBuf::new()));
+                    self.open(index, Some(directory_of(Path::new(name))));
                 }
             }
             Root::File(path) => {
