@@ -1,1 +1,29 @@
-//! The room `switch`.
+//! The room of the device: architectures' pipelines, traffic manager, packet replication, the control side and the ledger of packets.
+//!
+//! **In:** a program, an engine, packets with their ports, changes, the time. **Out:** packets, digests, messages, a [`Ledger`].
+//! **May import:** `exec`, `table`, `port`, `packet`, `ir`, `bits`.
+//!
+//! Invariants:
+//! - received + generated + replicated = sent + dropped by named reason + held, after every step ([`Device::check_conservation`]);
+//! - a packet finishes on the root (code, state, replication entries) that it began with; changes are visible to packets received after them;
+//! - every change is one numbered [`Record`], in one order; a refused change changes nothing;
+//! - time and seeds come from outside: the same inputs give the same outputs.
+//!
+//! Tests: `tests/`, one file an architecture; `testkit` runs programs.
+
+mod arch;
+mod control;
+mod core;
+mod device;
+mod ledger;
+mod pre;
+mod queue;
+mod slot;
+
+pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
+pub use core::Digest;
+pub use device::{Device, DeviceConfig, LoadError, TableHits};
+pub use ledger::{Ledger, Unbalanced};
+pub use pre::{CloneSession, Replica, ReplicationEngine};
+pub use queue::{QueueConfig, QueueTimes, Queues};
+pub use table::{CounterReading, EntryId, MeterConfig};

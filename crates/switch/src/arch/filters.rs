@@ -1,0 +1,174 @@
+//! The small architectures: eBPF filters, uBPF and XDP programs. What passes leaves at the port where it came in.
+
+use exec::{DropDetail, DropReason, Mark, ParserVerdict};
+use ir::{BlockRole, Layout, Program};
+use packet::PortId;
+
+use crate::core::{Core, Job, Trace};
+use crate::slot::Slot;
+
+/// An eBPF filter: it accepts a packet, unchanged, or drops it. A packet that its parser rejects is dropped.
+pub(crate) struct Ebpf {
+    accept: Slot,
+}
+
+impl Ebpf {
+    pub(super) fn new(program: &Program, layout: &Layout) -> Ebpf {
+        Ebpf {
+            accept: Slot::of(program, layout, "accept"),
+        }
+    }
+
+    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        begin(&mut job);
+        if let Err((reason, detail)) = parse_and_run(core, &mut job, trace) {
+            return core.drop(job, reason, detail, trace);
+        }
+        if self.accept.get(job.packet.frame()) == 0 {
+            return core.drop(job, DropReason::Filtered, DropDetail::None, trace);
+        }
+        let port = job.ingress;
+        core.send(job, port, trace);
+    }
+}
+
+/// A uBPF program: it changes packets and marks those to drop. A packet that its parser rejects is dropped.
+pub(crate) struct Ubpf {
+    input_port: Slot,
+    packet_length: Slot,
+    output_action: Slot,
+    output_port: Slot,
+    clone: Slot,
+    clone_port: Slot,
+}
+
+/// `ubpf_action`, by position.
+mod ubpf_action {
+    pub(super) const ABORT: u64 = 0;
+    pub(super) const DROP: u64 = 1;
+    pub(super) const PASS: u64 = 2;
+    pub(super) const REDIRECT: u64 = 3;
+}
+
+impl Ubpf {
+    pub(super) fn new(program: &Program, layout: &Layout) -> Ubpf {
+        let slot = |name: &str| Slot::of(program, layout, &format!("standard_metadata.{name}"));
+        Ubpf {
+            input_port: slot("input_port"),
+            packet_length: slot("packet_length"),
+            output_action: slot("output_action"),
+            output_port: slot("output_port"),
+            clone: slot("clone"),
+            clone_port: slot("clone_port"),
+        }
+    }
+
+    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        begin(&mut job);
+        let (port, length) = (job.ingress.0, job.packet.length);
+        let frame = job.packet.frame_mut();
+        self.input_port.set(frame, port.into());
+        self.packet_length.set(frame, length.into());
+        self.output_action.set(frame, ubpf_action::PASS);
+        let done = parse_and_run(core, &mut job, trace).and_then(|()| {
+            core.deparse(&mut job, BlockRole::Deparser, trace)
+                .map_err(|reason| (reason, DropDetail::None))
+        });
+        if let Err((reason, detail)) = done {
+            return core.drop(job, reason, detail, trace);
+        }
+        if self.clone.get(job.packet.frame()) != 0
+            && let Some(copy) = core.copy(&mut job, false)
+        {
+            let port = PortId(self.clone_port.get(job.packet.frame()) as u32);
+            core.send(copy, port, trace);
+        }
+        self.act(core, job, trace);
+    }
+
+    fn act(&self, core: &mut Core, job: Job, trace: &mut Trace<'_>) {
+        if job.packet.requests.mark == Some(Mark::Drop) {
+            return core.drop(job, DropReason::Ingress, DropDetail::None, trace);
+        }
+        let frame = job.packet.frame();
+        let action = if self.output_action.exists() {
+            self.output_action.get(frame)
+        } else {
+            ubpf_action::PASS
+        };
+        let (ingress, redirect) = (job.ingress, PortId(self.output_port.get(frame) as u32));
+        match action {
+            ubpf_action::ABORT => core.drop(job, DropReason::Aborted, DropDetail::None, trace),
+            ubpf_action::DROP => core.drop(job, DropReason::Ingress, DropDetail::None, trace),
+            ubpf_action::REDIRECT => core.send(job, redirect, trace),
+            _ => core.send(job, ingress, trace),
+        }
+    }
+}
+
+/// An XDP program. What goes on into the kernel (`XDP_PASS`) and what is sent back (`XDP_TX`) leaves where it came in.
+pub(crate) struct Xdp {
+    input_port: Slot,
+    output_action: Slot,
+    output_port: Slot,
+}
+
+/// `xdp_action`, by position.
+mod xdp_action {
+    pub(super) const ABORTED: u64 = 0;
+    pub(super) const DROP: u64 = 1;
+    pub(super) const REDIRECT: u64 = 4;
+}
+
+impl Xdp {
+    pub(super) fn new(program: &Program, layout: &Layout) -> Xdp {
+        Xdp {
+            input_port: Slot::of(program, layout, "input.input_port"),
+            output_action: Slot::of(program, layout, "output.output_action"),
+            output_port: Slot::of(program, layout, "output.output_port"),
+        }
+    }
+
+    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        begin(&mut job);
+        let port = job.ingress.0;
+        self.input_port.set(job.packet.frame_mut(), port.into());
+        let done = parse_and_run(core, &mut job, trace).and_then(|()| {
+            core.deparse(&mut job, BlockRole::Deparser, trace)
+                .map_err(|reason| (reason, DropDetail::None))
+        });
+        if let Err((reason, detail)) = done {
+            return core.drop(job, reason, detail, trace);
+        }
+        let frame = job.packet.frame();
+        let (ingress, redirect) = (job.ingress, PortId(self.output_port.get(frame) as u32));
+        match self.output_action.get(frame) {
+            xdp_action::ABORTED => core.drop(job, DropReason::Aborted, DropDetail::None, trace),
+            xdp_action::DROP => core.drop(job, DropReason::Ingress, DropDetail::None, trace),
+            xdp_action::REDIRECT => core.send(job, redirect, trace),
+            _ => core.send(job, ingress, trace),
+        }
+    }
+}
+
+fn begin(job: &mut Job) {
+    job.packet.begin_pass();
+    job.packet.length = job.packet.bytes.len() as u32;
+}
+
+/// Parser and main control; a rejected packet is dropped.
+fn parse_and_run(
+    core: &mut Core,
+    job: &mut Job,
+    trace: &mut Trace<'_>,
+) -> Result<(), (DropReason, DropDetail)> {
+    match core.parse(job, BlockRole::Parser, trace) {
+        ParserVerdict::Accept => {}
+        ParserVerdict::Reject(error) => {
+            return Err((DropReason::ParserReject, DropDetail::ParserError(error)));
+        }
+        ParserVerdict::Drop(reason) => return Err((reason, DropDetail::None)),
+    }
+    core.control(job, BlockRole::Ingress, trace)
+        .map_err(|reason| (reason, DropDetail::None))
+}

@@ -1,0 +1,66 @@
+//! The architectures: in which order a packet meets a program's blocks, what it is told and what its answers mean.
+
+mod filters;
+mod pna;
+mod psa;
+mod v1model;
+
+use ir::{Arch, Layout, Program};
+use packet::PortId;
+
+use crate::core::{Core, Job, Trace};
+use crate::queue::QueueTimes;
+
+/// An architecture bound to one program's fields.
+pub(crate) enum Pipeline {
+    V1model(Box<v1model::V1model>),
+    Psa(Box<psa::Psa>),
+    Pna(Box<pna::Pna>),
+    Ebpf(filters::Ebpf),
+    Ubpf(filters::Ubpf),
+    Xdp(filters::Xdp),
+}
+
+impl Pipeline {
+    pub(crate) fn of(program: &Program, layout: &Layout) -> Pipeline {
+        match program.arch {
+            Arch::V1model => Pipeline::V1model(Box::new(v1model::V1model::new(program, layout))),
+            Arch::Psa => Pipeline::Psa(Box::new(psa::Psa::new(program, layout))),
+            Arch::Pna => Pipeline::Pna(Box::new(pna::Pna::new(program, layout))),
+            Arch::Ebpf => Pipeline::Ebpf(filters::Ebpf::new(program, layout)),
+            Arch::Ubpf => Pipeline::Ubpf(filters::Ubpf::new(program, layout)),
+            Arch::Xdp => Pipeline::Xdp(filters::Xdp::new(program, layout)),
+        }
+    }
+}
+
+/// Takes a packet through everything up to its queue, or to its end.
+pub(crate) fn ingress(core: &mut Core, job: Job, trace: &mut Trace<'_>) {
+    let root = std::sync::Arc::clone(&job.root);
+    match &root.code.pipeline {
+        Pipeline::V1model(arch) => arch.ingress(core, job, trace),
+        Pipeline::Psa(arch) => arch.ingress(core, job, trace),
+        Pipeline::Pna(arch) => arch.run(core, job, trace),
+        Pipeline::Ebpf(arch) => arch.run(core, job, trace),
+        Pipeline::Ubpf(arch) => arch.run(core, job, trace),
+        Pipeline::Xdp(arch) => arch.run(core, job, trace),
+    }
+}
+
+/// Takes a packet that left its queue to its end.
+pub(crate) fn egress(
+    core: &mut Core,
+    job: Job,
+    port: PortId,
+    times: QueueTimes,
+    trace: &mut Trace<'_>,
+) {
+    let root = std::sync::Arc::clone(&job.root);
+    match &root.code.pipeline {
+        Pipeline::V1model(arch) => arch.egress(core, job, port, times, trace),
+        Pipeline::Psa(arch) => arch.egress(core, job, port, trace),
+        Pipeline::Pna(_) | Pipeline::Ebpf(_) | Pipeline::Ubpf(_) | Pipeline::Xdp(_) => {
+            core.send(job, port, trace)
+        }
+    }
+}

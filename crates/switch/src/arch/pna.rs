@@ -1,0 +1,138 @@
+//! The Portable NIC Architecture: main parser, pre control, main control, main deparser (PNA, sections 5 and 6).
+//!
+//! Packets of network ports go to the host and the other way round; which ports are host ports is the device's configuration. A packet for which
+//! the program calls neither `send_to_port` nor `drop_packet` is dropped. Mirrors are copies of the packet as the deparser made it.
+
+use exec::{Destination, DropDetail, DropReason, ParserVerdict, TraceEvent};
+use ir::{BlockRole, Layout, Program};
+use packet::PortId;
+
+use crate::core::{Core, Job, PacketPath, Trace};
+use crate::slot::Slot;
+
+pub(crate) struct Pna {
+    /// The input port, for each block that is told.
+    ports: [Slot; 3],
+    /// Whether the packet recirculates.
+    recirculated: [Slot; 6],
+    /// `PNA_Direction_t`: 0 from the network to the host, 1 the other way.
+    directions: [Slot; 3],
+    /// Which pass this is, from 0.
+    passes: [Slot; 3],
+    errors: [Slot; 2],
+    timestamp: Slot,
+    class_of_service: Slot,
+}
+
+impl Pna {
+    pub(super) fn new(program: &Program, layout: &Layout) -> Pna {
+        let slot = |name: &str| Slot::of(program, layout, name);
+        let inputs = |field: &str| {
+            ["parser_input", "pre_input", "main_input"]
+                .map(|block| slot(&format!("{block}.{field}")))
+        };
+        let [a, b, c] = inputs("recirculated");
+        let [d, e, f] = inputs("loopedback");
+        Pna {
+            ports: inputs("input_port"),
+            recirculated: [a, b, c, d, e, f],
+            directions: inputs("direction"),
+            passes: inputs("pass"),
+            errors: [
+                slot("pre_input.parser_error"),
+                slot("main_input.parser_error"),
+            ],
+            timestamp: slot("main_input.timestamp"),
+            class_of_service: slot("main_output.class_of_service"),
+        }
+    }
+
+    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        if let Err(reason) = self.blocks(core, &mut job, trace) {
+            return core.drop(job, reason, DropDetail::None, trace);
+        }
+        self.mirrors(core, &mut job, trace);
+        let requests = job.packet.requests;
+        if requests.recirculate_packet {
+            job.path = PacketPath::Recirculate;
+            job.instance += 1;
+            return core.start_over(job, "recirculate", trace);
+        }
+        match requests.destination {
+            Some(Destination::Port(port)) => {
+                let priority = self.class_of_service.get(job.packet.frame()).min(255) as u8;
+                core.enqueue(job, PortId(port), priority, trace);
+            }
+            Some(Destination::Drop) => core.drop(job, DropReason::Ingress, DropDetail::None, trace),
+            None => core.drop(job, DropReason::NoDestination, DropDetail::None, trace),
+        }
+    }
+
+    fn blocks(
+        &self,
+        core: &mut Core,
+        job: &mut Job,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        job.packet.begin_pass();
+        job.packet.length = job.packet.bytes.len() as u32;
+        let port = u64::from(job.ingress.0);
+        let is_host = job.root.state.is_host_port(port);
+        let (pass, again, now) = (
+            job.instance,
+            job.path == PacketPath::Recirculate,
+            job.packet.now.0,
+        );
+        let frame = job.packet.frame_mut();
+        self.ports.iter().for_each(|slot| slot.set(frame, port));
+        self.recirculated
+            .iter()
+            .for_each(|slot| slot.set(frame, again.into()));
+        self.directions
+            .iter()
+            .for_each(|slot| slot.set(frame, is_host.into()));
+        self.passes
+            .iter()
+            .for_each(|slot| slot.set(frame, pass.into()));
+        self.timestamp.set(frame, now);
+        match core.parse(job, BlockRole::Parser, trace) {
+            ParserVerdict::Accept => {}
+            ParserVerdict::Reject(error) => {
+                let frame = job.packet.frame_mut();
+                self.errors
+                    .iter()
+                    .for_each(|slot| slot.set(frame, error.into()));
+            }
+            ParserVerdict::Drop(reason) => return Err(reason),
+        }
+        core.control(job, BlockRole::PreControl, trace)?;
+        core.control(job, BlockRole::Ingress, trace)?;
+        core.deparse(job, BlockRole::Deparser, trace)
+    }
+
+    fn mirrors(&self, core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) {
+        let root = std::sync::Arc::clone(&job.root);
+        for session in job.packet.requests.mirrors.into_iter().flatten() {
+            let Some(mode) = core.session(&root, session, trace) else {
+                continue;
+            };
+            let replicas = std::mem::take(&mut core.replicas);
+            for replica in &replicas {
+                let Some(mut copy) = core.copy(job, false) else {
+                    break;
+                };
+                if let Some(length) = mode.truncate {
+                    copy.packet.bytes.truncate(length as usize);
+                }
+                let (port, instance) = (replica.port, replica.instance);
+                trace.event(|| TraceEvent::Copied {
+                    why: "mirror",
+                    port: port.0,
+                    instance,
+                });
+                core.enqueue(copy, port, mode.class_of_service.min(255) as u8, trace);
+            }
+            core.replicas = replicas;
+        }
+    }
+}

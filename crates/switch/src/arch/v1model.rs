@@ -1,0 +1,384 @@
+//! v1model, as BMv2's simple_switch takes packets through it.
+//!
+//! Parser, checksum verification, ingress; then, in this order, ingress clones, resubmission, multicast, drop or unicast; the queue; egress, egress
+//! clones, drop, checksum computation, deparser, recirculation. A rejected packet goes on to ingress with `parser_error` set. Port 511 (all ones)
+//! drops. Clones, resubmitted and recirculated packets keep the fields of their field list; all other metadata is zero.
+
+use std::collections::BTreeMap;
+
+use exec::{DropDetail, DropReason, ParserVerdict, TraceEvent};
+use ir::{BlockRole, Layout, Program};
+use packet::PortId;
+
+use crate::core::{CloneMode, Core, Job, PacketPath, Trace};
+use crate::pre::Replica;
+use crate::queue::QueueTimes;
+use crate::slot::{Limbs, Slot, metadata};
+
+/// Queues of a port: `priority` 0 to 7.
+const PRIORITIES: u64 = 8;
+
+/// `standard_metadata.instance_type`, as BMv2 numbers it.
+mod instance_type {
+    pub(super) const NORMAL: u64 = 0;
+    pub(super) const INGRESS_CLONE: u64 = 1;
+    pub(super) const EGRESS_CLONE: u64 = 2;
+    pub(super) const RECIRCULATE: u64 = 4;
+    pub(super) const REPLICATION: u64 = 5;
+    pub(super) const RESUBMIT: u64 = 6;
+}
+
+pub(crate) struct V1model {
+    ingress_port: Slot,
+    egress_spec: Slot,
+    egress_port: Slot,
+    instance_type: Slot,
+    packet_length: Slot,
+    enq_timestamp: Slot,
+    enq_qdepth: Slot,
+    deq_timedelta: Slot,
+    deq_qdepth: Slot,
+    ingress_timestamp: Slot,
+    egress_timestamp: Slot,
+    mcast_grp: Slot,
+    egress_rid: Slot,
+    checksum_error: Slot,
+    parser_error: Slot,
+    priority: Slot,
+    metadata: Limbs,
+    field_lists: BTreeMap<u32, Limbs>,
+}
+
+impl V1model {
+    pub(super) fn new(program: &Program, layout: &Layout) -> V1model {
+        let slot = |name: &str| Slot::of(program, layout, &format!("standard_metadata.{name}"));
+        let lists = program.pipeline.field_lists.iter();
+        V1model {
+            ingress_port: slot("ingress_port"),
+            egress_spec: slot("egress_spec"),
+            egress_port: slot("egress_port"),
+            instance_type: slot("instance_type"),
+            packet_length: slot("packet_length"),
+            enq_timestamp: slot("enq_timestamp"),
+            enq_qdepth: slot("enq_qdepth"),
+            deq_timedelta: slot("deq_timedelta"),
+            deq_qdepth: slot("deq_qdepth"),
+            ingress_timestamp: slot("ingress_global_timestamp"),
+            egress_timestamp: slot("egress_global_timestamp"),
+            mcast_grp: slot("mcast_grp"),
+            egress_rid: slot("egress_rid"),
+            checksum_error: slot("checksum_error"),
+            parser_error: slot("parser_error"),
+            priority: slot("priority"),
+            metadata: metadata(program, layout),
+            field_lists: lists
+                .map(|(number, fields)| (*number, Limbs::of(program, layout, fields)))
+                .collect(),
+        }
+    }
+
+    pub(super) fn ingress(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        if let Err(reason) = self.ingress_blocks(core, &mut job, trace) {
+            return core.drop(job, reason, DropDetail::None, trace);
+        }
+        if let Some(clone) = job.packet.requests.clone.take() {
+            self.clone_ingress(core, &mut job, clone, trace);
+        }
+        if let Some(list) = job.packet.requests.resubmit.take() {
+            return self.resubmit(core, job, list, trace);
+        }
+        let group = self.mcast_grp.get(job.packet.frame()) as u32;
+        if group != 0 {
+            return self.multicast_original(core, job, group, trace);
+        }
+        let spec = self.egress_spec.get(job.packet.frame());
+        if spec == self.egress_spec.largest() || job.packet.requests.mark == Some(exec::Mark::Drop)
+        {
+            return core.drop(job, DropReason::Ingress, DropDetail::None, trace);
+        }
+        self.instance_type
+            .set(job.packet.frame_mut(), instance_type::NORMAL);
+        self.enqueue(core, job, PortId(spec as u32), trace);
+    }
+
+    fn ingress_blocks(
+        &self,
+        core: &mut Core,
+        job: &mut Job,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        if !job.is_prepared {
+            job.packet.begin_pass();
+            let (port, length) = (u64::from(job.ingress.0), job.packet.bytes.len() as u64);
+            let frame = job.packet.frame_mut();
+            self.ingress_port.set(frame, port);
+            self.packet_length.set(frame, length);
+        }
+        job.packet.length = job.packet.bytes.len() as u32;
+        let micros = job.packet.now.as_micros();
+        self.ingress_timestamp.set(job.packet.frame_mut(), micros);
+        match core.parse(job, BlockRole::Parser, trace) {
+            ParserVerdict::Accept => {}
+            ParserVerdict::Reject(error) => {
+                self.parser_error.set(job.packet.frame_mut(), error.into())
+            }
+            ParserVerdict::Drop(reason) => return Err(reason),
+        }
+        core.control(job, BlockRole::VerifyChecksum, trace)?;
+        let is_wrong = job.packet.requests.checksum_error;
+        self.checksum_error
+            .set(job.packet.frame_mut(), is_wrong.into());
+        core.control(job, BlockRole::Ingress, trace)
+    }
+
+    /// Ingress clones are made of the packet as it came: parsed again, its metadata zero but for the field list.
+    fn clone_ingress(
+        &self,
+        core: &mut Core,
+        job: &mut Job,
+        clone: exec::CloneRequest,
+        trace: &mut Trace<'_>,
+    ) {
+        let root = std::sync::Arc::clone(&job.root);
+        let Some(mode) = core.session(&root, clone.session, trace) else {
+            return;
+        };
+        let replicas = std::mem::take(&mut core.replicas);
+        for &replica in &replicas {
+            let Some(mut copy) = self.begin_clone(core, job, PacketPath::CloneI2E, mode, trace)
+            else {
+                break;
+            };
+            self.ingress_port
+                .set(copy.packet.frame_mut(), job.ingress.0.into());
+            if let ParserVerdict::Drop(reason) = core.parse(&mut copy, BlockRole::Parser, trace) {
+                core.drop(copy, reason, DropDetail::None, trace);
+                continue;
+            }
+            self.metadata.clear(copy.packet.frame_mut());
+            self.keep_list(core, job, &mut copy, clone.field_list);
+            self.finish_clone(
+                core,
+                copy,
+                replica,
+                instance_type::INGRESS_CLONE,
+                mode,
+                trace,
+            );
+        }
+        core.replicas = replicas;
+    }
+
+    /// Egress clones are made of the packet as egress left it.
+    fn clone_egress(
+        &self,
+        core: &mut Core,
+        job: &mut Job,
+        clone: exec::CloneRequest,
+        trace: &mut Trace<'_>,
+    ) {
+        let root = std::sync::Arc::clone(&job.root);
+        let Some(mode) = core.session(&root, clone.session, trace) else {
+            return;
+        };
+        let replicas = std::mem::take(&mut core.replicas);
+        for &replica in &replicas {
+            let Some(mut copy) = self.begin_clone(core, job, PacketPath::CloneE2E, mode, trace)
+            else {
+                break;
+            };
+            copy.packet.frame_mut().copy_from_slice(job.packet.frame());
+            copy.packet.cursor = job.packet.cursor;
+            self.metadata.clear(copy.packet.frame_mut());
+            self.keep_list(core, job, &mut copy, clone.field_list);
+            self.finish_clone(
+                core,
+                copy,
+                replica,
+                instance_type::EGRESS_CLONE,
+                mode,
+                trace,
+            );
+        }
+        core.replicas = replicas;
+    }
+
+    fn begin_clone(
+        &self,
+        core: &mut Core,
+        job: &mut Job,
+        path: PacketPath,
+        mode: CloneMode,
+        _trace: &mut Trace<'_>,
+    ) -> Option<Job> {
+        let mut copy = core.copy(job, false)?;
+        copy.path = path;
+        copy.class_of_service = mode.class_of_service;
+        Some(copy)
+    }
+
+    fn finish_clone(
+        &self,
+        core: &mut Core,
+        mut copy: Job,
+        replica: Replica,
+        kind: u64,
+        mode: CloneMode,
+        trace: &mut Trace<'_>,
+    ) {
+        let Replica { port, instance } = replica;
+        let why = if kind == instance_type::INGRESS_CLONE {
+            "clone of ingress"
+        } else {
+            "clone of egress"
+        };
+        trace.event(|| TraceEvent::Copied {
+            why,
+            port: port.0,
+            instance,
+        });
+        let frame = copy.packet.frame_mut();
+        self.instance_type.set(frame, kind);
+        self.egress_rid.set(frame, instance.into());
+        // The session's length is that of the packet which leaves; a later `truncate` of the program may cut further.
+        copy.packet.requests.truncate = mode.truncate;
+        self.enqueue(core, copy, port, trace);
+    }
+
+    /// Copies the fields of a field list.
+    fn keep_list(&self, core: &mut Core, from: &Job, to: &mut Job, list: Option<u32>) {
+        let Some(fields) = list.and_then(|list| self.field_lists.get(&list)) else {
+            return;
+        };
+        core.scratch.clear();
+        fields.save(from.packet.frame(), &mut core.scratch);
+        fields.restore(to.packet.frame_mut(), &core.scratch);
+    }
+
+    /// Starts a new pass in place: everything zero but for the field list.
+    fn begin_again(&self, core: &mut Core, job: &mut Job, list: Option<u32>, kind: u64) {
+        let fields = list.and_then(|list| self.field_lists.get(&list));
+        core.scratch.clear();
+        if let Some(fields) = fields {
+            fields.save(job.packet.frame(), &mut core.scratch);
+        }
+        job.packet.begin_pass();
+        let length = job.packet.bytes.len() as u64;
+        let frame = job.packet.frame_mut();
+        if let Some(fields) = fields {
+            fields.restore(frame, &core.scratch);
+        }
+        self.instance_type.set(frame, kind);
+        self.packet_length.set(frame, length);
+        job.is_prepared = true;
+    }
+
+    fn resubmit(&self, core: &mut Core, mut job: Job, list: Option<u32>, trace: &mut Trace<'_>) {
+        job.path = PacketPath::Resubmit;
+        self.begin_again(core, &mut job, list, instance_type::RESUBMIT);
+        core.start_over(job, "resubmit", trace);
+    }
+
+    fn recirculate(&self, core: &mut Core, mut job: Job, list: Option<u32>, trace: &mut Trace<'_>) {
+        job.path = PacketPath::Recirculate;
+        self.begin_again(core, &mut job, list, instance_type::RECIRCULATE);
+        core.start_over(job, "recirculate", trace);
+    }
+
+    /// The packet becomes the copies of its group.
+    fn multicast_original(&self, core: &mut Core, mut job: Job, group: u32, trace: &mut Trace<'_>) {
+        self.instance_type
+            .set(job.packet.frame_mut(), instance_type::REPLICATION);
+        job.path = PacketPath::NormalMulticast;
+        job.packet.requests = exec::Requests::default();
+        let root = std::sync::Arc::clone(&job.root);
+        let replicas = root.replication.group(group);
+        let Some((last, others)) = replicas.split_last() else {
+            return core.drop(
+                job,
+                DropReason::NoReplicas,
+                DropDetail::Number(group),
+                trace,
+            );
+        };
+        for &replica in others {
+            match core.copy(&mut job, true) {
+                Some(copy) => self.replicate(core, copy, replica, trace),
+                None => break,
+            }
+        }
+        self.replicate(core, job, *last, trace);
+    }
+
+    fn replicate(&self, core: &mut Core, mut job: Job, replica: Replica, trace: &mut Trace<'_>) {
+        let Replica { port, instance } = replica;
+        trace.event(|| TraceEvent::Copied {
+            why: "multicast",
+            port: port.0,
+            instance,
+        });
+        self.egress_rid.set(job.packet.frame_mut(), instance.into());
+        self.enqueue(core, job, port, trace);
+    }
+
+    fn enqueue(&self, core: &mut Core, job: Job, port: PortId, trace: &mut Trace<'_>) {
+        let priority = self.priority.get(job.packet.frame());
+        if priority >= PRIORITIES {
+            return core.drop(
+                job,
+                DropReason::NoSuchQueue,
+                DropDetail::Number(priority as u32),
+                trace,
+            );
+        }
+        core.enqueue(job, port, priority as u8, trace);
+    }
+
+    pub(super) fn egress(
+        &self,
+        core: &mut Core,
+        mut job: Job,
+        port: PortId,
+        times: QueueTimes,
+        trace: &mut Trace<'_>,
+    ) {
+        self.enter_egress(&mut job, port, times);
+        if let Err(reason) = core.control(&mut job, BlockRole::Egress, trace) {
+            return core.drop(job, reason, DropDetail::None, trace);
+        }
+        if let Some(clone) = job.packet.requests.clone.take() {
+            self.clone_egress(core, &mut job, clone, trace);
+        }
+        let spec = self.egress_spec.get(job.packet.frame());
+        let is_dropped = self.egress_spec.exists() && spec == self.egress_spec.largest();
+        if is_dropped || job.packet.requests.mark == Some(exec::Mark::Drop) {
+            return core.drop(job, DropReason::Egress, DropDetail::None, trace);
+        }
+        let deparsed = core
+            .control(&mut job, BlockRole::ComputeChecksum, trace)
+            .and_then(|()| core.deparse(&mut job, BlockRole::Deparser, trace));
+        if let Err(reason) = deparsed {
+            return core.drop(job, reason, DropDetail::None, trace);
+        }
+        match job.packet.requests.recirculate.take() {
+            Some(list) => self.recirculate(core, job, list, trace),
+            None => core.send(job, port, trace),
+        }
+    }
+
+    fn enter_egress(&self, job: &mut Job, port: PortId, times: QueueTimes) {
+        let length = u64::from(job.packet.length);
+        let frame = job.packet.frame_mut();
+        self.enq_timestamp.set(frame, times.enqueued.as_micros());
+        self.enq_qdepth.set(frame, times.enqueue_depth.into());
+        self.deq_timedelta
+            .set(frame, times.dequeued.since(times.enqueued).as_micros());
+        self.deq_qdepth.set(frame, times.dequeue_depth.into());
+        self.egress_timestamp.set(frame, times.dequeued.as_micros());
+        self.egress_port.set(frame, port.0.into());
+        // Any value but the one that drops, so that only egress itself can drop the packet now.
+        self.egress_spec.set(frame, 0);
+        self.packet_length.set(frame, length);
+        job.packet.requests.mark = None;
+    }
+}

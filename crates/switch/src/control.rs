@@ -1,0 +1,752 @@
+//! The control side: every change of a device's state is one [`Change`], checked against the program, applied, and told as a numbered [`Record`].
+
+use std::fmt;
+
+use bits::Value;
+use exec::{ExternState, Registers, action_params, field_match};
+use ir::{ActionCall, ActionId, ActionScope, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
+use packet::{Nanos, PortId};
+use table::{
+    ActionRef, CounterReading, EntryId, FieldMatch, GroupId, GroupMember, MemberId, MeterConfig,
+    NewEntry,
+};
+use table::{EntryAction, KeyField};
+
+use crate::device::Device;
+use crate::pre::{CloneSession, Replica};
+use crate::queue::QueueConfig;
+
+/// Members and groups with numbers from here on are the device's own, made for one-shot entries.
+const OWN_IDS: u32 = 1 << 31;
+
+/// A table entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableEntry {
+    /// One match for each key that is not a selector.
+    pub keys: Vec<KeyMatch>,
+    /// Its priority, where the key needs one.
+    pub priority: Option<i32>,
+    /// What it does.
+    pub action: Action,
+    /// After how long without a hit the control plane is told.
+    pub idle_timeout: Option<Nanos>,
+    /// The rates of its direct meter.
+    pub meter: Option<MeterConfig>,
+    /// The first value of its direct counter.
+    pub counter: Option<CounterReading>,
+}
+
+/// What an entry does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Runs an action.
+    Call(ActionCall),
+    /// Runs a member of the table's action profile.
+    Member(u32),
+    /// Runs a member of a group of the table's selector.
+    Group(u32),
+    /// Makes a group of its own: actions and weights.
+    OneShot(Vec<(ActionCall, u32)>),
+}
+
+/// A change of a device's state.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Adds an entry.
+    Insert(TableId, TableEntry),
+    /// Removes an entry.
+    Delete(TableId, EntryId),
+    /// Removes all entries of a table that are not const.
+    Clear(TableId),
+    /// Sets the default action.
+    SetDefault(TableId, ActionCall),
+    /// Adds or replaces a member of an action profile or selector.
+    SetMember {
+        /// The profile.
+        profile: ExternId,
+        /// The member.
+        id: u32,
+        /// Its action.
+        action: ActionId,
+        /// Values of its parameters.
+        args: Vec<Value>,
+    },
+    /// Removes a member.
+    DeleteMember(ExternId, u32),
+    /// Adds or replaces a group of a selector: members and weights.
+    SetGroup {
+        /// The selector.
+        profile: ExternId,
+        /// The group.
+        id: u32,
+        /// Its members and their weights.
+        members: Vec<(u32, u32)>,
+    },
+    /// Removes a group.
+    DeleteGroup(ExternId, u32),
+    /// Adds or replaces a multicast group.
+    SetMulticast(u32, Vec<Replica>),
+    /// Removes a multicast group.
+    DeleteMulticast(u32),
+    /// Adds or replaces a clone session.
+    SetCloneSession(u32, CloneSession),
+    /// Removes a clone session.
+    DeleteCloneSession(u32),
+    /// Writes one cell of a register, or all of them.
+    WriteRegister(ExternId, Option<u32>, Vec<Value>),
+    /// Sets the rates of one meter, or of all.
+    SetMeter(ExternId, Option<u32>, MeterConfig),
+    /// Writes one counter, or all of them.
+    WriteCounter(ExternId, Option<u32>, CounterReading),
+    /// Replaces the members of a value set.
+    SetValueSet(ValueSetId, Vec<Vec<KeyMatch>>),
+    /// Sets how a port sends.
+    SetQueue(PortId, QueueConfig),
+}
+
+/// A change that was made: its place in the device's one order of changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Counts from 1, without gaps.
+    pub number: u64,
+    /// The device's time.
+    pub time: Nanos,
+    /// What was changed.
+    pub change: Change,
+    /// The entry that came into being.
+    pub entry: Option<EntryId>,
+}
+
+/// The kind of a refusal, in P4Runtime's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlCode {
+    /// The change does not fit the program.
+    InvalidArgument,
+    /// What it names is not there.
+    NotFound,
+    /// What it adds is there already.
+    AlreadyExists,
+    /// There is no room.
+    ResourceExhausted,
+    /// The program does not let it be changed.
+    PermissionDenied,
+    /// Something else refers to it.
+    FailedPrecondition,
+}
+
+/// Why a change was refused. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlError {
+    /// Its kind.
+    pub code: ControlCode,
+    /// What is wrong, with names.
+    pub message: String,
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+fn refused<T>(code: ControlCode, message: impl Into<String>) -> Result<T, ControlError> {
+    Err(ControlError {
+        code,
+        message: message.into(),
+    })
+}
+
+type Applied = Result<Option<EntryId>, ControlError>;
+
+impl Device {
+    /// Makes a change; packets see it from the next step on.
+    pub fn apply(&mut self, change: Change) -> Result<Option<EntryId>, ControlError> {
+        let entry = self.change(&change)?;
+        self.record(change, entry);
+        Ok(entry)
+    }
+
+    fn change(&mut self, change: &Change) -> Applied {
+        match change {
+            Change::Insert(table, entry) => return self.insert(*table, entry),
+            Change::Delete(table, id) => self.delete(*table, *id)?,
+            Change::Clear(table) => self.clear(*table)?,
+            Change::SetDefault(table, call) => self.set_default(*table, call)?,
+            Change::SetMember {
+                profile,
+                id,
+                action,
+                args,
+            } => {
+                let member = self.member_action(*action, args)?;
+                self.set_member(*profile, *id, member)?;
+            }
+            Change::DeleteMember(profile, id) => self.delete_member(*profile, *id)?,
+            Change::SetGroup {
+                profile,
+                id,
+                members,
+            } => self.set_group(*profile, *id, members)?,
+            Change::DeleteGroup(profile, id) => self.delete_group(*profile, *id)?,
+            Change::SetMulticast(0, _) => {
+                return refused(
+                    ControlCode::InvalidArgument,
+                    "a multicast group's number is at least 1",
+                );
+            }
+            Change::SetMulticast(id, replicas) => self.replication.set_group(*id, replicas.clone()),
+            Change::DeleteMulticast(id) if self.replication.remove_group(*id) => {}
+            Change::DeleteMulticast(id) => {
+                return refused(
+                    ControlCode::NotFound,
+                    format!("there is no multicast group {id}"),
+                );
+            }
+            Change::SetCloneSession(id, session) => {
+                self.replication.set_session(*id, session.clone())
+            }
+            Change::DeleteCloneSession(id) if self.replication.remove_session(*id) => {}
+            Change::DeleteCloneSession(id) => {
+                return refused(
+                    ControlCode::NotFound,
+                    format!("there is no clone session {id}"),
+                );
+            }
+            Change::WriteRegister(register, index, values) => {
+                self.write_register(*register, *index, values)?
+            }
+            Change::SetMeter(meter, index, config) => self.set_meter(*meter, *index, *config)?,
+            Change::WriteCounter(counter, index, reading) => {
+                self.write_counter(*counter, *index, *reading)?
+            }
+            Change::SetValueSet(set, members) => self.set_value_set(*set, members)?,
+            Change::SetQueue(port, config) => self.core.queues.configure(*port, *config),
+        }
+        Ok(None)
+    }
+
+    fn table_of(&self, id: TableId) -> Result<&ir::Table, ControlError> {
+        match self.program().tables.get(id) {
+            Some(table) => Ok(table),
+            None => refused(ControlCode::NotFound, "there is no such table"),
+        }
+    }
+
+    fn insert(&mut self, id: TableId, entry: &TableEntry) -> Applied {
+        let table = self.table_of(id)?;
+        let name = table.name.clone();
+        if table.entries_are_const {
+            let message = format!("the entries of the table `{name}` are const");
+            return refused(ControlCode::PermissionDenied, message);
+        }
+        let matches = self.matches(id, &entry.keys)?;
+        let action = self.entry_action(id, &entry.action)?;
+        let mut new = NewEntry::new(matches, action);
+        new.priority = entry.priority;
+        new.idle_timeout_ns = entry.idle_timeout.map(|time| time.0);
+        let now = self.core.now.0;
+        let inserted = self.configuration.tables[id].insert(new, now);
+        let made = match inserted {
+            Ok(made) => made,
+            Err(error) => {
+                let message = format!("the table `{name}`: {error}");
+                return refused(table_code(&error), message);
+            }
+        };
+        self.set_entry_cells(id, made, entry)?;
+        Ok(Some(made))
+    }
+
+    /// The direct meter and counter of an entry. The entry stays when its table has none: nothing was asked then.
+    fn set_entry_cells(
+        &mut self,
+        table: TableId,
+        id: EntryId,
+        entry: &TableEntry,
+    ) -> Result<(), ControlError> {
+        let name = self.table_of(table)?.name.clone();
+        let cells = self.configuration.tables[table]
+            .get(id)
+            .map(|entry| std::sync::Arc::clone(&entry.cells));
+        let Some(cells) = cells else { return Ok(()) };
+        let failure = match (entry.meter, &cells.meter) {
+            (Some(_), None) => Some(format!("the table `{name}` has no direct meter")),
+            (Some(config), Some(meter)) => {
+                meter.configure(config).err().map(|error| error.to_string())
+            }
+            (None, _) => None,
+        };
+        let failure = failure.or_else(|| match (entry.counter, &cells.counter) {
+            (Some(_), None) => Some(format!("the table `{name}` has no direct counter")),
+            (Some(reading), Some(counter)) => {
+                counter.write(reading);
+                None
+            }
+            (None, _) => None,
+        });
+        match failure {
+            None => Ok(()),
+            Some(message) => {
+                let _ = self.configuration.tables[table].delete(id);
+                refused(ControlCode::InvalidArgument, message)
+            }
+        }
+    }
+
+    fn matches(&self, id: TableId, keys: &[KeyMatch]) -> Result<Vec<FieldMatch>, ControlError> {
+        let table = self.table_of(id)?;
+        let fields = self.configuration.tables[id].spec().shape.fields();
+        if fields.len() != keys.len() {
+            let message = format!(
+                "the table `{}` has {} keys, but {} are given",
+                table.name,
+                fields.len(),
+                keys.len()
+            );
+            return refused(ControlCode::InvalidArgument, message);
+        }
+        let named = table
+            .keys
+            .iter()
+            .filter(|key| key.match_kind != MatchKind::Selector);
+        let matched = |((field, wanted), key): ((&KeyField, &KeyMatch), &ir::Key)| match field_match(
+            field, wanted,
+        ) {
+            Some(matched) => Ok(matched),
+            None => {
+                let message = format!(
+                    "the key `{}` of the table `{}` cannot match this",
+                    key.name, table.name
+                );
+                refused(ControlCode::InvalidArgument, message)
+            }
+        };
+        fields.iter().zip(keys).zip(named).map(matched).collect()
+    }
+
+    fn entry_action(&mut self, id: TableId, action: &Action) -> Result<EntryAction, ControlError> {
+        let table = self.table_of(id)?;
+        let (name, profile) = (table.name.clone(), table.implementation);
+        match (action, profile) {
+            (Action::Call(call), None) => Ok(EntryAction::Direct(self.table_call(
+                id,
+                call,
+                ActionScope::DefaultOnly,
+            )?)),
+            (Action::Call(call), Some(profile)) => self.one_shot(id, profile, &[(call.clone(), 1)]),
+            (_, None) => {
+                let message = format!("the table `{name}` has no action profile or selector");
+                refused(ControlCode::InvalidArgument, message)
+            }
+            (Action::Member(member), Some(profile)) => {
+                self.member_of(profile, *member)?;
+                Ok(EntryAction::Member(MemberId::new(*member)))
+            }
+            (Action::Group(group), Some(profile)) => {
+                let known = self.profile(profile)?.group(GroupId::new(*group)).is_some();
+                match known {
+                    true => Ok(EntryAction::Group(GroupId::new(*group))),
+                    false => refused(
+                        ControlCode::NotFound,
+                        format!("there is no group {group}; add it first"),
+                    ),
+                }
+            }
+            (Action::OneShot(calls), Some(profile)) => self.one_shot(id, profile, calls),
+        }
+    }
+
+    /// Members and a group that belong to one entry.
+    fn one_shot(
+        &mut self,
+        table: TableId,
+        profile: ExternId,
+        calls: &[(ActionCall, u32)],
+    ) -> Result<EntryAction, ControlError> {
+        let mut members = Vec::new();
+        for (call, weight) in calls {
+            let action = self.table_call(table, call, ActionScope::DefaultOnly)?;
+            self.next_own_id += 1;
+            let id = OWN_IDS + self.next_own_id;
+            self.set_member(profile, id, action)?;
+            members.push((id, *weight));
+        }
+        if let [(only, _)] = members[..] {
+            return Ok(EntryAction::Member(MemberId::new(only)));
+        }
+        self.next_own_id += 1;
+        let group = OWN_IDS + self.next_own_id;
+        self.set_group(profile, group, &members)?;
+        Ok(EntryAction::Group(GroupId::new(group)))
+    }
+
+    /// A call of one of the table's actions; `forbidden` is the scope that does not fit the place.
+    fn table_call(
+        &self,
+        id: TableId,
+        call: &ActionCall,
+        forbidden: ActionScope,
+    ) -> Result<ActionRef, ControlError> {
+        let table = self.table_of(id)?;
+        let Some(listed) = table.actions.get(call.action) else {
+            return refused(
+                ControlCode::InvalidArgument,
+                format!("the table `{}` has no such action", table.name),
+            );
+        };
+        let action = &self.program().actions[listed.action];
+        if listed.scope == forbidden {
+            let place = if forbidden == ActionScope::DefaultOnly {
+                "in entries"
+            } else {
+                "as default action"
+            };
+            let message = format!(
+                "the action `{}` cannot be used {place} of the table `{}`",
+                action.control_plane_name, table.name
+            );
+            return refused(ControlCode::PermissionDenied, message);
+        }
+        match action_params(action, &call.args) {
+            Some(params) => Ok(ActionRef {
+                action: call.action as u32,
+                params,
+            }),
+            None => refused(
+                ControlCode::InvalidArgument,
+                format!(
+                    "the action `{}` takes other parameters",
+                    action.control_plane_name
+                ),
+            ),
+        }
+    }
+
+    fn delete(&mut self, table: TableId, id: EntryId) -> Result<(), ControlError> {
+        let name = self.table_of(table)?.name.clone();
+        match self.configuration.tables[table].delete(id) {
+            Ok(_) => Ok(()),
+            Err(error) => refused(table_code(&error), format!("the table `{name}`: {error}")),
+        }
+    }
+
+    fn clear(&mut self, table: TableId) -> Result<(), ControlError> {
+        self.table_of(table)?;
+        self.configuration.tables[table].clear();
+        if let Some(learned) = &self.configuration.learned[table] {
+            learned.clear();
+        }
+        Ok(())
+    }
+
+    fn set_default(&mut self, id: TableId, call: &ActionCall) -> Result<(), ControlError> {
+        let table = self.table_of(id)?;
+        if table.default_is_const && *call != table.default {
+            let message = format!("the default action of the table `{}` is const", table.name);
+            return refused(ControlCode::PermissionDenied, message);
+        }
+        let action = self.table_call(id, call, ActionScope::TableOnly)?;
+        self.configuration.tables[id].set_default(EntryAction::Direct(action));
+        Ok(())
+    }
+
+    fn profile(&mut self, id: ExternId) -> Result<&mut table::ActionProfile, ControlError> {
+        match self
+            .configuration
+            .profiles
+            .get_mut(id)
+            .and_then(Option::as_mut)
+        {
+            Some(profile) => Ok(profile),
+            None => refused(ControlCode::NotFound, "there is no such action profile"),
+        }
+    }
+
+    fn member_of(&mut self, profile: ExternId, member: u32) -> Result<(), ControlError> {
+        match self
+            .profile(profile)?
+            .member(MemberId::new(member))
+            .is_some()
+        {
+            true => Ok(()),
+            false => refused(
+                ControlCode::NotFound,
+                format!("there is no member {member}; add it first"),
+            ),
+        }
+    }
+
+    fn member_action(&self, action: ActionId, args: &[Value]) -> Result<ActionRef, ControlError> {
+        let found = self.program().actions.get(action);
+        let Some(found) = found else {
+            return refused(ControlCode::NotFound, "there is no such action");
+        };
+        let Some(params) = action_params(found, args) else {
+            let message = format!(
+                "the action `{}` takes other parameters",
+                found.control_plane_name
+            );
+            return refused(ControlCode::InvalidArgument, message);
+        };
+        // Members name actions by their position in the lists of the tables that use the profile.
+        let mut users = self
+            .program()
+            .tables
+            .values()
+            .filter(|table| table.implementation.is_some());
+        let position = users.find_map(|table| {
+            table
+                .actions
+                .iter()
+                .position(|listed| listed.action == action)
+        });
+        match position {
+            Some(position) => Ok(ActionRef {
+                action: position as u32,
+                params,
+            }),
+            None => refused(
+                ControlCode::InvalidArgument,
+                format!(
+                    "no table with an action profile has the action `{}`",
+                    found.control_plane_name
+                ),
+            ),
+        }
+    }
+
+    fn set_member(
+        &mut self,
+        profile: ExternId,
+        id: u32,
+        action: ActionRef,
+    ) -> Result<(), ControlError> {
+        let id = MemberId::new(id);
+        let profile = self.profile(profile)?;
+        let done = match profile.member(id).is_some() {
+            true => profile.modify_member(id, action),
+            false => profile.insert_member(id, action),
+        };
+        done.or_else(|error| refused(profile_code(&error), error.to_string()))
+    }
+
+    fn delete_member(&mut self, profile: ExternId, id: u32) -> Result<(), ControlError> {
+        let member = MemberId::new(id);
+        let is_used = self
+            .configuration
+            .tables
+            .values()
+            .any(|table| table.uses_of_member(member) > 0);
+        if is_used {
+            return refused(
+                ControlCode::FailedPrecondition,
+                format!("an entry uses the member {id}"),
+            );
+        }
+        let done = self.profile(profile)?.delete_member(member);
+        done.or_else(|error| refused(profile_code(&error), error.to_string()))
+    }
+
+    fn set_group(
+        &mut self,
+        profile: ExternId,
+        id: u32,
+        members: &[(u32, u32)],
+    ) -> Result<(), ControlError> {
+        let id = GroupId::new(id);
+        let members: Vec<GroupMember> = members
+            .iter()
+            .map(|&(member, weight)| GroupMember {
+                member: MemberId::new(member),
+                weight,
+            })
+            .collect();
+        let profile = self.profile(profile)?;
+        let done = match profile.group(id).is_some() {
+            true => profile.modify_group(id, members),
+            false => profile.insert_group(id, members),
+        };
+        done.or_else(|error| refused(profile_code(&error), error.to_string()))
+    }
+
+    fn delete_group(&mut self, profile: ExternId, id: u32) -> Result<(), ControlError> {
+        let group = GroupId::new(id);
+        if self
+            .configuration
+            .tables
+            .values()
+            .any(|table| table.uses_of_group(group) > 0)
+        {
+            return refused(
+                ControlCode::FailedPrecondition,
+                format!("an entry uses the group {id}"),
+            );
+        }
+        let done = self.profile(profile)?.delete_group(group);
+        done.or_else(|error| refused(profile_code(&error), error.to_string()))
+    }
+
+    fn cells(&self, id: ExternId) -> Option<&ExternState> {
+        self.configuration.cells.get(id)
+    }
+
+    fn registers(&self, id: ExternId) -> Result<&Registers, ControlError> {
+        match self.cells(id) {
+            Some(ExternState::Register(registers)) => Ok(registers),
+            _ => refused(ControlCode::NotFound, "there is no such register"),
+        }
+    }
+
+    fn write_register(
+        &self,
+        id: ExternId,
+        index: Option<u32>,
+        values: &[Value],
+    ) -> Result<(), ControlError> {
+        let registers = self.registers(id)?;
+        let fits = registers.arrays().len() == values.len()
+            && registers
+                .arrays()
+                .iter()
+                .zip(values)
+                .all(|(array, value)| array.width() == value.width());
+        if !fits {
+            return refused(
+                ControlCode::InvalidArgument,
+                "the register's cells have other values",
+            );
+        }
+        let indices = indices(index, registers.size())?;
+        for index in indices {
+            registers.set(index.into(), values);
+        }
+        Ok(())
+    }
+
+    fn set_meter(
+        &self,
+        id: ExternId,
+        index: Option<u32>,
+        config: MeterConfig,
+    ) -> Result<(), ControlError> {
+        let Some(ExternState::Meter(meters)) = self.cells(id) else {
+            return refused(ControlCode::NotFound, "there is no such meter");
+        };
+        for index in indices(index, meters.len() as u32)? {
+            if let Err(error) = meters.configure(index.into(), config) {
+                return refused(ControlCode::InvalidArgument, error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn write_counter(
+        &self,
+        id: ExternId,
+        index: Option<u32>,
+        reading: CounterReading,
+    ) -> Result<(), ControlError> {
+        let Some(ExternState::Counter(counters)) = self.cells(id) else {
+            return refused(ControlCode::NotFound, "there is no such counter");
+        };
+        for index in indices(index, counters.len() as u32)? {
+            counters.write(index.into(), reading);
+        }
+        Ok(())
+    }
+
+    fn set_value_set(
+        &mut self,
+        id: ValueSetId,
+        members: &[Vec<KeyMatch>],
+    ) -> Result<(), ControlError> {
+        let Some(set) = self.configuration.value_sets.get_mut(id) else {
+            return refused(ControlCode::NotFound, "there is no such value set");
+        };
+        let shape = set.shape().clone();
+        let convert = |member: &Vec<KeyMatch>| -> Option<Vec<FieldMatch>> {
+            let same = member.len() == shape.fields().len();
+            same.then(|| {
+                shape
+                    .fields()
+                    .iter()
+                    .zip(member)
+                    .map(|(field, wanted)| field_match(field, wanted))
+                    .collect()
+            })?
+        };
+        let Some(members) = members.iter().map(convert).collect::<Option<Vec<_>>>() else {
+            return refused(
+                ControlCode::InvalidArgument,
+                "a member does not fit the value set's fields",
+            );
+        };
+        set.set(members)
+            .or_else(|error| refused(ControlCode::InvalidArgument, error.to_string()))
+    }
+
+    /// A register's cell; `None` beyond the end.
+    pub fn read_register(&self, id: ExternId, index: u32) -> Option<Vec<Value>> {
+        self.registers(id).ok()?.get(index.into())
+    }
+
+    /// A counter; `None` beyond the end.
+    pub fn read_counter(&self, id: ExternId, index: u32) -> Option<CounterReading> {
+        match self.cells(id)? {
+            ExternState::Counter(counters) => counters.read(index.into()),
+            _ => None,
+        }
+    }
+
+    /// The rates of a meter, if they are set.
+    pub fn read_meter(&self, id: ExternId, index: u32) -> Option<MeterConfig> {
+        match self.cells(id)? {
+            ExternState::Meter(meters) => meters.config(index.into()),
+            _ => None,
+        }
+    }
+
+    /// The direct counter of an entry.
+    pub fn read_direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
+        let entry = self.configuration.tables.get(table)?.get(entry)?;
+        entry.cells.counter.as_ref().map(|counter| counter.read())
+    }
+}
+
+/// One index, or all of them.
+fn indices(index: Option<u32>, size: u32) -> Result<std::ops::Range<u32>, ControlError> {
+    match index {
+        None => Ok(0..size),
+        Some(index) if index < size => Ok(index..index + 1),
+        Some(index) => refused(
+            ControlCode::InvalidArgument,
+            format!("the index {index} is outside: there are {size} cells"),
+        ),
+    }
+}
+
+fn table_code(error: &table::TableError) -> ControlCode {
+    use table::TableError::{Duplicate, Full, NotFound};
+    match error {
+        Duplicate(_) => ControlCode::AlreadyExists,
+        NotFound => ControlCode::NotFound,
+        Full { .. } => ControlCode::ResourceExhausted,
+        _ => ControlCode::InvalidArgument,
+    }
+}
+
+fn profile_code(error: &table::ProfileError) -> ControlCode {
+    use table::ProfileError::{
+        DuplicateGroup, DuplicateMember, Full, GroupTooLarge, MemberInGroup, NoSuchGroup,
+        NoSuchMember,
+    };
+    match error {
+        DuplicateGroup(_) | DuplicateMember(_) => ControlCode::AlreadyExists,
+        NoSuchGroup(_) | NoSuchMember(_) => ControlCode::NotFound,
+        Full { .. } | GroupTooLarge { .. } => ControlCode::ResourceExhausted,
+        MemberInGroup { .. } => ControlCode::FailedPrecondition,
+        _ => ControlCode::InvalidArgument,
+    }
+}

@@ -1,0 +1,435 @@
+//! What all architectures' pipelines share: running blocks, copying, queueing, sending and dropping packets, collecting what programs tell.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use exec::{
+    ControlVerdict, DropReason, Loaded, PacketContext, ParserVerdict, RandomStream, State,
+    TraceEvent, Tracer,
+};
+use exec::{DropDetail, WORK_BUDGET};
+use ir::{BlockCode, BlockRole, ExternId, Layout, Program};
+use packet::{Nanos, PortId};
+
+use crate::arch::Pipeline;
+use crate::ledger::Ledger;
+use crate::pre::{Replica, ReplicationEngine};
+use crate::queue::{QueueConfig, QueueTimes, Queues};
+
+/// How many messages and digests wait for the control plane; more are counted as lost.
+const MAX_WAITING: usize = 65_536;
+
+/// How many copies may be made of one packet that came in, so that clones of clones end.
+const MAX_COPIES: u32 = 4096;
+
+/// A program as a device runs it: code without state.
+pub(crate) struct Code {
+    pub(crate) program: Arc<Program>,
+    pub(crate) layout: Layout,
+    pub(crate) loaded: Box<dyn Loaded>,
+    pub(crate) pipeline: Pipeline,
+    blocks: Vec<(BlockRole, BlockCode)>,
+}
+
+impl Code {
+    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Box<dyn Loaded>) -> Code {
+        let pipeline = Pipeline::of(&program, &layout);
+        let blocks = program
+            .pipeline
+            .blocks
+            .iter()
+            .map(|block| (block.role, block.code))
+            .collect();
+        Code {
+            program,
+            layout,
+            loaded,
+            pipeline,
+            blocks,
+        }
+    }
+}
+
+/// What a device publishes at once: code, the state that packets see, replication entries. A packet finishes on the root it began with.
+pub(crate) struct Root {
+    pub(crate) code: Arc<Code>,
+    pub(crate) state: State,
+    pub(crate) replication: ReplicationEngine,
+}
+
+/// Why a packet is where it is; PSA's packet paths, which v1model's instance types are mapped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PacketPath {
+    Normal,
+    NormalUnicast,
+    NormalMulticast,
+    CloneI2E,
+    CloneE2E,
+    Resubmit,
+    Recirculate,
+}
+
+/// A packet inside the device.
+pub(crate) struct Job {
+    pub(crate) root: Arc<Root>,
+    pub(crate) packet: PacketContext,
+    pub(crate) path: PacketPath,
+    /// Where it came in.
+    pub(crate) ingress: PortId,
+    /// `egress_rid`, instance.
+    pub(crate) instance: u32,
+    pub(crate) class_of_service: u32,
+    /// Copies that may still be made of it.
+    pub(crate) copies_left: u32,
+    /// Whether the frame holds what a new pass keeps, and is not to be zeroed.
+    pub(crate) is_prepared: bool,
+}
+
+/// How a clone session makes its copies.
+#[derive(Clone, Copy)]
+pub(crate) struct CloneMode {
+    pub(crate) truncate: Option<u32>,
+    pub(crate) class_of_service: u32,
+}
+
+/// A packet that left.
+pub(crate) struct Sent {
+    pub(crate) port: PortId,
+    pub(crate) time: Nanos,
+    pub(crate) root: Arc<Root>,
+    pub(crate) packet: PacketContext,
+}
+
+/// A message of a digest, for the control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Which digest.
+    pub digest: ExternId,
+    /// The values of its fields, each starting on its own limb.
+    pub limbs: Vec<u64>,
+    /// When it was sent.
+    pub time: Nanos,
+}
+
+/// A tracer, or none.
+pub(crate) struct Trace<'t>(pub(crate) Option<&'t mut dyn Tracer>);
+
+impl Trace<'_> {
+    #[inline]
+    pub(crate) fn event(&mut self, event: impl FnOnce() -> TraceEvent) {
+        if let Some(tracer) = &mut self.0 {
+            tracer.event(event());
+        }
+    }
+}
+
+/// The device's insides that packets pass through.
+pub(crate) struct Core {
+    pub(crate) queues: Queues<Job>,
+    /// Packets that begin a pass at ingress.
+    pub(crate) arriving: VecDeque<Job>,
+    pub(crate) sent: VecDeque<Sent>,
+    pub(crate) ledger: Ledger,
+    pub(crate) digests: VecDeque<Digest>,
+    pub(crate) messages: VecDeque<String>,
+    pub(crate) lost_messages: u64,
+    pub(crate) now: Nanos,
+    seed: u64,
+    packets: u64,
+    /// Contexts that wait to be used again; all of the newest program.
+    pool: Vec<PacketContext>,
+    /// Values on their way from one frame to another.
+    pub(crate) scratch: Vec<u64>,
+    pub(crate) replicas: Vec<Replica>,
+}
+
+impl Core {
+    pub(crate) fn new(seed: u64, queue: QueueConfig) -> Core {
+        Core {
+            queues: Queues::new(queue),
+            arriving: VecDeque::new(),
+            sent: VecDeque::new(),
+            ledger: Ledger::default(),
+            digests: VecDeque::new(),
+            messages: VecDeque::new(),
+            lost_messages: 0,
+            now: Nanos::ZERO,
+            seed,
+            packets: 0,
+            pool: Vec::new(),
+            scratch: Vec::new(),
+            replicas: Vec::new(),
+        }
+    }
+
+    /// A context, with a random stream of its own.
+    pub(crate) fn context(&mut self, code: &Code) -> PacketContext {
+        let mut packet = self.pool.pop().unwrap_or_else(|| {
+            let mut packet =
+                PacketContext::new(&code.program, &code.layout, code.loaded.scratch_limbs());
+            code.loaded.prepare(&mut packet);
+            packet
+        });
+        self.packets += 1;
+        packet.random = RandomStream::new(self.seed, self.packets);
+        packet.work_left = WORK_BUDGET;
+        packet.now = self.now;
+        packet
+    }
+
+    /// Keeps a context for the next packet.
+    pub(crate) fn put_back(&mut self, packet: PacketContext) {
+        if self.pool.len() < 1024 {
+            self.pool.push(packet);
+        }
+    }
+
+    pub(crate) fn forget_contexts(&mut self) {
+        self.pool.clear();
+    }
+
+    /// A packet that comes in.
+    pub(crate) fn arrive(
+        &mut self,
+        root: &Arc<Root>,
+        port: PortId,
+        bytes: &[u8],
+    ) -> Result<(), packet::FrameError> {
+        let mut packet = self.context(&root.code);
+        if let Err(error) = packet.bytes.assign(bytes) {
+            self.put_back(packet);
+            return Err(error);
+        }
+        packet.length = bytes.len() as u32;
+        self.ledger.received += 1;
+        self.arriving.push_back(Job {
+            root: Arc::clone(root),
+            packet,
+            path: PacketPath::Normal,
+            ingress: port,
+            instance: 0,
+            class_of_service: 0,
+            copies_left: MAX_COPIES,
+            is_prepared: false,
+        });
+        Ok(())
+    }
+
+    /// Runs a parser block, if there is one.
+    pub(crate) fn parse(
+        &mut self,
+        job: &mut Job,
+        role: BlockRole,
+        trace: &mut Trace<'_>,
+    ) -> ParserVerdict {
+        let Job { root, packet, .. } = job;
+        let Some(BlockCode::Parser(parser)) = block(&root.code, role) else {
+            return ParserVerdict::Accept;
+        };
+        packet.begin_block();
+        trace.event(|| TraceEvent::Block { role });
+        let verdict = match &mut trace.0 {
+            None => root.code.loaded.run_parser(parser, packet, &root.state),
+            Some(tracer) => {
+                root.code
+                    .loaded
+                    .trace_parser(parser, packet, &root.state, &mut **tracer)
+            }
+        };
+        self.collect(packet);
+        verdict
+    }
+
+    /// Runs a control block, if there is one; the reason to drop the packet, if there is one.
+    pub(crate) fn control(
+        &mut self,
+        job: &mut Job,
+        role: BlockRole,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        let Job { root, packet, .. } = job;
+        let Some(BlockCode::Control(control)) = block(&root.code, role) else {
+            return Ok(());
+        };
+        packet.begin_block();
+        trace.event(|| TraceEvent::Block { role });
+        let verdict = match &mut trace.0 {
+            None => root.code.loaded.run_control(control, packet, &root.state),
+            Some(tracer) => {
+                root.code
+                    .loaded
+                    .trace_control(control, packet, &root.state, &mut **tracer)
+            }
+        };
+        self.collect(packet);
+        match verdict {
+            ControlVerdict::Done => Ok(()),
+            ControlVerdict::Drop(reason) => Err(reason),
+        }
+    }
+
+    /// Runs a deparser block and makes the packet what it emitted.
+    pub(crate) fn deparse(
+        &mut self,
+        job: &mut Job,
+        role: BlockRole,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        self.control(job, role, trace)?;
+        job.packet
+            .finish_deparse()
+            .map_err(|_| DropReason::FrameTooLong)?;
+        if let Some(length) = job.packet.requests.truncate {
+            job.packet.bytes.truncate(length as usize);
+        }
+        trace.event(|| TraceEvent::Deparsed {
+            bytes: job.packet.bytes.bytes().to_vec(),
+        });
+        Ok(())
+    }
+
+    /// Takes what the program told the control plane.
+    fn collect(&mut self, packet: &mut PacketContext) {
+        if !packet.log.is_empty() {
+            let (messages, lost) = (&mut self.messages, &mut self.lost_messages);
+            packet.log.drain(|line| match messages.len() < MAX_WAITING {
+                true => messages.push_back(line.to_string()),
+                false => *lost += 1,
+            });
+        }
+        if !packet.digests.is_empty() {
+            for message in packet.digests.iter() {
+                if self.digests.len() < MAX_WAITING {
+                    let limbs = message.limbs.to_vec();
+                    self.digests.push_back(Digest {
+                        digest: message.digest,
+                        limbs,
+                        time: packet.now,
+                    });
+                } else {
+                    self.lost_messages += 1;
+                }
+            }
+            packet.digests.clear();
+        }
+    }
+
+    pub(crate) fn drop(
+        &mut self,
+        job: Job,
+        reason: DropReason,
+        detail: DropDetail,
+        trace: &mut Trace<'_>,
+    ) {
+        trace.event(|| TraceEvent::Dropped { reason, detail });
+        self.ledger.drop(reason);
+        self.put_back(job.packet);
+    }
+
+    pub(crate) fn send(&mut self, job: Job, port: PortId, trace: &mut Trace<'_>) {
+        trace.event(|| TraceEvent::Sent {
+            port: port.0,
+            bytes: job.packet.bytes.bytes().to_vec(),
+        });
+        self.ledger.sent += 1;
+        self.sent.push_back(Sent {
+            port,
+            time: job.packet.now,
+            root: job.root,
+            packet: job.packet,
+        });
+    }
+
+    /// Puts a packet into the queue of a port.
+    pub(crate) fn enqueue(&mut self, job: Job, port: PortId, priority: u8, trace: &mut Trace<'_>) {
+        let (bytes, now) = (job.packet.bytes.len(), job.packet.now);
+        trace.event(|| TraceEvent::Queued {
+            port: port.0,
+            priority,
+            depth: 0,
+        });
+        if let Err(job) = self.queues.push(port, priority, bytes, now, job) {
+            self.drop(job, DropReason::TailDrop, DropDetail::Number(port.0), trace);
+        }
+    }
+
+    /// The packet starts over at ingress.
+    pub(crate) fn start_over(&mut self, mut job: Job, why: &'static str, trace: &mut Trace<'_>) {
+        trace.event(|| TraceEvent::Again { why });
+        if !job.packet.spend(64) {
+            return self.drop(job, DropReason::WorkBudget, DropDetail::None, trace);
+        }
+        match job.path {
+            PacketPath::Resubmit => self.ledger.resubmitted += 1,
+            _ => self.ledger.recirculated += 1,
+        }
+        self.arriving.push_back(job);
+    }
+
+    /// A copy of a packet's bytes, and of its frame where `whole` is set. `None` when too many copies were made.
+    pub(crate) fn copy(&mut self, job: &mut Job, whole: bool) -> Option<Job> {
+        job.copies_left = job.copies_left.checked_sub(1)?;
+        let mut packet = self.context(&job.root.code);
+        packet.begin_pass();
+        packet.bytes.copy_from(&job.packet.bytes);
+        packet.length = job.packet.length;
+        packet.now = job.packet.now;
+        packet.work_left = job.packet.work_left;
+        if whole {
+            packet.frame_mut().copy_from_slice(job.packet.frame());
+            packet.cursor = job.packet.cursor;
+        }
+        self.ledger.replicated += 1;
+        // What is left is shared between both, so that copies of copies end.
+        let half = job.copies_left / 2;
+        job.copies_left -= half;
+        Some(Job {
+            root: Arc::clone(&job.root),
+            packet,
+            path: job.path,
+            ingress: job.ingress,
+            instance: 0,
+            class_of_service: 0,
+            copies_left: half,
+            is_prepared: false,
+        })
+    }
+
+    /// The copies of a clone session, into [`Core::replicas`]; whether it is configured.
+    pub(crate) fn session(
+        &mut self,
+        root: &Root,
+        id: u32,
+        trace: &mut Trace<'_>,
+    ) -> Option<CloneMode> {
+        let Some(session) = root.replication.session(id) else {
+            trace.event(|| TraceEvent::NoCloneSession { session: id });
+            return None;
+        };
+        self.replicas.clear();
+        self.replicas.extend(root.replication.clones(session));
+        Some(CloneMode {
+            truncate: session.truncate,
+            class_of_service: session.class_of_service,
+        })
+    }
+
+    /// What may leave its queue by now.
+    pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<(PortId, Job, QueueTimes)> {
+        let (port, mut job, times) = self.queues.pop(now)?;
+        job.packet.now = times.dequeued;
+        Some((port, job, times))
+    }
+
+    /// Packets inside.
+    pub(crate) fn held(&self) -> usize {
+        self.queues.held() + self.arriving.len()
+    }
+}
+
+fn block(code: &Code, role: BlockRole) -> Option<BlockCode> {
+    code.blocks
+        .iter()
+        .find(|block| block.0 == role)
+        .map(|block| block.1)
+}

@@ -1,0 +1,333 @@
+//! A device: one program's root, the packets inside it, its control side. It owns no thread and no clock: callers give packets and the time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
+use ir::{Layout, Program, TableId, VerifyError};
+use packet::{FrameError, Nanos, PortId};
+use table::EntryId;
+
+use crate::arch;
+use crate::control::{Change, Record};
+use crate::core::{Code, Core, Digest, Root, Trace};
+use crate::ledger::{Ledger, Unbalanced};
+use crate::pre::ReplicationEngine;
+use crate::queue::QueueConfig;
+
+/// How a device is set up.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceConfig {
+    /// What random numbers depend on.
+    pub seed: u64,
+    /// How ports send unless they are told otherwise.
+    pub queue: QueueConfig,
+    /// PNA: the host's ports.
+    pub host_ports: Vec<u32>,
+}
+
+/// Why a program cannot be loaded.
+#[derive(Clone, Debug)]
+pub enum LoadError {
+    /// The IR is not well formed.
+    Verify(Vec<VerifyError>),
+    /// The engine does not run something in it.
+    Unsupported(Unsupported),
+    /// An entry of the program does not fit its table.
+    Entry(ConfigurationError),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Verify(errors) => {
+                let first = errors.first().map(ToString::to_string).unwrap_or_default();
+                write!(f, "the program's IR is not well formed: {first}")
+            }
+            LoadError::Unsupported(unsupported) => unsupported.fmt(f),
+            LoadError::Entry(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// How often a table was hit and missed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableHits {
+    /// The table.
+    pub table: TableId,
+    /// Packets that hit an entry.
+    pub hits: u64,
+    /// Packets that hit none.
+    pub misses: u64,
+}
+
+/// Told of every change, in order.
+type Follower = Box<dyn FnMut(&Record) + Send>;
+
+/// A device.
+pub struct Device {
+    pub(crate) core: Core,
+    pub(crate) configuration: Configuration,
+    pub(crate) replication: ReplicationEngine,
+    pub(crate) next_own_id: u32,
+    code: Arc<Code>,
+    root: Arc<Root>,
+    is_stale: bool,
+    changes: u64,
+    followers: Vec<Follower>,
+    /// Entries whose idleness was told, with the last use that it was told for.
+    told_idle: BTreeMap<(TableId, EntryId), u64>,
+}
+
+impl Device {
+    /// A device that runs this program.
+    ///
+    /// # Errors
+    /// The program is not well formed, the engine does not run it, or its own entries do not fit its tables.
+    pub fn new(
+        program: Arc<Program>,
+        engine: &dyn Engine,
+        config: &DeviceConfig,
+    ) -> Result<Device, LoadError> {
+        ir::verify(&program).map_err(LoadError::Verify)?;
+        let layout = Layout::of(&program);
+        let loaded = engine
+            .load(&program, &layout, &Natives::standard())
+            .map_err(LoadError::Unsupported)?;
+        let mut configuration =
+            Configuration::new(Arc::clone(&program)).map_err(LoadError::Entry)?;
+        let mut host_ports = config.host_ports.clone();
+        host_ports.sort_unstable();
+        configuration.host_ports = host_ports.into();
+        let code = Arc::new(Code::new(program, layout, loaded));
+        let replication = ReplicationEngine::default();
+        let root = Root {
+            code: Arc::clone(&code),
+            state: configuration.snapshot(),
+            replication: replication.clone(),
+        };
+        Ok(Device {
+            core: Core::new(config.seed, config.queue),
+            configuration,
+            replication,
+            next_own_id: 0,
+            code,
+            root: Arc::new(root),
+            is_stale: false,
+            changes: 0,
+            followers: Vec::new(),
+            told_idle: BTreeMap::new(),
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        self.configuration.program()
+    }
+
+    /// The control side of tables, profiles and cells, for reading.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Multicast groups and clone sessions.
+    pub fn replication(&self) -> &ReplicationEngine {
+        &self.replication
+    }
+
+    /// Tells `follower` of every change from now on.
+    pub fn follow(&mut self, follower: impl FnMut(&Record) + Send + 'static) {
+        self.followers.push(Box::new(follower));
+    }
+
+    pub(crate) fn record(&mut self, change: Change, entry: Option<EntryId>) {
+        self.is_stale = true;
+        self.changes += 1;
+        let record = Record {
+            number: self.changes,
+            time: self.core.now,
+            change,
+            entry,
+        };
+        for follower in &mut self.followers {
+            follower(&record);
+        }
+    }
+
+    /// Publishes what was changed since the last time.
+    fn publish(&mut self) {
+        if !std::mem::take(&mut self.is_stale) {
+            return;
+        }
+        let state = self.configuration.snapshot();
+        let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
+        self.root = Arc::new(Root {
+            code,
+            state,
+            replication,
+        });
+    }
+
+    /// Takes a packet in; the next step processes it.
+    ///
+    /// # Errors
+    /// The packet is longer than a frame may be.
+    pub fn receive(&mut self, port: PortId, bytes: &[u8]) -> Result<(), FrameError> {
+        self.publish();
+        self.core.arrive(&self.root, port, bytes)
+    }
+
+    /// Processes all that came and all that may leave its queue by `now`. Time never goes back.
+    pub fn step(&mut self, now: Nanos) {
+        self.run(now, &mut Trace(None));
+    }
+
+    /// Takes one packet in and processes it, telling each step of it, and of what else is inside, to `tracer`.
+    ///
+    /// # Errors
+    /// The packet is longer than a frame may be.
+    pub fn trace(
+        &mut self,
+        port: PortId,
+        bytes: &[u8],
+        now: Nanos,
+        tracer: &mut dyn Tracer,
+    ) -> Result<(), FrameError> {
+        self.receive(port, bytes)?;
+        tracer.event(exec::TraceEvent::Received {
+            port: port.0,
+            bytes: bytes.to_vec(),
+        });
+        self.run(now, &mut Trace(Some(tracer)));
+        Ok(())
+    }
+
+    fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
+        self.core.now = self.core.now.max(now);
+        let now = self.core.now;
+        loop {
+            while let Some(mut job) = self.core.arriving.pop_front() {
+                job.packet.now = now;
+                arch::ingress(&mut self.core, job, trace);
+            }
+            let Some((port, job, times)) = self.core.dequeue(now) else {
+                break;
+            };
+            arch::egress(&mut self.core, job, port, times, trace);
+        }
+    }
+
+    /// When something is to be done that needs no packet: the next packet leaves its queue.
+    pub fn next_time(&self) -> Option<Nanos> {
+        self.core.queues.next_time()
+    }
+
+    /// The device's time.
+    pub fn now(&self) -> Nanos {
+        self.core.now
+    }
+
+    /// Gives each packet that left, in order, to `take`: its port, its bytes, when it left.
+    pub fn drain_sent(&mut self, mut take: impl FnMut(PortId, &[u8], Nanos)) {
+        while let Some(sent) = self.core.sent.pop_front() {
+            take(sent.port, sent.packet.bytes.bytes(), sent.time);
+            if Arc::ptr_eq(&sent.root.code, &self.code) {
+                self.core.put_back(sent.packet);
+            }
+        }
+    }
+
+    /// The next digest message.
+    pub fn take_digest(&mut self) -> Option<Digest> {
+        self.core.digests.pop_front()
+    }
+
+    /// The next message that the program wrote (`log_msg`, `assert`, `assume`).
+    pub fn take_message(&mut self) -> Option<String> {
+        self.core.messages.pop_front()
+    }
+
+    /// Messages and digests that were lost because nobody took them.
+    pub fn lost_messages(&self) -> u64 {
+        self.core.lost_messages
+    }
+
+    /// What became of all packets.
+    pub fn ledger(&self) -> &Ledger {
+        &self.core.ledger
+    }
+
+    /// Packets inside.
+    pub fn held(&self) -> usize {
+        self.core.held()
+    }
+
+    /// Whether all packets are accounted for.
+    ///
+    /// # Errors
+    /// They are not: a defect of the device.
+    pub fn check_conservation(&self) -> Result<(), Unbalanced> {
+        self.core.ledger.check(self.core.held())
+    }
+
+    /// Counts a packet that a port refused after it had left here.
+    pub fn count_drop(&mut self, reason: DropReason) {
+        self.core.ledger.sent = self.core.ledger.sent.saturating_sub(1);
+        self.core.ledger.drop(reason);
+    }
+
+    /// Hits and misses of all tables.
+    pub fn table_hits(&self) -> Vec<TableHits> {
+        let tables = self.configuration.tables.iter();
+        tables
+            .map(|(table, entries)| {
+                let hits = entries.usage().map(|(_, usage)| usage.hits).sum();
+                TableHits {
+                    table,
+                    hits,
+                    misses: entries.default_cells().usage.read().hits,
+                }
+            })
+            .collect()
+    }
+
+    /// Entries that no packet has hit for as long as their idle time-out: each once until it is hit again.
+    pub fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {
+        let now = self.core.now.0;
+        let mut idle = Vec::new();
+        for (table, entries) in self.configuration.tables.iter() {
+            for entry in entries.idle(now) {
+                let last = entry.cells.usage.read().last_use_ns;
+                if self.told_idle.insert((table, entry.id), last) != Some(last) {
+                    idle.push((table, entry.id));
+                }
+            }
+        }
+        self.told_idle
+            .retain(|(table, id), _| self.configuration.tables[*table].get(*id).is_some());
+        idle
+    }
+
+    /// Loads another program in place of the running one; its state starts empty. Packets inside finish on the old one.
+    ///
+    /// # Errors
+    /// As [`Device::new`]; the running program stays.
+    pub fn replace(
+        &mut self,
+        program: Arc<Program>,
+        engine: &dyn Engine,
+        config: &DeviceConfig,
+    ) -> Result<(), LoadError> {
+        let new = Device::new(program, engine, config)?;
+        self.code = new.code;
+        self.root = new.root;
+        self.configuration = new.configuration;
+        self.core.forget_contexts();
+        self.told_idle.clear();
+        self.is_stale = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! The ledger of packets: nothing disappears silently.
+//!
+//! received + generated + replicated = sent + dropped by named reason + held, at every moment between two steps.
+
+use exec::DropReason;
+
+/// Packets by what became of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// Came in at a port.
+    pub received: u64,
+    /// Made by the device or its control plane.
+    pub generated: u64,
+    /// Copies made, beyond the packet they were made of.
+    pub replicated: u64,
+    /// Left at a port.
+    pub sent: u64,
+    /// Ended otherwise, by [`DropReason::index`].
+    dropped: Vec<u64>,
+    /// Started over, which changes no sum.
+    pub resubmitted: u64,
+    /// Started over after a whole pass, which changes no sum.
+    pub recirculated: u64,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        let dropped = vec![0; DropReason::ALL.len()];
+        Ledger {
+            received: 0,
+            generated: 0,
+            replicated: 0,
+            sent: 0,
+            dropped,
+            resubmitted: 0,
+            recirculated: 0,
+        }
+    }
+}
+
+/// A ledger that does not add up: a defect of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unbalanced {
+    /// Packets that came into being.
+    pub came: u64,
+    /// Packets that went, and those that are held.
+    pub went: u64,
+}
+
+impl std::fmt::Display for Unbalanced {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} packets came into being, but {} are accounted for",
+            self.came, self.went
+        )
+    }
+}
+
+impl std::error::Error for Unbalanced {}
+
+impl Ledger {
+    /// Notes a drop.
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        self.dropped[reason.index()] += 1;
+    }
+
+    /// Packets dropped for this reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason.index()]
+    }
+
+    /// The reasons for which packets were dropped, and how many.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL
+            .iter()
+            .map(|&reason| (reason, self.dropped(reason)))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// Whether all packets are accounted for, `held` being those still inside.
+    pub fn check(&self, held: usize) -> Result<(), Unbalanced> {
+        let came = self.received + self.generated + self.replicated;
+        let went = self.sent + self.dropped.iter().sum::<u64>() + held as u64;
+        if came == went {
+            Ok(())
+        } else {
+            Err(Unbalanced { came, went })
+        }
+    }
+}

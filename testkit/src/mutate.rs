@@ -1,0 +1,73 @@
+//! Changes to program texts: the kind of mistakes that people and fuzzers make.
+
+use crate::random::Choices;
+
+/// Words and numbers that tend to find trouble.
+const SPICE: &[&str] = &[
+    "bit<0>", "bit<65536>", "int<1>", "varbit<8>", "0", "-1", "255", "8w256", "0xffffffffffffffffffffffff", "1s0", "{}",
+    "{#}", "...", "_", "default", "error.NoError", "this", ".x", "header_union", "tuple<bit<8>>", "list<bool>", "<<", "&&&",
+    "..", "? 1 : 2", "++", "|+|", "[3:0]", "[0:3]", "[0]", ".next", ".last", ".lastIndex", ".isValid()", ".setInvalid()",
+    ".apply()", ".push_front(1)", ".minSizeInBits()", "exit;", "return;", "for (bit<8> i in 0..3) {}", "switch (1) {}",
+    "transition select(1) { _: accept; }", "@name(\"x\")", "@pragma x\n", "#define X X\n", "#if 1\n", "#include <core.p4>\n",
+    "typedef bit<8> T;", "type bit<8> N;", "const int c = 1;", "extern void f<T>(in T x);", "é", "\"", "/*",
+];
+
+/// A changed copy of `text`; `other` is a second text to take pieces from.
+pub fn mutate(text: &str, other: &str, choices: &mut Choices) -> String {
+    let mut text = text.to_string();
+    for _ in 0..=choices.below(4) {
+        text = mutate_once(&text, other, choices);
+    }
+    text
+}
+
+fn mutate_once(text: &str, other: &str, choices: &mut Choices) -> String {
+    let tokens = tokens(text);
+    let (at, end) = range(&tokens, text, choices);
+    let piece = &text[at..end];
+    let middle = match choices.below(7) {
+        0 => String::new(),
+        1 => format!("{piece}{piece}"),
+        2 => choices.pick(SPICE).map_or_else(String::new, |word| format!(" {word} ")),
+        3 => {
+            let others = self::tokens(other);
+            let (from, to) = range(&others, other, choices);
+            format!(" {} ", &other[from..to])
+        }
+        4 => tokens.get(choices.below(tokens.len())).map_or_else(String::new, |(a, b)| text[*a..*b].to_string()),
+        5 => piece.repeat(choices.below(20)),
+        _ => piece.chars().rev().collect(),
+    };
+    format!("{}{middle}{}", &text[..at], &text[end..])
+}
+
+/// Byte ranges of words, numbers and single other characters.
+fn tokens(text: &str) -> Vec<(usize, usize)> {
+    let mut all = Vec::new();
+    let mut start = None;
+    for (at, c) in text.char_indices() {
+        let is_word = c.is_alphanumeric() || c == '_';
+        if let Some(from) = start.filter(|_| !is_word) {
+            all.push((from, at));
+            start = None;
+        }
+        if is_word {
+            start = start.or(Some(at));
+        } else if !c.is_whitespace() {
+            all.push((at, at + c.len_utf8()));
+        }
+    }
+    all.extend(start.map(|from| (from, text.len())));
+    all
+}
+
+/// A range of one or a few tokens.
+fn range(tokens: &[(usize, usize)], text: &str, choices: &mut Choices) -> (usize, usize) {
+    if tokens.is_empty() {
+        return (text.len(), text.len());
+    }
+    let first = choices.below(tokens.len());
+    let count = if choices.one_in(4) { choices.below(30) } else { choices.below(2) };
+    let last = (first + count).min(tokens.len() - 1);
+    (tokens[first].0, tokens[last].1)
+}
