@@ -71,6 +71,26 @@ pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
     lowered
 }
 
+/// Compiles a program that is given as text; its first error as text, if it has one.
+pub(crate) fn compile_text(name: &str, text: &str) -> Result<ir::Program, String> {
+    let options = syntax::ParseOptions {
+        builtin: Some(sema::arch::builtin_include),
+        ..Default::default()
+    };
+    let parsed = syntax::parse_str(name, text, &options);
+    let mut diagnostics = parsed.diagnostics;
+    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
+    diagnostics.extend(checked.diagnostics);
+    if diagnostics.has_errors() {
+        return Err(diagnostics.render(&parsed.sources, false));
+    }
+    let stem = name.strip_suffix(".p4").unwrap_or(name);
+    lower::lower(&checked.program, &parsed.sources, stem).map_err(|errors| {
+        push_all(&mut diagnostics, errors);
+        diagnostics.render(&parsed.sources, false)
+    })
+}
+
 fn push_all(diagnostics: &mut Diagnostics, more: Vec<Diagnostic>) {
     for diagnostic in more {
         diagnostics.push(diagnostic);

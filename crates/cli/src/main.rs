@@ -5,11 +5,15 @@
 //!
 //! Each subcommand is a module with its `Options` and a `run` function. Tests: `tests/`, which run the built binary as a new user would.
 
+mod amount;
 mod args;
 mod check;
 mod compile;
+mod configure;
 mod out;
+mod report;
 mod show;
+mod stf;
 
 use std::process::ExitCode;
 
@@ -38,6 +42,8 @@ enum Command {
     Ir(show::IrOptions),
     /// Print a program's P4Info as protobuf text.
     P4info(show::P4infoOptions),
+    /// Run a test: packets in, packets expected (p4c's STF).
+    Test(stf::Options),
 }
 
 /// How a command ended, when it did not fail with an error of its own.
@@ -77,5 +83,6 @@ fn dispatch(command: Command) -> Result<Ended, String> {
         Command::Check(options) => check::run(&options),
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
+        Command::Test(options) => stf::run(&options),
     }
 }
