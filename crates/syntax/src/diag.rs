@@ -37,7 +37,7 @@ pub struct Label {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// A stable name such as `E0110`.
+    /// A stable name: `E00..` files and the preprocessor, `E01..` lexer and parser, `E02..` and on what checks the tree.
     pub code: &'static str,
     /// What happened: one line, no capital, no full stop.
     pub message: String,

@@ -234,12 +234,12 @@ impl<'t> Parser<'t> {
             _ => format!("`{}`", self.text().escape_debug()),
         };
         let message = format!("syntax error: expected {expected}, found {found}");
-        self.report(Diagnostic::error("E0200", self.span(), message));
+        self.report(Diagnostic::error("E0120", self.span(), message));
         Failed
     }
 
     pub(super) fn error(&mut self, span: Span, message: impl Into<String>) -> Failed {
-        self.report(Diagnostic::error("E0201", span, message));
+        self.report(Diagnostic::error("E0121", span, message));
         Failed
     }
 

@@ -91,7 +91,7 @@ impl Parser<'_> {
         if self.is_name() && matches!(self.text_at(self.index() + 1), ";" | "=") {
             self.bump();
             let message = "syntax error: there are no variables at the top level";
-            let error = Diagnostic::error("E0203", self.span(), message);
+            let error = Diagnostic::error("E0123", self.span(), message);
             self.report(error.hint("make it `const`, or declare it in a control or parser"));
             return Err(Failed);
         }

@@ -22,7 +22,7 @@ pub(crate) fn recognise(tokens: &[Token], texts: &Interner) -> Option<Diagnostic
     let at = declaration(tokens, texts)?;
     let message = "this looks like P4_14, an older language; Polyplane reads P4_16";
     let hint = "translate it once: `p4test --std p4-14 --pp NEW.p4 OLD.p4`, from p4c";
-    Some(Diagnostic::error("E0202", at, message).hint(hint))
+    Some(Diagnostic::error("E0122", at, message).hint(hint))
 }
 
 /// The place of a declaration that only P4_14 has.
