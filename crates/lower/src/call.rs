@@ -329,7 +329,14 @@ impl Lower<'_> {
                         match value {
                             Some(value) => {
                                 let result = self.value(value);
-                                self.save_value(result, ret)
+                                let is_plain = before.is_empty()
+                                    && self.frames.last().is_some_and(|f| f.copy_outs.is_empty());
+                                // What a body computed must not be read from its variables later.
+                                if is_plain {
+                                    result
+                                } else {
+                                    self.save_value(result, ret)
+                                }
                             }
                             None => Rv::Default,
                         }

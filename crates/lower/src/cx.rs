@@ -1,6 +1,6 @@
 //! The state of a lowering: what is made, what is bound, where code goes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use bits::{IdVec, Value};
@@ -82,6 +82,8 @@ pub(crate) struct Lower<'p> {
 
     pub(crate) files: HashMap<String, u32>,
     pub(crate) names: HashMap<String, u32>,
+    /// Temporaries that are written in one place only.
+    pub(crate) saved: HashSet<FieldId>,
     pub(crate) ir_enums: HashMap<hir::EnumId, ir::EnumId>,
     pub(crate) header_types: HashMap<TyId, ir::HeaderTypeId>,
     pub(crate) members: HashMap<TyId, crate::types::Members>,
@@ -167,6 +169,7 @@ impl<'p> Lower<'p> {
             main,
             files: HashMap::new(),
             names: HashMap::new(),
+            saved: HashSet::new(),
             ir_enums: HashMap::new(),
             header_types: HashMap::new(),
             members: HashMap::new(),
@@ -362,10 +365,15 @@ impl Lower<'_> {
 
     /// Saves a scalar.
     pub(crate) fn save(&mut self, ty: ScalarTy, value: Expr) -> Expr {
-        if matches!(value, Expr::Const(..) | Expr::Param(_)) {
-            return value;
+        match &value {
+            Expr::Const(..) | Expr::Param(_) => return value,
+            Expr::Read(place) if place.dims.is_empty() && self.saved.contains(&place.base) => {
+                return value;
+            }
+            _ => {}
         }
         let field = self.temp_field(ty);
+        self.saved.insert(field);
         self.emit(StmtKind::Assign(field.into(), value));
         Expr::Read(field.into())
     }

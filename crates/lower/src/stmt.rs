@@ -363,6 +363,7 @@ impl Lower<'_> {
         let hi = self.scalar_value(hi_value, ty);
         let hi = self.save(scalar, hi);
         let counter = self.temp_field(scalar);
+        self.saved.insert(counter);
         self.emit(StmtKind::Assign(counter.into(), lo));
         let place = self.var_storage(var);
         self.vars.insert(var, Bound::Place(place.clone()));
@@ -386,6 +387,7 @@ impl Lower<'_> {
         };
         let stack = self.settle(stack);
         let counter = self.temp_field(ir::ScalarTy::Bit(32));
+        self.saved.insert(counter);
         self.emit(StmtKind::Assign(counter.into(), bits_const(0, 32)));
         let place = self.var_storage(var);
         self.vars.insert(var, Bound::Place(place.clone()));

@@ -102,10 +102,26 @@ fn unary(op: UnOp, operand: Expr) -> Expr {
     match (op, operand) {
         (UnOp::Not, Expr::Const(ty, value)) => Expr::Const(ty, value.not()),
         (UnOp::Not, Expr::Unary(UnOp::Not, inner)) => *inner,
+        (UnOp::Not, Expr::Binary(compared, left, right)) if opposite(compared).is_some() => {
+            Expr::Binary(opposite(compared).unwrap_or(compared), left, right)
+        }
         (UnOp::Complement, Expr::Const(ty, value)) => Expr::Const(ty, value.not()),
         (UnOp::Neg, Expr::Const(ty, value)) => Expr::Const(ty, value.neg()),
         (op, operand) => Expr::Unary(op, Box::new(operand)),
     }
+}
+
+/// The comparison that holds where this one does not.
+fn opposite(op: BinOp) -> Option<BinOp> {
+    Some(match op {
+        BinOp::Eq => BinOp::Ne,
+        BinOp::Ne => BinOp::Eq,
+        BinOp::Lt => BinOp::Ge,
+        BinOp::Ge => BinOp::Lt,
+        BinOp::Gt => BinOp::Le,
+        BinOp::Le => BinOp::Gt,
+        _ => return None,
+    })
 }
 
 fn binary(op: BinOp, left: Box<Expr>, right: Box<Expr>) -> Expr {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use bits::{Id, IdVec};
 use ir::{
     Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind, Stmt, StmtKind,
-    TableId,
+    TableId, UnOp,
 };
 
 /// Structured code. The variants other than [`Node::Stmt`] are for code that applies a table somewhere inside.
@@ -220,7 +220,11 @@ impl Sequencer<'_> {
             } => {
                 let (yes, no) = (self.join(), self.join());
                 let name = self.named("if", loc);
-                self.stage(here, name, loc, ProtoKind::Condition(cond, yes, no));
+                let condition = match cond {
+                    Expr::Unary(UnOp::Not, cond) => ProtoKind::Condition(*cond, no, yes),
+                    cond => ProtoKind::Condition(cond, yes, no),
+                };
+                self.stage(here, name, loc, condition);
                 self.line(then, yes, next);
                 self.line(otherwise, no, next);
             }

@@ -1,0 +1,196 @@
+//! Each `programs/NAME.p4` lowers to the code in `programs/NAME.ir`: value sets, actions, tables, parsers and controls, without places.
+//!
+//! `BLESS=1 cargo test -p lower` writes what comes out now; read the difference before you keep it.
+
+use std::path::{Path, PathBuf};
+
+/// Runs `f` with a stack that is large enough for any nesting that the parser accepts.
+fn on_a_large_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(f);
+    thread
+        .expect("a thread can be made")
+        .join()
+        .expect("no panic")
+}
+
+/// The IR, or all diagnostics as text.
+fn lower(path: &str, text: &str) -> Result<ir::Program, String> {
+    let (path, text) = (path.to_owned(), text.to_owned());
+    on_a_large_stack(move || {
+        let options = syntax::ParseOptions {
+            builtin: Some(sema::arch::includes::builtin_include),
+            ..Default::default()
+        };
+        let parsed = syntax::parse_str(&path, &text, &options);
+        assert!(
+            !parsed.diagnostics.has_errors(),
+            "{}",
+            parsed.diagnostics.render(&parsed.sources, false)
+        );
+        let checked = sema::check(&parsed.program, &sema::CheckOptions { warnings: false });
+        assert!(
+            !checked.diagnostics.has_errors(),
+            "{}",
+            checked.diagnostics.render(&parsed.sources, false)
+        );
+        lower::lower(&checked.program, &parsed.sources, "test").map_err(|found| {
+            let mut all = syntax::diag::Diagnostics::new();
+            found
+                .into_iter()
+                .for_each(|diagnostic| all.push(diagnostic));
+            all.render(&parsed.sources, false)
+        })
+    })
+}
+
+/// The code of a program as text: no types, storage and pipeline, and no places.
+fn code(program: &ir::Program) -> String {
+    let text = program.to_string();
+    let is_code = |line: &&str| {
+        ["value_set ", "action ", "table ", "parser ", "control "]
+            .iter()
+            .any(|word| line.starts_with(word))
+    };
+    let mut code = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        inside |= is_code(&line);
+        if inside {
+            code.push_str(&without_place(line));
+            code.push('\n');
+        }
+        inside &= line != "}";
+    }
+    code
+}
+
+/// Removes ` @line:column` and ` @file:line:column`.
+fn without_place(line: &str) -> String {
+    let is_place = |word: &str| {
+        let word = word.trim_end_matches([';', ':']);
+        word.strip_prefix('@').is_some_and(|place| {
+            place.contains(':') && place.chars().all(|c| c.is_ascii_digit() || c == ':')
+        })
+    };
+    let mut kept = String::new();
+    for word in line.split_inclusive(' ') {
+        let bare = word.trim_end();
+        if is_place(bare) {
+            let end = &bare[bare.trim_end_matches([';', ':']).len()..];
+            kept.truncate(kept.trim_end().len());
+            kept.push_str(end);
+            kept.push_str(&word[bare.len()..]);
+            if end.is_empty() && !kept.ends_with(' ') {
+                kept.push(' ');
+            }
+        } else {
+            kept.push_str(word);
+        }
+    }
+    kept.trim_end().to_owned()
+}
+
+fn programs() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let mut programs: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "p4"))
+        .collect();
+    programs.sort();
+    programs
+}
+
+#[test]
+fn programs_lower_to_the_code_beside_them() {
+    let mut different = Vec::new();
+    for path in programs() {
+        let text = std::fs::read_to_string(&path).expect("the program is there");
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default()
+            .to_owned();
+        let program = lower(&name, &text).unwrap_or_else(|message| panic!("{message}"));
+        ir::verify(&program).unwrap_or_else(|errors| panic!("{name}: {errors:#?}"));
+        let read =
+            ir::read(&program.to_string()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(read, program, "{name} reads back");
+        let expected = path.with_extension("ir");
+        let found = code(&program);
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&expected, &found).expect("the expectation can be written");
+        }
+        let expected = std::fs::read_to_string(&expected).unwrap_or_default();
+        if expected != found {
+            different.push(format!("{name} lowers to\n{found}"));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// The text lowers to a diagnostic that has each of these parts.
+fn refuse(text: &str, parts: &[&str]) {
+    let message = lower("test.p4", text)
+        .map(|program| program.to_string())
+        .expect_err("this cannot run");
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in\n{message}");
+    }
+}
+
+#[test]
+fn a_program_without_main_is_told_so() {
+    refuse("#include <core.p4>\n", &["E0702", "no `main`"]);
+}
+
+#[test]
+fn a_package_of_no_architecture_is_named() {
+    let text = "#include <core.p4>\ncontrol c(); package top(c x);\ncontrol d() { apply {} }\ntop(d()) main;\n";
+    refuse(text, &["E0703", "`top`", "test.p4:4"]);
+}
+
+#[test]
+fn a_package_that_borrows_a_name_is_no_architecture() {
+    let text = "#include <core.p4>\ncontrol c(); package V1Switch(c x);\ncontrol d() { apply {} }\nV1Switch(d()) main;\n";
+    refuse(text, &["E0703", "test.p4:4"]);
+}
+
+#[test]
+fn a_method_that_nobody_implements_is_named_where_it_is_called() {
+    let text = r#"
+#include <v1model.p4>
+extern lamp { lamp(); void flash(in bit<8> times); }
+struct empty {}
+parser P(packet_in p, out empty h, inout empty m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout empty h, inout empty m) { apply {} }
+control I(inout empty h, inout empty m, inout standard_metadata_t s) {
+    lamp() l;
+    apply { l.flash(3); }
+}
+control E(inout empty h, inout empty m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in empty h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+    refuse(text, &["E0701", "`flash`", "`lamp`", "test.p4:9"]);
+}
+
+#[test]
+fn a_very_deep_expression_is_taken_apart() {
+    let sum = vec!["m.x"; 400].join(" + ");
+    let text = format!(
+        r#"
+#include <v1model.p4>
+struct empty {{}}
+struct meta {{ bit<32> x; }}
+parser P(packet_in p, out empty h, inout meta m, inout standard_metadata_t s) {{ state start {{ transition accept; }} }}
+control V(inout empty h, inout meta m) {{ apply {{}} }}
+control I(inout empty h, inout meta m, inout standard_metadata_t s) {{ apply {{ m.x = {sum}; }} }}
+control E(inout empty h, inout meta m, inout standard_metadata_t s) {{ apply {{}} }}
+control D(packet_out p, in empty h) {{ apply {{}} }}
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#
+    );
+    let program = lower("test.p4", &text).unwrap_or_else(|message| panic!("{message}"));
+    ir::verify(&program).expect("the verifier's bound on nesting holds");
+}
