@@ -234,6 +234,19 @@ impl Checker<'_> {
             (None, Some(_)) if self.enum_underlying(e.ty) == Some(target) => {
                 return self.cast_to(e, target);
             }
+            // An `int` takes any number that is known at compile time.
+            (Some(Num::Bit(_) | Num::Int(_)), Some(Num::Integer)) if self.is_compile_time(&e) => {
+                return self.cast_to(e, target);
+            }
+            // A literal takes a `type` made of numbers, too.
+            (Some(Num::Integer), None)
+                if self.num(self.base(target)).is_some() && self.is_literal(&e) =>
+            {
+                return match self.int_value(&e) {
+                    Some(value) => self.int_literal_of(&value, target, span),
+                    None => e,
+                };
+            }
             _ => {}
         }
         let mut none = Bindings::default();

@@ -1,6 +1,7 @@
 //! Parsers and controls: their parameters, locals, states and bodies.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bits::{Id, IdVec};
@@ -14,16 +15,24 @@ use crate::hir::{
 };
 use crate::scope::Entity;
 use crate::stmt::decl_span;
-use crate::{Checker, Place, code};
+use crate::template::TemplateDecl;
+use crate::{BlockCx, Checker, Place, code};
 
 impl Checker<'_> {
     pub(crate) fn parser_decl(&mut self, decl: &ast::ParserDecl) {
-        let name = decl.signature.name.clone();
-        self.no_type_params("parser", &decl.signature);
+        if !decl.signature.type_params.is_empty() {
+            return self.template(TemplateDecl::Parser(Rc::new(decl.clone())));
+        }
+        self.open(&decl.signature.name);
+        let id = self.make_parser(decl, &[]);
+        self.close_block(&decl.signature.name, Entity::Parser(id));
+    }
+
+    /// Checks a parser whose type parameters stand for `type_args`.
+    pub(crate) fn make_parser(&mut self, decl: &ast::ParserDecl, type_args: &[Entity]) -> ParserId {
         let annotations = self.annotations(&decl.signature.annotations);
-        self.open(&name);
         let id = self.p.parsers.push(Parser {
-            name: name.clone(),
+            name: decl.signature.name.clone(),
             params: Vec::new(),
             ctor_params: Vec::new(),
             locals: Vec::new(),
@@ -31,22 +40,34 @@ impl Checker<'_> {
             start: StateId::new(0),
             annotations,
         });
-        let void = self.t.void;
-        self.with_cx(
-            |cx| {
-                cx.place = Place::ParserLocals;
-                cx.ret = void;
-                cx.pending = Vec::new();
-            },
-            |this| this.parser_parts(id, decl),
-        );
-        self.close(&name, Entity::Parser(id));
+        self.in_block(Place::ParserLocals, None, |this| {
+            this.parser_parts(id, decl, type_args)
+        });
+        id
     }
 
-    fn parser_parts(&mut self, id: ParserId, decl: &ast::ParserDecl) {
+    /// Runs `f` in the context of a new parser or control.
+    fn in_block(&mut self, place: Place, control: Option<ControlId>, f: impl FnOnce(&mut Self)) {
+        let pending = std::mem::take(&mut self.cx.pending);
+        let cx = BlockCx {
+            place,
+            control,
+            ..BlockCx::new(self.t.void)
+        };
+        let outer = std::mem::replace(&mut self.cx, cx);
+        f(self);
+        self.cx = outer;
+        self.cx.pending = pending;
+    }
+
+    fn parser_parts(&mut self, id: ParserId, decl: &ast::ParserDecl, type_args: &[Entity]) {
         self.scoped(|this| {
-            let (params, ctor_params) =
-                this.signature(&decl.signature, &decl.ctor_params, Owner::ParserConstructor);
+            let (params, ctor_params) = this.signature(
+                &decl.signature,
+                &decl.ctor_params,
+                Owner::ParserConstructor,
+                type_args,
+            );
             let parser = &mut this.p.parsers[id];
             parser.params = params;
             parser.ctor_params = ctor_params;
@@ -68,10 +89,10 @@ impl Checker<'_> {
         signature: &ast::BlockTypeDecl,
         ctor_params: &[ast::Param],
         owner: Owner,
+        type_args: &[Entity],
     ) -> (Vec<Param>, Vec<Param>) {
-        // The type parameters were refused; they are declared so that their uses are not reported again.
-        for param in &signature.type_params {
-            self.declare(param, Entity::Poison);
+        for (param, &entity) in signature.type_params.iter().zip(type_args) {
+            self.declare(param, entity);
         }
         let params = self.params(&signature.params, Owner::Block);
         let ctor_params = self.params(ctor_params, owner);
@@ -264,13 +285,12 @@ impl Checker<'_> {
         select: &ast::Select,
         names: &HashMap<Arc<str>, StateId>,
     ) -> Transition {
-        let args: Vec<_> = select.args.iter().map(|arg| self.select_arg(arg)).collect();
-        let types: Vec<TyId> = args.iter().map(|arg| arg.ty).collect();
+        let (args, shapes) = self.select_args(&select.args);
         let mut cases = Vec::with_capacity(select.cases.len());
         let mut covered = false;
         for case in &select.cases {
             let target = self.target(&case.state, names);
-            let Some(keyset) = self.select_keyset(&case.keyset, &types) else {
+            let Some(keyset) = self.select_keyset(&case.keyset, &shapes) else {
                 continue;
             };
             if covered {
@@ -294,54 +314,43 @@ impl Checker<'_> {
         }
     }
 
-    fn select_arg(&mut self, arg: &ast::Expr) -> crate::hir::Expr {
-        let value = self.expr(arg, None);
-        let fits = match self.ty(value.ty) {
-            Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::Enum(_) | Ty::ErrorCode | Ty::Error => true,
-            Ty::NewType(_) => true,
-            _ => false,
-        };
-        if fits {
-            return value;
+    pub(crate) fn control_decl(&mut self, decl: &ast::ControlDecl) {
+        if !decl.signature.type_params.is_empty() {
+            return self.template(TemplateDecl::Control(Rc::new(decl.clone())));
         }
-        let message = format!("{} cannot be selected on", self.show(value.ty));
-        let diagnostic = Diagnostic::error(code::BAD_SELECT, arg.span, message);
-        self.report(diagnostic.hint("select on `bit`, `int`, `bool`, `error` or enum values"));
-        self.poison(arg.span)
+        self.open(&decl.signature.name);
+        let id = self.make_control(decl, &[]);
+        self.close_block(&decl.signature.name, Entity::Control(id));
     }
 
-    pub(crate) fn control_decl(&mut self, decl: &ast::ControlDecl) {
-        let name = decl.signature.name.clone();
-        self.no_type_params("control", &decl.signature);
+    /// Checks a control whose type parameters stand for `type_args`.
+    pub(crate) fn make_control(
+        &mut self,
+        decl: &ast::ControlDecl,
+        type_args: &[Entity],
+    ) -> ControlId {
         let annotations = self.annotations(&decl.signature.annotations);
-        self.open(&name);
         let id = self.p.controls.push(Control {
-            name: name.clone(),
+            name: decl.signature.name.clone(),
             params: Vec::new(),
             ctor_params: Vec::new(),
             locals: Vec::new(),
             body: Vec::new(),
             annotations,
         });
-        let void = self.t.void;
-        self.with_cx(
-            |cx| {
-                cx.place = Place::ControlLocals;
-                cx.ret = void;
-                cx.control = Some(id);
-                cx.pending = Vec::new();
-            },
-            |this| this.control_parts(id, decl),
-        );
-        self.close(&name, Entity::Control(id));
+        self.in_block(Place::ControlLocals, Some(id), |this| {
+            this.control_parts(id, decl, type_args)
+        });
+        id
     }
 
-    fn control_parts(&mut self, id: ControlId, decl: &ast::ControlDecl) {
+    fn control_parts(&mut self, id: ControlId, decl: &ast::ControlDecl, type_args: &[Entity]) {
         self.scoped(|this| {
             let (params, ctor_params) = this.signature(
                 &decl.signature,
                 &decl.ctor_params,
                 Owner::ControlConstructor,
+                type_args,
             );
             let control = &mut this.p.controls[id];
             control.params = params;

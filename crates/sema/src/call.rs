@@ -76,7 +76,7 @@ impl Checker<'_> {
                         } else {
                             TypeRef::Specialized(path.clone(), type_args.to_vec(), callee.span)
                         };
-                        self.constructor_call(&ty, args, span)
+                        self.constructor_call(&ty, args, span, expected)
                     }
                     other => {
                         let message = format!(
@@ -88,7 +88,7 @@ impl Checker<'_> {
                     }
                 }
             }
-            ast::ExprKind::TypeName(ty) => self.constructor_call(ty, args, span),
+            ast::ExprKind::TypeName(ty) => self.constructor_call(ty, args, span, expected),
             ast::ExprKind::Member(base, name) => {
                 written.name = name.as_str();
                 self.call_member(base, name, written)

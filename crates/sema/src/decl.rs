@@ -119,20 +119,6 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// Refuses type parameters of parsers and controls with bodies.
-    pub(crate) fn no_type_params(&mut self, what: &str, signature: &ast::BlockTypeDecl) {
-        if let (Some(first), Some(last)) =
-            (signature.type_params.first(), signature.type_params.last())
-        {
-            let span = first.span.to(last.span);
-            self.error(
-                code::BAD_DECL,
-                span,
-                format!("a {what} with a body cannot have type parameters"),
-            );
-        }
-    }
-
     fn block_type(&mut self, decl: &ast::BlockTypeDecl, kind: BlockTypeKind) {
         let annotations = self.annotations(&decl.annotations);
         self.open(&decl.name);
@@ -153,7 +139,7 @@ impl Checker<'_> {
             annotations,
         };
         let id = self.p.block_types.push(block);
-        self.close(&decl.name, Entity::BlockType(id));
+        self.close_block(&decl.name, Entity::BlockType(id));
     }
 
     fn extern_decl(&mut self, decl: &ast::ExternDecl) {
@@ -321,12 +307,16 @@ impl Checker<'_> {
                 self.declare(name, Entity::Overloads(self.overloads.len() - 1));
             }
             Some((Entity::Overloads(list), _)) => {
+                let bodiless = |f: &FnRef| matches!(f, FnRef::Extern(_));
                 let others: Vec<Prototype> = self.overloads[list]
                     .iter()
                     .map(|&f| self.fn_proto(f).clone())
                     .collect();
                 let proto = self.fn_proto(function).clone();
-                self.check_twin(&proto, others.iter());
+                // Functions with bodies that differ in types alone are ambiguous only when they are called.
+                if bodiless(&function) {
+                    self.check_twin(&proto, others.iter());
+                }
                 self.overloads[list].push(function);
             }
             Some((Entity::Open, span)) if span == name.span => {

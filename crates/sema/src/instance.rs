@@ -10,12 +10,12 @@ use crate::call::{ProtoRef, Written};
 use crate::decl::Owner;
 use crate::hir::{
     Annotation, Arg, BlockTypeKind, Expr, ExprKind, ExternId, FunctionId, Instance, InstanceId,
-    Param, Ty, TyId,
+    Param, Ty, TyId, TypeVarId,
 };
 use crate::scope::Entity;
 use crate::types::Subst;
 use crate::unify::Bindings;
-use crate::{Checker, Deprecated, Place, ThisCx, code};
+use crate::{Checker, Deprecated, Place, ThisCx, annotations, code};
 
 /// What a constructor makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ struct Wanted<'a> {
     annotations: Vec<Annotation>,
     init: Option<&'a [Decl]>,
     span: Span,
+    /// The type of the parameter that the instance is given to.
+    expected: Option<TyId>,
 }
 
 impl Checker<'_> {
@@ -53,14 +55,29 @@ impl Checker<'_> {
             annotations,
             init: decl.init.as_deref(),
             span: decl.name.span,
+            expected: None,
         };
         let id = self.instantiate_type(&decl.ty, wanted);
+        if let Some(id) = id {
+            for size in decl.sizes.iter().rev() {
+                let element = self.p.instances[id].ty;
+                if let Some(size) = self.element_count(size) {
+                    self.p.instances[id].ty = self.intern(Ty::Stack(element, size));
+                }
+            }
+        }
         self.declare(&decl.name, id.map_or(Entity::Poison, Entity::Instance));
         id
     }
 
     /// `T(args)` as an expression: an argument of a constructor, or a property of a table.
-    pub(crate) fn constructor_call(&mut self, ty: &TypeRef, args: &[AstArg], span: Span) -> Expr {
+    pub(crate) fn constructor_call(
+        &mut self,
+        ty: &TypeRef,
+        args: &[AstArg],
+        span: Span,
+        expected: Option<TyId>,
+    ) -> Expr {
         if !self.cx.constructors {
             for arg in args {
                 if let Some(value) = &arg.value {
@@ -82,6 +99,7 @@ impl Checker<'_> {
             annotations: Vec::new(),
             init: None,
             span,
+            expected,
         };
         match self.instantiate_type(ty, wanted) {
             Some(id) => Expr {
@@ -177,6 +195,17 @@ impl Checker<'_> {
     ) -> Option<Constructible> {
         let (kind, params) = match entity {
             Entity::Extern(id) => (Kind::Extern, self.p.externs[id].type_params.len()),
+            Entity::Blocks(list) => {
+                let chosen = self.select_block(list, &path.name, wanted.args);
+                return self.classify(chosen, type_args, path, wanted);
+            }
+            Entity::Template(template) => {
+                let kind = match self.templates[template].open {
+                    Entity::Parser(_) => Kind::Parser,
+                    _ => Kind::Control,
+                };
+                (kind, self.templates[template].vars.len())
+            }
             Entity::Parser(_) => (Kind::Parser, 0),
             Entity::Control(_) => (Kind::Control, 0),
             Entity::BlockType(id) if self.p.block_types[id].kind == BlockTypeKind::Package => {
@@ -259,36 +288,52 @@ impl Checker<'_> {
                 "only an instance of an extern can have an initializer block",
             );
         }
-        let (vars, params): (Vec<_>, Vec<Param>) = match what.entity {
-            Entity::Parser(id) => (Vec::new(), self.p.parsers[id].ctor_params.clone()),
-            Entity::Control(id) => (Vec::new(), self.p.controls[id].ctor_params.clone()),
-            Entity::BlockType(id) => {
-                let block = &self.p.block_types[id];
-                (block.type_params.clone(), block.params.clone())
-            }
+        let open = match what.entity {
+            Entity::Template(template) => self.templates[template].open,
+            entity => entity,
+        };
+        let params: Vec<Param> = match open {
+            Entity::Parser(id) => self.p.parsers[id].ctor_params.clone(),
+            Entity::Control(id) => self.p.controls[id].ctor_params.clone(),
+            Entity::BlockType(id) => self.p.block_types[id].params.clone(),
             _ => return None,
         };
+        let vars: Vec<TypeVarId> = match what.entity {
+            Entity::Template(template) => self.templates[template].vars.clone(),
+            Entity::BlockType(id) => self.p.block_types[id].type_params.clone(),
+            _ => Vec::new(),
+        };
         let mut b = self.given_type_args(&vars, &what.type_args);
+        if let (Entity::Template(template), Some(expected)) = (what.entity, wanted.expected) {
+            self.unify_template(&mut b, template, expected);
+        }
         let args = self.constructor_args(&params, &mut b, &what, &wanted)?;
-        let known = b.known();
-        let type_args: Vec<TyId> = vars
-            .iter()
-            .map(|&var| {
-                known
-                    .iter()
-                    .find(|&&(v, _)| v == var)
-                    .map_or(self.t.error, |&(_, ty)| ty)
-            })
-            .collect();
+        let type_args = self.type_args_of(&vars, &b);
         let ty = self.entity_type(what.entity, type_args);
+        if ty == self.t.error {
+            return None;
+        }
         Some(self.push_instance(wanted, ty, 0, args, &params))
     }
 
-    fn given_type_args(&self, vars: &[crate::hir::TypeVarId], given: &[TyId]) -> Bindings {
+    /// The type arguments that were inferred, in the order of the parameters.
+    fn type_args_of(&self, vars: &[TypeVarId], b: &Bindings) -> Vec<TyId> {
+        let known = b.known();
+        let of = |var: &TypeVarId| {
+            known
+                .iter()
+                .find(|(v, _)| v == var)
+                .map_or(self.t.error, |&(_, ty)| ty)
+        };
+        vars.iter().map(of).collect()
+    }
+
+    fn given_type_args(&self, vars: &[TypeVarId], given: &[TyId]) -> Bindings {
         let mut b = Bindings::new(vars.iter().copied());
         for (&var, &ty) in vars.iter().zip(given) {
-            if !matches!(self.ty(ty), Ty::Var(v) if self.dont_care.contains(v)) {
-                b.set(var, ty);
+            match self.ty(ty) {
+                Ty::Var(v) if self.dont_care.contains(v) => b.leave_free(var),
+                _ => b.set(var, ty),
             }
         }
         b
@@ -398,15 +443,7 @@ impl Checker<'_> {
         }
         let args = self.constructor_args(&params, &mut b, &what, &wanted)?;
         let known = b.known();
-        let type_args: Vec<TyId> = vars
-            .iter()
-            .map(|&var| {
-                known
-                    .iter()
-                    .find(|&&(v, _)| v == var)
-                    .map_or(self.t.error, |&(_, ty)| ty)
-            })
-            .collect();
+        let type_args = self.type_args_of(&vars, &b);
         let ty = self.intern(Ty::Extern(id, type_args));
         let ty = self.well_formed(ty, wanted.span);
         if ty == self.t.error {
@@ -468,7 +505,10 @@ impl Checker<'_> {
             .filter(|&i| self.p.externs[id].methods[i].is_abstract)
             .collect();
         let Some(init) = init else {
-            if let Some(&first) = needed.first() {
+            let optional = |&&i: &&usize| {
+                annotations::has(&self.p.externs[id].methods[i].proto.annotations, "optional")
+            };
+            if let Some(&first) = needed.iter().find(|i| !optional(i)) {
                 let method = self.p.externs[id].methods[first].proto.name.clone();
                 let message = if in_place {
                     format!(
@@ -497,6 +537,12 @@ impl Checker<'_> {
         }
         let (methods, inner) = self.initializer(id, ty, &subst, init);
         for &index in &needed {
+            if annotations::has(
+                &self.p.externs[id].methods[index].proto.annotations,
+                "optional",
+            ) {
+                continue;
+            }
             if !methods.iter().any(|&(i, _)| i == index) {
                 let method = self.p.externs[id].methods[index].proto.name.clone();
                 let message = format!("abstract method `{}` is not implemented", method.as_str());
@@ -508,7 +554,8 @@ impl Checker<'_> {
         self.p.instances[instance].inner = inner;
     }
 
-    /// The initializer block: it sees itself and the top level.
+    /// The initializer block. Its methods see what is declared around it, as existing programs expect (the specification
+    /// grants them the block and the top level only).
     fn initializer(
         &mut self,
         id: ExternId,
@@ -516,7 +563,6 @@ impl Checker<'_> {
         subst: &Subst,
         init: &[Decl],
     ) -> (Vec<(usize, FunctionId)>, Vec<InstanceId>) {
-        let hidden = self.scopes.only_global();
         let mut methods = Vec::new();
         let mut inner = Vec::new();
         self.scoped(|this| {
@@ -537,7 +583,6 @@ impl Checker<'_> {
                 }
             }
         });
-        self.scopes.restore(hidden);
         (methods, inner)
     }
 
@@ -600,13 +645,21 @@ impl Checker<'_> {
             subst.push((theirs, mine));
         }
         let ret = self.subst(ret, &subst);
-        let mut same = params.len() == function.proto.params.len() && ret == function.proto.ret;
-        for (theirs, mine) in params.iter().zip(&function.proto.params) {
+        let mut same = ret == function.proto.ret;
+        let mut mine = function.proto.params.iter().peekable();
+        for theirs in &params {
             let formal = self.p.vars[theirs.var].ty;
             let formal = self.subst(formal, &subst);
-            let actual = &self.p.vars[mine.var];
-            same &= actual.ty == formal && actual.kind == self.p.vars[theirs.var].kind;
+            let kind = self.p.vars[theirs.var].kind;
+            let fits =
+                |p: &&Param| self.p.vars[p.var].ty == formal && self.p.vars[p.var].kind == kind;
+            if mine.peek().is_some_and(fits) {
+                mine.next();
+            } else {
+                same &= theirs.optional;
+            }
         }
+        same &= mine.next().is_none();
         let poisoned = function.proto.ret == self.t.error
             || function
                 .proto

@@ -1,46 +1,217 @@
 //! Keysets: what the cases of a select and the entries of a table match (section "Operations on sets").
 
-use syntax::ast::{self, BinaryOp, KeysetElement};
+use syntax::ast::{self, BinaryOp, ExprKind as AstKind, KeysetElement, RecordKind};
 use syntax::diag::Diagnostic;
+use syntax::source::Span;
 
-use crate::hir::{KeySet, Keyset, Ty, TyId, ValueSetId};
+use crate::hir::{Expr, ExprKind, KeySet, Keyset, Ty, TyId, ValueSetId};
 use crate::scope::Entity;
 use crate::{Checker, code};
 
+/// The types of what is matched: tuples may be nested, the leaves are what is compared.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// One value.
+    Leaf(TyId),
+    /// Several, written in braces.
+    Tuple(Vec<Shape>),
+}
+
+impl Shape {
+    /// The number of values.
+    fn leaves(&self) -> usize {
+        match self {
+            Shape::Leaf(_) => 1,
+            Shape::Tuple(shapes) => shapes.iter().map(Shape::leaves).sum(),
+        }
+    }
+}
+
 impl Checker<'_> {
-    /// The keyset of a select case for expressions of these types.
-    pub(crate) fn select_keyset(&mut self, keyset: &ast::Keyset, types: &[TyId]) -> Option<Keyset> {
+    /// The expressions of a select, tuples taken apart, and their shape.
+    pub(crate) fn select_args(&mut self, args: &[ast::Expr]) -> (Vec<Expr>, Vec<Shape>) {
+        let mut leaves = Vec::new();
+        let shapes = args
+            .iter()
+            .map(|arg| {
+                let value = self.expr(arg, None);
+                self.take_apart(value, &mut leaves)
+            })
+            .collect();
+        (leaves, shapes)
+    }
+
+    fn take_apart(&mut self, value: Expr, leaves: &mut Vec<Expr>) -> Shape {
+        let span = value.span;
+        match (self.ty(value.ty).clone(), value.kind) {
+            (Ty::Tuple(_), ExprKind::Aggregate(elements)) => Shape::Tuple(
+                elements
+                    .into_iter()
+                    .map(|e| self.take_apart(e, leaves))
+                    .collect(),
+            ),
+            (Ty::Tuple(types), kind) => {
+                let whole = Expr {
+                    kind,
+                    ty: value.ty,
+                    span,
+                };
+                let field = |i: usize, ty: TyId| {
+                    let kind = ExprKind::Field(Box::new(whole.clone()), i);
+                    Expr { kind, ty, span }
+                };
+                let fields: Vec<Expr> = types
+                    .iter()
+                    .enumerate()
+                    .map(|(i, &ty)| field(i, ty))
+                    .collect();
+                Shape::Tuple(
+                    fields
+                        .into_iter()
+                        .map(|e| self.take_apart(e, leaves))
+                        .collect(),
+                )
+            }
+            (_, kind) => {
+                let leaf = self.select_leaf(Expr {
+                    kind,
+                    ty: value.ty,
+                    span,
+                });
+                let shape = Shape::Leaf(leaf.ty);
+                leaves.push(leaf);
+                shape
+            }
+        }
+    }
+
+    fn select_leaf(&mut self, value: Expr) -> Expr {
+        use Ty::*;
+        if matches!(
+            self.ty(value.ty),
+            Bit(_) | Int(_) | Bool | Enum(_) | ErrorCode | NewType(_) | Error
+        ) {
+            return value;
+        }
+        let message = format!("{} cannot be selected on", self.show(value.ty));
+        let diagnostic = Diagnostic::error(code::BAD_SELECT, value.span, message);
+        self.report(diagnostic.hint("select on `bit`, `int`, `bool`, `error` or enum values"));
+        self.poison(value.span)
+    }
+
+    /// The keyset of a select case.
+    pub(crate) fn select_keyset(
+        &mut self,
+        keyset: &ast::Keyset,
+        shapes: &[Shape],
+    ) -> Option<Keyset> {
         if let [KeysetElement::Expr(e)] = keyset.elements.as_slice()
             && let Some(set) = self.as_value_set(e)
         {
-            return self.value_set_case(set, e, types);
+            return self.value_set_case(set, e, shapes);
         }
-        if let [only] = keyset.elements.as_slice()
-            && types.len() > 1
-        {
-            return self.one_for_all(only, keyset, types);
-        }
-        self.sets(&keyset.elements, keyset, types).map(Keyset::Sets)
+        self.keyset(keyset, shapes).map(Keyset::Sets)
     }
 
-    fn value_set_case(&mut self, set: ValueSetId, e: &ast::Expr, types: &[TyId]) -> Option<Keyset> {
+    /// A keyset with one set for each leaf.
+    pub(crate) fn keyset(&mut self, keyset: &ast::Keyset, shapes: &[Shape]) -> Option<Vec<KeySet>> {
+        let total = shapes.iter().map(Shape::leaves).sum();
+        match keyset.elements.as_slice() {
+            [KeysetElement::Default(_) | KeysetElement::DontCare(_)] => {
+                Some(vec![KeySet::Any; total])
+            }
+            // `{ a, b }` for `(a, b)`.
+            [KeysetElement::Expr(e)]
+                if matches!(
+                    &e.kind,
+                    AstKind::List {
+                        rest_default: false,
+                        ..
+                    }
+                ) && !matches!(shapes, [Shape::Tuple(_)]) =>
+            {
+                self.sets(&list_elements(e), shapes, keyset.span)
+            }
+            elements => self.sets(elements, shapes, keyset.span),
+        }
+    }
+
+    fn sets(
+        &mut self,
+        elements: &[KeysetElement],
+        shapes: &[Shape],
+        span: Span,
+    ) -> Option<Vec<KeySet>> {
+        if elements.len() != shapes.len() {
+            self.wrong_count(span, elements.len(), shapes.len());
+            return None;
+        }
+        let mut sets = Vec::new();
+        let mut good = true;
+        for (element, shape) in elements.iter().zip(shapes) {
+            match self.shaped(element, shape) {
+                Some(found) => sets.extend(found),
+                None => good = false,
+            }
+        }
+        good.then_some(sets)
+    }
+
+    fn shaped(&mut self, element: &KeysetElement, shape: &Shape) -> Option<Vec<KeySet>> {
+        match (shape, element) {
+            (Shape::Leaf(ty), _) => self.key_set(element, *ty).map(|set| vec![set]),
+            (_, KeysetElement::Default(_) | KeysetElement::DontCare(_)) => {
+                Some(vec![KeySet::Any; shape.leaves()])
+            }
+            (Shape::Tuple(shapes), KeysetElement::Expr(e)) => {
+                if matches!(e.kind, AstKind::DontCare) {
+                    return Some(vec![KeySet::Any; shape.leaves()]);
+                }
+                if matches!(
+                    e.kind,
+                    AstKind::List {
+                        rest_default: false,
+                        ..
+                    }
+                ) {
+                    return self.sets(&list_elements(e), shapes, e.span);
+                }
+                self.expr(e, None);
+                self.wrong_count(e.span, 1, shapes.len());
+                None
+            }
+        }
+    }
+
+    fn wrong_count(&mut self, span: Span, found: usize, needed: usize) {
+        let message = format!(
+            "{needed} value{} needed here, but {found} {} given",
+            if needed == 1 { " is" } else { "s are" },
+            if found == 1 { "is" } else { "are" }
+        );
+        self.error(code::BAD_SELECT, span, message);
+    }
+
+    fn value_set_case(
+        &mut self,
+        set: ValueSetId,
+        e: &ast::Expr,
+        shapes: &[Shape],
+    ) -> Option<Keyset> {
         let element = self.p.value_sets[set].element;
-        let fields: Vec<TyId> = match self.ty(element).clone() {
-            Ty::Record(id, args) => (0..self.p.records[id].fields.len())
-                .map(|i| self.field_type(id, &args, i))
-                .collect(),
-            Ty::Tuple(elements) => elements,
-            _ => vec![element],
-        };
-        let fits = fields.len() == types.len()
-            && fields
-                .iter()
-                .zip(types)
-                .all(|(&f, &t)| f == t || f == self.t.error || t == self.t.error);
-        if fits {
+        let mut fields = Vec::new();
+        self.leaf_types(element, &mut fields);
+        let mut selected = Vec::new();
+        shapes
+            .iter()
+            .for_each(|shape| shape_types(shape, &mut selected));
+        let poison = self.t.error;
+        let alike =
+            |&(&field, &ty): &(&TyId, &TyId)| field == ty || field == poison || ty == poison;
+        if fields.len() == selected.len() && fields.iter().zip(&selected).all(|pair| alike(&pair)) {
             return Some(Keyset::ValueSet(set));
         }
-        let selected: Vec<String> = types.iter().map(|&ty| self.show(ty)).collect();
+        let selected: Vec<String> = selected.iter().map(|&ty| self.show(ty)).collect();
         let message = format!(
             "the value set holds {}, but {} is selected",
             self.show(element),
@@ -53,68 +224,20 @@ impl Checker<'_> {
         None
     }
 
-    /// One element for several expressions: `_`, `default`, or a tuple.
-    fn one_for_all(
-        &mut self,
-        element: &KeysetElement,
-        keyset: &ast::Keyset,
-        types: &[TyId],
-    ) -> Option<Keyset> {
-        match element {
-            KeysetElement::Default(_) | KeysetElement::DontCare(_) => {
-                Some(Keyset::Sets(vec![KeySet::Any; types.len()]))
+    /// The types of the scalars in a struct or tuple, in order.
+    fn leaf_types(&mut self, ty: TyId, out: &mut Vec<TyId>) {
+        match self.ty(ty).clone() {
+            Ty::Record(id, args) if self.p.records[id].kind == RecordKind::Struct => {
+                for i in 0..self.p.records[id].fields.len() {
+                    let field = self.field_type(id, &args, i);
+                    self.leaf_types(field, out);
+                }
             }
-            KeysetElement::Expr(ast::Expr {
-                kind:
-                    ast::ExprKind::List {
-                        elements,
-                        rest_default: false,
-                    },
-                ..
-            }) => {
-                let elements: Vec<KeysetElement> = elements
-                    .iter()
-                    .map(|e| match e.kind {
-                        ast::ExprKind::DontCare => KeysetElement::DontCare(e.span),
-                        _ => KeysetElement::Expr(e.clone()),
-                    })
-                    .collect();
-                self.sets(&elements, keyset, types).map(Keyset::Sets)
-            }
-            KeysetElement::Expr(e) => {
-                self.expr(e, None);
-                self.wrong_count(keyset, 1, types.len());
-                None
-            }
+            Ty::Tuple(elements) => elements
+                .iter()
+                .for_each(|&element| self.leaf_types(element, out)),
+            _ => out.push(ty),
         }
-    }
-
-    fn wrong_count(&mut self, keyset: &ast::Keyset, found: usize, needed: usize) {
-        let message = format!(
-            "{needed} value{} needed here, but {found} {} given",
-            if needed == 1 { " is" } else { "s are" },
-            if found == 1 { "is" } else { "are" }
-        );
-        self.error(code::BAD_SELECT, keyset.span, message);
-    }
-
-    /// One set for each type.
-    pub(crate) fn sets(
-        &mut self,
-        elements: &[KeysetElement],
-        keyset: &ast::Keyset,
-        types: &[TyId],
-    ) -> Option<Vec<KeySet>> {
-        if elements.len() != types.len() {
-            self.wrong_count(keyset, elements.len(), types.len());
-            return None;
-        }
-        let sets: Vec<Option<KeySet>> = elements
-            .iter()
-            .zip(types)
-            .map(|(e, &ty)| self.key_set(e, ty))
-            .collect();
-        sets.into_iter().collect()
     }
 
     fn key_set(&mut self, element: &KeysetElement, ty: TyId) -> Option<KeySet> {
@@ -130,25 +253,21 @@ impl Checker<'_> {
             }
             return Some(KeySet::ValueSet(set));
         }
-        let set = match &e.kind {
-            ast::ExprKind::DontCare => return Some(KeySet::Any),
-            ast::ExprKind::Binary(op @ (BinaryOp::Mask | BinaryOp::Range), a, b) => {
-                let (a, b) = self.endpoints(*op, a, b, ty, e)?;
-                if *op == BinaryOp::Mask {
+        match &e.kind {
+            AstKind::DontCare => Some(KeySet::Any),
+            AstKind::Binary(op @ (BinaryOp::Mask | BinaryOp::Range), a, b) => {
+                let (a, b) = self.endpoints(*op, a, b, ty, e.span)?;
+                Some(if *op == BinaryOp::Mask {
                     KeySet::Mask(a, b)
                 } else {
                     KeySet::Range(a, b)
-                }
+                })
             }
             _ => {
                 let value = self.expr_to(e, ty);
-                if value.ty == self.t.error {
-                    return None;
-                }
-                KeySet::Value(value)
+                (value.ty != self.t.error).then_some(KeySet::Value(value))
             }
-        };
-        Some(set)
+        }
     }
 
     fn endpoints(
@@ -157,8 +276,8 @@ impl Checker<'_> {
         a: &ast::Expr,
         b: &ast::Expr,
         ty: TyId,
-        whole: &ast::Expr,
-    ) -> Option<(crate::hir::Expr, crate::hir::Expr)> {
+        span: Span,
+    ) -> Option<(Expr, Expr)> {
         let a = self.expr(a, Some(ty));
         let b = self.expr(b, Some(ty));
         if a.ty == self.t.error || b.ty == self.t.error || ty == self.t.error {
@@ -172,11 +291,11 @@ impl Checker<'_> {
                 "range"
             };
             let message = format!("a {word} needs numbers, but {} is matched", self.show(ty));
-            self.error(code::BAD_OPERAND, whole.span, message);
+            self.error(code::BAD_OPERAND, span, message);
             return None;
         }
         if a.ty != b.ty && self.num(a.ty).is_some() && self.num(b.ty).is_some() {
-            let set = self.binary_of(op, a.clone(), b.clone(), whole.span);
+            let set = self.binary_of(op, a.clone(), b.clone(), span);
             if set.ty == self.t.error {
                 return None;
             }
@@ -185,8 +304,8 @@ impl Checker<'_> {
         (a.ty != self.t.error && b.ty != self.t.error).then_some((a, b))
     }
 
-    /// An endpoint of a range or a mask: a mask for an enum is given by number.
-    fn endpoint(&mut self, e: crate::hir::Expr, ty: TyId) -> crate::hir::Expr {
+    /// An endpoint of a range or a mask: one for an enum may be given by number.
+    fn endpoint(&mut self, e: Expr, ty: TyId) -> Expr {
         match self.enum_underlying(ty) {
             Some(under) if e.ty == self.t.integer || e.ty == under => {
                 let value = self.coerce(e, under);
@@ -198,7 +317,7 @@ impl Checker<'_> {
 
     fn as_value_set(&self, e: &ast::Expr) -> Option<ValueSetId> {
         match &e.kind {
-            ast::ExprKind::Name(path) => match self.peek(path) {
+            AstKind::Name(path) => match self.peek(path) {
                 Some(Entity::ValueSet(set)) => Some(set),
                 _ => None,
             },
@@ -212,5 +331,24 @@ impl Checker<'_> {
             Keyset::Sets(sets) => sets.iter().all(|set| matches!(set, KeySet::Any)),
             Keyset::ValueSet(_) => false,
         }
+    }
+}
+
+/// The elements of `{ a, b }` as elements of a keyset.
+fn list_elements(e: &ast::Expr) -> Vec<KeysetElement> {
+    let AstKind::List { elements, .. } = &e.kind else {
+        return Vec::new();
+    };
+    let element = |e: &ast::Expr| match e.kind {
+        AstKind::DontCare => KeysetElement::DontCare(e.span),
+        _ => KeysetElement::Expr(e.clone()),
+    };
+    elements.iter().map(element).collect()
+}
+
+fn shape_types(shape: &Shape, out: &mut Vec<TyId>) {
+    match shape {
+        Shape::Leaf(ty) => out.push(*ty),
+        Shape::Tuple(shapes) => shapes.iter().for_each(|shape| shape_types(shape, out)),
     }
 }

@@ -26,10 +26,12 @@ mod flow;
 mod instance;
 mod keyset;
 mod lvalue;
+mod same;
 mod scope;
 mod show;
 mod stmt;
 mod table;
+mod template;
 mod text;
 mod types;
 mod unify;
@@ -46,7 +48,8 @@ use crate::hir::{
     ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl, Program,
     RecordId, Ty, TyId, TypeVarId, VarId,
 };
-use crate::scope::Scopes;
+use crate::scope::{Entity, Scopes};
+use crate::template::{OpenDefault, Template};
 
 /// What a caller may choose.
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +182,23 @@ pub(crate) struct BlockCx {
     switch_subject: bool,
 }
 
+impl BlockCx {
+    /// The context of the top level, where `void` is all that may be returned.
+    fn new(void: TyId) -> BlockCx {
+        BlockCx {
+            place: Place::TopLevel,
+            ret: void,
+            loops: 0,
+            control: None,
+            this: None,
+            pending: Vec::new(),
+            constructors: false,
+            tables: true,
+            switch_subject: false,
+        }
+    }
+}
+
 /// Everything that the walk carries.
 pub(crate) struct Checker<'a> {
     pub(crate) options: &'a CheckOptions,
@@ -187,6 +207,10 @@ pub(crate) struct Checker<'a> {
     scopes: Scopes,
     consts: Vec<Expr>,
     overloads: Vec<Vec<FnRef>>,
+    /// Blocks of one name that differ in their constructor parameters.
+    block_sets: Vec<Vec<Entity>>,
+    templates: Vec<Template>,
+    open_defaults: HashMap<VarId, OpenDefault>,
     t: Common,
     cx: BlockCx,
     /// Structs made for `{ a = 1 }` whose type is not known yet.
@@ -237,17 +261,7 @@ impl<'a> Checker<'a> {
             dots: marker(&mut p, "..."),
             invalid: marker(&mut p, "{#}"),
         };
-        let cx = BlockCx {
-            place: Place::TopLevel,
-            ret: t.void,
-            loops: 0,
-            control: None,
-            this: None,
-            pending: Vec::new(),
-            constructors: false,
-            tables: true,
-            switch_subject: false,
-        };
+        let cx = BlockCx::new(t.void);
         Checker {
             options,
             p,
@@ -255,6 +269,9 @@ impl<'a> Checker<'a> {
             scopes: Scopes::new(),
             consts: Vec::new(),
             overloads: Vec::new(),
+            block_sets: Vec::new(),
+            templates: Vec::new(),
+            open_defaults: HashMap::new(),
             t,
             cx,
             anonymous: HashSet::new(),

@@ -3,7 +3,7 @@
 use syntax::ast::Direction;
 use syntax::diag::Diagnostic;
 
-use crate::hir::{Expr, ExprKind, Ty, VarKind};
+use crate::hir::{Expr, ExprKind, VarKind};
 use crate::{Checker, code};
 
 impl Checker<'_> {
@@ -56,9 +56,6 @@ impl Checker<'_> {
                         "`{name}` is a constructor parameter, which is read-only"
                     )),
                 }
-            }
-            ExprKind::Field(inner, _) if matches!(self.ty(inner.ty), Ty::Tuple(_)) => {
-                Err("the fields of a tuple cannot be changed one by one".into())
             }
             ExprKind::Field(inner, _) | ExprKind::Index(inner, _) | ExprKind::StackNext(inner) => {
                 self.lvalue(inner)

@@ -11,7 +11,7 @@ use crate::hir::{
     ActionId, BlockTypeId, ControlId, EnumId, ExternId, InstanceId, MatchKindId, NewTypeId,
     ParserId, RecordId, StateId, TableId, TyId, TypeVarId, ValueSetId, VarId, VarKind,
 };
-use crate::{Checker, code};
+use crate::{Checker, Place, code};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,10 @@ pub(crate) enum Entity {
     Control(ControlId),
     /// A parser type, control type or package.
     BlockType(BlockTypeId),
+    /// A generic parser or control.
+    Template(usize),
+    /// Several blocks of one name.
+    Blocks(usize),
     /// A type parameter.
     TypeVar(TypeVarId),
     /// A constant, by its place in the list of constants.
@@ -73,6 +77,8 @@ impl Entity {
                 | Control(_)
                 | BlockType(_)
                 | TypeVar(_)
+                | Template(_)
+                | Blocks(_)
         )
     }
 
@@ -85,6 +91,7 @@ impl Entity {
             Enum(_) => "an enum type",
             Extern(_) => "an extern type",
             Parser(_) => "a parser",
+            Template(_) | Blocks(_) => "a parser or control",
             Control(_) => "a control",
             BlockType(_) => "a parser, control or package type",
             Const(_) => "a constant",
@@ -126,11 +133,18 @@ impl Scopes {
     }
 
     /// What a name means here.
+    ///
+    /// What is just being declared is not visible yet: an outer declaration of the same name is meant.
     pub(crate) fn find(&self, name: &str) -> Option<(Entity, Span)> {
-        self.stack
-            .iter()
-            .rev()
-            .find_map(|scope| scope.names.get(name).copied())
+        let mut open = None;
+        for scope in self.stack.iter().rev() {
+            match scope.names.get(name).copied() {
+                Some(found @ (Entity::Open, _)) => open = open.or(Some(found)),
+                Some(found) => return Some(found),
+                None => {}
+            }
+        }
+        open
     }
 
     /// What a name means at the top level.
@@ -185,7 +199,9 @@ impl Checker<'_> {
         if let Some((_, before)) = self.scopes.find_here(name.as_str()) {
             return self.duplicate(name, before);
         }
-        if let Entity::Var(_) | Entity::Const(_) | Entity::Instance(_) = entity {
+        if let Entity::Var(_) | Entity::Const(_) = entity
+            && !matches!(self.cx.place, Place::ParserLocals | Place::ControlLocals)
+        {
             self.check_shadowed_param(name, entity);
         }
         self.scopes

@@ -11,6 +11,7 @@ use crate::hir::{
     ActionCall, ActionId, Arg, Expr, ExprKind, Key, LocalDecl, MatchKindId, Param, Property, Table,
     TableAction, TableId, Ty, TyId, VarKind,
 };
+use crate::same::same_arg;
 use crate::scope::Entity;
 use crate::text::expr_text;
 use crate::types::Subst;
@@ -488,7 +489,8 @@ impl Checker<'_> {
             self.report(diagnostic.suggest(&name, names.iter().map(String::as_str)));
             return None;
         };
-        let args = self.control_plane_args(action, draft.refs[index], args, span)?;
+        let listed = &draft.table.actions[index].args;
+        let args = self.control_plane_args(action, listed, args, span)?;
         Some(ActionCall {
             action: index,
             args,
@@ -500,7 +502,7 @@ impl Checker<'_> {
     fn control_plane_args(
         &mut self,
         action: ActionId,
-        listed: &ActionRef,
+        listed: &[Option<Arg>],
         args: &[AstArg],
         span: Span,
     ) -> Option<Vec<Expr>> {
@@ -529,36 +531,26 @@ impl Checker<'_> {
                 )
             },
         )?;
-        let directed = params.iter().filter(|p| self.is_directed(p)).count();
-        let in_list = listed.args.as_deref().unwrap_or_default();
         let mut good = true;
-        for (place, arg) in args.iter().enumerate() {
-            let place = match &arg.name {
-                Some(name) => params
-                    .iter()
-                    .position(|p| self.p.vars[p.var].name.text == name.text)
-                    .unwrap_or(place),
-                None => place,
+        for ((mine, theirs), param) in bound.iter().zip(listed).zip(&params) {
+            let (Some(theirs), true) = (theirs, self.is_directed(param)) else {
+                continue;
             };
-            if place >= directed {
+            if same_arg(mine, theirs) {
                 continue;
             }
-            let param = self.p.vars[params[place].var].name.text.clone();
-            let other = in_list
-                .iter()
-                .find(|other| other.name.as_ref().is_some_and(|name| name.text == param))
-                .or_else(|| in_list.get(place).filter(|other| other.name.is_none()));
-            let mine = arg.value.as_ref().map(expr_text);
-            let theirs = other.and_then(|other| other.value.as_ref()).map(expr_text);
-            if mine != theirs {
-                let message = "this argument is not the one in the list of actions";
-                let mut diagnostic = Diagnostic::error(code::BAD_ACTION, arg.span, message);
-                if let Some(other) = other {
-                    diagnostic = diagnostic.label(other.span, "in the list");
-                }
-                self.report(diagnostic);
-                good = false;
-            }
+            let name = self.p.vars[param.var].name.clone();
+            let message = format!(
+                "the argument for `{}` is not the one in the list of actions",
+                name.as_str()
+            );
+            let at = |arg: &Arg| match arg {
+                Arg::Expr(e) => e.span,
+                Arg::Omitted => span,
+            };
+            let diagnostic = Diagnostic::error(code::BAD_ACTION, at(mine), message);
+            self.report(diagnostic.label(at(theirs), "in the list"));
+            good = false;
         }
         if !good {
             return None;

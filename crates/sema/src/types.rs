@@ -216,6 +216,11 @@ impl Checker<'_> {
         found
     }
 
+    /// How many instances an array of them has.
+    pub(crate) fn element_count(&mut self, size: &ast::Expr) -> Option<u32> {
+        self.size(size, size.span, "the size of an array", MAX_ELEMENTS)
+    }
+
     fn array(&mut self, element: &TypeRef, size: &ast::Expr, span: Span) -> TyId {
         let element = self.resolve_type(element);
         let size = self.size(
@@ -304,6 +309,7 @@ impl Checker<'_> {
             Entity::Record(id) => self.p.records[id].type_params.len(),
             Entity::Extern(id) => self.p.externs[id].type_params.len(),
             Entity::BlockType(id) => self.p.block_types[id].type_params.len(),
+            Entity::Template(template) => self.templates[template].vars.len(),
             entity if entity.is_type() => 0,
             _ => return None,
         })
@@ -322,6 +328,17 @@ impl Checker<'_> {
             Entity::Control(id) => Ty::Control(id),
             Entity::BlockType(id) => Ty::BlockType(id, args),
             Entity::TypeVar(id) => Ty::Var(id),
+            Entity::Template(template) => {
+                let made = self.specialise(template, args);
+                return self.entity_type(made, Vec::new());
+            }
+            Entity::Blocks(list) => {
+                let first = self.block_sets[list].first().copied();
+                return match first {
+                    Some(first) => self.entity_type(first, args),
+                    None => self.t.error,
+                };
+            }
             _ => return self.t.error,
         };
         self.intern(ty)
@@ -395,7 +412,8 @@ impl Checker<'_> {
             Ty::Error => true,
             Ty::Var(var) => !self.dont_care.contains(var),
             Ty::Bit(_) | Ty::Int(_) | Ty::Varbit(_) | Ty::Bool => container != Union,
-            Ty::Integer | Ty::String | Ty::MatchKind => container == List,
+            Ty::Integer | Ty::MatchKind => matches!(container, List | Tuple),
+            Ty::String => container == List,
             Ty::ErrorCode => !matches!(container, Header | Union),
             Ty::Enum(id) => match self.p.enums[*id].underlying {
                 Some(_) => container != Union,

@@ -10,6 +10,8 @@ use crate::types::Subst;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings {
     vars: Vec<(TypeVarId, Option<TyId>)>,
+    /// Those that may stay unknown: `_` was written for them.
+    free: Vec<TypeVarId>,
 }
 
 impl Bindings {
@@ -17,6 +19,7 @@ impl Bindings {
     pub(crate) fn new(vars: impl IntoIterator<Item = TypeVarId>) -> Bindings {
         Bindings {
             vars: vars.into_iter().map(|var| (var, None)).collect(),
+            free: Vec::new(),
         }
     }
 
@@ -32,6 +35,16 @@ impl Bindings {
         if let Some(slot) = self.vars.iter_mut().find(|(v, _)| *v == var) {
             slot.1 = Some(ty);
         }
+    }
+
+    /// Lets a variable stay unknown.
+    pub(crate) fn leave_free(&mut self, var: TypeVarId) {
+        self.free.push(var);
+    }
+
+    /// Whether a variable may stay unknown.
+    pub(crate) fn is_free(&self, var: TypeVarId) -> bool {
+        self.free.contains(&var)
     }
 
     /// What is known so far.
@@ -65,7 +78,7 @@ impl Checker<'_> {
         if let Ty::Var(var) = *self.ty(formal) {
             match b.get(var) {
                 Some(None) => {
-                    if !self.is_dont_care(actual) {
+                    if !self.is_dont_care(actual) && actual != formal {
                         b.set(var, actual);
                     }
                     return true;
@@ -284,7 +297,7 @@ impl Checker<'_> {
             Signature {
                 kind,
                 ty: this.subst(ty, subst),
-                optional: param.optional,
+                optional: param.optional || param.default.is_some(),
             }
         };
         params.iter().map(|param| one(self, param)).collect()

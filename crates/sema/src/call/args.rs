@@ -5,7 +5,7 @@ use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
 use super::{ProtoRef, Written};
-use crate::hir::{Arg, Expr, ExprKind, Param, Ty, TyId, VarKind};
+use crate::hir::{Arg, Expr, ExprKind, Param, Ty, TyId, TypeVarId, VarKind};
 use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, code};
@@ -163,12 +163,14 @@ impl Checker<'_> {
         {
             self.unify(b, ret, expected);
         }
+        let mut defaults = self.learn_defaults(params, &places, object, b, written);
+        self.settle(params, &places, object, b);
         if !self.all_inferred(b, written) {
             return None;
         }
         let known = b.known();
         let mut args = Vec::with_capacity(params.len());
-        for (param, place) in params.iter().zip(&places) {
+        for (i, (param, place)) in params.iter().zip(&places).enumerate() {
             let formal = self.formal_type(param, object);
             let formal = self.subst(formal, &known);
             let formal = self.well_formed(formal, written.span);
@@ -177,7 +179,10 @@ impl Checker<'_> {
                     Some(value) => self.pass(value, param, formal, rule, &mut good),
                     None => Arg::Omitted,
                 },
-                None => self.default_arg(param, formal, written.span),
+                None => match defaults[i].take() {
+                    Some(value) => self.pass(value, param, formal, rule, &mut good),
+                    None => Self::default_arg(param, written.span),
+                },
             });
         }
         good.then_some(args)
@@ -356,21 +361,62 @@ impl Checker<'_> {
         Arg::Expr(value)
     }
 
-    fn default_arg(&mut self, param: &Param, formal: TyId, span: Span) -> Arg {
+    fn default_arg(param: &Param, span: Span) -> Arg {
         match &param.default {
-            Some(default) => {
-                let mut value = default.clone();
-                value.span = span;
-                if self.is_open(value.ty) {
-                    Arg::Expr(Expr {
-                        ty: formal,
-                        ..value
-                    })
-                } else {
-                    Arg::Expr(value)
+            Some(default) => Arg::Expr(Expr {
+                span,
+                ..default.clone()
+            }),
+            None => Arg::Omitted,
+        }
+    }
+
+    /// Default values whose types mention type parameters, and what they tell about those.
+    fn learn_defaults(
+        &mut self,
+        params: &[Param],
+        places: &[Option<usize>],
+        object: &Subst,
+        b: &mut Bindings,
+        written: Written<'_>,
+    ) -> Vec<Option<Expr>> {
+        let mut values = Vec::with_capacity(params.len());
+        for (param, place) in params.iter().zip(places) {
+            let mut value = None;
+            if place.is_none() && param.default.is_some() {
+                let formal = self.formal_type(param, object);
+                value = self.open_default(param, formal, b, written.span);
+                if let Some(value) = &value {
+                    self.unify_expr(b, formal, value);
                 }
             }
-            None => Arg::Omitted,
+            values.push(value);
+        }
+        values
+    }
+
+    /// Type parameters that only omitted optional parameters mention, and those given as `_`, stand for nothing.
+    fn settle(
+        &mut self,
+        params: &[Param],
+        places: &[Option<usize>],
+        object: &Subst,
+        b: &mut Bindings,
+    ) {
+        let unknown: Vec<TypeVarId> = b.unknown().collect();
+        for var in unknown {
+            let mut mentioned = false;
+            let mut needed = false;
+            for (param, place) in params.iter().zip(places) {
+                let formal = self.formal_type(param, object);
+                if self.vars_in(formal).contains(&var) {
+                    mentioned = true;
+                    needed |= place.is_some() || !param.optional;
+                }
+            }
+            if b.is_free(var) || (mentioned && !needed) {
+                b.set(var, self.t.void);
+            }
         }
     }
 

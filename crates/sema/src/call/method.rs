@@ -2,6 +2,7 @@
 
 use syntax::ast::{self, Name, TypeRef};
 use syntax::diag::Diagnostic;
+use syntax::source::Span;
 
 use super::{ProtoRef, Written, args};
 use crate::hir::{
@@ -298,6 +299,12 @@ impl Checker<'_> {
         if self.is_open(ty) {
             return true;
         }
+        if object == "packet_in"
+            && written.name == "extract"
+            && !self.check_varbits(ty, written.span)
+        {
+            return false;
+        }
         let span = Self::given(args, 0).map_or(written.span, |e| e.span);
         let params = self.proto(proto).params.len();
         let problem = match (object.as_str(), written.name, params) {
@@ -331,6 +338,30 @@ impl Checker<'_> {
             }
             None => true,
         }
+    }
+
+    /// A header that is extracted has one varbit field at most.
+    fn check_varbits(&mut self, ty: TyId, call: Span) -> bool {
+        let Ty::Record(id, _) = *self.ty(ty) else {
+            return true;
+        };
+        let is_varbit = |ty: TyId| matches!(self.ty(ty), Ty::Varbit(_));
+        let fields = &self.p.records[id].fields;
+        let mut varbits = fields
+            .iter()
+            .filter(|field| is_varbit(field.ty))
+            .map(|field| field.name.span);
+        let (Some(first), Some(second)) = (varbits.next(), varbits.next()) else {
+            return true;
+        };
+        let message = "a header with two varbit fields cannot be extracted";
+        let diagnostic = Diagnostic::error(code::BAD_TYPE, second, message);
+        self.report(
+            diagnostic
+                .label(first, "the first varbit field")
+                .label(call, "extracted here"),
+        );
+        false
     }
 
     fn is_emittable(&mut self, ty: TyId) -> bool {

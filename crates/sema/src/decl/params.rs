@@ -5,6 +5,7 @@ use syntax::diag::Diagnostic;
 
 use crate::hir::{Param, Ty, TyId, VarKind};
 use crate::scope::Entity;
+use crate::unify::Bindings;
 use crate::{Checker, annotations, code};
 
 /// Whose parameters they are.
@@ -50,6 +51,7 @@ impl Owner {
             self,
             Owner::BlockType
                 | Owner::Package
+                | Owner::Block
                 | Owner::Constructor
                 | Owner::Method
                 | Owner::ExternFunction
@@ -87,6 +89,10 @@ impl Checker<'_> {
         };
         let var = self.new_var(&param.name, ty, kind, annotations);
         self.declare(&param.name, Entity::Var(var));
+        if let (Some((_, true)), Some(written)) = (&default, &param.default) {
+            self.keep_open_default(var, written);
+        }
+        let default = default.map(|(value, _)| value);
         Param {
             var,
             optional,
@@ -151,13 +157,14 @@ impl Checker<'_> {
         }
     }
 
+    /// The default value, and whether its type is open: then it is evaluated again at each use.
     fn param_default(
         &mut self,
         param: &ast::Param,
         ty: TyId,
         optional: bool,
         owner: Owner,
-    ) -> Option<crate::hir::Expr> {
+    ) -> Option<(crate::hir::Expr, bool)> {
         let default = param.default.as_ref()?;
         let name = param.name.as_str();
         if optional {
@@ -169,15 +176,27 @@ impl Checker<'_> {
                 format!("`out` and `inout` parameters such as `{name}` cannot have default values");
             self.error(code::BAD_PARAM, param.name.span, message);
         }
+        let open = owner.is_constructor() && self.is_open(ty);
         let value = self.with_cx(
             |cx| cx.constructors = owner.is_constructor(),
-            |this| this.expr_to(default, ty),
+            |this| {
+                let value = this.expr(default, Some(ty));
+                if !open {
+                    return this.coerce(value, ty);
+                }
+                let mut b = Bindings::new(this.vars_in(ty));
+                if this.unify_expr(&mut b, ty, &value) {
+                    value
+                } else {
+                    this.mismatch(value.ty, ty, default.span)
+                }
+            },
         );
         if value.ty != self.t.error && !self.is_compile_time(&value) {
             let message = format!("the default value of `{name}` must be known at compile time");
             self.error(code::NOT_CONSTANT, default.span, message);
         }
-        Some(value)
+        Some((value, open))
     }
 
     /// Parameters of an action without direction come last.

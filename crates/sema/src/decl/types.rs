@@ -7,7 +7,7 @@ use syntax::ast::{self, Decl, Name, TypedefTarget};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
-use crate::hir::{Enum, Field, NewType, Record, Ty, TyId};
+use crate::hir::{Enum, Expr, ExprKind, Field, NewType, Record, Ty, TyId};
 use crate::scope::Entity;
 use crate::types::{Container, Num};
 use crate::{Checker, code};
@@ -40,7 +40,6 @@ impl Checker<'_> {
             (type_params, fields)
         });
         self.unique(decl.fields.iter().map(|field| &field.name), "field");
-        self.check_varbits(decl.kind, &fields);
         let generic = !type_params.is_empty();
         let record = Record {
             kind: decl.kind,
@@ -59,22 +58,6 @@ impl Checker<'_> {
         }
         self.close(&decl.name, Entity::Record(id));
         if bad { self.t.error } else { ty }
-    }
-
-    fn check_varbits(&mut self, kind: ast::RecordKind, fields: &[Field]) {
-        if kind != ast::RecordKind::Header {
-            return;
-        }
-        let mut varbits = fields
-            .iter()
-            .filter(|field| matches!(self.ty(field.ty), Ty::Varbit(_)));
-        if let (Some(first), Some(second)) = (varbits.next(), varbits.next()) {
-            let message = "a header can have one varbit field only";
-            let (first, second) = (first.name.span, second.name.span);
-            self.report(
-                Diagnostic::error(code::BAD_TYPE, second, message).label(first, "the first one"),
-            );
-        }
     }
 
     /// Reports names that occur twice.
@@ -100,6 +83,32 @@ impl Checker<'_> {
             .as_ref()
             .map(|ty| (self.resolve_type(ty), type_span(ty)));
         let underlying = underlying.map(|(ty, span)| self.enum_representation(ty, span));
+        let (members, bad) = self.scoped(|this| this.enum_members(decl, underlying));
+        let id = self.p.enums.push(Enum {
+            name: decl.name.clone(),
+            underlying,
+            members,
+            annotations,
+        });
+        let ty = self.intern(Ty::Enum(id));
+        self.p.type_order.push(ty);
+        self.close(
+            &decl.name,
+            if bad {
+                Entity::Poison
+            } else {
+                Entity::Enum(id)
+            },
+        );
+        if bad { self.t.error } else { ty }
+    }
+
+    /// The members of an enum; a later one may use an earlier one by its bare name.
+    fn enum_members(
+        &mut self,
+        decl: &ast::EnumDecl,
+        underlying: Option<TyId>,
+    ) -> (Vec<(Name, Option<BigInt>)>, bool) {
         let mut members = Vec::with_capacity(decl.members.len());
         let mut bad = underlying == Some(self.t.error);
         for (name, value) in &decl.members {
@@ -107,6 +116,7 @@ impl Checker<'_> {
                 (Some(ty), Some(value)) => {
                     let number = self.enum_value(name, value, ty);
                     bad |= number.is_none();
+                    self.declare_member(name, number.as_ref(), ty);
                     number
                 }
                 (Some(_), None) => {
@@ -131,23 +141,25 @@ impl Checker<'_> {
             };
             members.push((name.clone(), value));
         }
-        let id = self.p.enums.push(Enum {
-            name: decl.name.clone(),
-            underlying,
-            members,
-            annotations,
-        });
-        let ty = self.intern(Ty::Enum(id));
-        self.p.type_order.push(ty);
-        self.close(
-            &decl.name,
-            if bad {
-                Entity::Poison
-            } else {
-                Entity::Enum(id)
-            },
-        );
-        if bad { self.t.error } else { ty }
+        (members, bad)
+    }
+
+    fn declare_member(&mut self, name: &Name, value: Option<&BigInt>, ty: TyId) {
+        let entity = match value {
+            Some(value) => {
+                let kind = ExprKind::Int(value.clone());
+                self.consts.push(Expr {
+                    kind,
+                    ty,
+                    span: name.span,
+                });
+                Entity::Const(self.consts.len() - 1)
+            }
+            None => Entity::Poison,
+        };
+        if self.scopes.find_here(name.as_str()).is_none() {
+            self.redeclare(name, entity);
+        }
     }
 
     fn enum_representation(&mut self, ty: TyId, span: Span) -> TyId {

@@ -260,7 +260,7 @@ impl Checker<'_> {
             Some(num) if a.ty == b.ty => num,
             _ => return self.bad_operands(op, &a, &b, span),
         };
-        if num == Num::Integer && matches!(op, And | Or | Xor | AddSat | SubSat) {
+        if num == Num::Integer && matches!(op, AddSat | SubSat) {
             let message = format!(
                 "`{}` needs operands with a width, but these are of type `int`",
                 symbol(op)

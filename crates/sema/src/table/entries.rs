@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use num_bigint::BigInt;
 use num_traits::Signed;
-use syntax::ast::{self, KeysetElement};
+use syntax::ast;
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
 use super::Draft;
-use crate::hir::{Entry, Expr, ExprKind, KeySet, TyId};
+use crate::hir::{Entry, Expr, ExprKind, KeySet};
+use crate::keyset::Shape;
 use crate::{Checker, annotations, code};
 
 /// The largest priority: what P4Runtime's `int32` holds.
@@ -23,15 +24,23 @@ impl Checker<'_> {
         entries: &[ast::Entry],
     ) {
         draft.table.entries_are_const = property.is_const;
+        if draft.table.keys.is_empty() && entries.is_empty() {
+            return;
+        }
         if draft.table.keys.is_empty() {
             let message = "a table without keys cannot have entries";
             self.error(code::BAD_ENTRY, property.name.span, message);
             return;
         }
-        let types: Vec<TyId> = draft.table.keys.iter().map(|key| key.expr.ty).collect();
+        let shapes: Vec<Shape> = draft
+            .table
+            .keys
+            .iter()
+            .map(|key| Shape::Leaf(key.expr.ty))
+            .collect();
         let mut good = Vec::with_capacity(entries.len());
         for entry in entries {
-            if let Some(checked) = self.entry(draft, property, entry, &types) {
+            if let Some(checked) = self.entry(draft, property, entry, &shapes) {
                 good.push((checked, entry));
             }
         }
@@ -48,10 +57,10 @@ impl Checker<'_> {
         draft: &Draft<'_>,
         property: &ast::TableProperty,
         entry: &ast::Entry,
-        types: &[TyId],
+        shapes: &[Shape],
     ) -> Option<Entry> {
         let annotations = self.annotations(&entry.annotations);
-        let keys = self.entry_keys(draft, entry, types);
+        let keys = self.entry_keys(entry, shapes);
         let args = entry.action.args.as_deref().unwrap_or_default();
         let action = self.listed_call(draft, &entry.action.path, args, entry.action.span);
         let (keys, action) = (keys?, action?);
@@ -74,34 +83,20 @@ impl Checker<'_> {
         })
     }
 
-    fn entry_keys(
-        &mut self,
-        draft: &Draft<'_>,
-        entry: &ast::Entry,
-        types: &[TyId],
-    ) -> Option<Vec<KeySet>> {
-        let keyset = &entry.keyset;
-        let sets = match keyset.elements.as_slice() {
-            [KeysetElement::Default(_) | KeysetElement::DontCare(_)] if types.len() > 1 => {
-                vec![KeySet::Any; types.len()]
-            }
-            elements => self.sets(elements, keyset, types)?,
-        };
-        let mut good = true;
-        for (set, key) in sets.iter().zip(&draft.table.keys) {
-            let kind = self.p.match_kinds[key.match_kind].text.clone();
-            good &= self.check_key_set(set, &kind, keyset.span);
-        }
+    fn entry_keys(&mut self, entry: &ast::Entry, shapes: &[Shape]) -> Option<Vec<KeySet>> {
+        let sets = self.keyset(&entry.keyset, shapes)?;
+        let good = sets
+            .iter()
+            .all(|set| self.check_known(set, entry.keyset.span));
         good.then_some(sets)
     }
 
-    /// Whether a set suits the match kind, and is known at compile time.
-    fn check_key_set(&mut self, set: &KeySet, kind: &str, span: Span) -> bool {
-        let (parts, word): (Vec<&Expr>, &str) = match set {
+    /// What an entry matches is known at compile time.
+    fn check_known(&mut self, set: &KeySet, span: Span) -> bool {
+        let parts: Vec<&Expr> = match set {
             KeySet::Any => return true,
-            KeySet::Value(e) => (vec![e], "value"),
-            KeySet::Mask(a, b) => (vec![a, b], "mask"),
-            KeySet::Range(a, b) => (vec![a, b], "range"),
+            KeySet::Value(e) => vec![e],
+            KeySet::Mask(a, b) | KeySet::Range(a, b) => vec![a, b],
             KeySet::ValueSet(_) => {
                 self.error(
                     code::BAD_ENTRY,
@@ -111,39 +106,14 @@ impl Checker<'_> {
                 return false;
             }
         };
-        if let Some(unknown) = parts.iter().find(|e| !self.is_compile_time(e)) {
-            let message = "the key of an entry must be known at compile time";
-            self.error(code::NOT_CONSTANT, unknown.span, message);
-            return false;
-        }
-        let allowed = match (word, kind) {
-            ("mask", "exact" | "range" | "optional") => false,
-            ("range", "exact" | "lpm" | "ternary" | "optional") => false,
-            _ => true,
-        };
-        if !allowed {
-            self.error(
-                code::BAD_ENTRY,
-                parts[0].span,
-                format!("a {word} cannot be used for a key of kind `{kind}`"),
-            );
-            return false;
-        }
-        if kind == "lpm"
-            && let KeySet::Mask(_, mask) = set
-            && let Some(value) = self.int_value(mask)
-            && let Some(crate::types::Num::Bit(width) | crate::types::Num::Int(width)) =
-                self.num(self.base(mask.ty))
-        {
-            let bits = crate::consteval::unsigned(&value, width);
-            let inverse = Self::all_ones(width) - &bits;
-            if (&inverse & (&inverse + 1u8)) != BigInt::ZERO {
-                let message = "the mask of an `lpm` key must be ones followed by zeros";
-                self.error(code::BAD_ENTRY, mask.span, message);
-                return false;
+        match parts.iter().find(|e| !self.is_compile_time(e)) {
+            Some(unknown) => {
+                let message = "the key of an entry must be known at compile time";
+                self.error(code::NOT_CONSTANT, unknown.span, message);
+                false
             }
+            None => true,
         }
-        true
     }
 
     /// Gives every entry its priority; entries of tables with `exact` and `lpm` keys have none.
