@@ -180,7 +180,7 @@ impl Device {
                 action,
                 args,
             } => {
-                let member = self.member_action(*action, args)?;
+                let member = self.member_action(*profile, *action, args)?;
                 self.set_member(*profile, *id, member)?;
             }
             Change::DeleteMember(profile, id) => self.delete_member(*profile, *id)?,
@@ -411,7 +411,7 @@ impl Device {
         }
         match action_params(action, &call.args) {
             Some(params) => Ok(ActionRef {
-                action: call.action as u32,
+                action: listed.action.get(),
                 params,
             }),
             None => refused(
@@ -478,7 +478,12 @@ impl Device {
         }
     }
 
-    fn member_action(&self, action: ActionId, args: &[Value]) -> Result<ActionRef, ControlError> {
+    fn member_action(
+        &self,
+        profile: ExternId,
+        action: ActionId,
+        args: &[Value],
+    ) -> Result<ActionRef, ControlError> {
         let found = self.program().actions.get(action);
         let Some(found) = found else {
             return refused(ControlCode::NotFound, "there is no such action");
@@ -490,31 +495,23 @@ impl Device {
             );
             return refused(ControlCode::InvalidArgument, message);
         };
-        // Members name actions by their position in the lists of the tables that use the profile.
-        let mut users = self
-            .program()
-            .tables
-            .values()
-            .filter(|table| table.implementation.is_some());
-        let position = users.find_map(|table| {
-            table
-                .actions
-                .iter()
-                .position(|listed| listed.action == action)
-        });
-        match position {
-            Some(position) => Ok(ActionRef {
-                action: position as u32,
+        let lists_it = |table: &ir::Table| {
+            table.implementation == Some(profile)
+                && table.actions.iter().any(|listed| listed.action == action)
+        };
+        if self.program().tables.values().any(lists_it) {
+            return Ok(ActionRef {
+                action: action.get(),
                 params,
-            }),
-            None => refused(
-                ControlCode::InvalidArgument,
-                format!(
-                    "no table with an action profile has the action `{}`",
-                    found.control_plane_name
-                ),
-            ),
+            });
         }
+        refused(
+            ControlCode::InvalidArgument,
+            format!(
+                "no table that uses this profile has the action `{}`",
+                found.control_plane_name
+            ),
+        )
     }
 
     fn set_member(
