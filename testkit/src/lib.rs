@@ -1,1 +1,12 @@
-//! The room `testkit`.
+//! The room of tests that concern many rooms: one file, one program and its packets, run on every engine.
+//!
+//! **In:** `programs/`: a P4 program and an STF test of the same name for each feature of the language and the architectures; `../examples`.
+//! **Out:** nothing; this room is outside the product.
+//! **May import:** all rooms.
+//!
+//! Invariants: what a test expects was worked out from the specifications, never copied from what our own program gave; no test names an engine,
+//! every engine runs every test. Tests: `tests/`.
+
+mod program;
+
+pub use program::compile;

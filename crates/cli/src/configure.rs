@@ -1,11 +1,9 @@
-//! From texts to a configured device: what entries files and STF tests ask, in the device's words; and what a device did, for reports.
+//! From texts to a configured device: a program with its entries; and what a device did, for reports.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use entries::Update;
-use packet::{Nanos, PortId};
-use switch::{Action, Change, Device, DeviceConfig, Replica};
+use switch::{Device, DeviceConfig};
 
 use crate::args::Source;
 use crate::report::{DeviceReport, Drops, TableReport};
@@ -59,127 +57,13 @@ fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
             return false;
         }
     };
-    for update in updates {
-        if let Err(error) = device.apply(change(update)) {
+    for update in &updates {
+        if let Err(error) = stf::apply(device, update) {
             out::note(&format!("{file}: error: {error}"));
             return false;
         }
     }
     true
-}
-
-/// What an update asks of a device.
-pub(crate) fn change(update: Update) -> Change {
-    match update {
-        Update::Insert(table, entry) => Change::Insert(table, self::entry(entry)),
-        Update::SetDefault(table, call) => Change::SetDefault(table, call),
-        Update::Member {
-            profile,
-            id,
-            action,
-            args,
-        } => Change::SetMember {
-            profile,
-            id,
-            action,
-            args,
-        },
-        Update::Group {
-            profile,
-            id,
-            members,
-            ..
-        } => {
-            let members = members
-                .iter()
-                .map(|member| (member.member, member.weight))
-                .collect();
-            Change::SetGroup {
-                profile,
-                id,
-                members,
-            }
-        }
-        Update::Multicast { id, replicas } => {
-            Change::SetMulticast(id, replicas.iter().map(replica).collect())
-        }
-        Update::Clone(session) => {
-            let replicas = session.replicas.iter().map(replica).collect();
-            let (truncate, class_of_service) = (session.truncate, session.class_of_service);
-            let made = switch::CloneSession {
-                replicas,
-                group: None,
-                truncate,
-                class_of_service,
-            };
-            Change::SetCloneSession(session.id, made)
-        }
-        Update::Register {
-            register,
-            index,
-            values,
-        } => Change::WriteRegister(register, index, values),
-        Update::Meter {
-            meter,
-            index,
-            config,
-        } => Change::SetMeter(meter, index, meter_config(config)),
-        Update::Counter {
-            counter,
-            index,
-            value,
-        } => Change::WriteCounter(counter, Some(index), reading(value)),
-        Update::ValueSet { value_set, members } => Change::SetValueSet(
-            value_set,
-            members.into_iter().map(|member| member.fields).collect(),
-        ),
-    }
-}
-
-fn entry(entry: entries::TableEntry) -> switch::TableEntry {
-    let action = match entry.action {
-        entries::EntryAction::Call(call) => Action::Call(call),
-        entries::EntryAction::Member(id) => Action::Member(id),
-        entries::EntryAction::Group(id) => Action::Group(id),
-        entries::EntryAction::OneShot(calls) => Action::OneShot(calls),
-    };
-    switch::TableEntry {
-        keys: entry.keys,
-        priority: entry.priority,
-        action,
-        idle_timeout: entry.idle_timeout_ns.map(Nanos),
-        meter: entry.meter.map(meter_config),
-        counter: entry.counter.map(reading),
-    }
-}
-
-fn replica(replica: &entries::Replica) -> Replica {
-    Replica {
-        port: PortId(replica.port),
-        instance: replica.instance,
-    }
-}
-
-fn meter_config(config: entries::MeterConfig) -> switch::MeterConfig {
-    let entries::MeterConfig {
-        cir,
-        cburst,
-        pir,
-        pburst,
-    } = config;
-    switch::MeterConfig {
-        cir,
-        cburst,
-        pir,
-        pburst,
-    }
-}
-
-fn reading(value: entries::CounterValue) -> switch::CounterReading {
-    switch::CounterReading {
-        packets: value.packets,
-        bytes: value.bytes,
-    }
 }
 
 /// What a device did.

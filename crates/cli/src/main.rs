@@ -13,7 +13,7 @@ mod configure;
 mod out;
 mod report;
 mod show;
-mod stf;
+mod test;
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ enum Command {
     /// Print a program's P4Info as protobuf text.
     P4info(show::P4infoOptions),
     /// Run a test: packets in, packets expected (p4c's STF).
-    Test(stf::Options),
+    Test(test::Options),
 }
 
 /// How a command ended, when it did not fail with an error of its own.
@@ -83,6 +83,6 @@ fn dispatch(command: Command) -> Result<Ended, String> {
         Command::Check(options) => check::run(&options),
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
-        Command::Test(options) => stf::run(&options),
+        Command::Test(options) => test::run(&options),
     }
 }

@@ -1,0 +1,90 @@
+//! `polyplane test`: a program, and a file of packets that go in and packets that must come out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use interp::Interp;
+use stf::{Refused, Report, Setup};
+use switch::DeviceConfig;
+
+use crate::args::Source;
+use crate::{Ended, compile, out};
+
+#[derive(Args)]
+#[command(
+    after_help = "Beside the commands of p4c's STF tests there are: `entries FILE` and `entry STATEMENT` (the format of docs/ENTRIES.md), `wait \
+                  DURATION`, `expect_digest NAME VALUES..` and `expect_log TEXT`.\n\nExit status: 0 when all that was expected came out and nothing \
+                  else, 1 otherwise, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    source: Source,
+    /// The STF test.
+    #[arg(value_name = "TEST.stf")]
+    test: PathBuf,
+    /// What random numbers depend on.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// Say nothing when all is as expected.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Ended, String> {
+    let text = read(&options.test)?;
+    let Some(program) = compile::compile(&options.source) else {
+        return Ok(Ended::WithErrors);
+    };
+    let directory = options.test.parent().unwrap_or(Path::new(""));
+    let read_file = |name: &str| read(&directory.join(name));
+    let setup = Setup {
+        program: Arc::new(program),
+        engine: &Interp,
+        device: DeviceConfig {
+            seed: options.seed,
+            ..DeviceConfig::default()
+        },
+        read_file: &read_file,
+    };
+    let file = options.test.display().to_string();
+    match stf::run(&setup, &file, &text) {
+        Ok(report) => Ok(tell(&file, &report, options.quiet)),
+        Err(Refused::Load(error)) => Err(error.to_string()),
+        Err(Refused::Test(errors)) => {
+            for error in errors {
+                out::note(&error.to_string());
+            }
+            Ok(Ended::WithErrors)
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let bytes =
+        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
+    for shown in &report.shown {
+        out::line(shown);
+    }
+    for failure in &report.failures {
+        match failure.line {
+            0 => out::note(&format!("{file}: {}", failure.message)),
+            line => out::note(&format!("{file}:{line}: {}", failure.message)),
+        }
+    }
+    let (packets, held, failed) = (report.packets, report.held, report.failures.len());
+    if failed > 0 {
+        out::note(&format!("{failed} of {} checks failed", failed + held));
+        return Ended::WithErrors;
+    }
+    if !quiet {
+        out::line(&format!(
+            "{packets} packets in, {held} checks: all as expected"
+        ));
+    }
+    Ended::Well
+}

@@ -1,0 +1,109 @@
+//! What a test run came to, as text for people.
+
+use entries::stf::{Mismatch, Pattern};
+
+/// Bytes of a packet that a failure shows on a line.
+const BYTES_A_LINE: usize = 32;
+
+/// What a test run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Packets that went in.
+    pub packets: usize,
+    /// Expectations that held.
+    pub held: usize,
+    /// What the test asked to see (`register_read`, `counter_read`, ...), in order.
+    pub shown: Vec<String>,
+    /// What went wrong, in the order of the test's lines.
+    pub failures: Vec<Failure>,
+}
+
+/// One thing that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The line of the test, from 1; 0 when none asked for what happened.
+    pub line: u32,
+    /// What happened, several lines perhaps.
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(line: u32, message: impl Into<String>) -> Failure {
+        Failure {
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+/// How a packet differs from what was expected: which packet, which byte, both in full.
+pub(crate) fn difference(
+    port: u32,
+    number: usize,
+    pattern: &Pattern,
+    mismatch: Mismatch,
+    packet: &[u8],
+) -> String {
+    let what = match mismatch {
+        Mismatch::Byte(at, ..) => {
+            let wanted = nibbles(pattern, at);
+            let got = packet.get(at).copied().unwrap_or(0);
+            format!("byte {at} should be {wanted}, but is {got:02x}")
+        }
+        Mismatch::Short(wanted, got) => {
+            format!("it should be {wanted} bytes long, but ends after {got}")
+        }
+        Mismatch::Long(wanted, got) => {
+            format!("it should end after {wanted} bytes, but is {got} bytes long")
+        }
+    };
+    let at = match mismatch {
+        Mismatch::Byte(at, ..) => at,
+        Mismatch::Short(_, got) => got,
+        Mismatch::Long(wanted, _) => wanted,
+    };
+    let start = at / BYTES_A_LINE * BYTES_A_LINE;
+    let expected: Vec<String> = (0..pattern.nibbles.len().div_ceil(2))
+        .map(|byte| nibbles(pattern, byte))
+        .collect();
+    let got: Vec<String> = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "packet {number} at port {port} differs: {what}\n  bytes from {start}\n  expected {}\n  got      {}\n           {}^^",
+        shown(&expected, start),
+        shown(&got, start),
+        " ".repeat(3 * (at - start)),
+    )
+}
+
+/// The two nibbles of a byte of a pattern.
+fn nibbles(pattern: &Pattern, byte: usize) -> String {
+    let digit = |at: usize| match pattern.nibbles.get(at) {
+        Some(Some(nibble)) => char::from_digit(u32::from(*nibble), 16).unwrap_or('?'),
+        Some(None) => '*',
+        None => ' ',
+    };
+    [digit(2 * byte), digit(2 * byte + 1)].iter().collect()
+}
+
+/// One line of bytes.
+fn shown(bytes: &[String], start: usize) -> String {
+    let end = bytes.len().min(start + BYTES_A_LINE);
+    match bytes.get(start..end) {
+        Some(line) if !line.is_empty() => line.join(" "),
+        _ => "(nothing)".into(),
+    }
+}
+
+/// A packet on one line.
+pub(crate) fn hex(packet: &[u8]) -> String {
+    const MOST: usize = 128;
+    let mut text: String = packet
+        .iter()
+        .take(MOST)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if packet.len() > MOST {
+        text.push_str(&format!(".. ({} bytes)", packet.len()));
+    }
+    text
+}

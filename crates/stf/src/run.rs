@@ -1,0 +1,518 @@
+//! A test against a device: its commands one after the other, then what came out against what was expected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bits::Value;
+use entries::stf::{Command, CommandKind, CounterRef, Pattern};
+use entries::{EntryError, Update};
+use exec::Engine;
+use ir::{ExternId, ExternKind, Program, TableId, limbs_of};
+use packet::{Nanos, PortId};
+use switch::{Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError};
+
+use crate::apply::{apply, replicas};
+use crate::replication::Replication;
+use crate::report::{Failure, Report, difference, hex};
+
+/// When a test's first packet comes: a time that no program takes for "never".
+const START: Nanos = Nanos::from_millis(1);
+
+/// From one packet to the next.
+const BETWEEN_PACKETS: Nanos = Nanos::from_micros(1);
+
+/// Reads a file that a test names (`entries FILE`), by the path that it writes.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// What a test runs with.
+pub struct Setup<'a> {
+    /// The program.
+    pub program: Arc<Program>,
+    /// What runs it.
+    pub engine: &'a dyn Engine,
+    /// The device.
+    pub device: DeviceConfig,
+    /// How to read other files.
+    pub read_file: ReadFile<'a>,
+}
+
+/// Why a test cannot run.
+#[derive(Debug)]
+pub enum Refused {
+    /// The program cannot be loaded.
+    Load(LoadError),
+    /// The test's text has errors.
+    Test(Vec<EntryError>),
+}
+
+/// Runs the test `text` of the file `file`.
+///
+/// # Errors
+/// The test cannot begin. What goes wrong later is in the report.
+pub fn run(setup: &Setup<'_>, file: &str, text: &str) -> Result<Report, Refused> {
+    let commands = entries::stf::read(&setup.program, file, text).map_err(Refused::Test)?;
+    let device = Device::new(Arc::clone(&setup.program), setup.engine, &setup.device)
+        .map_err(Refused::Load)?;
+    let mut test = Test::new(device, setup.read_file);
+    for command in &commands {
+        test.command(command);
+    }
+    Ok(test.finish(&commands))
+}
+
+/// A running test.
+struct Test<'a> {
+    device: Device,
+    read_file: ReadFile<'a>,
+    now: Nanos,
+    replication: Replication,
+    labels: BTreeMap<String, (TableId, EntryId)>,
+    sent: BTreeMap<u32, Vec<Vec<u8>>>,
+    digests: BTreeMap<ExternId, Vec<Vec<Value>>>,
+    log: Vec<String>,
+    report: Report,
+}
+
+impl<'a> Test<'a> {
+    fn new(device: Device, read_file: ReadFile<'a>) -> Self {
+        Test {
+            device,
+            read_file,
+            now: START,
+            replication: Replication::default(),
+            labels: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            digests: BTreeMap::new(),
+            log: Vec::new(),
+            report: Report::default(),
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        if let Err(message) = self.execute(&command.kind, command.line) {
+            self.report
+                .failures
+                .push(Failure::new(command.line, message));
+        }
+    }
+
+    fn execute(&mut self, kind: &CommandKind, line: u32) -> Result<(), String> {
+        match kind {
+            CommandKind::Packet { port, data } => self.packet(*port, data)?,
+            CommandKind::Wait => self.settle(),
+            CommandKind::WaitFor(nanoseconds) => self.wait(Nanos(*nanoseconds)),
+            CommandKind::Entries(path) => self.entries(path)?,
+            CommandKind::Update(update) => {
+                self.update(update)?;
+            }
+            CommandKind::Labelled(update, label) => {
+                if let (Update::Insert(table, _), Some(entry)) = (update, self.update(update)?) {
+                    self.labels.insert(label.clone(), (*table, entry));
+                }
+            }
+            CommandKind::RemoveAll => self.remove_all()?,
+            CommandKind::Expect { .. }
+            | CommandKind::ExpectDigest { .. }
+            | CommandKind::ExpectLog(_)
+            | CommandKind::NoPacket => {}
+            CommandKind::CheckCounter { .. } => self.check_counter(kind)?,
+            CommandKind::RegisterRead(..)
+            | CommandKind::CounterRead(..)
+            | CommandKind::MeterRead(..)
+            | CommandKind::MirrorGet(_) => self.show(kind, line)?,
+            CommandKind::CounterReset(counter) => {
+                self.change(Change::WriteCounter(*counter, None, Default::default()))?
+            }
+            _ => self.replicate(kind)?,
+        }
+        Ok(())
+    }
+
+    fn packet(&mut self, port: u32, data: &[u8]) -> Result<(), String> {
+        self.now = self.now + BETWEEN_PACKETS;
+        self.report.packets += 1;
+        let received = self.device.receive(PortId(port), data);
+        received.map_err(|error| format!("the packet cannot come in: {error}"))?;
+        self.device.step(self.now);
+        self.collect();
+        Ok(())
+    }
+
+    /// Lets time pass, event by event.
+    fn wait(&mut self, span: Nanos) {
+        let end = self.now + span;
+        while let Some(next) = self.device.next_time().filter(|next| *next < end) {
+            self.device.step(next);
+        }
+        self.now = end;
+        self.device.step(end);
+        self.collect();
+    }
+
+    /// Lets time pass until nothing is in flight.
+    fn settle(&mut self) {
+        while self.device.held() > 0 {
+            let Some(next) = self.device.next_time() else {
+                break;
+            };
+            self.now = self.now.max(next);
+            self.device.step(self.now);
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        let sent = &mut self.sent;
+        self.device
+            .drain_sent(|port, bytes, _| sent.entry(port.0).or_default().push(bytes.to_vec()));
+        while let Some(digest) = self.device.take_digest() {
+            let values = digest_values(self.device.program(), &digest);
+            self.digests.entry(digest.digest).or_default().push(values);
+        }
+        while let Some(message) = self.device.take_message() {
+            self.log.push(message);
+        }
+    }
+
+    fn entries(&mut self, path: &str) -> Result<(), String> {
+        let text = (self.read_file)(path)?;
+        let updates = entries::read(self.device.program(), path, &text);
+        let updates = updates.map_err(|errors| {
+            let texts: Vec<String> = errors.iter().map(EntryError::to_string).collect();
+            texts.join("\n")
+        })?;
+        for update in &updates {
+            self.update(update)
+                .map_err(|message| format!("{path}: {message}"))?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, update: &Update) -> Result<Option<EntryId>, String> {
+        apply(&mut self.device, update).map_err(|error| error.to_string())
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), String> {
+        let applied = self.device.apply(change);
+        applied.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn remove_all(&mut self) -> Result<(), String> {
+        let tables: Vec<TableId> = self.device.program().tables.ids().collect();
+        tables
+            .into_iter()
+            .try_for_each(|table| self.change(Change::Clear(table)))
+    }
+
+    /// Commands of multicast groups and mirror sessions.
+    fn replicate(&mut self, kind: &CommandKind) -> Result<(), String> {
+        let no_node = |handle: &u32| format!("there is no node with the handle {handle}");
+        let no_group = |group: &u32| format!("there is no multicast group {group}");
+        match kind {
+            CommandKind::GroupCreate(group) => self.replication.create_group(*group),
+            CommandKind::GroupDestroy(group) => {
+                self.replication
+                    .destroy_group(*group)
+                    .ok_or_else(|| no_group(group))?;
+                return self.change(Change::DeleteMulticast(*group));
+            }
+            CommandKind::NodeCreate { rid, ports } => {
+                self.replication.create_node(*rid, ports.clone());
+            }
+            CommandKind::NodeUpdate { handle, ports } => {
+                let updated = self.replication.update_node(*handle, ports.clone());
+                updated.ok_or_else(|| no_node(handle))?;
+            }
+            CommandKind::NodeDestroy(handle) => {
+                let destroyed = self.replication.destroy_node(*handle);
+                destroyed.ok_or_else(|| no_node(handle))?;
+            }
+            CommandKind::NodeAssociate { group, handle } => {
+                let associated = self.replication.associate(*group, *handle, true);
+                associated.ok_or_else(|| format!("{} or {}", no_group(group), no_node(handle)))?;
+            }
+            CommandKind::NodeDissociate { group, handle } => {
+                let dissociated = self.replication.associate(*group, *handle, false);
+                dissociated.ok_or_else(|| format!("{} or {}", no_group(group), no_node(handle)))?;
+            }
+            CommandKind::MirrorToPort { session, port } => {
+                let copy = entries::Replica {
+                    port: *port,
+                    instance: 0,
+                };
+                let replicas = replicas(&[copy]);
+                return self.session(
+                    *session,
+                    CloneSession {
+                        replicas,
+                        ..Default::default()
+                    },
+                );
+            }
+            CommandKind::MirrorToGroup { session, group } => {
+                let group = Some(*group);
+                return self.session(
+                    *session,
+                    CloneSession {
+                        group,
+                        ..Default::default()
+                    },
+                );
+            }
+            CommandKind::MirrorDelete(session) => {
+                return self.change(Change::DeleteCloneSession(*session));
+            }
+            _ => {}
+        }
+        for (group, copies) in self.replication.groups() {
+            self.change(Change::SetMulticast(group, replicas(&copies)))?;
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, id: u32, session: CloneSession) -> Result<(), String> {
+        self.change(Change::SetCloneSession(id, session))
+    }
+
+    fn check_counter(&mut self, kind: &CommandKind) -> Result<(), String> {
+        let CommandKind::CheckCounter {
+            counter,
+            bytes,
+            op,
+            number,
+        } = kind
+        else {
+            return Ok(());
+        };
+        let reading = match counter {
+            CounterRef::Cell(id, index) => self.device.read_counter(*id, *index),
+            CounterRef::Entry(table, label) => {
+                let (labelled, entry) = self
+                    .labels
+                    .get(label)
+                    .ok_or_else(|| format!("no entry has the label `{label}`"))?;
+                if labelled != table {
+                    return Err(format!("the entry `{label}` is in another table"));
+                }
+                self.device.read_direct_counter(*table, *entry)
+            }
+        };
+        let reading = reading.ok_or("there is no such counter")?;
+        let (got, what) = match bytes {
+            true => (reading.bytes, "bytes"),
+            false => (reading.packets, "packets"),
+        };
+        if op.holds(got, *number) {
+            self.report.held += 1;
+            return Ok(());
+        }
+        let symbol = op.symbol();
+        Err(format!(
+            "the counter has {got} {what}, which is not {symbol} {number}"
+        ))
+    }
+
+    /// Commands that ask to see something.
+    fn show(&mut self, kind: &CommandKind, line: u32) -> Result<(), String> {
+        let texts = match kind {
+            CommandKind::RegisterRead(register, index) => self.registers(*register, *index)?,
+            CommandKind::CounterRead(counter, index) => {
+                let reading = self.device.read_counter(*counter, *index);
+                let reading = reading.ok_or("there is no such counter")?;
+                let (packets, bytes) = (reading.packets, reading.bytes);
+                vec![format!("[{index}] {packets} packets, {bytes} bytes")]
+            }
+            CommandKind::MeterRead(meter, index) => match self.device.read_meter(*meter, *index) {
+                Some(rates) => vec![format!(
+                    "[{index}] cir {} cburst {} pir {} pburst {}",
+                    rates.cir, rates.cburst, rates.pir, rates.pburst
+                )],
+                None => vec![format!("[{index}] no rates")],
+            },
+            CommandKind::MirrorGet(session) => match self.device.replication().session(*session) {
+                Some(session) => vec![format!("{session:?}")],
+                None => vec![format!("there is no session {session}")],
+            },
+            _ => Vec::new(),
+        };
+        let lines = texts.into_iter().map(|text| format!("line {line}: {text}"));
+        self.report.shown.extend(lines);
+        Ok(())
+    }
+
+    fn registers(&self, register: ExternId, index: Option<u32>) -> Result<Vec<String>, String> {
+        let cell = |index: u32| {
+            let values = self.device.read_register(register, index)?;
+            let values: Vec<String> = values.iter().map(Value::to_string).collect();
+            Some(format!("[{index}] {}", values.join(", ")))
+        };
+        match index {
+            Some(index) => Ok(vec![cell(index).ok_or("there is no such cell")?]),
+            None => Ok((0..).map_while(cell).collect()),
+        }
+    }
+
+    /// Compares what came out with what was expected.
+    fn finish(mut self, commands: &[Command]) -> Report {
+        self.settle();
+        self.compare_packets(commands);
+        self.compare_digests(commands);
+        self.compare_log(commands);
+        if let Err(error) = self.device.check_conservation() {
+            let message = format!("packets are not conserved: {error}");
+            self.report.failures.push(Failure::new(0, message));
+        }
+        self.report
+            .failures
+            .sort_by_key(|failure| match failure.line {
+                0 => u32::MAX,
+                line => line,
+            });
+        self.report
+    }
+
+    fn compare_packets(&mut self, commands: &[Command]) {
+        let mut expected: BTreeMap<u32, Vec<(u32, Option<&Pattern>)>> = BTreeMap::new();
+        let mut last_line = BTreeMap::new();
+        let mut is_silent = false;
+        for command in commands {
+            match &command.kind {
+                CommandKind::Packet { port, .. } => {
+                    expected.entry(*port).or_default();
+                    last_line.insert(*port, command.line);
+                }
+                CommandKind::Expect { port, pattern } => {
+                    let at_port = expected.entry(*port).or_default();
+                    at_port.push((command.line, pattern.as_ref()));
+                }
+                CommandKind::NoPacket => is_silent = true,
+                _ => {}
+            }
+        }
+        if is_silent {
+            for port in self.sent.keys() {
+                expected.entry(*port).or_default();
+            }
+        }
+        for (port, wanted) in expected {
+            let got = self.sent.remove(&port).unwrap_or_default();
+            self.compare_port(port, &wanted, &got);
+        }
+    }
+
+    fn compare_port(&mut self, port: u32, wanted: &[(u32, Option<&Pattern>)], got: &[Vec<u8>]) {
+        for (number, packet) in got.iter().enumerate() {
+            let Some((line, pattern)) = wanted.get(number) else {
+                let message = format!(
+                    "packet {} at port {port} is not expected: {}",
+                    number + 1,
+                    hex(packet)
+                );
+                self.report.failures.push(Failure::new(0, message));
+                continue;
+            };
+            let mismatch = pattern.and_then(|p| Some((p, p.compare(packet)?)));
+            match mismatch {
+                None => self.report.held += 1,
+                Some((pattern, mismatch)) => {
+                    let message = difference(port, number + 1, pattern, mismatch, packet);
+                    self.report.failures.push(Failure::new(*line, message));
+                }
+            }
+        }
+        for (line, pattern) in wanted.iter().skip(got.len()) {
+            let what = pattern.map_or("any packet".into(), Pattern::text);
+            let message = format!("expected at port {port}, but did not come out: {what}");
+            self.report.failures.push(Failure::new(*line, message));
+        }
+    }
+
+    fn compare_digests(&mut self, commands: &[Command]) {
+        let mut observed = BTreeSet::new();
+        for command in commands {
+            let CommandKind::ExpectDigest { digest, values } = &command.kind else {
+                continue;
+            };
+            observed.insert(*digest);
+            let messages = self.digests.entry(*digest).or_default();
+            if messages.is_empty() {
+                let message = "this digest message did not come";
+                let failure = Failure::new(command.line, message);
+                self.report.failures.push(failure);
+                continue;
+            }
+            let got = messages.remove(0);
+            let fits =
+                |(want, got): (&Option<Value>, &Value)| want.as_ref().is_none_or(|w| w == got);
+            if values.len() == got.len() && values.iter().zip(&got).all(fits) {
+                self.report.held += 1;
+            } else {
+                let message = format!("the digest message is {}", message_text(&got));
+                self.report
+                    .failures
+                    .push(Failure::new(command.line, message));
+            }
+        }
+        for digest in observed {
+            for message in self.digests.remove(&digest).unwrap_or_default() {
+                let name = &self.device.program().externs[digest].name;
+                let message = format!(
+                    "a digest message of {name} is not expected: {}",
+                    message_text(&message)
+                );
+                self.report.failures.push(Failure::new(0, message));
+            }
+        }
+    }
+
+    fn compare_log(&mut self, commands: &[Command]) {
+        let wanted: Vec<(u32, &String)> = commands
+            .iter()
+            .filter_map(|command| match &command.kind {
+                CommandKind::ExpectLog(text) => Some((command.line, text)),
+                _ => None,
+            })
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        for (number, (line, text)) in wanted.iter().enumerate() {
+            match self.log.get(number) {
+                Some(got) if got == *text => self.report.held += 1,
+                Some(got) => {
+                    let message = format!("the message is: {got}");
+                    self.report.failures.push(Failure::new(*line, message));
+                }
+                None => {
+                    let failure = Failure::new(*line, "this message did not come");
+                    self.report.failures.push(failure);
+                }
+            }
+        }
+        for text in self.log.iter().skip(wanted.len()) {
+            let message = format!("a message is not expected: {text}");
+            self.report.failures.push(Failure::new(0, message));
+        }
+    }
+}
+
+/// The scalars of a digest message, each of which begins at a limb of its own.
+fn digest_values(program: &Program, digest: &Digest) -> Vec<Value> {
+    let ExternKind::Digest { fields, .. } = &program.externs[digest.digest].kind else {
+        return Vec::new();
+    };
+    let mut limbs = digest.limbs.as_slice();
+    let mut values = Vec::with_capacity(fields.len());
+    for field in fields {
+        let count = (limbs_of(*field) as usize).min(limbs.len());
+        let (own, rest) = limbs.split_at(count);
+        values.push(Value::from_limbs(own, field.width()));
+        limbs = rest;
+    }
+    values
+}
+
+fn message_text(values: &[Value]) -> String {
+    let values: Vec<String> = values.iter().map(Value::to_string).collect();
+    format!("{{ {} }}", values.join(", "))
+}
