@@ -164,6 +164,8 @@ pub enum TraceEvent {
     Digest {
         /// The digest.
         digest: ExternId,
+        /// The values of its fields.
+        values: Vec<Value>,
     },
     /// A copy was made.
     Copied {
@@ -187,6 +189,11 @@ pub enum TraceEvent {
         priority: u8,
         /// Packets in that queue before it.
         depth: u32,
+    },
+    /// The packet leaves its queue; what follows is about it.
+    Dequeued {
+        /// The port.
+        port: u32,
     },
     /// The packet starts over.
     Again {

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bits::Value;
 use exec::{
     ControlVerdict, DropReason, Loaded, PacketContext, ParserVerdict, RandomStream, State,
     TraceEvent, Tracer,
 };
 use exec::{DropDetail, WORK_BUDGET};
-use ir::{BlockCode, BlockRole, ExternId, Layout, Program};
+use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
 use packet::{Nanos, PortId};
 
 use crate::arch::Pipeline;
@@ -236,7 +237,7 @@ impl Core {
                     .trace_parser(parser, packet, &root.state, &mut **tracer)
             }
         };
-        self.collect(packet);
+        self.collect(&root.code.program, packet, trace);
         verdict
     }
 
@@ -261,7 +262,7 @@ impl Core {
                     .trace_control(control, packet, &root.state, &mut **tracer)
             }
         };
-        self.collect(packet);
+        self.collect(&root.code.program, packet, trace);
         match verdict {
             ControlVerdict::Done => Ok(()),
             ControlVerdict::Drop(reason) => Err(reason),
@@ -289,16 +290,25 @@ impl Core {
     }
 
     /// Takes what the program told the control plane.
-    fn collect(&mut self, packet: &mut PacketContext) {
+    fn collect(&mut self, program: &Program, packet: &mut PacketContext, trace: &mut Trace<'_>) {
         if !packet.log.is_empty() {
             let (messages, lost) = (&mut self.messages, &mut self.lost_messages);
-            packet.log.drain(|line| match messages.len() < MAX_WAITING {
-                true => messages.push_back(line.to_string()),
-                false => *lost += 1,
+            packet.log.drain(|line| {
+                trace.event(|| TraceEvent::Message {
+                    text: line.to_string(),
+                });
+                match messages.len() < MAX_WAITING {
+                    true => messages.push_back(line.to_string()),
+                    false => *lost += 1,
+                }
             });
         }
         if !packet.digests.is_empty() {
             for message in packet.digests.iter() {
+                trace.event(|| TraceEvent::Digest {
+                    digest: message.digest,
+                    values: digest_values(program, message.digest, message.limbs),
+                });
                 if self.digests.len() < MAX_WAITING {
                     let limbs = message.limbs.to_vec();
                     self.digests.push_back(Digest {
@@ -343,10 +353,11 @@ impl Core {
     /// Puts a packet into the queue of a port.
     pub(crate) fn enqueue(&mut self, job: Job, port: PortId, priority: u8, trace: &mut Trace<'_>) {
         let (bytes, now) = (job.packet.bytes.len(), job.packet.now);
+        let depth = self.queues.waiting(port, priority) as u32;
         trace.event(|| TraceEvent::Queued {
             port: port.0,
             priority,
-            depth: 0,
+            depth,
         });
         if let Err(job) = self.queues.push(port, priority, bytes, now, job) {
             self.drop(job, DropReason::TailDrop, DropDetail::Number(port.0), trace);
@@ -425,6 +436,27 @@ impl Core {
     pub(crate) fn held(&self) -> usize {
         self.queues.held() + self.arriving.len()
     }
+}
+
+/// The values of a digest's fields, which start on their own limbs.
+fn digest_values(program: &Program, digest: ExternId, mut limbs: &[u64]) -> Vec<Value> {
+    let Some(ExternKind::Digest { fields, .. }) = program.externs.get(digest).map(|d| &d.kind)
+    else {
+        return Vec::new();
+    };
+    let value = |ty: &ScalarTy| {
+        let (own, rest) = limbs.split_at(limbs.len().min(limbs_of(*ty) as usize));
+        limbs = rest;
+        match ty {
+            // Its length in bits comes first.
+            ScalarTy::Varbit(most) => {
+                let width = own.first().map_or(0, |&bits| bits as u32).min(*most);
+                Value::from_limbs(own.get(1..).unwrap_or_default(), width)
+            }
+            ty => Value::from_limbs(own, ty.width()),
+        }
+    };
+    fields.iter().map(value).collect()
 }
 
 fn block(code: &Code, role: BlockRole) -> Option<BlockCode> {

@@ -216,6 +216,7 @@ impl Device {
             let Some((port, job, times)) = self.core.dequeue(now) else {
                 break;
             };
+            trace.event(|| exec::TraceEvent::Dequeued { port: port.0 });
             arch::egress(&mut self.core, job, port, times, trace);
         }
     }

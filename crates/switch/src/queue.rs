@@ -116,6 +116,14 @@ impl<T> Queues<T> {
         self.held
     }
 
+    /// Packets that wait in one queue.
+    pub fn waiting(&self, port: PortId, priority: u8) -> usize {
+        let queues = self.ports.get(&port).map(|port| &port.queues);
+        queues
+            .and_then(|queues| queues.get(&priority))
+            .map_or(0, VecDeque::len)
+    }
+
     /// Puts a packet in; gives it back when its queue is full.
     pub fn push(
         &mut self,

@@ -145,7 +145,8 @@ impl V1model {
         };
         let replicas = std::mem::take(&mut core.replicas);
         for &replica in &replicas {
-            let Some(mut copy) = self.begin_clone(core, job, PacketPath::CloneI2E, mode, trace)
+            let Some(mut copy) =
+                self.begin_clone(core, job, PacketPath::CloneI2E, mode, replica, trace)
             else {
                 break;
             };
@@ -183,7 +184,8 @@ impl V1model {
         };
         let replicas = std::mem::take(&mut core.replicas);
         for &replica in &replicas {
-            let Some(mut copy) = self.begin_clone(core, job, PacketPath::CloneE2E, mode, trace)
+            let Some(mut copy) =
+                self.begin_clone(core, job, PacketPath::CloneE2E, mode, replica, trace)
             else {
                 break;
             };
@@ -209,9 +211,19 @@ impl V1model {
         job: &mut Job,
         path: PacketPath,
         mode: CloneMode,
-        _trace: &mut Trace<'_>,
+        replica: Replica,
+        trace: &mut Trace<'_>,
     ) -> Option<Job> {
         let mut copy = core.copy(job, false)?;
+        let why = match path {
+            PacketPath::CloneI2E => "clone of ingress",
+            _ => "clone of egress",
+        };
+        trace.event(|| TraceEvent::Copied {
+            why,
+            port: replica.port.0,
+            instance: replica.instance,
+        });
         copy.path = path;
         copy.class_of_service = mode.class_of_service;
         Some(copy)
@@ -227,16 +239,6 @@ impl V1model {
         trace: &mut Trace<'_>,
     ) {
         let Replica { port, instance } = replica;
-        let why = if kind == instance_type::INGRESS_CLONE {
-            "clone of ingress"
-        } else {
-            "clone of egress"
-        };
-        trace.event(|| TraceEvent::Copied {
-            why,
-            port: port.0,
-            instance,
-        });
         let frame = copy.packet.frame_mut();
         self.instance_type.set(frame, kind);
         self.egress_rid.set(frame, instance.into());
