@@ -14,6 +14,7 @@ mod out;
 mod report;
 mod show;
 mod test;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,8 @@ enum Command {
     P4info(show::P4infoOptions),
     /// Run a test: packets in, packets expected (p4c's STF).
     Test(test::Options),
+    /// Show what happens to one packet, step by step.
+    Trace(trace::Options),
 }
 
 /// How a command ended, when it did not fail with an error of its own.
@@ -84,5 +87,6 @@ fn dispatch(command: Command) -> Result<Ended, String> {
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
         Command::Test(options) => test::run(&options),
+        Command::Trace(options) => trace::run(&options),
     }
 }

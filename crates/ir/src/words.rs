@@ -62,6 +62,20 @@ words! {
     }
 }
 
+impl BlockRole {
+    /// Its word in IR text.
+    pub fn name(self) -> &'static str {
+        self.word()
+    }
+}
+
+impl MatchKind {
+    /// Its name in P4.
+    pub fn name(self) -> &'static str {
+        self.word()
+    }
+}
+
 /// Words that a bare name may not begin with, because they begin something else where a name could stand.
 const RESERVED: &[&str] = &[
     "_",

@@ -21,6 +21,13 @@ impl Display for Program {
     }
 }
 
+impl Program {
+    /// An expression of this program as text; parameters of an action stand as `%` and their position.
+    pub fn expr_text(&self, expr: &crate::code::Expr) -> String {
+        Printer::new(self).expr(expr)
+    }
+}
+
 /// Text under construction.
 struct Printer<'a> {
     program: &'a Program,

@@ -1,0 +1,152 @@
+//! `polyplane trace`: the glass box. What happens to one packet, step by step, as text or as JSON.
+//!
+//! Events of the engine and the device become steps with the program's names ([`tell`]); text and JSON are written from those.
+
+mod dump;
+mod entry;
+mod input;
+mod page;
+mod source;
+mod step;
+mod tell;
+mod text;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use exec::TraceEvent;
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use serde::Serialize;
+use switch::Device;
+
+use crate::args::Source;
+use crate::{Ended, configure, out};
+use step::{Bytes, Step};
+use tell::Teller;
+
+#[derive(Args)]
+#[command(
+    group(ArgGroup::new("input").required(true).args(["packet", "pcap"])),
+    after_help = "Shows parser states, headers, conditions, tables with their keys and entries, actions, every field that changes, the packet that \
+                  comes out and where it goes; for all copies of the packet, too.\n\nExit status: 0, also for a packet that is dropped; 1 for \
+                  errors in the program, the entries or the packet; 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    source: Source,
+    /// The packet, from the Ethernet header on, as hexadecimal digits; blanks and colons between them are passed over.
+    #[arg(long, value_name = "HEX")]
+    packet: Option<String>,
+    /// A capture (pcap or pcapng) that the packet is in; its time of capture is the device's clock.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Which packet of the capture, from 1 (the first, if not said).
+    #[arg(long, value_name = "N", requires = "pcap", conflicts_with = "packet", value_parser = clap::value_parser!(u64).range(1..))]
+    number: Option<u64>,
+    /// The port that the packet comes in by.
+    #[arg(long, value_name = "P", default_value_t = 0)]
+    port: u32,
+    /// Table entries and other configuration.
+    #[arg(long, value_name = "FILE")]
+    entries: Option<PathBuf>,
+    /// Write JSON: an object with the packet, the events and the outputs.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Ended, String> {
+    let frame = packet(options)?;
+    let Some(mut device) = configure::load(&options.source, options.entries.as_deref())? else {
+        return Ok(Ended::WithErrors);
+    };
+    check_port(device.program(), options.port)?;
+    let mut events: Vec<TraceEvent> = Vec::new();
+    let port = PortId(options.port);
+    device
+        .trace(port, frame.bytes(), frame.arrival, &mut events)
+        .map_err(|error| error.to_string())?;
+    let steps = steps(&device, &events);
+    if options.json {
+        out::line(&json(options.port, &frame, &steps)?);
+    } else {
+        out::text(&text::text(&steps, colours()));
+    }
+    Ok(Ended::Well)
+}
+
+/// The packet that the options name.
+fn packet(options: &Options) -> Result<Frame, String> {
+    if let Some(file) = &options.pcap {
+        let captured = input::from_capture(file, options.number.unwrap_or(1))?;
+        captured.note.iter().for_each(|note| out::note(note));
+        return Ok(captured.frame);
+    }
+    let hex = options.packet.as_deref().unwrap_or_default();
+    let bytes = input::from_hex(hex).map_err(|fault| format!("--packet: {fault}"))?;
+    let mut frame = Frame::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    frame.arrival = Nanos::ZERO;
+    Ok(frame)
+}
+
+/// The program's names of the port by which a packet came in, by architecture.
+const PORT_FIELDS: [&str; 5] = [
+    "standard_metadata.ingress_port",
+    "ingress_input.ingress_port",
+    "main_input.input_port",
+    "istd.input_port",
+    "input.input_port",
+];
+
+/// Whether the program can tell this port from all others.
+fn check_port(program: &Program, port: u32) -> Result<(), String> {
+    let intrinsics = &program.pipeline.intrinsics;
+    let field = PORT_FIELDS.iter().find_map(|name| intrinsics.get(*name));
+    let width = field.map_or(32, |field| program.fields[*field].ty.width());
+    match width {
+        0..32 if port >> width != 0 => Err(format!(
+            "--port: there is no port {port}: the program's port numbers have {width} bits, so ports are 0 to {}",
+            (1u32 << width) - 1
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What happened, with the program's names.
+fn steps(device: &Device, events: &[TraceEvent]) -> Vec<Step> {
+    let tables = &device.configuration().tables;
+    let entries = |table, id| tables[table].get(id).cloned();
+    Teller::new(device.program(), &entries, &source::read_from_disk).tell(events)
+}
+
+/// Whether standard output takes colours.
+fn colours() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Trace<'a> {
+    packet: Bytes,
+    events: &'a [Step],
+    /// What was sent, in order.
+    outputs: Vec<&'a Bytes>,
+}
+
+fn json(port: u32, frame: &Frame, steps: &[Step]) -> Result<String, String> {
+    let sent = steps.iter().filter_map(|step| match step {
+        Step::Sent(bytes) => Some(bytes),
+        _ => None,
+    });
+    let trace = Trace {
+        packet: Bytes::new(Some(port), frame.bytes()),
+        events: steps,
+        outputs: sent.collect(),
+    };
+    serde_json::to_string_pretty(&trace).map_err(|error| error.to_string())
+}
