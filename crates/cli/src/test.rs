@@ -8,7 +8,7 @@ use interp::Interp;
 use stf::{Refused, Report, Setup};
 use switch::DeviceConfig;
 
-use crate::args::Source;
+use crate::args::{Format, Source};
 use crate::{Ended, compile, out};
 
 #[derive(Args)]
@@ -33,6 +33,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let text = read(&options.test)?;
+    if !has_commands(&text) {
+        return check_only(&options.source);
+    }
     let Some(program) = compile::compile(&options.source) else {
         return Ok(Ended::WithErrors);
     };
@@ -58,6 +61,22 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
             Ok(Ended::WithErrors)
         }
     }
+}
+
+/// Whether a test asks anything at all.
+fn has_commands(text: &str) -> bool {
+    let code = |line: &str| line.split('#').next().unwrap_or_default().trim().is_empty();
+    !text.lines().all(code)
+}
+
+/// A test without a command asks that the program is without errors; it needs nothing that runs.
+fn check_only(source: &Source) -> Result<Ended, String> {
+    let checked = compile::check(source);
+    compile::show(&checked.diagnostics, &checked.sources, Format::Text);
+    Ok(match checked.diagnostics.has_errors() {
+        true => Ended::WithErrors,
+        false => Ended::Well,
+    })
 }
 
 fn read(path: &Path) -> Result<String, String> {

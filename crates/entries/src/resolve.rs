@@ -83,7 +83,10 @@ pub(crate) fn find<'n>(
     let suffix = format!(".{target}");
     let exact = |name: &str| canonical(name) == target;
     let by_suffix = |name: &str| canonical(name).ends_with(&suffix);
-    let by_mangling = |name: &str| mangled(&canonical(name)) == mangled(&target);
+    // `.NoAction` is written `_NoAction`.
+    let plain = mangled(&target);
+    let plain = plain.trim_start_matches('_');
+    let by_mangling = |name: &str| mangled(&canonical(name)) == plain;
     if let Some(at) = names.clone().position(exact) {
         return Ok(at);
     }
@@ -226,6 +229,14 @@ pub(crate) fn profile_action(
     Ok(table.actions[table_action(program, table, name)?].action)
 }
 
+/// Whether a device of this kind takes 0 for what is left out of an action's arguments, as the C structures that p4c makes do.
+fn zero_is_default(program: &Program) -> bool {
+    matches!(
+        program.arch,
+        ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp
+    )
+}
+
 /// Puts arguments, named or in order, into the parameters' order. `args` are a name, if one was written, and the value.
 pub(crate) fn arguments(
     program: &Program,
@@ -252,6 +263,11 @@ pub(crate) fn arguments(
             ));
         }
         values[at] = Some(crate::value::scalar(program, action.params[at].ty, *value)?);
+    }
+    if zero_is_default(program) {
+        for (value, param) in values.iter_mut().zip(&action.params) {
+            value.get_or_insert_with(|| Value::zero(param.ty.width()));
+        }
     }
     let missing: Vec<&str> = action
         .params

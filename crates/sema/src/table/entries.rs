@@ -156,7 +156,8 @@ impl Checker<'_> {
 
     fn implied_priorities(&mut self, draft: &Draft<'_>, entries: &mut [(Entry, &ast::Entry)]) {
         let count = entries.len();
-        for (i, (entry, _)) in entries.iter_mut().enumerate() {
+        let order = order_of_entries(entries);
+        for ((entry, _), i) in entries.iter_mut().zip(order) {
             let rank = if draft.table.largest_priority_wins {
                 count - 1 - i
             } else {
@@ -324,5 +325,32 @@ impl Checker<'_> {
             out.push(';');
         }
         Some(out)
+    }
+}
+
+/// The place of each entry in the order in which they are tried: that of the source, unless `@priority(n)` of BMv2's compiler says otherwise. There, the
+/// smaller number comes first, and an entry without it has its place in the source, from 1.
+fn order_of_entries(entries: &[(Entry, &ast::Entry)]) -> Vec<usize> {
+    let mut tried: Vec<(u64, usize)> = entries
+        .iter()
+        .enumerate()
+        .map(|(i, (entry, _))| (annotated_priority(entry).unwrap_or(i as u64 + 1), i))
+        .collect();
+    tried.sort_unstable();
+    let mut order = vec![0; entries.len()];
+    for (place, (_, i)) in tried.into_iter().enumerate() {
+        order[i] = place;
+    }
+    order
+}
+
+fn annotated_priority(entry: &Entry) -> Option<u64> {
+    let annotation = entry
+        .annotations
+        .iter()
+        .find(|annotation| annotation.name.as_str() == "priority")?;
+    match &annotation.body {
+        crate::hir::AnnotationBody::Tokens(tokens) => tokens.first()?.text.parse().ok(),
+        _ => None,
     }
 }

@@ -32,7 +32,7 @@ impl Ebpf {
     }
 }
 
-/// A uBPF program: it changes packets and marks those to drop. A packet that its parser rejects is dropped.
+/// A uBPF program: it changes packets and marks those to drop. A packet that its parser rejects passes as it came.
 pub(crate) struct Ubpf {
     input_port: Slot,
     packet_length: Slot,
@@ -70,12 +70,20 @@ impl Ubpf {
         self.input_port.set(frame, port.into());
         self.packet_length.set(frame, length.into());
         self.output_action.set(frame, ubpf_action::PASS);
-        let done = parse_and_run(core, &mut job, trace).and_then(|()| {
-            core.deparse(&mut job, BlockRole::Deparser, trace)
-                .map_err(|reason| (reason, DropDetail::None))
-        });
-        if let Err((reason, detail)) = done {
-            return core.drop(job, reason, detail, trace);
+        match core.parse(&mut job, BlockRole::Parser, trace) {
+            ParserVerdict::Accept => {}
+            // The code that runs on such devices returns before it looks at the packet: it passes as it came.
+            ParserVerdict::Reject(_) => {
+                let port = job.ingress;
+                return core.send(job, port, trace);
+            }
+            ParserVerdict::Drop(reason) => return core.drop(job, reason, DropDetail::None, trace),
+        }
+        let done = core
+            .control(&mut job, BlockRole::Ingress, trace)
+            .and_then(|()| deparse_cut(core, &mut job, trace));
+        if let Err(reason) = done {
+            return core.drop(job, reason, DropDetail::None, trace);
         }
         if self.clone.get(job.packet.frame()) != 0
             && let Some(copy) = core.copy(&mut job, false)
@@ -104,6 +112,25 @@ impl Ubpf {
             _ => core.send(job, ingress, trace),
         }
     }
+}
+
+/// Deparses; a packet that `truncate` cuts inside the headers to be emitted keeps the bytes that it came with.
+fn deparse_cut(core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) -> Result<(), DropReason> {
+    let cut = job.packet.requests.truncate.take();
+    let payload = job.packet.payload().len();
+    let original = cut.map(|_| job.packet.bytes.bytes().to_vec());
+    core.deparse(job, BlockRole::Deparser, trace)?;
+    if let (Some(cut), Some(original)) = (cut, original) {
+        let headers = job.packet.bytes.len() - payload;
+        if (cut as usize) < headers {
+            job.packet
+                .bytes
+                .assign(&original)
+                .map_err(|_| DropReason::FrameTooLong)?;
+        }
+        job.packet.bytes.truncate(cut as usize);
+    }
+    Ok(())
 }
 
 /// An XDP program. What goes on into the kernel (`XDP_PASS`) and what is sent back (`XDP_TX`) leaves where it came in.
