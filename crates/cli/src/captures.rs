@@ -61,27 +61,33 @@ impl Captures {
     /// # Errors
     /// One cannot be opened or is no capture of Ethernet frames.
     pub(crate) fn open(inputs: &[Input]) -> Result<Captures, PcapError> {
+        let open = |input: &Input| Ok((input.port, PcapReader::open(&input.file)?));
+        let readers: Result<Vec<_>, PcapError> = inputs.iter().map(open).collect();
+        let len = |input: &Input| std::fs::metadata(&input.file).map_or(0, |data| data.len());
+        let mut captures = Captures::new(readers?);
+        captures.bytes_in_files = inputs.iter().map(len).sum();
+        Ok(captures)
+    }
+
+    /// Reads captures that are open already, each for its port.
+    pub(crate) fn new(readers: Vec<(PortId, PcapReader)>) -> Captures {
+        let capture = |(port, reader)| Capture {
+            port,
+            reader,
+            next: Frame::new(),
+            is_at_end: false,
+        };
         let mut captures = Captures {
-            open: Vec::new(),
+            open: readers.into_iter().map(capture).collect(),
             bytes_in_files: 0,
             bytes_read: 0,
             errors: Vec::new(),
             delivered: None,
         };
-        for input in inputs {
-            captures.open.push(Capture {
-                port: input.port,
-                reader: PcapReader::open(&input.file)?,
-                next: Frame::new(),
-                is_at_end: false,
-            });
-            let len = std::fs::metadata(&input.file).map_or(0, |metadata| metadata.len());
-            captures.bytes_in_files += len;
-        }
         for i in 0..captures.open.len() {
             captures.read(i);
         }
-        Ok(captures)
+        captures
     }
 
     /// The packet with the earliest time; of several, that of the capture given first.

@@ -4,15 +4,20 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use packet::{Batch, Frame, Nanos, PortId};
-use port::{LinkState, Poller, Port, Signal, StopSignals};
+use exec::DropReason;
+use packet::{Batch, Nanos, PortId};
+use port::{LinkState, Poller, Port, PortError, Signal};
 use switch::Device;
 
 use crate::configure;
-use crate::report::{DeviceReport, Drops, PortReport};
+use crate::early::Early;
+use crate::report::{DeviceReport, PortReport};
 
 /// The longest that the loop sleeps: links are looked after and observers called this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// How long a link must have been down before it is said: one that is being removed goes down first, and is told as gone only.
+const SETTLE: Nanos = Nanos::from_millis(150);
 
 /// Why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +32,7 @@ pub(crate) enum Ending {
 
 /// Something that the user should hear of at once.
 pub(crate) enum Event<'a> {
-    /// A line about a port or from the program.
+    /// A line about a port, or one that the program wrote.
     Notice(String),
     /// Time has passed; the ports have carried this.
     Tick(&'a [PortReport]),
@@ -36,7 +41,7 @@ pub(crate) enum Event<'a> {
 /// What ends the loop from outside.
 pub(crate) struct Stop<'a> {
     /// Signals to the process.
-    pub(crate) signals: &'a StopSignals,
+    pub(crate) early: &'a Early,
     /// A descriptor that becomes readable when there is nothing left to do.
     pub(crate) done: Option<BorrowedFd<'a>>,
 }
@@ -50,16 +55,27 @@ pub(crate) struct Forwarder {
     batch: Batch,
     poller: Poller,
     start: Instant,
-    /// Packets for port numbers that have no interface.
-    stranded: u64,
+    digests: u64,
 }
 
 /// A port and what waits to be sent by it.
 struct Attached {
     port: Box<dyn Port>,
-    outgoing: Vec<Frame>,
-    /// What the user was last told.
-    told: LinkState,
+    outgoing: Batch,
+    /// If it does not carry frames.
+    trouble: Option<Trouble>,
+}
+
+/// Why a port does not carry frames.
+enum Trouble {
+    /// Its link is down; the line is for the user, who is told when it has been down for a while.
+    Down {
+        line: String,
+        since: Nanos,
+        is_told: bool,
+    },
+    /// It never will again.
+    Gone,
 }
 
 impl Forwarder {
@@ -73,7 +89,7 @@ impl Forwarder {
             batch: Batch::with_capacity(Batch::USUAL),
             poller: Poller::new(),
             start: Instant::now(),
-            stranded: 0,
+            digests: 0,
         }
     }
 
@@ -87,7 +103,6 @@ impl Forwarder {
         interval: Duration,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
-        self.notice_links(observe);
         let mut next_look = Nanos::ZERO;
         let mut next_tick = self.now() + Nanos::from(interval);
         loop {
@@ -95,13 +110,14 @@ impl Forwarder {
             let received = self.receive(now, observe);
             self.device.step(now);
             self.transmit();
+            self.hear(observe);
             if received == 0 {
                 self.sleep(now, stop)?;
             } else if now < next_look {
                 continue;
             }
             next_look = now + Nanos::from_millis(5);
-            self.notice_links(observe);
+            self.notice_links(now, observe);
             if let Some(ending) = self.ending(stop) {
                 return Ok(ending);
             }
@@ -123,14 +139,10 @@ impl Forwarder {
 
     /// What the device has done.
     pub(crate) fn device_report(&self) -> DeviceReport {
-        let mut report = configure::report(&self.device);
-        if self.stranded > 0 {
-            report.dropped.push(Drops {
-                reason: "no_such_port".to_owned(),
-                packets: self.stranded,
-            });
+        DeviceReport {
+            digests: self.digests,
+            ..configure::report(&self.device)
         }
-        report
     }
 
     /// The time since the start: the device's clock.
@@ -142,16 +154,18 @@ impl Forwarder {
     fn receive(&mut self, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut received = 0;
         for attached in &mut self.ports {
-            if attached.told == LinkState::Gone {
+            if attached.is_gone() {
                 continue;
             }
             self.batch.clear();
             if let Err(error) = attached.port.rx(&mut self.batch, now) {
-                attached.tell(&error, observe);
+                attached.notice_error(&error, now, observe);
             }
             received += self.batch.len();
             for frame in self.batch.frames() {
-                self.device.inject(frame.ingress, frame.bytes(), now);
+                // A port gives no frame that is longer than a frame may be.
+                let taken = self.device.receive(frame.ingress, frame.bytes());
+                debug_assert!(taken.is_ok());
             }
         }
         received
@@ -159,20 +173,30 @@ impl Forwarder {
 
     /// Sends what the device has put out.
     fn transmit(&mut self) {
-        while let Some((port, frame)) = self.device.take_output() {
-            match self.places.get(&port) {
-                Some(&place) => self.ports[place].outgoing.push(frame),
-                None => self.stranded += 1,
-            }
+        let Forwarder {
+            device,
+            ports,
+            places,
+            ..
+        } = self;
+        let mut stranded = 0;
+        device.drain_sent(|port, bytes, _| match places.get(&port) {
+            Some(&place) => ports[place].send(bytes),
+            None => stranded += 1,
+        });
+        for _ in 0..stranded {
+            device.count_drop(DropReason::NoSuchPort);
         }
-        for attached in &mut self.ports {
-            if !attached.outgoing.is_empty() {
-                // What became of each frame is in the port's statistics.
-                attached.port.tx(&attached.outgoing);
-                for frame in attached.outgoing.drain(..) {
-                    self.device.recycle(frame);
-                }
-            }
+        ports.iter_mut().for_each(Attached::flush);
+    }
+
+    /// Takes what the program says, so that there is room for more.
+    fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
+        while let Some(message) = self.device.take_message() {
+            observe(Event::Notice(message));
+        }
+        while self.device.take_digest().is_some() {
+            self.digests += 1;
         }
     }
 
@@ -180,16 +204,13 @@ impl Forwarder {
     fn sleep(&mut self, now: Nanos, stop: &Stop<'_>) -> Result<(), String> {
         let until_timer = self
             .device
-            .next_timer()
+            .next_time()
             .map(|at| Duration::from(at.since(now)));
         let timeout = until_timer.map_or(LONGEST_SLEEP, |span| span.min(LONGEST_SLEEP));
-        let alive = self
-            .ports
-            .iter()
-            .filter(|attached| attached.told != LinkState::Gone);
+        let alive = self.ports.iter().filter(|attached| !attached.is_gone());
         let fds = alive
             .filter_map(|attached| attached.port.poll_fd())
-            .chain([stop.signals.poll_fd()])
+            .chain(stop.early.signal_fd())
             .chain(stop.done);
         let waited = self.poller.wait(fds, timeout);
         waited
@@ -198,14 +219,10 @@ impl Forwarder {
     }
 
     fn ending(&mut self, stop: &Stop<'_>) -> Option<Ending> {
-        if let Some(signal) = stop.signals.take() {
+        if let Some(signal) = stop.early.take_signal() {
             return Some(Ending::Stopped(signal));
         }
-        if self
-            .ports
-            .iter()
-            .all(|attached| attached.told == LinkState::Gone)
-        {
+        if self.ports.iter().all(|attached| attached.is_gone()) {
             return Some(Ending::NoPortLeft);
         }
         let poller = &mut self.poller;
@@ -216,9 +233,9 @@ impl Forwarder {
     }
 
     /// Tells of links that came up again or went down without an error.
-    fn notice_links(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
+    fn notice_links(&mut self, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) {
         for attached in &mut self.ports {
-            attached.notice_link(observe);
+            attached.notice_link(now, observe);
         }
     }
 }
@@ -227,24 +244,67 @@ impl Attached {
     fn new(port: Box<dyn Port>) -> Attached {
         Attached {
             port,
-            outgoing: Vec::new(),
-            told: LinkState::Up,
+            outgoing: Batch::with_capacity(Batch::USUAL),
+            trouble: None,
         }
     }
 
-    /// Tells the user of an error of the port, and of a port that will not work again only once.
-    fn tell(&mut self, error: &port::PortError, observe: &mut dyn FnMut(Event<'_>)) {
-        self.told = if error.is_recoverable() {
-            LinkState::Down
-        } else {
-            LinkState::Gone
-        };
-        observe(Event::Notice(format!("port {}: {error}", self.port.id())));
+    /// Puts a frame behind those that wait to be sent.
+    fn send(&mut self, bytes: &[u8]) {
+        if self.outgoing.room() == 0 {
+            self.flush();
+        }
+        if let Some(frame) = self.outgoing.push() {
+            // The device has no packet that is longer than a frame may be.
+            let assigned = frame.assign(bytes);
+            debug_assert!(assigned.is_ok());
+        }
     }
 
-    fn notice_link(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
-        if self.told == LinkState::Down && self.port.link() == LinkState::Up {
-            self.told = LinkState::Up;
+    /// Sends what waits. What became of each frame is in the port's statistics.
+    fn flush(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.port.tx(self.outgoing.frames());
+            self.outgoing.clear();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Gone))
+    }
+
+    /// Takes an error of the port; tells the user at once if the port will not work again.
+    fn notice_error(&mut self, error: &PortError, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) {
+        let line = format!("port {}: {error}", self.port.id());
+        if error.is_recoverable() {
+            self.trouble = Some(Trouble::Down {
+                line,
+                since: now,
+                is_told: false,
+            });
+        } else {
+            self.trouble = Some(Trouble::Gone);
+            observe(Event::Notice(line));
+        }
+    }
+
+    /// Tells the user of a link that stays down, and of one that came up again.
+    fn notice_link(&mut self, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) {
+        let Some(Trouble::Down {
+            line,
+            since,
+            is_told,
+        }) = &mut self.trouble
+        else {
+            return;
+        };
+        let is_up = self.port.link() == LinkState::Up;
+        if !*is_told && (is_up || now.since(*since) >= SETTLE) {
+            *is_told = true;
+            observe(Event::Notice(line.clone()));
+        }
+        if is_up {
+            self.trouble = None;
             let line = format!("port {}: {} is up again", self.port.id(), self.port.name());
             observe(Event::Notice(line));
         }

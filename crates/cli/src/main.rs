@@ -7,16 +7,25 @@
 
 mod amount;
 mod args;
+mod captures;
 mod check;
 mod compile;
 mod configure;
+mod demo;
+mod early;
+mod forward;
+mod live;
 mod out;
+mod replay;
 mod report;
+mod run;
 mod show;
 mod test;
 mod trace;
 
 use std::process::ExitCode;
+
+use early::Early;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -47,6 +56,12 @@ enum Command {
     Test(test::Options),
     /// Show what happens to one packet, step by step.
     Trace(trace::Options),
+    /// Send captures through a program: a capture a port in, a capture a port out.
+    Replay(replay::Options),
+    /// Run a program as a switch on network interfaces.
+    Run(run::Options),
+    /// Watch the example router carry real traffic between two Linux hosts.
+    Demo(demo::Options),
 }
 
 /// How a command ended, when it did not fail with an error of its own.
@@ -63,9 +78,16 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    let early = match prepare(&cli.command) {
+        Ok(early) => early,
+        Err(message) => {
+            out::error(&message);
+            return ExitCode::from(1);
+        }
+    };
     let worker = std::thread::Builder::new()
         .stack_size(STACK_BYTES)
-        .spawn(move || dispatch(cli.command));
+        .spawn(move || dispatch(cli.command, early));
     let ended = match worker.map(std::thread::JoinHandle::join) {
         Ok(Ok(ended)) => ended,
         Ok(Err(_)) => return ExitCode::from(101),
@@ -81,12 +103,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<Ended, String> {
+/// Does what a command needs done while the process has a single thread.
+fn prepare(command: &Command) -> Result<Early, String> {
+    match command {
+        Command::Demo(options) if options.wants_hosts() => Early::go_private(),
+        Command::Demo(_) | Command::Run(_) | Command::Replay(_) => Early::catch_signals(),
+        _ => Ok(Early::default()),
+    }
+}
+
+fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
     match command {
         Command::Check(options) => check::run(&options),
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
         Command::Test(options) => test::run(&options),
         Command::Trace(options) => trace::run(&options),
+        Command::Replay(options) => replay::run(&options, &early),
+        Command::Run(options) => run::run(&options, &early),
+        Command::Demo(options) => demo::run(&options, &early),
     }
 }

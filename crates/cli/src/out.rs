@@ -31,3 +31,11 @@ pub(crate) fn error(message: &str) {
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
+
+/// Writes a value to standard output as JSON.
+pub(crate) fn json(value: &impl serde::Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => line(&text),
+        Err(error) => note(&format!("cannot write JSON: {error}")),
+    }
+}

@@ -84,6 +84,7 @@ struct Replay {
     started: Instant,
     /// Packets whose time was before the one ahead of them.
     late: u64,
+    digests: u64,
     errors: Vec<String>,
 }
 
@@ -98,6 +99,7 @@ impl Replay {
             first: None,
             started: Instant::now(),
             late: 0,
+            digests: 0,
             errors: Vec::new(),
         }
     }
@@ -107,10 +109,10 @@ impl Replay {
         let mut line = LiveLine::new();
         let mut packets: u64 = 0;
         while let Some((port, frame)) = captures.next() {
-            self.carry_one(port, frame.bytes(), frame.arrival);
+            self.carry_one(port, frame.bytes(), frame.arrival, &mut line);
             packets += 1;
             if packets.is_multiple_of(LOOK_EVERY) {
-                if let Some(signal) = early.signals.take() {
+                if let Some(signal) = early.take_signal() {
                     return Some(format!(
                         "interrupted by {signal} after {}; what was written is whole",
                         amount::count(packets, "packet")
@@ -124,40 +126,48 @@ impl Replay {
         None
     }
 
-    fn carry_one(&mut self, port: PortId, bytes: &[u8], arrival: Nanos) {
+    fn carry_one(&mut self, port: PortId, bytes: &[u8], arrival: Nanos, line: &mut LiveLine) {
         if arrival < self.now {
             self.late += 1;
         }
         self.now = self.now.max(arrival);
         self.first.get_or_insert(arrival);
-        // What a queue or a timer holds back leaves at its own time.
-        while let Some(at) = self.device.next_timer().filter(|at| *at < self.now) {
-            self.device.step(at);
-            self.collect(at);
-        }
-        self.received.entry(port).or_default().count(bytes.len());
-        self.device.inject(port, bytes, self.now);
+        // What a queue holds back leaves at its own time.
         self.device.step(self.now);
-        self.collect(self.now);
+        self.received.entry(port).or_default().count(bytes.len());
+        // A capture gives no packet that is longer than a frame may be.
+        let taken = self.device.receive(port, bytes);
+        debug_assert!(taken.is_ok());
+        self.device.step(self.now);
+        self.collect(line);
     }
 
     /// Lets the device's queues run empty after the last packet.
     fn drain(&mut self) {
-        while self.device.held() > 0 {
-            let Some(at) = self.device.next_timer() else {
-                return;
-            };
-            self.now = self.now.max(at);
-            self.device.step(self.now);
-            self.collect(self.now);
+        let mut line = LiveLine::new();
+        while let Some(at) = self.device.next_time() {
+            self.device.step(at);
+            self.collect(&mut line);
         }
     }
 
-    fn collect(&mut self, now: Nanos) {
-        while let Some((port, frame)) = self.device.take_output() {
-            self.sent.entry(port).or_default().count(frame.len());
-            self.outputs.write(port, frame.bytes(), now);
-            self.device.recycle(frame);
+    /// Writes what has left, and shows what the program said.
+    fn collect(&mut self, line: &mut LiveLine) {
+        let Replay {
+            device,
+            outputs,
+            sent,
+            ..
+        } = self;
+        device.drain_sent(|port, bytes, time| {
+            sent.entry(port).or_default().count(bytes.len());
+            outputs.write(port, bytes, time);
+        });
+        while let Some(message) = device.take_message() {
+            line.note(&message);
+        }
+        while device.take_digest().is_some() {
+            self.digests += 1;
         }
     }
 
@@ -199,7 +209,10 @@ impl Replay {
             cut: captures.cut(),
             late: self.late,
             ports: ports.collect(),
-            device: configure::report(&self.device),
+            device: DeviceReport {
+                digests: self.digests,
+                ..configure::report(&self.device)
+            },
             files,
             errors: self.errors,
         }

@@ -52,10 +52,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
 
     let start = Instant::now();
     let mut counters = Counters::default();
-    let stop = Stop {
-        signals: &early.signals,
-        done: None,
-    };
+    let stop = Stop { early, done: None };
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| counters.observe(event))?;
     counters.line.clear();
     let final_report = Report {

@@ -1,7 +1,7 @@
 //! `polyplane demo`: the example router between two Linux hosts, with real traffic.
 //!
-//! The hosts are network namespaces, which need no root. Where a machine forbids them, the same program carries a capture instead. Program,
-//! entries and capture are in the binary: the demo needs no files.
+//! The hosts are network namespaces, which need no root. Where a machine forbids them, the same program carries captures instead. Program,
+//! entries and captures are in the binary: the demo needs no files.
 
 mod capture;
 mod hosts;
@@ -27,10 +27,11 @@ use hosts::Host;
 use report::Report;
 use traffic::{Carried, Progress, Volume};
 
-/// The program that the demo runs, its entries, and a capture of its port 0.
+/// The program that the demo runs, its entries, and captures of what the hosts at its ports send.
 const PROGRAM: &str = include_str!("../../../../examples/router/router.p4");
 const ENTRIES: &str = include_str!("../../../../examples/router/router.entries");
-const CAPTURE: &[u8] = include_bytes!("../../../../examples/router/router.pcap");
+const CAPTURE_0: &[u8] = include_bytes!("../../../../examples/router/router.pcap");
+const CAPTURE_1: &[u8] = include_bytes!("../../../../examples/router/router-port1.pcap");
 
 /// How often the progress is shown.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -53,7 +54,7 @@ pub(crate) struct Options {
     /// Write the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Make no namespaces: run the program on the capture that ships with it.
+    /// Make no namespaces: run the program on the captures that ship with it.
     #[arg(long)]
     capture: bool,
 }
@@ -86,7 +87,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         }
         Err(why) => {
             out::note(&format!("no hosts to connect: {why}"));
-            out::note("the same program carries the capture that ships with it instead:");
+            out::note("the same program carries the captures that ship with it instead:");
             capture::run(device, options.json)
         }
     }
@@ -115,7 +116,7 @@ fn carry(
     let volume = options.volume();
     let (finished, traffic) = start_traffic(hosts, volume, Arc::clone(&progress))?;
     let stop = Stop {
-        signals: &early.signals,
+        early,
         done: Some(finished.as_fd()),
     };
     let mut line = LiveLine::new();

@@ -1,0 +1,237 @@
+//! What tests of the built binary share: its invocation, places to write to, captures, and users without rights.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// "nobody" on every distribution.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// The binary under test.
+pub(crate) fn polyplane() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_polyplane"))
+}
+
+/// A file of the examples.
+pub(crate) fn example(name: &str) -> String {
+    format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A directory of a test's own, removed with it.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new(test: &str) -> Directory {
+        let name = format!("polyplane-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    /// The path of a file in it, as text.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// Writes a file and gives its path.
+    pub(crate) fn with(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.0.join(name), bytes).unwrap();
+        self.file(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a finished process said.
+pub(crate) struct Said {
+    pub(crate) status: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            status: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Said {
+    /// The one line of standard error; all of what was said, if there is not exactly one.
+    pub(crate) fn one_line(&self) -> &str {
+        let mut lines = self.err.lines();
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => line,
+            _ => panic!("not one line:\n{}\n{}", self.err, self.out),
+        }
+    }
+
+    /// Standard output as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|e| panic!("{e}:\n{}\n{}", self.out, self.err))
+    }
+}
+
+/// Runs the binary to its end, which must come within ten seconds.
+pub(crate) fn said(arguments: &[&str]) -> Said {
+    Running::start(polyplane().args(arguments)).finish()
+}
+
+/// A process that is still running; killed if the test ends first.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(piped.spawn().unwrap())
+    }
+
+    /// Sends a signal by its name, as in `TERM`. The shell's own kill: the program of that name may be missing.
+    pub(crate) fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.0.id());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &command])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits for the end, ten seconds at most.
+    pub(crate) fn finish(mut self) -> Said {
+        let start = Instant::now();
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(10), "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (mut out, mut err) = (String::new(), String::new());
+        self.0
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut out)
+            .unwrap();
+        self.0
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
+        let status = self.0.wait().unwrap().code();
+        Said { status, out, err }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A copy of the binary that a user without rights can reach, and a command that runs it as such a user.
+pub(crate) fn without_rights(directory: &Directory) -> Command {
+    use std::os::unix::fs::PermissionsExt;
+    let copy = directory.0.join("polyplane");
+    std::fs::copy(env!("CARGO_BIN_EXE_polyplane"), &copy).unwrap();
+    std::fs::set_permissions(&directory.0, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(copy);
+    command.current_dir("/");
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+pub(crate) fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let uid = |line: &str| line.split_whitespace().take(3).eq(["Uid:", "0", "0"]);
+    status.lines().any(uid)
+}
+
+/// A packet of a capture: its time in microseconds, its bytes, and how long it was on the wire.
+pub(crate) struct Captured {
+    pub(crate) time_us: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) original_len: usize,
+}
+
+/// A packet that was captured whole.
+pub(crate) fn whole(time_us: u64, bytes: Vec<u8>) -> Captured {
+    let original_len = bytes.len();
+    Captured {
+        time_us,
+        bytes,
+        original_len,
+    }
+}
+
+/// A pcap file with microseconds, written byte by byte as the format's description says.
+pub(crate) fn pcap(packets: &[Captured]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for packet in packets {
+        let (seconds, micros) = (packet.time_us / 1_000_000, packet.time_us % 1_000_000);
+        for word in [
+            seconds as usize,
+            micros as usize,
+            packet.bytes.len(),
+            packet.original_len,
+        ] {
+            file.extend((word as u32).to_le_bytes());
+        }
+        file.extend(&packet.bytes);
+    }
+    file
+}
+
+/// The packets of a capture that `replay` wrote: time in nanoseconds and bytes.
+pub(crate) fn packets(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let file = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert_eq!(file[..4], 0xa1b2_3c4d_u32.to_le_bytes());
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let mut packets = Vec::new();
+    let mut at = 24;
+    while at < file.len() {
+        let len = word(at + 8) as usize;
+        let time = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4));
+        packets.push((time, file[at + 16..at + 16 + len].to_vec()));
+        at += 16 + len;
+    }
+    packets
+}
+
+/// An Ethernet frame with an IPv4 packet of `len` bytes between the example router's hosts, from the one behind port `from` (0 or 1).
+pub(crate) fn to_other_host(from: u8, len: usize, number: u16) -> Vec<u8> {
+    let net = from + 1;
+    let mut frame = vec![2, 0, 0, 0, net, 1, 2, 0, 0, 0, net, 2, 8, 0];
+    let mut ipv4 = vec![0x45, 0];
+    ipv4.extend((len as u16).to_be_bytes());
+    ipv4.extend(number.to_be_bytes());
+    ipv4.extend([0, 0, 64, 17, 0, 0, 10, 0, net, 2, 10, 0, 3 - net, 2]);
+    let sum: u32 = ipv4
+        .chunks(2)
+        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    ipv4[10..12].copy_from_slice(&checksum.to_be_bytes());
+    ipv4.resize(len, number as u8);
+    frame.extend(ipv4);
+    frame
+}

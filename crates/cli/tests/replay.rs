@@ -1,0 +1,288 @@
+//! `polyplane replay`, as a new user would try it: whole and damaged captures, full disks, wrong arguments.
+
+mod lab;
+
+use lab::{Captured, Directory, Running, packets, pcap, polyplane, said, to_other_host, whole};
+
+/// Runs the example router over captures.
+fn replay(inputs: &[&str], out_dir: &str, more: &[&str]) -> lab::Said {
+    let (program, entries) = (
+        lab::example("router/router.p4"),
+        lab::example("router/router.entries"),
+    );
+    let mut arguments = vec![
+        "replay",
+        &program,
+        "--entries",
+        &entries,
+        "--out-dir",
+        out_dir,
+    ];
+    inputs
+        .iter()
+        .for_each(|input| arguments.extend(["--in", input]));
+    arguments.extend(more);
+    said(&arguments)
+}
+
+#[test]
+fn packets_leave_by_the_port_that_the_program_says_at_the_time_of_their_capture() {
+    let dir = Directory::new("replay-ports");
+    let a = dir.with(
+        "a.pcap",
+        pcap(&[
+            whole(1_000_000, to_other_host(0, 46, 1)),
+            whole(3_000_000, to_other_host(0, 46, 3)),
+        ]),
+    );
+    let b = dir.with("b.pcap", pcap(&[whole(2_000_000, to_other_host(1, 46, 2))]));
+    let said = replay(
+        &[&format!("0={a}"), &format!("1={b}")],
+        &dir.file("out"),
+        &["--json"],
+    );
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let json = said.json();
+    assert_eq!(json["received"]["packets"], 3);
+    assert_eq!(json["sent"]["packets"], 3);
+    let to_b = packets(&dir.0.join("out/1.pcap"));
+    let times: Vec<u64> = to_b.iter().map(|(time, _)| *time).collect();
+    assert_eq!(times, [1_000_000_000, 3_000_000_000]);
+    let (_, first) = &to_b[0];
+    // The neighbour's address, the router's, and one hop less to live.
+    assert_eq!(first[..12], [2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 2, 1]);
+    assert_eq!(first[22], 63);
+    assert_eq!(packets(&dir.0.join("out/0.pcap")).len(), 1);
+}
+
+#[test]
+fn the_summary_names_tables_ports_and_drops() {
+    let dir = Directory::new("replay-summary");
+    let mut stray = to_other_host(0, 46, 2);
+    stray[0] = 6;
+    let capture = dir.with(
+        "in.pcap",
+        pcap(&[whole(1, to_other_host(0, 46, 1)), whole(2, stray)]),
+    );
+    let said = replay(&[&format!("0={capture}")], &dir.file("out"), &[]);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    for part in [
+        "2 packets",
+        "ipv4_lpm",
+        "1 hit",
+        "dropped",
+        "port 1",
+        "1.pcap",
+        "pps",
+    ] {
+        assert!(said.out.contains(part), "{part} in:\n{}", said.out);
+    }
+    assert!(
+        !said.err.contains('\r'),
+        "no progress bar where there is no terminal"
+    );
+}
+
+#[test]
+fn everything_before_the_damage_of_a_truncated_capture_is_carried() {
+    let dir = Directory::new("replay-truncated");
+    let mut file = pcap(&[
+        whole(1, to_other_host(0, 46, 1)),
+        whole(2, to_other_host(0, 46, 2)),
+        whole(3, to_other_host(0, 46, 3)),
+    ]);
+    file.truncate(file.len() - 7);
+    let capture = dir.with("in.pcap", file);
+    let said = replay(&[&format!("0={capture}")], &dir.file("out"), &[]);
+    assert_eq!(said.status, Some(1));
+    let line = said.one_line();
+    assert!(line.contains("ends in the middle of packet 3"), "{line}");
+    assert!(line.contains("7 bytes are missing"), "{line}");
+    assert_eq!(packets(&dir.0.join("out/1.pcap")).len(), 2);
+}
+
+#[test]
+fn jumbo_and_empty_packets_are_carried_or_dropped_by_the_program() {
+    let dir = Directory::new("replay-sizes");
+    let capture = dir.with(
+        "in.pcap",
+        pcap(&[
+            whole(1, Vec::new()),
+            whole(2, to_other_host(0, 9000, 1)),
+            whole(3, vec![0xff]),
+            whole(4, to_other_host(0, 65_000, 2)),
+        ]),
+    );
+    let said = replay(&[&format!("0={capture}")], &dir.file("out"), &["--json"]);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    assert_eq!(said.json()["received"]["packets"], 4);
+    let lengths: Vec<usize> = packets(&dir.0.join("out/1.pcap"))
+        .iter()
+        .map(|(_, b)| b.len())
+        .collect();
+    assert_eq!(lengths, [9014, 65_014]);
+}
+
+#[test]
+fn packets_that_the_capture_cut_short_are_counted() {
+    let dir = Directory::new("replay-cut");
+    let mut bytes = to_other_host(0, 1000, 1);
+    bytes.truncate(96);
+    let cut = Captured {
+        time_us: 1,
+        bytes,
+        original_len: 1014,
+    };
+    let capture = dir.with("in.pcap", pcap(&[cut]));
+    let said = replay(&[&format!("0={capture}")], &dir.file("out"), &[]);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    assert!(
+        said.out.contains("1 packet cut short by the capture"),
+        "{}",
+        said.out
+    );
+}
+
+#[test]
+fn a_full_disk_costs_only_the_file_that_is_on_it() {
+    if !std::path::Path::new("/dev/full").exists() {
+        return println!("skipped: this machine has no /dev/full");
+    }
+    let dir = Directory::new("replay-full");
+    let out = dir.0.join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::os::unix::fs::symlink("/dev/full", out.join("1.pcap")).unwrap();
+    let both = [
+        whole(1, to_other_host(0, 46, 1)),
+        whole(2, to_other_host(0, 46, 2)),
+    ];
+    let a = dir.with("a.pcap", pcap(&both));
+    let b = dir.with("b.pcap", pcap(&[whole(3, to_other_host(1, 46, 3))]));
+    let said = replay(
+        &[&format!("0={a}"), &format!("1={b}")],
+        &dir.file("out"),
+        &[],
+    );
+    assert_eq!(said.status, Some(1));
+    let line = said.one_line();
+    assert!(
+        line.contains("cannot write") && line.contains("1.pcap"),
+        "{line}"
+    );
+    assert!(line.contains("free space on that disk"), "{line}");
+    assert_eq!(packets(&out.join("0.pcap")).len(), 1);
+}
+
+#[test]
+fn wrong_files_and_arguments_get_one_line_that_says_what_to_do() {
+    let dir = Directory::new("replay-wrong");
+    let text = dir.with("notes.txt", "this is no capture");
+    let empty = dir.with("empty.pcap", "");
+    let out = dir.file("out");
+    let check = |input: &str, expect: &str| {
+        let said = replay(&[input], &out, &[]);
+        assert_eq!(said.status, Some(1), "{input}");
+        assert!(said.one_line().contains(expect), "{input}: {}", said.err);
+    };
+    check(
+        "0=/nowhere/in.pcap",
+        "cannot read /nowhere/in.pcap: No such file",
+    );
+    check(&format!("0={text}"), "is no pcap or pcapng capture");
+    check(&format!("0={empty}"), "it is empty");
+    let usage = replay(&["in.pcap"], &out, &[]);
+    assert_eq!(usage.status, Some(2));
+    assert!(
+        usage.err.contains("write PORT=FILE, as in 0=in.pcap"),
+        "{}",
+        usage.err
+    );
+}
+
+#[test]
+fn a_capture_is_not_overwritten_by_what_is_made_of_it() {
+    let dir = Directory::new("replay-overwrite");
+    let file = pcap(&[whole(1, to_other_host(0, 46, 1))]);
+    let capture = dir.with("1.pcap", &file);
+    let said = replay(
+        &[&format!("0={capture}")],
+        &dir.0.display().to_string(),
+        &[],
+    );
+    assert_eq!(said.status, Some(1));
+    assert!(
+        said.one_line().contains("give another --out-dir"),
+        "{}",
+        said.err
+    );
+    assert_eq!(std::fs::read(&capture).unwrap(), file);
+}
+
+#[test]
+fn wrong_entries_are_marked_and_nothing_is_written() {
+    let dir = Directory::new("replay-entries");
+    let capture = dir.with("in.pcap", pcap(&[whole(1, to_other_host(0, 46, 1))]));
+    let entries = dir.with(
+        "bad.entries",
+        "ipv4_lpn { hdr.ipv4.dst: 10.0.0.0/8; } -> connected(port: 1)\n",
+    );
+    let said = said(&[
+        "replay",
+        &lab::example("router/router.p4"),
+        "--in",
+        &format!("0={capture}"),
+        "--out-dir",
+        &dir.file("out"),
+        "--entries",
+        &entries,
+    ]);
+    assert_eq!(said.status, Some(1));
+    assert!(said.err.contains("bad.entries:1:1: error"), "{}", said.err);
+    assert!(
+        said.err.contains("ipv4_lpm"),
+        "a suggestion in:\n{}",
+        said.err
+    );
+    assert!(!dir.0.join("out/1.pcap").exists());
+}
+
+#[test]
+fn an_interrupted_replay_keeps_what_it_has_written() {
+    let dir = Directory::new("replay-interrupted");
+    let many: Vec<Captured> = (0..400_000)
+        .map(|i| whole(i, to_other_host(0, 46, i as u16)))
+        .collect();
+    let capture = dir.with("in.pcap", pcap(&many));
+    let (program, entries) = (
+        lab::example("router/router.p4"),
+        lab::example("router/router.entries"),
+    );
+    let input = format!("0={capture}");
+    let out = dir.file("out");
+    let running = Running::start(polyplane().args([
+        "replay",
+        &program,
+        "--entries",
+        &entries,
+        "--in",
+        &input,
+        "--out-dir",
+        &out,
+        "--json",
+    ]));
+    let partial = dir.0.join("out/1.pcap.part");
+    while !partial.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    running.signal("INT");
+    let said = running.finish();
+    assert_eq!(said.status, Some(1));
+    assert!(
+        said.one_line().contains("interrupted by SIGINT after"),
+        "{}",
+        said.err
+    );
+    let written = packets(&dir.0.join("out/1.pcap")).len() as u64;
+    assert!(written > 0);
+    assert_eq!(said.json()["sent"]["packets"], written);
+}

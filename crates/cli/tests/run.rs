@@ -1,0 +1,285 @@
+//! `polyplane run` on interfaces of a real kernel: frames carried, links that fail, and what a new user gets wrong.
+
+mod lab;
+
+use std::io::{BufRead, BufReader};
+use std::process::ChildStderr;
+use std::time::{Duration, Instant};
+
+use lab::{Directory, Running, polyplane, said, without_rights};
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{AfPacketPort, Netns, Port};
+
+/// A program that joins ports 0 and 1 like a cable.
+const CABLE: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+struct headers_t {}
+struct metadata_t {}
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start { transition accept; }
+}
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { standard.egress_spec = standard.ingress_port ^ 1; }
+}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Deparse(packet_out packet, in headers_t hdr) { apply {} }
+
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#;
+
+/// A switch in a namespace of its own, with two cables; their far ends are ports of the test.
+struct Bench {
+    switch: Netns,
+    ends: [AfPacketPort; 2],
+    clock: Instant,
+    program: String,
+    _dir: Directory,
+}
+
+impl Bench {
+    /// None, with a line that says why, where the machine forbids namespaces.
+    fn new(test: &str) -> Option<Bench> {
+        let created = [Netns::create(), Netns::create()];
+        let [Ok(switch), Ok(far)] = created else {
+            println!("skipped: {created:?}");
+            return None;
+        };
+        for netns in [&switch, &far] {
+            let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+            let _ = netns.run(quiet).unwrap();
+        }
+        let end = |n: u32| {
+            let (near_name, far_name) = (format!("port{n}"), format!("end{n}"));
+            switch
+                .rtnl()
+                .unwrap()
+                .add_veth(&near_name, &far_name, Some(&far))
+                .unwrap();
+            switch.rtnl().unwrap().set_up(&near_name).unwrap();
+            far.rtnl().unwrap().set_up(&far_name).unwrap();
+            far.run(|| AfPacketPort::open(PortId(n), &far_name))
+                .unwrap()
+                .unwrap()
+        };
+        let ends = [end(0), end(1)];
+        let dir = Directory::new(test);
+        Some(Bench {
+            switch,
+            ends,
+            clock: Instant::now(),
+            program: dir.with("cable.p4", CABLE),
+            _dir: dir,
+        })
+    }
+
+    /// Starts the switch on both ports.
+    fn start(&self) -> (Running, Lines) {
+        let mut command = polyplane();
+        command.args([
+            "run",
+            &self.program,
+            "--port",
+            "0=port0",
+            "--port",
+            "1=port1",
+            "--json",
+        ]);
+        let mut running = self.switch.run(|| Running::start(&mut command)).unwrap();
+        let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
+        let announced = lines.next();
+        assert!(
+            announced.contains("is running on 0=port0, 1=port1"),
+            "{announced}"
+        );
+        (running, lines)
+    }
+
+    /// Sends a frame by one end until it arrives at the other, five seconds at most.
+    fn carries(&mut self, from: usize, number: u8) -> bool {
+        let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+        bytes.resize(60, number);
+        let frame = [Frame::from_bytes(&bytes).unwrap()];
+        let mut batch = Batch::default();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(5) {
+            self.ends[from].tx(&frame);
+            std::thread::sleep(Duration::from_millis(5));
+            for end in &mut self.ends {
+                batch.clear();
+                let now = Nanos::from(self.clock.elapsed());
+                let _ = end.rx(&mut batch, now);
+                if end.id() != PortId(from as u32)
+                    && batch.frames().iter().any(|frame| frame.bytes() == bytes)
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// What a running switch writes to standard error, line by line.
+struct Lines(BufReader<ChildStderr>);
+
+impl Lines {
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+/// Waits for the end; standard error was read already.
+fn finish(mut running: Running) -> (Option<i32>, serde_json::Value) {
+    let out = running.0.stdout.take().unwrap();
+    let report = serde_json::from_reader(BufReader::new(out)).unwrap();
+    (running.0.wait().unwrap().code(), report)
+}
+
+#[test]
+fn frames_are_carried_until_a_signal_ends_it_with_a_report() {
+    for signal in ["TERM", "INT"] {
+        let Some(mut bench) = Bench::new("run-carries") else {
+            return;
+        };
+        let (running, _lines) = bench.start();
+        assert!(bench.carries(0, 1));
+        assert!(bench.carries(1, 2));
+        running.signal(signal);
+        let (status, report) = finish(running);
+        assert_eq!(status, Some(0));
+        let port = |n: usize, what: &str| report["ports"][n][what]["packets"].as_u64().unwrap();
+        assert!(port(0, "received") >= 1);
+        assert_eq!(port(0, "received"), port(1, "sent"));
+        assert_eq!(port(1, "received"), port(0, "sent"));
+    }
+}
+
+#[test]
+fn a_link_that_goes_down_is_told_and_carries_again_when_it_is_up() {
+    let Some(mut bench) = Bench::new("run-down") else {
+        return;
+    };
+    let (running, mut lines) = bench.start();
+    assert!(bench.carries(0, 1));
+    let mut rtnl = bench.switch.rtnl().unwrap();
+    rtnl.set_down("port1").unwrap();
+    let line = lines.next();
+    assert!(line.starts_with("port 1: port1 is down"), "{line}");
+    rtnl.set_up("port1").unwrap();
+    let line = lines.next();
+    assert_eq!(line, "port 1: port1 is up again\n");
+    assert!(bench.carries(0, 2));
+    assert!(bench.carries(1, 3));
+    running.signal("INT");
+    assert_eq!(finish(running).0, Some(0));
+}
+
+#[test]
+fn a_removed_interface_is_told_and_the_last_one_ends_it() {
+    let Some(mut bench) = Bench::new("run-gone") else {
+        return;
+    };
+    let (running, mut lines) = bench.start();
+    assert!(bench.carries(0, 1));
+    let mut rtnl = bench.switch.rtnl().unwrap();
+    rtnl.delete_link("port1").unwrap();
+    let line = lines.next();
+    assert!(line.starts_with("port 1: port1 is gone"), "{line}");
+    rtnl.delete_link("port0").unwrap();
+    let line = lines.next();
+    assert!(line.starts_with("port 0: port0 is gone"), "{line}");
+    let (status, report) = finish(running);
+    assert_eq!(status, Some(1));
+    assert_eq!(lines.next(), "error: no port is left to carry anything\n");
+    assert!(report["ports"][0]["received"]["packets"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn a_program_that_sends_to_a_port_without_interface_is_told_in_the_drops() {
+    let Some(mut bench) = Bench::new("run-stranded") else {
+        return;
+    };
+    let mut command = polyplane();
+    command.args([
+        "run",
+        &bench.program,
+        "--port",
+        "4=port0",
+        "--port",
+        "1=port1",
+        "--json",
+    ]);
+    let mut running = bench.switch.run(|| Running::start(&mut command)).unwrap();
+    let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
+    lines.next();
+    assert!(!bench.ends.is_empty());
+    let frame = [Frame::from_bytes(&[0x22; 60]).unwrap()];
+    let start = Instant::now();
+    while bench.ends[0].tx(&frame).sent == 0 {
+        assert!(start.elapsed() < Duration::from_secs(5));
+        let _ = bench.ends[0].rx(&mut Batch::default(), Nanos::from(bench.clock.elapsed()));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal("TERM");
+    let (_, report) = finish(running);
+    let drops = report["dropped"].as_array().unwrap();
+    let stranded = drops.iter().find(|d| d["reason"] == "no_such_port");
+    assert!(
+        stranded.is_some_and(|d| d["packets"].as_u64() >= Some(1)),
+        "{report}"
+    );
+}
+
+#[test]
+fn what_a_new_user_gets_wrong_is_answered_in_one_line() {
+    let router = lab::example("router/router.p4");
+    let check = |ports: &[&str], status: i32, expect: &str| {
+        let mut arguments = vec!["run", &router];
+        ports
+            .iter()
+            .for_each(|port| arguments.extend(["--port", port]));
+        let said = said(&arguments);
+        assert_eq!(said.status, Some(status), "{ports:?}: {}", said.err);
+        assert!(said.err.contains(expect), "{ports:?}: {}", said.err);
+        if status == 1 {
+            said.one_line();
+        }
+    };
+    check(
+        &["0=no-such-if"],
+        1,
+        "port 0: there is no network interface \"no-such-if\"",
+    );
+    check(&["0=loo"], 1, "did you mean \"lo\"?");
+    check(&["0=lo", "0=eth0"], 1, "port 0 is given twice");
+    check(&["0=lo", "1=lo"], 1, "\"lo\" is given twice");
+    check(&["511=lo"], 1, "port 511 ");
+    check(&["600=lo"], 1, "port 600 ");
+    check(&["lo"], 2, "write NUMBER=INTERFACE");
+    check(&[], 2, "--port");
+}
+
+#[test]
+fn a_user_without_permission_is_told_what_to_do() {
+    let dir = Directory::new("run-permission");
+    let program = dir.with("cable.p4", CABLE);
+    let output = without_rights(&dir)
+        .args(["run", &program, "--port", "0=lo"])
+        .output()
+        .unwrap();
+    let said = lab::Said::from(output);
+    assert_eq!(said.status, Some(1));
+    assert!(
+        said.one_line()
+            .contains("needs the capability CAP_NET_RAW: run with sudo"),
+        "{}",
+        said.err
+    );
+}
