@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use packet::PortId;
 use switch::{Device, DeviceConfig};
 
 use crate::args::Source;
@@ -86,4 +87,23 @@ pub(crate) fn report(device: &Device) -> DeviceReport {
         held: device.held() as u64,
         ..DeviceReport::default()
     }
+}
+
+/// Checks that a program of this architecture can tell the port from others.
+///
+/// # Errors
+/// A line that says which port numbers there are.
+pub(crate) fn check_port(program: &ir::Program, port: PortId) -> Result<(), String> {
+    // v1model's port numbers have 9 bits, of which all ones is the drop port; PSA reserves the numbers from its recirculation port on.
+    let (arch, last) = match program.arch {
+        ir::Arch::V1model => ("v1model", 510),
+        ir::Arch::Psa => ("PSA", 0xffff_fff9),
+        ir::Arch::Pna | ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp => return Ok(()),
+    };
+    if port.0 <= last {
+        return Ok(());
+    }
+    Err(format!(
+        "port {port} cannot be: the ports of a program for {arch} are 0 to {last}"
+    ))
 }

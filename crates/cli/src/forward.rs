@@ -145,6 +145,15 @@ impl Forwarder {
         }
     }
 
+    /// Checks that every packet that came in went out, was dropped by name or is still inside.
+    ///
+    /// # Errors
+    /// It is not so: a defect of the device.
+    pub(crate) fn check_conservation(&self) -> Result<(), String> {
+        let checked = self.device.check_conservation();
+        checked.map_err(|unbalanced| unbalanced.to_string())
+    }
+
     /// The time since the start: the device's clock.
     fn now(&self) -> Nanos {
         Nanos::from(self.start.elapsed())

@@ -50,6 +50,9 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let Some(device) = configure::load(&options.source, options.entries.as_deref())? else {
         return Ok(Ended::WithErrors);
     };
+    for input in &options.inputs {
+        configure::check_port(device.program(), input.port)?;
+    }
     let outputs = Outputs::new(options.out_dir.as_deref(), &options.inputs)?;
     let mut replay = Replay::new(device, outputs);
     let interrupted = replay.carry(&mut captures, early);
@@ -185,6 +188,8 @@ impl Replay {
             .extend(captures.errors().iter().map(PcapError::to_string));
         self.errors
             .extend(write_errors.iter().map(PcapWriteError::to_string));
+        let conserved = self.device.check_conservation();
+        self.errors.extend(conserved.err().map(|e| e.to_string()));
         let numbers = self.received.keys().chain(self.sent.keys());
         let numbers: std::collections::BTreeSet<PortId> = numbers.copied().collect();
         let ports = numbers.into_iter().map(|port| PortReport {

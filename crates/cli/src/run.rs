@@ -46,6 +46,9 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let Some(device) = configure::load(&options.source, options.entries.as_deref())? else {
         return Ok(Ended::WithErrors);
     };
+    for spec in &options.ports {
+        configure::check_port(device.program(), spec.id)?;
+    }
     let opened: Result<Vec<_>, String> = options.ports.iter().map(open).collect();
     let mut forwarder = Forwarder::new(device, opened?);
     announce(options);
@@ -61,6 +64,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         device: forwarder.device_report(),
     };
     final_report.write(options.json);
+    forwarder.check_conservation()?;
     match ending {
         Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
         Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),

@@ -190,6 +190,8 @@ fn wrong_files_and_arguments_get_one_line_that_says_what_to_do() {
     );
     check(&format!("0={text}"), "is no pcap or pcapng capture");
     check(&format!("0={empty}"), "it is empty");
+    let good = dir.with("in.pcap", pcap(&[]));
+    check(&format!("511={good}"), "port 511 cannot be: the ports");
     let usage = replay(&["in.pcap"], &out, &[]);
     assert_eq!(usage.status, Some(2));
     assert!(

@@ -260,8 +260,12 @@ fn what_a_new_user_gets_wrong_is_answered_in_one_line() {
     check(&["0=loo"], 1, "did you mean \"lo\"?");
     check(&["0=lo", "0=eth0"], 1, "port 0 is given twice");
     check(&["0=lo", "1=lo"], 1, "\"lo\" is given twice");
-    check(&["511=lo"], 1, "port 511 ");
-    check(&["600=lo"], 1, "port 600 ");
+    check(
+        &["511=lo"],
+        1,
+        "port 511 cannot be: the ports of a program for v1model are 0 to 510",
+    );
+    check(&["600=lo"], 1, "port 600 cannot be");
     check(&["lo"], 2, "write NUMBER=INTERFACE");
     check(&[], 2, "--port");
 }

@@ -142,6 +142,7 @@ fn carry(
         device: forwarder.device_report(),
     };
     report.write(options.json);
+    forwarder.check_conservation()?;
     carried.map(|carried| report::verdict(carried.transfer.is_intact()))
 }
 
