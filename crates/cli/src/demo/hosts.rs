@@ -26,6 +26,9 @@ pub(super) struct Host {
     pub(super) address: Ipv4Addr,
 }
 
+/// Both hosts, and the switch ports that they are connected to.
+pub(super) type Connected = ([Host; 2], Vec<Box<dyn Port>>);
+
 /// What the example's entries say of a host.
 struct Place {
     port: PortId,
@@ -57,7 +60,7 @@ const PLACES: [Place; 2] = [
 ///
 /// # Errors
 /// The machine does not allow or know one of the steps; the text says which.
-pub(super) fn connect() -> Result<([Host; 2], Vec<Box<dyn Port>>), String> {
+pub(super) fn connect() -> Result<Connected, String> {
     be_silent();
     let mut switch = Rtnl::open().map_err(|e| e.to_string())?;
     let mut ports = Vec::new();
