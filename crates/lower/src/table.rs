@@ -35,7 +35,9 @@ pub(crate) struct Made {
 #[derive(Clone, Debug)]
 pub(crate) struct InTable {
     pub(crate) table: hir::TableId,
-    /// Whether the action's code depends on it.
+    /// Its direct counter and meter.
+    pub(crate) direct: [Option<ir::ExternId>; 2],
+    /// Whether the action's code depends on the table.
     pub(crate) used: bool,
 }
 
@@ -98,12 +100,14 @@ impl Lower<'_> {
         let outer_loc = self.loc;
         self.loc = self.loc_of(decl.span);
         let (keys, key_fields) = self.keys(decl);
+        let name = self.path_in(node, decl.name.as_str(), &decl.annotations);
+        let attached = self.attached(decl, &name);
         let pending = self.frames.iter().any(|frame| !frame.copy_outs.is_empty());
         let flag = pending.then(|| self.temp_field(ScalarTy::Bool));
         let mut exits = false;
         let mut actions = Vec::new();
         for action in &decl.actions {
-            let (id, exited) = self.table_action(table, action, flag);
+            let (id, exited) = self.table_action(table, &attached, action, flag);
             exits |= exited;
             let annotations = annotate::annotations(self.sources, &action.annotations);
             actions.push(TableAction {
@@ -127,7 +131,10 @@ impl Lower<'_> {
             }
         };
         let size = decl.size.as_ref().and_then(|size| self.constant_u32(size));
-        let name = self.path_in(node, decl.name.as_str(), &decl.annotations);
+        let (attached_size, declared) = match attached.size {
+            Some(size) => (size, true),
+            None => (size.unwrap_or(DEFAULT_SIZE), size.is_some()),
+        };
         let mut made = ir::Table {
             name,
             keys,
@@ -137,13 +144,13 @@ impl Lower<'_> {
             default_is_const: decl.default_is_const,
             entries_are_const: decl.entries_are_const,
             largest_priority_wins: decl.largest_priority_wins,
-            size: size.unwrap_or(DEFAULT_SIZE),
-            size_is_declared: size.is_some(),
-            implementation: None,
-            direct_counter: None,
-            direct_meter: None,
-            idle_timeout: false,
-            add_on_miss: false,
+            size: attached_size,
+            size_is_declared: declared,
+            implementation: attached.implementation,
+            direct_counter: attached.direct[0],
+            direct_meter: attached.direct[1],
+            idle_timeout: attached.idle_timeout,
+            add_on_miss: attached.add_on_miss,
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc: self.loc,
         };
@@ -152,9 +159,6 @@ impl Lower<'_> {
             .iter()
             .filter_map(|entry| self.entry(decl, &made, entry))
             .collect();
-        for property in &decl.properties {
-            self.property(&mut made, property);
-        }
         self.loc = outer_loc;
         let id = self.out.tables.push(made);
         let made = Made {
@@ -215,6 +219,7 @@ impl Lower<'_> {
     fn table_action(
         &mut self,
         table: hir::TableId,
+        attached: &Attached,
         entry: &hir::TableAction,
         flag: Option<ir::FieldId>,
     ) -> (ir::ActionId, bool) {
@@ -240,7 +245,12 @@ impl Lower<'_> {
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc,
         };
-        let outer = self.enter_action(made, table, flag, loc);
+        let outer = self.enter_action(made, flag, loc);
+        self.in_table = Some(InTable {
+            table,
+            direct: attached.direct,
+            used: false,
+        });
         let mut values = values.into_iter();
         let mut args = Vec::new();
         let (mut code, ()) = self.capture(|this| {
@@ -288,7 +298,6 @@ impl Lower<'_> {
     fn enter_action(
         &mut self,
         made: ir::Action,
-        table: hir::TableId,
         flag: Option<ir::FieldId>,
         loc: Option<ir::Loc>,
     ) -> OutsideAction {
@@ -302,7 +311,7 @@ impl Lower<'_> {
             loops: std::mem::take(&mut self.loops),
             exit: std::mem::replace(&mut self.exit, exit),
             exit_used: std::mem::take(&mut self.exit_used),
-            in_table: self.in_table.replace(InTable { table, used: false }),
+            in_table: self.in_table.take(),
             loc: std::mem::replace(&mut self.loc, loc),
         }
     }
@@ -485,31 +494,39 @@ impl Lower<'_> {
         })
     }
 
-    fn property(&mut self, made: &mut ir::Table, property: &hir::Property) {
+    /// What the table's properties attach to it and say of it.
+    fn attached(&mut self, decl: &hir::Table, name: &str) -> Attached {
+        let mut attached = Attached::default();
+        for property in &decl.properties {
+            self.property(&mut attached, name, property);
+        }
+        attached
+    }
+
+    fn property(&mut self, attached: &mut Attached, table: &str, property: &hir::Property) {
         match property.name.as_str() {
             "implementation" | "psa_implementation" | "pna_implementation" => {
-                let Some(id) = self.property_extern(made, property) else {
+                let Some(id) = self.property_extern(table, property) else {
                     return;
                 };
                 match self.out.externs[id].kind {
-                    ir::ExternKind::TableKind { size, .. } => {
-                        made.size = size;
-                        made.size_is_declared = true;
-                    }
-                    _ => made.implementation = Some(id),
+                    ir::ExternKind::TableKind { size, .. } => attached.size = Some(size),
+                    _ => attached.implementation = Some(id),
                 }
             }
             "counters" | "psa_direct_counter" | "pna_direct_counter" => {
-                made.direct_counter = self.property_extern(made, property);
+                attached.direct[0] = self.property_extern(table, property);
             }
             "meters" | "psa_direct_meter" | "pna_direct_meter" => {
-                made.direct_meter = self.property_extern(made, property)
+                attached.direct[1] = self.property_extern(table, property);
             }
-            "support_timeout" => made.idle_timeout = self.property_is_set(property),
-            "psa_idle_timeout" | "pna_idle_timeout" | "idle_timeout_with_auto_delete" => {
-                made.idle_timeout |= self.property_is_set(property);
+            "support_timeout"
+            | "psa_idle_timeout"
+            | "pna_idle_timeout"
+            | "idle_timeout_with_auto_delete" => {
+                attached.idle_timeout |= self.property_is_set(property);
             }
-            "add_on_miss" => made.add_on_miss = self.property_is_set(property),
+            "add_on_miss" => attached.add_on_miss = self.property_is_set(property),
             _ => {}
         }
     }
@@ -522,43 +539,39 @@ impl Lower<'_> {
         }
     }
 
-    fn property_extern(
-        &mut self,
-        made: &ir::Table,
-        property: &hir::Property,
-    ) -> Option<ir::ExternId> {
+    fn property_extern(&mut self, table: &str, property: &hir::Property) -> Option<ir::ExternId> {
         let instance = match &property.value.kind {
             ExprKind::Instance(_) | ExprKind::Var(_) => &property.value,
             ExprKind::Aggregate(parts) => parts.first()?,
             _ => return None,
         };
-        if let Some(id) = instance_in(instance)
-            && !self.is_declared(id)
-        {
-            let name = annotate::name(&property.annotations);
-            let path = match name {
+        let Rv::Instance(node) = self.value(instance) else {
+            return None;
+        };
+        let made = self.nodes[node].ir?;
+        // What is constructed in place has no name of its own: no identifier has a dot.
+        let in_place = instance_in(instance)
+            .is_some_and(|id| self.hir.instances[id].name.as_str().contains('.'));
+        if in_place {
+            self.out.externs[made].name = match annotate::name(&property.annotations) {
                 Some(_) => self.path_in(self.node, "", &property.annotations),
-                None => format!("{}.{}", made.name, property.name.as_str()),
+                None => format!("{table}.{}", property.name.as_str()),
             };
-            let node = self.instantiate(id, self.node, path);
-            return self.nodes[node].ir;
         }
-        match self.value(instance) {
-            Rv::Instance(node) => self.nodes[node].ir,
-            _ => None,
-        }
+        Some(made)
     }
+}
 
-    fn is_declared(&self, instance: hir::InstanceId) -> bool {
-        let mut at = Some(self.node);
-        while let Some(node) = at {
-            if self.nodes[node].children.contains_key(&instance) {
-                return true;
-            }
-            at = self.nodes[node].parent;
-        }
-        self.globals.contains_key(&instance) || self.hir.globals.contains(&instance)
-    }
+/// What properties attach to a table.
+#[derive(Clone, Debug, Default)]
+struct Attached {
+    implementation: Option<ir::ExternId>,
+    /// A direct counter and a direct meter.
+    direct: [Option<ir::ExternId>; 2],
+    /// The size that the implementation gives (eBPF).
+    size: Option<u32>,
+    idle_timeout: bool,
+    add_on_miss: bool,
 }
 
 /// What is put aside while an action is lowered.

@@ -90,6 +90,20 @@ impl Lower<'_> {
                 let operands = vec![args.index(self, 0), arg(self, 1)];
                 self.emit_op(Op::CounterAdd, instance, operands);
             }
+            ("DirectCounter" | "DirectMeter", _) if !self.is_attached(id) => {
+                let message = format!(
+                    "`{}` is not attached to the table that runs this",
+                    self.out.externs[id].name
+                );
+                return Some(self.unsupported(args.span, message));
+            }
+            ("DirectCounter" | "DirectMeter", _) if !self.is_attached(id) => {
+                let message = format!(
+                    "`{}` is not attached to the table that runs this",
+                    self.out.externs[id].name
+                );
+                return Some(self.unsupported(args.span, message));
+            }
             ("DirectCounter", "count") => {
                 self.emit_op(Op::DirectCounterCount, instance, Vec::new())
             }
@@ -100,6 +114,10 @@ impl Lower<'_> {
                 });
             }
             ("direct_meter", "read") => {
+                // BMv2's other tables leave the destination as it is.
+                if !self.is_attached(id) {
+                    return Some(Rv::Default);
+                }
                 self.op_out(Op::DirectMeterExecute, instance, args, 0, |_, out| {
                     vec![out]
                 })
@@ -175,6 +193,17 @@ impl Lower<'_> {
             _ => return None,
         }
         Some(Rv::Default)
+    }
+
+    /// Whether an extern is the direct counter or meter of the table whose action this is.
+    fn is_attached(&mut self, id: ExternId) -> bool {
+        match &mut self.in_table {
+            Some(table) => {
+                table.used = true;
+                table.direct.contains(&Some(id))
+            }
+            None => false,
+        }
     }
 
     fn data_op(&mut self, op: Op, instance: Option<ExternId>, args: &Args) {
