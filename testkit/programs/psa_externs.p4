@@ -61,6 +61,7 @@ control TestIngress(inout headers_t hdr, inout metadata_t meta, in psa_ingress_i
                 runs.write(3, hdr.i.v);
             }
             2: { hdr.i.v = crc16.get_hash({ hdr.i.v }); }
+            9: { hdr.i.v = crc16.get_hash({ hdr.i.v[11:0] }); }
             3: { hdr.i.v = (bit<16>)crc32.get_hash(32w100, { hdr.i.v }, 32w1000); }
             4: { hdr.i.v = identity.get_hash({ hdr.i.v }); }
             5: { colour = by_rate.execute(hdr.i.trace); }

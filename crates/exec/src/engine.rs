@@ -117,6 +117,8 @@ pub struct ParserErrors {
     pub stack_out_of_bounds: u32,
     /// `error.HeaderTooShort`
     pub header_too_short: u32,
+    /// `error.ParserInvalidArgument`
+    pub invalid_argument: u32,
 }
 
 impl ParserErrors {
@@ -131,6 +133,7 @@ impl ParserErrors {
             no_match: number("NoMatch"),
             stack_out_of_bounds: number("StackOutOfBounds"),
             header_too_short: number("HeaderTooShort"),
+            invalid_argument: number("ParserInvalidArgument"),
         }
     }
 }

@@ -226,13 +226,23 @@ impl Machine<'_> {
     /// Packs the call's data.
     fn gather(&mut self, call: &CallCode) {
         self.packet.data.clear();
+        self.append(call);
+    }
+
+    fn append(&mut self, call: &CallCode) {
         for value in &call.data {
             push(&mut self.packet.data, &self.limbs, value);
         }
     }
 
+    /// Data that is no whole number of bytes is padded with zeros: behind it for v1model's `hash`, before it for `Hash` objects, as BMv2 does.
     fn hash(&mut self, call: &CallCode) -> u64 {
-        self.gather(call);
+        self.packet.data.clear();
+        if call.op != Op::Hash {
+            let bits: u32 = call.data.iter().map(|v| span(&self.limbs, v).1).sum();
+            self.packet.data.push_u64(0, bits.wrapping_neg() % 8);
+        }
+        self.append(call);
         let PacketContext { data, random, .. } = &mut *self.packet;
         hash::hash(call.algorithm, data.bytes(), &self.state.hash, random)
     }

@@ -69,6 +69,12 @@ impl Machine<'_> {
             NONE => 0,
             size => self.limbs[size as usize],
         };
+        // A header of whole bytes stays one (BMv2).
+        if !varbit_bits.is_multiple_of(8)
+            && !(u64::from(header.fixed_bits) + varbit_bits).is_multiple_of(8)
+        {
+            return Err(errors.invalid_argument);
+        }
         let most = header.fields.iter().find(|field| field.is_varbit);
         if varbit_bits > u64::from(most.map_or(0, |field| field.width)) {
             return Err(errors.header_too_short);
