@@ -71,10 +71,44 @@ impl Checker<'_> {
         {
             self.needs_string(annotation, annotation.span);
         }
+        self.check_known_annotation(annotation, &body);
         Annotation {
             name: annotation.name.clone(),
             body,
             span: annotation.span,
+        }
+    }
+
+    /// Annotations that the language and P4Runtime define must hold what they say.
+    fn check_known_annotation(&mut self, annotation: &ast::Annotation, body: &AnnotationBody) {
+        let problem = match (annotation.name.as_str(), body) {
+            ("pkginfo", AnnotationBody::None) => {
+                Some("`@pkginfo` needs keys and values: `@pkginfo(name = \"..\")`")
+            }
+            ("match", AnnotationBody::Tokens(tokens)) if !self.is_match_kind(tokens) => {
+                Some("`@match` needs the name of a match kind")
+            }
+            ("match", AnnotationBody::None) => Some("`@match` needs the name of a match kind"),
+            ("p4runtime_translation", AnnotationBody::Tokens(tokens))
+                if !is_translation(tokens) =>
+            {
+                Some("`@p4runtime_translation` needs a string and `bit<w>` or `string`")
+            }
+            _ => None,
+        };
+        if let Some(message) = problem {
+            self.error(code::BAD_ANNOTATION, annotation.span, message);
+        }
+    }
+
+    fn is_match_kind(&self, tokens: &[AnnotationToken]) -> bool {
+        match tokens {
+            [only] => self
+                .p
+                .match_kinds
+                .values()
+                .any(|kind| kind.text == only.text),
+            _ => false,
         }
     }
 
@@ -167,4 +201,21 @@ pub(crate) fn string_of(annotations: &[Annotation], name: &str) -> Option<Arc<st
 /// Whether an annotation is there.
 pub(crate) fn has(annotations: &[Annotation], name: &str) -> bool {
     annotations.iter().any(|a| a.name.as_str() == name)
+}
+
+/// Whether tokens are `"uri", bit<w>` or `"uri", string` (P4Runtime, section 8.4.6); the width may also stand alone.
+fn is_translation(tokens: &[AnnotationToken]) -> bool {
+    let [uri, comma, kind @ ..] = tokens else {
+        return false;
+    };
+    if uri.kind != AnnotationTokenKind::String || &*comma.text != "," {
+        return false;
+    }
+    let texts: Vec<&str> = kind.iter().map(|token| &*token.text).collect();
+    match texts[..] {
+        ["string"] | ["bit"] => true,
+        ["bit", "<", _, ">"] => kind[2].kind == AnnotationTokenKind::Integer,
+        [_] => kind[0].kind == AnnotationTokenKind::Integer,
+        _ => false,
+    }
 }

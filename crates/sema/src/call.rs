@@ -137,7 +137,7 @@ impl Checker<'_> {
 
     fn check_function_place(&mut self, chosen: ProtoRef, written: Written<'_>) -> bool {
         let is_assert = written.name == "static_assert";
-        if self.cx.place == Place::TopLevel && !is_assert {
+        if self.cx.place == Place::TopLevel && !is_assert && !self.cx.constructors {
             let message = format!(
                 "`{}` cannot be called here: there is no run time at the top level",
                 written.name

@@ -63,6 +63,9 @@ pub(crate) const BAD_ANNOTATION: &str = "E0604";
 /// A static assertion that failed.
 pub(crate) const ASSERTION: &str = "E0605";
 
+/// Two control-plane objects with one name.
+pub(crate) const CONTROL_PLANE_NAME: &str = "E0606";
+
 /// A table property that is wrong.
 pub(crate) const BAD_PROPERTY: &str = "E0701";
 /// A key that is wrong.
@@ -81,6 +84,9 @@ pub(crate) const BAD_SELECT: &str = "E0802";
 pub(crate) const BAD_STATEMENT: &str = "E0901";
 /// A switch label that is wrong.
 pub(crate) const BAD_LABEL: &str = "E0903";
+
+/// What an architecture does not allow.
+pub(crate) const ARCHITECTURE: &str = "E1001";
 
 /// A literal that does not fit its type.
 pub(crate) const W_OVERFLOW: &str = "W0301";

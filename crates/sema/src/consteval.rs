@@ -6,9 +6,9 @@ use num_traits::{One, Signed, ToPrimitive, Zero};
 use syntax::ast::{BinaryOp, UnaryOp};
 use syntax::source::Span;
 
-use crate::hir::{Expr, ExprKind, Ty, TyId, VarKind};
+use crate::hir::{Arg, Call, Callee, Expr, ExprKind, Ty, TyId, VarKind};
 use crate::types::{MAX_WIDTH, Num};
-use crate::{Checker, code};
+use crate::{Checker, annotations, code};
 
 /// `value` modulo 2^width, in the range of the type.
 pub(crate) fn wrap(value: &BigInt, num: Num) -> BigInt {
@@ -92,9 +92,13 @@ impl Checker<'_> {
                 self.is_compile_time(a) && self.is_compile_time(b)
             }
             ExprKind::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_compile_time(e)),
+            ExprKind::Call(call) if self.is_static(call) => call.args.iter().all(|arg| match arg {
+                Arg::Expr(e) => self.is_compile_time(e),
+                Arg::Omitted => true,
+            }),
             ExprKind::Call(call) => matches!(
                 call.callee,
-                crate::hir::Callee::Builtin(
+                Callee::Builtin(
                     crate::hir::Builtin::MinSizeInBits
                         | crate::hir::Builtin::MinSizeInBytes
                         | crate::hir::Builtin::MaxSizeInBits
@@ -104,6 +108,15 @@ impl Checker<'_> {
             ),
             _ => self.is_literal(e),
         }
+    }
+
+    /// Whether a call is evaluated at compile time: of a `@pure` extern function, or of one that makes an object.
+    fn is_static(&self, call: &Call) -> bool {
+        let Callee::ExternFunction(id) = call.callee else {
+            return false;
+        };
+        let proto = &self.p.extern_functions[id];
+        annotations::has(&proto.annotations, "pure") || matches!(self.ty(proto.ret), Ty::Extern(..))
     }
 
     /// A literal of a type, wrapped with a warning when it does not fit.
@@ -324,7 +337,6 @@ impl Checker<'_> {
                     .collect();
                 ExprKind::Aggregate(values?)
             }
-            Ty::List(_) => ExprKind::Aggregate(Vec::new()),
             _ => return None,
         };
         Some(Expr { kind, ty, span })

@@ -14,13 +14,31 @@ use crate::hir::{
 };
 use crate::scope::Entity;
 use crate::stmt::decl_span;
-use crate::{Checker, Deprecated, FnRef, Place, annotations, code};
+use crate::{Checker, Deprecated, FnRef, Place, annotations, arch, code};
 
 impl Checker<'_> {
     /// Checks all declarations, in order.
     pub(crate) fn program(&mut self, program: &ast::Program) {
         for decl in &program.decls {
             self.top_level(decl);
+        }
+        self.check_main();
+    }
+
+    /// What is named `main` at the top level is a package instance.
+    fn check_main(&mut self) {
+        let Some((entity, span)) = self.scopes.find_global("main") else {
+            return;
+        };
+        let package = |ty: TyId| matches!(self.ty(ty), Ty::BlockType(..));
+        match entity {
+            Entity::Poison | Entity::Overloads(_) => {}
+            Entity::Instance(id) if package(self.p.instances[id].ty) => {}
+            _ => self.error(
+                code::BAD_DECL,
+                span,
+                "`main` must be an instance of a package",
+            ),
         }
     }
 
@@ -81,7 +99,7 @@ impl Checker<'_> {
 
     /// `const T name = init;` anywhere.
     pub(crate) fn const_decl(&mut self, decl: &ast::ConstDecl) {
-        let ty = self.resolve_type(&decl.ty);
+        let ty = self.resolve_closed(&decl.ty, decl.name.span);
         self.annotations(&decl.annotations);
         if ty != self.t.error && !self.is_value(ty) {
             let message = format!("a constant cannot have type {}", self.show(ty));
@@ -102,6 +120,9 @@ impl Checker<'_> {
         if value.ty == self.t.error {
             self.close(&decl.name, Entity::Poison);
             return;
+        }
+        if let Some(number) = self.int_value(&value) {
+            arch::check_constant(decl, &number, &mut self.diags);
         }
         self.consts.push(value);
         self.close(&decl.name, Entity::Const(self.consts.len() - 1));
@@ -264,7 +285,7 @@ impl Checker<'_> {
             Some(ty) => self.resolve_return(ty),
             None => self.t.void,
         };
-        let ret = self.check_return_type(ret, proto);
+        let ret = self.check_return_type(ret, proto, owner);
         let params = self.params(&proto.params, owner);
         Prototype {
             name: proto.name.clone(),
@@ -275,10 +296,12 @@ impl Checker<'_> {
         }
     }
 
-    fn check_return_type(&mut self, ret: TyId, proto: &ast::FunctionProto) -> TyId {
+    fn check_return_type(&mut self, ret: TyId, proto: &ast::FunctionProto, owner: Owner) -> TyId {
         let bad = match self.ty(ret) {
             Ty::Integer | Ty::String => true,
             Ty::Void => false,
+            // A factory of objects, called at compile time.
+            Ty::Extern(..) => owner != Owner::ExternFunction,
             _ => !self.is_value(ret),
         };
         if bad {

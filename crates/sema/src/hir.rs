@@ -609,7 +609,7 @@ pub struct Key {
     pub expr: Expr,
     /// The match kind.
     pub match_kind: MatchKindId,
-    /// The name that the control plane uses: `@name`, else the expression's text without blanks (P4Runtime, section 6.4.2).
+    /// The name that the control plane uses: `@name`, else the expression's text, as in `h.src & 0xFFFF`.
     pub control_plane_name: Arc<str>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
@@ -672,7 +672,7 @@ pub struct Property {
 pub struct Instance {
     /// Its name. One made for a direct application has the type's name; an anonymous argument has a name made from its place.
     pub name: Name,
-    /// Its type: extern, parser, control or package.
+    /// Its type: extern, parser, control or package; a [`Ty::Stack`] of externs for an array `T(args) name[n];`.
     pub ty: TyId,
     /// Which constructor of an extern.
     pub constructor: usize,

@@ -533,7 +533,6 @@ impl Checker<'_> {
                 self.p.externs[id].name.as_str()
             );
             self.error(code::ABSTRACT_METHOD, span, message);
-            return;
         }
         let (methods, inner) = self.initializer(id, ty, &subst, init);
         for &index in &needed {

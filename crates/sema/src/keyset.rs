@@ -265,7 +265,18 @@ impl Checker<'_> {
             }
             _ => {
                 let value = self.expr_to(e, ty);
-                (value.ty != self.t.error).then_some(KeySet::Value(value))
+                if value.ty == self.t.error {
+                    return None;
+                }
+                if matches!(&value.kind, ExprKind::Call(_)) && !self.is_compile_time(&value) {
+                    self.error(
+                        code::BAD_SELECT,
+                        e.span,
+                        "a call cannot be a label: its value is not known before",
+                    );
+                    return None;
+                }
+                Some(KeySet::Value(value))
             }
         }
     }

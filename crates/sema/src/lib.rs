@@ -20,6 +20,7 @@ mod call;
 mod calls;
 mod code;
 mod consteval;
+mod control_plane;
 mod decl;
 mod expr;
 mod flow;
@@ -93,6 +94,9 @@ pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
     }
     if let (Some(arch), false) = (arch, diagnostics.has_errors()) {
         arch::check(arch, &program, &mut diagnostics);
+    }
+    if !diagnostics.has_errors() {
+        control_plane::check(&program, &mut diagnostics);
     }
     Checked {
         program,
@@ -178,6 +182,9 @@ pub(crate) struct BlockCx {
     constructors: bool,
     /// Whether tables may be applied in expressions.
     tables: bool,
+    /// Whether the expression is evaluated, and not only asked for its size.
+    evaluated: bool,
+
     /// Whether the expression is the subject of a `switch`: `action_run` is allowed.
     switch_subject: bool,
 }
@@ -194,6 +201,7 @@ impl BlockCx {
             pending: Vec::new(),
             constructors: false,
             tables: true,
+            evaluated: true,
             switch_subject: false,
         }
     }

@@ -58,6 +58,8 @@ pub(crate) enum Entity {
     State(StateId),
     /// What is being declared: it may not be used yet.
     Open,
+    /// A table that is being declared: its name hides outer ones already.
+    OpenTable,
     /// A declaration that was refused.
     Poison,
 }
@@ -103,7 +105,7 @@ impl Entity {
             ValueSet(_) => "a value set",
             MatchKind(_) => "a match kind",
             State(_) => "a parser state",
-            Open | Poison => "a declaration with an error",
+            Open | OpenTable | Poison => "a declaration with an error",
         }
     }
 }
@@ -252,7 +254,9 @@ impl Checker<'_> {
     /// Declares a name that [`open`](Self::open) marked.
     pub(crate) fn close(&mut self, name: &Name, entity: Entity) {
         match self.scopes.find_here(name.as_str()) {
-            Some((Entity::Open, span)) if span == name.span => self.redeclare(name, entity),
+            Some((Entity::Open | Entity::OpenTable, span)) if span == name.span => {
+                self.redeclare(name, entity);
+            }
             _ => self.declare(name, entity),
         }
     }
@@ -275,7 +279,7 @@ impl Checker<'_> {
             self.scopes.find(name)
         };
         match found {
-            Some((Entity::Open, before)) => {
+            Some((Entity::Open | Entity::OpenTable, before)) => {
                 let message = format!("`{name}` uses itself: recursion is not allowed");
                 self.report(
                     Diagnostic::error(code::RECURSION, path.span(), message)

@@ -110,7 +110,7 @@ impl Checker<'_> {
 
     /// Declares a local variable.
     pub(crate) fn variable(&mut self, decl: &ast::VariableDecl) -> Option<(VarId, Option<Expr>)> {
-        let ty = self.resolve_type(&decl.ty);
+        let ty = self.resolve_closed(&decl.ty, decl.name.span);
         let ty = self.variable_type(ty, &decl.name);
         let init = decl.init.as_ref().map(|init| self.expr_to(init, ty));
         let annotations = self.annotations(&decl.annotations);
@@ -505,21 +505,10 @@ impl Checker<'_> {
                 Some(var)
             }
             _ => {
-                let var = self.expr(&stmt.var, None);
-                if !self.require_lvalue(&var, "the loop variable") {
-                    return None;
-                }
-                match var.kind {
-                    ExprKind::Var(id) => Some(id),
-                    _ => {
-                        self.error(
-                            code::BAD_STATEMENT,
-                            stmt.var.span,
-                            "the loop variable must be a variable",
-                        );
-                        None
-                    }
-                }
+                let message = "the variable of a `for .. in` loop is declared by the loop";
+                let diagnostic = Diagnostic::error(code::BAD_STATEMENT, stmt.var.span, message);
+                self.report(diagnostic.hint("write its type before it: `for (bit<8> i in ..)`"));
+                None
             }
         }
     }

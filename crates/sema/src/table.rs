@@ -32,6 +32,9 @@ impl Checker<'_> {
     pub(crate) fn table(&mut self, decl: &ast::TableDecl) -> Option<TableId> {
         let annotations = self.annotations(&decl.annotations);
         self.open(&decl.name);
+        if let Some((Entity::Open, _)) = self.scopes.find_here(decl.name.as_str()) {
+            self.redeclare(&decl.name, Entity::OpenTable);
+        }
         self.unique(
             decl.properties.iter().map(|property| &property.name),
             "table property",

@@ -82,6 +82,24 @@ impl Checker<'_> {
         }
     }
 
+    /// The type of something that has a value: no part of it is left open by `_`.
+    pub(crate) fn resolve_closed(&mut self, ty: &TypeRef, span: Span) -> TyId {
+        let id = self.resolve_type(ty);
+        if self
+            .vars_in(id)
+            .iter()
+            .any(|var| self.dont_care.contains(var))
+        {
+            self.error(
+                code::BAD_TYPE,
+                span,
+                "`_` cannot be a type argument here: nothing tells what it stands for",
+            );
+            return self.t.error;
+        }
+        id
+    }
+
     /// The result type of a function or method.
     pub(crate) fn resolve_return(&mut self, ty: &TypeRef) -> TyId {
         match ty {
@@ -111,7 +129,15 @@ impl Checker<'_> {
     fn resolve_any(&mut self, ty: &TypeRef) -> TyId {
         match ty {
             TypeRef::Bool(_) => self.t.boolean,
-            TypeRef::Error(_) => self.t.error_code,
+            TypeRef::Error(span) => {
+                if self.p.errors.is_empty() {
+                    let message = "no error codes are declared";
+                    let diagnostic = Diagnostic::error(code::UNKNOWN_NAME, *span, message);
+                    self.report(diagnostic.hint("include core.p4"));
+                    return self.t.error;
+                }
+                self.t.error_code
+            }
             TypeRef::MatchKind(_) => self.t.match_kind,
             TypeRef::String(_) => self.t.string,
             TypeRef::Integer(_) => self.t.integer,
@@ -128,22 +154,17 @@ impl Checker<'_> {
             TypeRef::Array(element, size, span) => self.array(element, size, *span),
             TypeRef::Tuple(elements, span) => self.tuple_type(elements, *span),
             TypeRef::List(element, span) => {
-                let element = self.resolve_member(element);
+                let element = self.resolve_type(element);
                 let ty = self.intern(Ty::List(element));
                 self.well_formed(ty, *span)
             }
         }
     }
 
-    /// A type inside of a tuple or list: `_` is allowed where the whole is a type argument.
-    fn resolve_member(&mut self, ty: &TypeRef) -> TyId {
-        self.resolve_type(ty)
-    }
-
     fn tuple_type(&mut self, elements: &[TypeRef], span: Span) -> TyId {
         let elements: Vec<TyId> = elements
             .iter()
-            .map(|element| self.resolve_member(element))
+            .map(|element| self.resolve_type(element))
             .collect();
         let ty = self.intern(Ty::Tuple(elements));
         self.well_formed(ty, span)

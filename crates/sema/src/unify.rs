@@ -152,8 +152,6 @@ impl Checker<'_> {
                     .collect();
                 Some(self.intern(Ty::Tuple(merged?)))
             }
-            (Ty::Record(_, _), Ty::Tuple(_)) => Some(a),
-            (Ty::Tuple(_), Ty::Record(_, _)) => Some(b),
             (Ty::BlockType(..), _) => {
                 let mut none = Bindings::default();
                 self.unify(&mut none, a, b).then_some(a)
@@ -171,6 +169,21 @@ impl Checker<'_> {
     pub(crate) fn unify_expr(&mut self, b: &mut Bindings, formal: TyId, actual: &Expr) -> bool {
         if self.is_weak(actual.ty) {
             return true;
+        }
+        // Implicit casts come later.
+        let base = self.base(formal);
+        if actual.ty == self.t.integer && matches!(self.ty(base), Ty::Bit(_) | Ty::Int(_)) {
+            return true;
+        }
+        if self.enum_underlying(actual.ty) == Some(formal) {
+            return true;
+        }
+        if let Ty::Var(var) = *self.ty(formal)
+            && let Some(Some(known)) = b.get(var)
+            && matches!(actual.kind, ExprKind::Aggregate(_))
+            && matches!(self.ty(known), Ty::Record(..) | Ty::List(_) | Ty::Stack(..))
+        {
+            return self.unify_expr(b, known, actual);
         }
         let ExprKind::Aggregate(elements) = &actual.kind else {
             return self.unify(b, formal, actual.ty);

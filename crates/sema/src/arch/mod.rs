@@ -1,7 +1,11 @@
 //! The architectures that programs are written for: which one a program uses, and the rules of each.
 
 pub mod includes;
+mod tables;
+mod v1model;
 
+use num_bigint::BigInt;
+use syntax::ast::ConstDecl;
 use syntax::diag::Diagnostics;
 
 use crate::hir::{Program, Ty};
@@ -26,7 +30,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The architecture's name, as the include file is named.
+    /// The architecture's name, as its include file is named.
     pub fn name(self) -> &'static str {
         match self {
             Arch::V1Model => "v1model",
@@ -57,4 +61,16 @@ pub(crate) fn recognise(p: &Program) -> Option<Arch> {
 }
 
 /// Checks the rules of an architecture on a program that has no errors so far.
-pub(crate) fn check(_arch: Arch, _program: &Program, _diagnostics: &mut Diagnostics) {}
+pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
+    tables::check(arch, program, diagnostics);
+    if arch == Arch::V1Model {
+        v1model::check(program, diagnostics);
+    }
+}
+
+/// Checks a constant by which an include file tells something.
+pub(crate) fn check_constant(decl: &ConstDecl, value: &BigInt, diagnostics: &mut Diagnostics) {
+    if decl.name.as_str() == "__v1model_version" {
+        v1model::check_version(decl, value, diagnostics);
+    }
+}

@@ -174,6 +174,7 @@ impl Checker<'_> {
             let formal = self.formal_type(param, object);
             let formal = self.subst(formal, &known);
             let formal = self.well_formed(formal, written.span);
+            good &= self.check_inferred(param, formal, written);
             args.push(match place {
                 Some(i) => match values[*i].take() {
                     Some(value) => self.pass(value, param, formal, rule, &mut good),
@@ -186,6 +187,28 @@ impl Checker<'_> {
             });
         }
         good.then_some(args)
+    }
+
+    /// A type that was inferred for a parameter with a direction must be one that values have at run time.
+    fn check_inferred(&mut self, param: &Param, formal: TyId, written: Written<'_>) -> bool {
+        let compile_time = matches!(
+            self.ty(formal),
+            Ty::String | Ty::Integer | Ty::List(_) | Ty::Extern(..)
+        );
+        if !compile_time || self.direction(param) == Direction::None {
+            return formal != self.t.error;
+        }
+        let name = self.p.vars[param.var].name.clone();
+        let message = format!(
+            "parameter `{}` has a direction: it cannot be of type {}",
+            name.as_str(),
+            self.show(formal)
+        );
+        self.report(
+            Diagnostic::error(code::BAD_ARGS, written.span, message)
+                .label(name.span, "the parameter"),
+        );
+        false
     }
 
     fn formal_type(&mut self, param: &Param, object: &Subst) -> TyId {
@@ -234,7 +257,7 @@ impl Checker<'_> {
             *good = false;
             return Some(value);
         }
-        if !self.may_be_argument(value.ty) {
+        if !self.may_be_argument(value.ty) || self.is_block(value.ty) && !self.cx.constructors {
             let message = format!("{} cannot be an argument", self.show(value.ty));
             self.error(code::BAD_ARGS, arg.span, message);
             *good = false;
@@ -259,6 +282,14 @@ impl Checker<'_> {
             }
         }
         Some(value)
+    }
+
+    /// Whether it is a parser, control or package.
+    fn is_block(&self, ty: TyId) -> bool {
+        matches!(
+            self.ty(ty),
+            Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..)
+        )
     }
 
     fn may_be_argument(&self, ty: TyId) -> bool {
@@ -286,6 +317,15 @@ impl Checker<'_> {
             return false;
         }
         for (var, ty) in b.known() {
+            if self.anonymous_fields(ty).is_some() {
+                let message = format!(
+                    "the type of the argument of `{}` is not known: `{{ a = .. }}` fits many structs",
+                    written.name
+                );
+                let diagnostic = Diagnostic::error(code::NOT_INFERRED, written.span, message);
+                self.report(diagnostic.hint("cast it: `(S){ a = .. }`"));
+                return false;
+            }
             if self.lacks_width(ty) {
                 let name = self.p.type_vars[var].as_str().to_string();
                 let message = format!(
@@ -308,10 +348,7 @@ impl Checker<'_> {
         match self.ty(ty) {
             Ty::Integer => true,
             Ty::Tuple(elements) => elements.iter().any(|&element| self.lacks_width(element)),
-            Ty::Record(id, _) if self.anonymous.contains(id) => self.p.records[*id]
-                .fields
-                .iter()
-                .any(|field| self.lacks_width(field.ty)),
+            Ty::Record(id, _) => self.anonymous.contains(id),
             _ => false,
         }
     }

@@ -15,6 +15,11 @@ const SIZES: [&str; 4] = [
     "maxSizeInBytes",
 ];
 
+/// Whether a method tells a size, and does not evaluate what it is called on.
+pub(super) fn is_size_method(name: &str) -> bool {
+    SIZES.contains(&name)
+}
+
 impl Checker<'_> {
     pub(super) fn call_builtin(&mut self, base: Expr, name: &Name, written: Written<'_>) -> Expr {
         if !written.type_args.is_empty() {

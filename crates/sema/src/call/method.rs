@@ -4,6 +4,7 @@ use syntax::ast::{self, Name, TypeRef};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
+use super::builtin::is_size_method;
 use super::{ProtoRef, Written, args};
 use crate::hir::{
     Annotation, AnnotationBody, BlockTypeKind, Call, Callee, Expr, ExprKind, ExternId, Instance,
@@ -20,10 +21,19 @@ impl Checker<'_> {
         name: &Name,
         written: Written<'_>,
     ) -> Expr {
+        if is_size_method(name.as_str()) && self.as_type_name(base).is_none() {
+            let base = self.with_cx(|cx| cx.evaluated = false, |this| this.expr(base, None));
+            if base.ty == self.t.error {
+                return self.poison_args(written);
+            }
+            if !matches!(self.ty(base.ty), Ty::Extern(..)) {
+                return self.call_builtin(base, name, written);
+            }
+        }
         if let Some(ty) = self.as_type_name(base) {
             return self.call_on_type(&ty, base, name, written);
         }
-        let base = self.expr(base, None);
+        let base = self.receiver(base);
         match self.ty(base.ty).clone() {
             Ty::Error => self.poison_args(written),
             Ty::Table(table) if name.as_str() == "apply" => self.apply_table(table, written),
@@ -33,6 +43,33 @@ impl Checker<'_> {
             Ty::Extern(id, type_args) => self.call_method(base, id, type_args, name, written),
             _ => self.call_builtin(base, name, written),
         }
+    }
+
+    /// What a method is called on; an extern may be constructed in place.
+    fn receiver(&mut self, base: &ast::Expr) -> Expr {
+        let constructed = match &base.kind {
+            ast::ExprKind::Call { callee, .. } => self.as_type_name(callee).is_some(),
+            _ => false,
+        };
+        let in_code = matches!(
+            self.cx.place,
+            Place::ParserState | Place::ControlApply | Place::Action
+        );
+        if !constructed || !in_code {
+            return self.expr(base, None);
+        }
+        let value = self.with_cx(|cx| cx.constructors = true, |this| this.expr(base, None));
+        let ExprKind::Instance(id) = value.kind else {
+            return value;
+        };
+        if !matches!(self.ty(value.ty), Ty::Extern(..)) {
+            let message = "only externs can be constructed where they are used";
+            return self.fail(code::BAD_INSTANCE, base.span, message);
+        }
+        let text = format!("{}_{}", self.show(value.ty).trim_matches('`'), id);
+        self.p.instances[id].name.text = text.into();
+        self.cx.pending.push(LocalDecl::Instance(id));
+        value
     }
 
     fn call_on_type(

@@ -121,11 +121,9 @@ impl Checker<'_> {
             Ty::Integer if owner == Owner::Action => {
                 Some(format!("a parameter of an action cannot have type {shown}"))
             }
-            Ty::Extern(..) | Ty::String | Ty::Integer | Ty::List(_) | Ty::MatchKind if directed => {
-                Some(format!(
-                    "a parameter of type {shown} cannot have a direction"
-                ))
-            }
+            Ty::Extern(..) | Ty::String | Ty::Integer | Ty::List(_) if directed => Some(format!(
+                "a parameter of type {shown} cannot have a direction"
+            )),
             Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..) if !self.takes_block(ty, owner) => {
                 Some(format!("a parameter cannot have type {shown} here"))
             }
@@ -143,12 +141,11 @@ impl Checker<'_> {
     /// Whether a parser, control or package may be a parameter (first table of appendix F).
     fn takes_block(&self, ty: TyId, owner: Owner) -> bool {
         use crate::hir::BlockTypeKind::*;
-        let kind = match self.ty(ty) {
-            Ty::Parser(_) => Parser,
-            Ty::Control(_) => Control,
-            Ty::BlockType(id, _) => self.p.block_types[*id].kind,
-            _ => return true,
+        // A block with a body is no type of parameters: its parser type or control type is.
+        let Ty::BlockType(id, _) = self.ty(ty) else {
+            return false;
         };
+        let kind = self.p.block_types[*id].kind;
         match owner {
             Owner::Package => true,
             Owner::ParserConstructor => kind == Parser,

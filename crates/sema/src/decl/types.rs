@@ -22,7 +22,7 @@ impl Checker<'_> {
             let type_params = this.type_params(&decl.type_params);
             let mut fields = Vec::with_capacity(decl.fields.len());
             for field in &decl.fields {
-                let mut ty = this.resolve_type(&field.ty);
+                let mut ty = this.resolve_closed(&field.ty, field.name.span);
                 if ty != this.t.error
                     && !this.check_member(container, ty, Some(&field.name), field.name.span)
                 {
@@ -211,7 +211,7 @@ impl Checker<'_> {
         let annotations = self.annotations(&decl.annotations);
         self.open(&decl.name);
         let target = match &decl.target {
-            TypedefTarget::Type(ty) => self.resolve_type(ty),
+            TypedefTarget::Type(ty) => self.resolve_closed(ty, decl.name.span),
             TypedefTarget::Derived(inner) => match &**inner {
                 Decl::Record(record) => self.record_decl(record),
                 Decl::Enum(decl) => self.enum_decl(decl),

@@ -7,7 +7,7 @@ mod slice;
 pub(crate) use ops::symbol;
 
 use num_bigint::BigInt;
-use num_traits::{One, ToPrimitive};
+use num_traits::ToPrimitive;
 use syntax::ast::{self, IntLiteral, Name, Path, TypeRef};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -447,7 +447,7 @@ impl Checker<'_> {
             );
             return self.fail(code::MISMATCH, index.span, message);
         }
-        if let Some(value) = self.int_value(&index) {
+        if let Some(value) = self.int_value(&index).filter(|_| self.cx.evaluated) {
             let Some(place) = value.to_u32().filter(|&n| n < size) else {
                 let message = format!("index {value} is out of range: there are {size} elements");
                 return self.fail(code::OUT_OF_RANGE, index.span, message);
@@ -608,10 +608,5 @@ impl Checker<'_> {
             }
             _ => (a, b),
         }
-    }
-
-    /// 2^width - 1.
-    pub(crate) fn all_ones(width: u32) -> BigInt {
-        (BigInt::one() << width) - 1
     }
 }

@@ -251,6 +251,10 @@ impl Checker<'_> {
 
     fn arithmetic(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
         use BinaryOp::*;
+        // Before a literal takes the width of the other operand, and wraps.
+        if matches!(op, Div | Mod) && !self.check_signs(op, &a, &b, span) {
+            return self.poison(span);
+        }
         let (a, b) = self.numeric_pair(a, b);
         if a.ty == self.t.error || b.ty == self.t.error {
             return self.poison(span);
@@ -300,18 +304,27 @@ impl Checker<'_> {
             self.error(code::BAD_OPERAND, span, message);
             return false;
         }
-        let (x, y) = (self.int_value(a), self.int_value(b));
-        let negative = |v: &Option<num_bigint::BigInt>| v.as_ref().is_some_and(Signed::is_negative);
-        if negative(&x) || negative(&y) {
-            self.error(
-                code::CONST_EVAL,
-                span,
-                format!("{word} is not defined for negative numbers"),
-            );
+        if self
+            .int_value(b)
+            .is_some_and(|divisor| divisor == num_bigint::BigInt::ZERO)
+        {
+            self.error(code::CONST_EVAL, span, format!("{word} by zero"));
             return false;
         }
-        if y.is_some_and(|y| y == num_bigint::BigInt::ZERO) {
-            self.error(code::CONST_EVAL, span, format!("{word} by zero"));
+        true
+    }
+
+    /// Division and modulo are defined for positive numbers.
+    fn check_signs(&mut self, op: BinaryOp, a: &Expr, b: &Expr, span: Span) -> bool {
+        let word = if op == BinaryOp::Div {
+            "division"
+        } else {
+            "modulo"
+        };
+        let negative = |e: &Expr| self.int_value(e).is_some_and(|value| value.is_negative());
+        if negative(a) || negative(b) {
+            let message = format!("{word} is not defined for negative numbers");
+            self.error(code::CONST_EVAL, span, message);
             return false;
         }
         true

@@ -28,8 +28,12 @@ impl Checker<'_> {
             return;
         }
         if draft.table.keys.is_empty() {
-            let message = "a table without keys cannot have entries";
-            self.error(code::BAD_ENTRY, property.name.span, message);
+            let message = format!(
+                "table `{}` has no key: it cannot have entries",
+                draft.table.name.as_str()
+            );
+            let diagnostic = Diagnostic::error(code::BAD_ENTRY, draft.table.span, message);
+            self.report(diagnostic.label(property.name.span, "the entries"));
             return;
         }
         let shapes: Vec<Shape> = draft

@@ -1,0 +1,82 @@
+//! What all architectures demand of tables: entries that their match kinds can express.
+
+use num_bigint::BigInt;
+use syntax::diag::{Diagnostic, Diagnostics};
+
+use super::Arch;
+use crate::code;
+use crate::hir::{Expr, ExprKind, Key, KeySet, Program, Table, Ty, TyId};
+
+pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
+    for table in program.tables.values() {
+        if arch == Arch::V1Model {
+            one_prefix(program, table, diagnostics);
+        }
+        for entry in &table.entries {
+            for (set, key) in entry.keys.iter().zip(&table.keys) {
+                key_set(program, set, key, diagnostics);
+            }
+        }
+    }
+}
+
+/// simple_switch looks up one longest prefix per table.
+fn one_prefix(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
+    let is_lpm = |key: &&Key| program.match_kinds[key.match_kind].as_str() == "lpm";
+    let mut prefixes = table.keys.iter().filter(is_lpm);
+    if let (Some(first), Some(second)) = (prefixes.next(), prefixes.next()) {
+        let message = format!(
+            "table `{}` has two `lpm` keys: v1model allows one",
+            table.name.as_str()
+        );
+        diagnostics.push(
+            Diagnostic::error(code::ARCHITECTURE, second.expr.span, message)
+                .label(first.expr.span, "the first one")
+                .hint("use `ternary` for the others"),
+        );
+    }
+}
+
+fn key_set(program: &Program, set: &KeySet, key: &Key, diagnostics: &mut Diagnostics) {
+    let kind = program.match_kinds[key.match_kind].as_str();
+    let (at, word): (&Expr, &str) = match set {
+        KeySet::Mask(value, _) => (value, "mask"),
+        KeySet::Range(low, _) => (low, "range"),
+        _ => return,
+    };
+    let allowed = match word {
+        "mask" => !matches!(kind, "exact" | "range" | "optional"),
+        _ => !matches!(kind, "exact" | "lpm" | "ternary" | "optional"),
+    };
+    if !allowed {
+        let message = format!("a {word} cannot be given for a key of kind `{kind}`");
+        diagnostics.push(Diagnostic::error(code::BAD_ENTRY, at.span, message));
+        return;
+    }
+    if let (KeySet::Mask(_, mask), "lpm") = (set, kind)
+        && !is_prefix(program, mask)
+    {
+        let message = "the mask of an `lpm` key must be ones followed by zeros";
+        diagnostics.push(Diagnostic::error(code::BAD_ENTRY, mask.span, message));
+    }
+}
+
+/// Whether a mask is ones followed by zeros; one that is not known may be.
+fn is_prefix(program: &Program, mask: &Expr) -> bool {
+    let (ExprKind::Int(value), Some(width)) = (&mask.kind, width(program, mask.ty)) else {
+        return true;
+    };
+    let zeros = ((BigInt::from(1) << width) - 1) - crate::consteval::unsigned(value, width);
+    (&zeros & (&zeros + 1u8)) == BigInt::ZERO
+}
+
+fn width(program: &Program, ty: TyId) -> Option<u32> {
+    match program.types.get(ty) {
+        Ty::Bit(width) | Ty::Int(width) => Some(*width),
+        Ty::NewType(id) => width(program, program.new_types[*id].underlying),
+        Ty::Enum(id) => program.enums[*id]
+            .underlying
+            .and_then(|ty| width(program, ty)),
+        _ => None,
+    }
+}
