@@ -277,17 +277,17 @@ impl Checker<'_> {
     }
 
     fn may_be_key(&self, ty: TyId) -> bool {
-        match self.ty(ty) {
+        matches!(
+            self.ty(ty),
             Ty::Bit(_)
-            | Ty::Int(_)
-            | Ty::Bool
-            | Ty::Enum(_)
-            | Ty::ErrorCode
-            | Ty::NewType(_)
-            | Ty::Varbit(_) => true,
-            Ty::Error => true,
-            _ => false,
-        }
+                | Ty::Int(_)
+                | Ty::Bool
+                | Ty::Enum(_)
+                | Ty::ErrorCode
+                | Ty::NewType(_)
+                | Ty::Varbit(_)
+                | Ty::Error
+        )
     }
 
     fn match_kind(&mut self, name: &ast::Name) -> Option<MatchKindId> {

@@ -317,11 +317,10 @@ impl Checker<'_> {
 
     /// Whether a type may stand between `<` and `>`.
     pub(crate) fn may_be_type_arg(&self, ty: TyId) -> bool {
-        match self.ty(ty) {
-            Ty::Parser(_) | Ty::Control(_) | Ty::Table(_) | Ty::Action => false,
-            Ty::BlockType(..) => false,
-            _ => true,
-        }
+        !matches!(
+            self.ty(ty),
+            Ty::Parser(_) | Ty::Control(_) | Ty::Table(_) | Ty::Action | Ty::BlockType(..)
+        )
     }
 
     /// How many type parameters a type's name has; `None` when it names no type.

@@ -436,7 +436,7 @@ impl Checker<'_> {
         span: Span,
     ) -> Expr {
         let index = self.expr(index, None);
-        let index = self.to_underlying(index);
+        let index = self.underlying_of(index);
         if index.ty == self.t.error {
             return self.poison(span);
         }
@@ -549,7 +549,7 @@ impl Checker<'_> {
     }
 
     /// A serializable enum as its underlying type; anything else as it is.
-    pub(crate) fn to_underlying(&mut self, e: Expr) -> Expr {
+    pub(crate) fn underlying_of(&mut self, e: Expr) -> Expr {
         match self.enum_underlying(e.ty) {
             Some(under) => self.cast_to(e, under),
             None => e,
@@ -590,9 +590,9 @@ impl Checker<'_> {
         }
         let (a, b) = if self.num(a.ty).is_some() || (self.is_numeric(a.ty) && self.is_numeric(b.ty))
         {
-            (self.to_underlying(a), self.to_underlying(b))
+            (self.underlying_of(a), self.underlying_of(b))
         } else if self.num(b.ty).is_some() {
-            (self.to_underlying(a), b)
+            (self.underlying_of(a), b)
         } else {
             (a, b)
         };

@@ -57,7 +57,7 @@ impl Checker<'_> {
         if op == UnaryOp::Not {
             return self.logical_not(operand, span);
         }
-        let operand = self.to_underlying(operand);
+        let operand = self.underlying_of(operand);
         let allowed = match self.num(operand.ty) {
             None => false,
             Some(Num::Integer) if op == UnaryOp::Complement => {
@@ -244,8 +244,8 @@ impl Checker<'_> {
 
     /// Operands of an operator that knows only numbers: enums become their underlying type.
     fn numeric_pair(&mut self, a: Expr, b: Expr) -> (Expr, Expr) {
-        let a = self.to_underlying(a);
-        let b = self.to_underlying(b);
+        let a = self.underlying_of(a);
+        let b = self.underlying_of(b);
         self.balance(a, b)
     }
 
@@ -331,8 +331,8 @@ impl Checker<'_> {
     }
 
     fn shift(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
-        let a = self.to_underlying(a);
-        let b = self.to_underlying(b);
+        let a = self.underlying_of(a);
+        let b = self.underlying_of(b);
         let Some(num) = self.num(a.ty) else {
             let message = format!(
                 "the left operand of `{}` must be a number, not {}",
@@ -410,8 +410,8 @@ impl Checker<'_> {
                 span,
             };
         }
-        let a = self.to_underlying(a);
-        let b = self.to_underlying(b);
+        let a = self.underlying_of(a);
+        let b = self.underlying_of(b);
         let width = |num| match num {
             Some(Num::Bit(w) | Num::Int(w)) => Some(w),
             _ => None,

@@ -17,7 +17,7 @@ impl Checker<'_> {
         span: Span,
     ) -> Expr {
         let base = self.expr(base, None);
-        let base = self.to_underlying(base);
+        let base = self.underlying_of(base);
         let hi = self.slice_bound(hi);
         let lo = self.slice_bound(lo);
         let (Some(hi), Some(lo)) = (hi, lo) else {
@@ -97,9 +97,9 @@ impl Checker<'_> {
         span: Span,
     ) -> Expr {
         let base = self.expr(base, None);
-        let base = self.to_underlying(base);
+        let base = self.underlying_of(base);
         let lo = self.expr(lo, None);
-        let lo = self.to_underlying(lo);
+        let lo = self.underlying_of(lo);
         let width = self.slice_bound(width);
         let Some(width) = width else {
             return self.poison(span);
