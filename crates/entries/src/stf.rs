@@ -677,8 +677,16 @@ impl<'a> Line<'a> {
     /// `VALUE/LEN`: bits behind the prefix are taken as if they were zero.
     fn written_prefix(&self, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
         let slash = word.text.find('/').unwrap_or(word.text.len());
-        let value = value::scalar(self.program, ty, Word::new(&word.text[..slash], word.start))?;
+        let number = &word.text[..slash];
+        let mut value = value::scalar(self.program, ty, Word::new(number, word.start))?;
         let width = ty.width();
+        // p4c's eBPF tests give prefixes as the kernel's map holds them: the number as it lies in a little-endian machine's memory.
+        let is_plain = !number.contains(['.', ':']);
+        if self.program.arch == ir::Arch::Ebpf && is_plain && width.is_multiple_of(8) {
+            let mut bytes = value.to_be_bytes();
+            bytes.reverse();
+            value = Value::from_be_bytes(&bytes, width).unwrap_or(value);
+        }
         let len = word.text[slash + 1..]
             .parse::<u32>()
             .ok()

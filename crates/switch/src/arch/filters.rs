@@ -114,22 +114,27 @@ impl Ubpf {
     }
 }
 
-/// Deparses; a packet that `truncate` cuts inside the headers to be emitted keeps the bytes that it came with.
+/// Deparses. Such devices first make room for the headers in front of what was not parsed, then cut the packet, then write the headers that
+/// still fit: headers that `truncate` cuts are not written, and the bytes that were there before stay.
 fn deparse_cut(core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) -> Result<(), DropReason> {
-    let cut = job.packet.requests.truncate.take();
+    let Some(cut) = job.packet.requests.truncate.take() else {
+        return core.deparse(job, BlockRole::Deparser, trace);
+    };
     let payload = job.packet.payload().len();
-    let original = cut.map(|_| job.packet.bytes.bytes().to_vec());
+    let original = job.packet.bytes.bytes().to_vec();
     core.deparse(job, BlockRole::Deparser, trace)?;
-    if let (Some(cut), Some(original)) = (cut, original) {
-        let headers = job.packet.bytes.len() - payload;
-        if (cut as usize) < headers {
-            job.packet
-                .bytes
-                .assign(&original)
-                .map_err(|_| DropReason::FrameTooLong)?;
-        }
-        job.packet.bytes.truncate(cut as usize);
+    let total = job.packet.bytes.len();
+    if (cut as usize) < total - payload {
+        let room = total.saturating_sub(original.len());
+        let kept = original.len() - original.len().min(total);
+        let zeros = vec![0; room];
+        let parts: [&[u8]; 2] = [&zeros, &original[kept..]];
+        job.packet
+            .bytes
+            .assign_parts(&parts)
+            .map_err(|_| DropReason::FrameTooLong)?;
     }
+    job.packet.bytes.truncate(cut as usize);
     Ok(())
 }
 
