@@ -46,10 +46,14 @@ impl<'a> SourceLines<'a> {
     }
 }
 
-/// Reads a file from where its name says, or from the include files that are built in.
+/// Reads a file from where its name says, or, where that is in angle brackets, from the include files that are built in.
 pub(crate) fn read_from_disk(file: &str) -> Option<String> {
-    match std::fs::read(file) {
-        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(_) => sema::arch::builtin_include(file).map(str::to_owned),
+    let built_in = file
+        .strip_prefix('<')
+        .and_then(|name| name.strip_suffix('>'));
+    if let Some(name) = built_in {
+        return sema::arch::builtin_include(name).map(str::to_owned);
     }
+    let bytes = std::fs::read(file).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -138,7 +138,7 @@ parser RouterParser
     select
       hdr.ethernet.type  0x0800 (2048, EtherType.Ipv4)
       meta.port + 9w0x1  3
-      case 1 (0x0800 (2048, EtherType.Ipv4), _) holds: to parse_ipv4
+      case 1 holds: 0x0800 (2048, EtherType.Ipv4), _: parse_ipv4
   state parse_ipv4
   accept after 14 bytes
 ",
@@ -148,14 +148,14 @@ parser RouterParser
         (
             Some(1),
             Target::Accept,
-            "case 2 (0x8100 (33024) &&& 0xfff0 (65520), 1 .. 0x0ff (255)) holds: to accept",
+            "case 2 holds: 0x8100 (33024) &&& 0xfff0 (65520), 1 .. 0x0ff (255): accept",
         ),
         (
             Some(2),
             Target::Accept,
-            "case 3 (parser.types, 3) holds: to accept",
+            "case 3 holds: parser.types, 3: accept",
         ),
-        (None, Target::Reject, "no case holds: to reject"),
+        (None, Target::Reject, "no case holds: reject"),
     ] {
         let expect = format!(
             "    select
@@ -418,6 +418,28 @@ sent by port 2, 39 bytes: nothing new
   0000  00 01 02 03 04 05 06 07  08 09 0a 0b 0c 0d 0e 0f  ................
   0010  10 11 12 13 14 15 16 17  18 19 1a 1b 1c 1d 1e 1f  ................
   0020  20 21 22 23 24 25 26                               !\"#$%&
+",
+    );
+}
+
+#[test]
+fn a_packet_that_was_shown_is_not_shown_again() {
+    let received = || TraceEvent::Received {
+        port: 0,
+        bytes: vec![1, 2],
+    };
+    let deparsed = |bytes: &[u8]| TraceEvent::Deparsed {
+        bytes: bytes.to_vec(),
+    };
+    check_after(
+        &[received()],
+        &[deparsed(&[1, 2]), deparsed(&[1, 3]), deparsed(&[1, 3])],
+        "\
+deparsed, 2 bytes: as received
+deparsed, 2 bytes: 1 byte changed or new
+  0000  01 03                                             ..
+           ^^
+deparsed, 2 bytes: as above
 ",
     );
 }

@@ -240,11 +240,9 @@ impl Writer {
         self.named(keys);
         let depth = self.depth + 1;
         let text = match (case, keyset) {
-            (Some(case), Some(keyset)) => {
-                format!("case {} ({keyset}) holds: to {target}", case + 1)
-            }
-            (Some(case), None) => format!("case {} holds: to {target}", case + 1),
-            (None, _) => format!("no case holds: to {target}"),
+            (Some(case), Some(keyset)) => format!("case {} holds: {keyset}: {target}", case + 1),
+            (Some(case), None) => format!("case {} holds: {target}", case + 1),
+            (None, _) => format!("no case holds: {target}"),
         };
         self.page.line(depth, Style::Plain, &text);
     }
@@ -359,8 +357,8 @@ impl Writer {
 
     fn deparsed(&mut self, bytes: &Bytes) {
         self.depth = 0;
-        self.deparsed.clone_from(&bytes.bytes);
-        self.compared("deparsed", bytes);
+        let above = std::mem::replace(&mut self.deparsed, bytes.bytes.clone());
+        self.compared("deparsed", bytes, &above);
     }
 
     fn sent(&mut self, bytes: &Bytes) {
@@ -371,7 +369,7 @@ impl Writer {
             let text = format!("{text}, {}", byte_count(bytes.length));
             return self.page.line(0, Style::Good, &text);
         }
-        self.compared(&text, bytes);
+        self.compared(&text, bytes, &[]);
     }
 
     /// Where a packet goes between its blocks.
@@ -410,15 +408,21 @@ impl Writer {
     }
 
     /// Bytes, with what differs from the packet as it came marked.
-    fn compared(&mut self, what: &str, bytes: &Bytes) {
+    fn compared(&mut self, what: &str, bytes: &Bytes, above: &[u8]) {
         let difference = Difference::new(&self.received, &bytes.bytes);
-        let changed = match (difference.new_bytes(), difference.removed.is_empty()) {
-            (0, true) => "as received".to_owned(),
-            (0, false) => "nothing new".to_owned(),
-            (new, _) => format!("{} changed or new", byte_count(new)),
+        let is_as_received = bytes.bytes == self.received;
+        let is_shown = is_as_received || bytes.bytes == above;
+        let changed = match difference.new_bytes() {
+            _ if is_as_received => "as received".to_owned(),
+            _ if is_shown => "as above".to_owned(),
+            0 => "nothing new".to_owned(),
+            new => format!("{} changed or new", byte_count(new)),
         };
         let text = format!("{what}, {}: {changed}", byte_count(bytes.length));
         self.page.line(0, Style::Heading, &text);
+        if is_shown {
+            return;
+        }
         for removed in &difference.removed {
             let gone = &self.received[removed.clone()];
             let text = format!(
