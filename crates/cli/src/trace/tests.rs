@@ -583,3 +583,109 @@ fn json_has_stable_keys_and_values_with_their_widths() {
     ]);
     assert_eq!(json, expect);
 }
+
+/// One event of each kind.
+fn all_kinds() -> Vec<TraceEvent> {
+    let bytes = || vec![0u8];
+    vec![
+        TraceEvent::Received {
+            port: 0,
+            bytes: bytes(),
+        },
+        TraceEvent::Block {
+            role: BlockRole::Parser,
+        },
+        state(0),
+        TraceEvent::Extracted {
+            header: HeaderId::new(0),
+            offset: 0,
+            bits: 112,
+            fields: vec![],
+        },
+        TraceEvent::Advanced { bits: 8 },
+        select(vec![v(0, 16), v(0, 9)], None, Target::Reject),
+        TraceEvent::Rejected { error: 0 },
+        TraceEvent::Accepted { consumed: 0 },
+        stage(0),
+        TraceEvent::Condition { holds: true },
+        lookup(0, vec![v(0, 32)], Some(0)),
+        TraceEvent::Action {
+            action: ActionId::new(0),
+            params: vec![],
+        },
+        TraceEvent::Written {
+            field: FieldId::new(1),
+            old: v(0, 48),
+            new: v(1, 48),
+            loc: None,
+        },
+        TraceEvent::Call {
+            op: Op::MarkToDrop,
+            instance: None,
+            loc: None,
+        },
+        TraceEvent::Emitted {
+            header: HeaderId::new(0),
+            bits: 112,
+        },
+        TraceEvent::NotEmitted {
+            header: HeaderId::new(0),
+        },
+        TraceEvent::Exit,
+        TraceEvent::Deparsed { bytes: bytes() },
+        TraceEvent::Message {
+            text: String::new(),
+        },
+        TraceEvent::Digest {
+            digest: ExternId::new(1),
+            values: vec![],
+        },
+        TraceEvent::Copied {
+            why: "multicast",
+            port: 0,
+            instance: 0,
+        },
+        TraceEvent::NoCloneSession { session: 0 },
+        TraceEvent::Queued {
+            port: 0,
+            priority: 0,
+            depth: 0,
+        },
+        TraceEvent::Dequeued { port: 0 },
+        TraceEvent::Again { why: "resubmit" },
+        TraceEvent::Sent {
+            port: 0,
+            bytes: bytes(),
+        },
+        TraceEvent::Dropped {
+            reason: DropReason::Ingress,
+            detail: DropDetail::None,
+        },
+    ]
+}
+
+#[test]
+fn the_guide_describes_every_event_with_its_keys() {
+    let guide = include_str!("../../../../docs/TRACE.md");
+    let rows: Vec<&str> = guide
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    for step in told(&all_kinds()) {
+        let json = serde_json::to_value(&step).expect("steps can be written");
+        let json = json.as_object().expect("a step is an object");
+        let event = json["event"].as_str().expect("its kind is a string");
+        let mut of_event = rows
+            .iter()
+            .filter(|row| row.starts_with(&format!("| `{event}` |")));
+        let row = of_event
+            .next()
+            .unwrap_or_else(|| panic!("`{event}` is not described"));
+        for key in json.keys().filter(|key| *key != "event") {
+            assert!(
+                row.contains(&format!("`{key}`")),
+                "{event}: `{key}` is not described"
+            );
+        }
+    }
+}
