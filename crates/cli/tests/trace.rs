@@ -248,7 +248,7 @@ fn mistakes_are_named() {
     check_error(
         &[p4, "--packet", "00", "--port", "512"],
         1,
-        "there is no port 512: the program's port numbers have 9 bits, so ports are 0 to 511",
+        "port 512 cannot be: the ports of a program for v1model are 0 to 510",
     );
     check_error(&[p4, "--packet", "00", "--port", "x"], 2, "--port");
     check_error(&[p4], 2, "--packet");

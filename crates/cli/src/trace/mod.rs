@@ -20,7 +20,6 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use exec::TraceEvent;
-use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use serde::Serialize;
 use switch::Device;
@@ -65,9 +64,9 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let Some(mut device) = configure::load(&options.source, options.entries.as_deref())? else {
         return Ok(Ended::WithErrors);
     };
-    check_port(device.program(), options.port)?;
-    let mut events: Vec<TraceEvent> = Vec::new();
     let port = PortId(options.port);
+    configure::check_port(device.program(), port)?;
+    let mut events: Vec<TraceEvent> = Vec::new();
     device
         .trace(port, frame.bytes(), frame.arrival, &mut events)
         .map_err(|error| error.to_string())?;
@@ -92,29 +91,6 @@ fn packet(options: &Options) -> Result<Frame, String> {
     let mut frame = Frame::from_bytes(&bytes).map_err(|error| error.to_string())?;
     frame.arrival = Nanos::ZERO;
     Ok(frame)
-}
-
-/// The program's names of the port by which a packet came in, by architecture.
-const PORT_FIELDS: [&str; 5] = [
-    "standard_metadata.ingress_port",
-    "ingress_input.ingress_port",
-    "main_input.input_port",
-    "istd.input_port",
-    "input.input_port",
-];
-
-/// Whether the program can tell this port from all others.
-fn check_port(program: &Program, port: u32) -> Result<(), String> {
-    let intrinsics = &program.pipeline.intrinsics;
-    let field = PORT_FIELDS.iter().find_map(|name| intrinsics.get(*name));
-    let width = field.map_or(32, |field| program.fields[*field].ty.width());
-    match width {
-        0..32 if port >> width != 0 => Err(format!(
-            "--port: there is no port {port}: the program's port numbers have {width} bits, so ports are 0 to {}",
-            (1u32 << width) - 1
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// What happened, with the program's names.
