@@ -208,8 +208,11 @@ pub(crate) fn table_action(
         .iter()
         .map(|a| program.actions[a.action].control_plane_name.as_str())
         .collect();
-    let what = format!("action in the table `{}`", table.name);
-    find(name, names.into_iter(), &what)
+    find(name, names.into_iter(), "action").map_err(|mut fault| {
+        let place = format!(" in the table `{}`", table.name);
+        fault.message.push_str(&place);
+        fault
+    })
 }
 
 /// The action of this name in any table that uses the profile.

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use bits::Value;
+use bits::{Value, ValueError};
 use ir::{KeyMatch, MatchKind, Program, ScalarTy};
 
 use crate::error::Fault;
@@ -102,18 +102,33 @@ fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, Fault> {
         Some(rest) => (true, rest),
         None => (false, word.text),
     };
-    if !digits.starts_with(|c: char| c.is_ascii_digit()) || (negative && !signed) {
-        return Err(Fault::new(word.at(), format!("`{}` is no value of {width} bits", word.text)).hint(
+    let no_value = || {
+        Fault::new(word.at(), format!("`{}` is no value of {width} bits", word.text)).hint(
             "write a number (10, 0x0a, 0b1010), an address (10.0.0.1, 00:11:22:33:44:55, fe80::1), true, false or a member of an enum",
-        ));
-    }
-    let value = Value::parse(digits, width).map_err(|error| {
-        Fault::new(
-            word.at(),
-            format!("`{}` does not fit {width} bits: {error}", word.text),
         )
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) || (negative && !signed) {
+        return Err(no_value());
+    }
+    let value = Value::parse(digits, width).map_err(|error| match error {
+        ValueError::TooWide { .. } => too_wide(word, width),
+        ValueError::NoDigits | ValueError::BadDigit { .. } => no_value(),
     })?;
+    // A positive number may be the bit pattern of a negative one, as in 0xff.
+    let fits = !negative
+        || value == Value::prefix_mask(1, width)
+        || value.resized(width.saturating_sub(1)).resized(width) == value;
+    if !fits {
+        return Err(too_wide(word, width));
+    }
     Ok(if negative { value.neg() } else { value })
+}
+
+fn too_wide(word: Word<'_>, width: u32) -> Fault {
+    Fault::new(
+        word.at(),
+        format!("`{}` does not fit into {width} bits", word.text),
+    )
 }
 
 /// A match as entries files write it: `_`, `value`, `value/len`, `value &&& mask`, `lo..hi`.

@@ -202,11 +202,15 @@ fn errors_name_the_place_and_the_mend() {
         ),
         (
             "\nmacs { hdr.eth.dst: 1; } -> dropp()",
-            "2:29 there is no action in the table `ingress.macs` `dropp` (did you mean `ingress.drop`?)",
+            "2:29 there is no action `dropp` in the table `ingress.macs` (did you mean `ingress.drop`?)",
         ),
         (
             "macs { dst: 0x1000000000000; } -> drop()",
-            "1:13 `0x1000000000000` does not fit 48 bits: the number does not fit into 48 bits",
+            "1:13 `0x1000000000000` does not fit into 48 bits",
+        ),
+        (
+            "route { dst: 10.0.1.300/32 } -> drop()",
+            "1:14 `10.0.1.300` is no value of 32 bits (write a number (10, 0x0a, 0b1010), an address (10.0.0.1, 00:11:22:33:44:55, fe80::1), true, false or a member of an enum)",
         ),
         (
             "macs { } -> drop()",

@@ -1,0 +1,143 @@
+//! What a new user gets wrong in programs, entries and tests: each is told with its place and what to do, and nothing is done.
+
+mod lab;
+
+use lab::{Directory, Said, said};
+
+/// Whether what was said has all the parts, the exit status 1, and not a word of a panic.
+fn check(said: &Said, parts: &[&str]) {
+    let text = format!("{}{}", said.err, said.out);
+    assert_eq!(said.status, Some(1), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "\"{part}\" in:\n{text}");
+    }
+    assert!(
+        !text.contains("panicked") && !text.contains("internal"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_wrong_program_is_marked_where_it_is_wrong() {
+    let cases = [
+        (
+            "#include <v1modle.p4>\n",
+            vec![
+                ":1:10: error",
+                "cannot find the file `v1modle.p4`",
+                "did you mean `v1model.p4`?",
+            ],
+        ),
+        (
+            "#include <core.p4>\nheader h_t { bit<8> x }\n",
+            vec![":2:23: error", "syntax error: expected `;`", "^"],
+        ),
+        (
+            "#include <core.p4>\ncontrol c(inout bit<8> x) { apply { x = true; } }\n",
+            vec![
+                ":2:41: error",
+                "`bit<8>` is needed here, but this is `bool`",
+            ],
+        ),
+    ];
+    let dir = Directory::new("bad-program");
+    for (text, parts) in cases {
+        let program = dir.with("bad.p4", text);
+        check(&said(&["check", &program]), &parts);
+        // A command that would run it says the same and does not run it.
+        let capture = lab::example("router/router.pcap");
+        let input = format!("0={capture}");
+        let out = dir.file("out");
+        check(
+            &said(&["replay", &program, "--in", &input, "--out-dir", &out]),
+            &parts,
+        );
+        check(&said(&["run", &program, "--port", "0=lo"]), &parts);
+        assert!(!dir.0.join("out/1.pcap").exists());
+    }
+    check(
+        &said(&["check", "/nowhere/x.p4"]),
+        &["cannot read `/nowhere/x.p4`: there is no such file"],
+    );
+}
+
+#[test]
+fn wrong_entries_are_marked_where_they_are_wrong() {
+    let cases = [
+        (
+            "ipv4_lpn { hdr.ipv4.dst: 10.0.0.0/8; } -> connected(port: 1)",
+            vec![
+                ":1:1: error",
+                "no table `ipv4_lpn`",
+                "did you mean `RouterIngress.ipv4_lpm`?",
+            ],
+        ),
+        (
+            "ipv4_lpm { hdr.ipv4.dst: 10.0.0.0/8; } -> conected(port: 1)",
+            vec![
+                ":1:43: error",
+                "no action `conected` in the table",
+                "did you mean `RouterIngress.connected`?",
+            ],
+        ),
+        (
+            "ingress_interface { standard_metadata.ingress_port: 600; } -> NoAction()",
+            vec![":1:53: error", "`600` does not fit into 9 bits"],
+        ),
+        (
+            "ipv4_lpm { hdr.ipv4.dst: 10.0.0.0/40; } -> connected(port: 1)",
+            vec![":1:35: error", "a prefix length from 0 to 32 is wanted"],
+        ),
+        (
+            "ipv4_lpm { hdr.ipv4.dst: 10.0.0.0/8; } -> connected()",
+            vec![":1:43: error", "also needs a value for port"],
+        ),
+    ];
+    let dir = Directory::new("bad-entries");
+    let program = lab::example("router/router.p4");
+    let input = format!("0={}", lab::example("router/router.pcap"));
+    for (text, parts) in cases {
+        let entries = dir.with("bad.entries", text);
+        let out = dir.file("out");
+        let arguments = [
+            "replay",
+            &program,
+            "--in",
+            &input,
+            "--out-dir",
+            &out,
+            "--entries",
+            &entries,
+        ];
+        check(&said(&arguments), &parts);
+        check(
+            &said(&["run", &program, "--port", "0=lo", "--entries", &entries]),
+            &parts,
+        );
+        assert!(!dir.0.join("out/1.pcap").exists());
+    }
+    let absent = said(&[
+        "run",
+        &program,
+        "--port",
+        "0=lo",
+        "--entries",
+        "/nowhere/x.entries",
+    ]);
+    check(&absent, &["cannot read /nowhere/x.entries: No such file"]);
+}
+
+#[test]
+fn a_typo_in_a_test_is_marked_where_it_is() {
+    let dir = Directory::new("bad-stf");
+    let test = dir.with("bad.stf", "# a comment\npackt 0 00\n");
+    let said = said(&["test", &lab::example("router/router.p4"), &test]);
+    check(
+        &said,
+        &[
+            "bad.stf:2:1: error",
+            "there is no STF command `packt`",
+            "did you mean `packet`?",
+        ],
+    );
+}
