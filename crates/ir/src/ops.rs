@@ -66,18 +66,26 @@ macro_rules! ops {
 ops! {
     /// Counts the packet at an index; outside the array nothing happens. PNA/PSA and v1model.
     CounterCount = "counter.count": Counter (In);
+    /// Counts the packet at an index, told its length in bytes: index, length.
+    CounterCountLength = "counter.count_length": Counter (In, In);
     /// Adds a number to a counter (eBPF `CounterArray.add`): index, value.
     CounterAdd = "counter.add": Counter (In, In);
     /// Counts the packet for the entry of the table being applied.
     DirectCounterCount = "direct_counter.count": DirectCounter ();
+    /// Counts the packet for the entry of the table being applied, told its length in bytes.
+    DirectCounterCountLength = "direct_counter.count_length": DirectCounter (In);
     /// Meters the packet at an index, colour-blind: index, colour (0 green, 1 yellow, 2 red).
     MeterExecute = "meter.execute": Meter (In, Out);
     /// Meters the packet at an index, colour-aware: index, colour before, colour.
     MeterExecuteColored = "meter.execute_colored": Meter (In, In, Out);
+    /// The same, told the packet's length in bytes: index, colour before, length, colour.
+    MeterExecuteLength = "meter.execute_length": Meter (In, In, In, Out);
     /// Meters the packet for the entry of the table being applied, colour-blind.
     DirectMeterExecute = "direct_meter.execute": DirectMeter (Out);
     /// The same, colour-aware: colour before, colour.
     DirectMeterExecuteColored = "direct_meter.execute_colored": DirectMeter (In, Out);
+    /// The same, told the packet's length in bytes: colour before, length, colour.
+    DirectMeterExecuteLength = "direct_meter.execute_length": DirectMeter (In, In, Out);
     /// Reads a cell: index, one destination for each scalar of the cell. Outside the array: zeros.
     RegisterRead = "register.read": Register (In, Outs);
     /// Writes a cell: index, one value for each scalar of the cell. Outside the array: nothing.

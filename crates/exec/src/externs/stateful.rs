@@ -24,9 +24,9 @@ pub fn color_of_number(number: u64) -> Color {
 }
 
 /// Counts the packet at an index; outside the array nothing happens.
-pub fn counter_count(state: &State, counter: ExternId, index: u64, packet: &PacketContext) {
+pub fn counter_count(state: &State, counter: ExternId, index: u64, length: u64) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
-        array.count(index, u64::from(packet.length));
+        array.count(index, length);
     }
 }
 
@@ -46,11 +46,11 @@ pub fn counter_add(state: &State, counter: ExternId, index: u64, amount: u64) {
 }
 
 /// Counts the packet for the entry of the table being applied.
-pub fn direct_counter_count(state: &State, packet: &PacketContext) {
+pub fn direct_counter_count(state: &State, packet: &PacketContext, length: u64) {
     if let Some(cells) = current_cells(state, packet)
         && let Some(counter) = &cells.counter
     {
-        counter.count(u64::from(packet.length));
+        counter.count(length);
     }
 }
 
@@ -61,19 +61,25 @@ pub fn meter_execute(
     index: u64,
     before: Color,
     packet: &PacketContext,
+    length: u64,
 ) -> Color {
     match state.extern_state(meter) {
         Some(ExternState::Meter(array)) => array
-            .execute(index, before, u64::from(packet.length), packet.now.0)
+            .execute(index, before, length, packet.now.0)
             .unwrap_or_default(),
         _ => Color::default(),
     }
 }
 
 /// Meters the packet for the entry of the table being applied.
-pub fn direct_meter_execute(state: &State, before: Color, packet: &PacketContext) -> Color {
+pub fn direct_meter_execute(
+    state: &State,
+    before: Color,
+    packet: &PacketContext,
+    length: u64,
+) -> Color {
     match current_cells(state, packet).and_then(|cells| cells.meter.as_ref()) {
-        Some(meter) => meter.execute(before, u64::from(packet.length), packet.now.0),
+        Some(meter) => meter.execute(before, length, packet.now.0),
         None => before,
     }
 }

@@ -15,41 +15,53 @@ impl Machine<'_> {
         let code = self.code;
         let call = &code.calls[at as usize];
         match call.op {
-            Op::CounterCount => {
+            Op::CounterCount | Op::CounterCountLength => {
                 let index = self.small(call, 0);
-                stateful::counter_count(self.state, call.instance, index, self.packet);
+                let length = self.length(call, Op::CounterCountLength, 1);
+                stateful::counter_count(self.state, call.instance, index, length);
             }
             Op::CounterAdd => {
                 let (index, amount) = (self.small(call, 0), self.small(call, 1));
                 stateful::counter_add(self.state, call.instance, index, amount);
             }
             // v1model counts a hit when the table is applied; its `count()` does nothing more.
-            Op::DirectCounterCount => {
+            Op::DirectCounterCount | Op::DirectCounterCountLength => {
                 let counted = self.packet.current.is_some_and(|current| {
                     code.tables
                         .get(current.table)
                         .is_some_and(|table| table.counts_hits)
                 });
                 if !counted {
-                    stateful::direct_counter_count(self.state, self.packet);
+                    let length = self.length(call, Op::DirectCounterCountLength, 0);
+                    stateful::direct_counter_count(self.state, self.packet, length);
                 }
             }
-            Op::MeterExecute | Op::MeterExecuteColored => {
+            Op::MeterExecute | Op::MeterExecuteColored | Op::MeterExecuteLength => {
                 let index = self.small(call, 0);
                 let before = match call.op {
-                    Op::MeterExecuteColored => self.color(call, 1),
-                    _ => Color::Green,
+                    Op::MeterExecute => Color::Green,
+                    _ => self.color(call, 1),
                 };
-                let color =
-                    stateful::meter_execute(self.state, call.instance, index, before, self.packet);
+                let length = self.length(call, Op::MeterExecuteLength, 2);
+                let color = stateful::meter_execute(
+                    self.state,
+                    call.instance,
+                    index,
+                    before,
+                    self.packet,
+                    length,
+                );
                 self.give_color(call, color);
             }
-            Op::DirectMeterExecute | Op::DirectMeterExecuteColored => {
+            Op::DirectMeterExecute
+            | Op::DirectMeterExecuteColored
+            | Op::DirectMeterExecuteLength => {
                 let before = match call.op {
-                    Op::DirectMeterExecuteColored => self.color(call, 0),
-                    _ => Color::Green,
+                    Op::DirectMeterExecute => Color::Green,
+                    _ => self.color(call, 0),
                 };
-                let color = stateful::direct_meter_execute(self.state, before, self.packet);
+                let length = self.length(call, Op::DirectMeterExecuteLength, 1);
+                let color = stateful::direct_meter_execute(self.state, before, self.packet, length);
                 self.give_color(call, color);
             }
             Op::RegisterRead => self.register_read(call),
@@ -208,6 +220,15 @@ impl Machine<'_> {
             let limbs = limbs_of(out.ty) as usize;
             self.limbs[slot..slot + limbs].fill(0);
             self.limbs[slot] = value & mask(Some(out));
+        }
+    }
+
+    /// The packet's length in bytes: what the call says at `at` if it is `told`, else its own.
+    fn length(&self, call: &CallCode, told: Op, at: usize) -> u64 {
+        if call.op == told {
+            self.small(call, at)
+        } else {
+            u64::from(self.packet.length)
         }
     }
 

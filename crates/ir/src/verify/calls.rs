@@ -122,7 +122,12 @@ impl Verifier<'_> {
                 }
             }
             (
-                Op::CounterCount | Op::CounterAdd | Op::MeterExecute | Op::MeterExecuteColored,
+                Op::CounterCount
+                | Op::CounterCountLength
+                | Op::CounterAdd
+                | Op::MeterExecute
+                | Op::MeterExecuteColored
+                | Op::MeterExecuteLength,
                 [Operand::In(index), ..],
             ) => self.unsigned_expr(index, action),
             (Op::Truncate, [Operand::In(length)]) => self.unsigned_expr(length, action),

@@ -80,8 +80,8 @@ impl Lower<'_> {
             ("counter" | "Counter", "count") | ("CounterArray", "increment") => {
                 let index = args.index(self, 0);
                 if args.given() > 1 {
-                    let amount = arg(self, 1);
-                    self.emit_op(Op::CounterAdd, instance, vec![index, amount]);
+                    let length = arg(self, 1);
+                    self.emit_op(Op::CounterCountLength, instance, vec![index, length]);
                 } else {
                     self.emit_op(Op::CounterCount, instance, vec![index]);
                 }
@@ -104,6 +104,10 @@ impl Lower<'_> {
                 );
                 return Some(self.unsupported(args.span, message));
             }
+            ("DirectCounter", "count") if args.given() == 1 => {
+                let length = arg(self, 0);
+                self.emit_op(Op::DirectCounterCountLength, instance, vec![length]);
+            }
             ("DirectCounter", "count") => {
                 self.emit_op(Op::DirectCounterCount, instance, Vec::new())
             }
@@ -122,8 +126,12 @@ impl Lower<'_> {
                     vec![out]
                 })
             }
-            ("Meter", "execute") => return Some(self.psa_meter(instance, args, Some(0), ty)),
-            ("DirectMeter", "execute") => return Some(self.psa_meter(instance, args, None, ty)),
+            ("Meter", "execute" | "dpdk_execute") => {
+                return Some(self.psa_meter(instance, args, Some(0), ty));
+            }
+            ("DirectMeter", "execute" | "dpdk_execute") => {
+                return Some(self.psa_meter(instance, args, None, ty));
+            }
             ("register", "read") => {
                 let index = args.index(self, 1);
                 let lvalue = args.lvalue(0);
@@ -224,19 +232,32 @@ impl Lower<'_> {
             .map(|index| args.index(self, index))
             .into_iter()
             .collect();
-        let colour_at = usize::from(!direct);
-        let is_aware = args
-            .ty(colour_at)
-            .is_some_and(|ty| matches!(self.ty(ty), Ty::Enum(_)));
-        if is_aware && let Some(colour_ty) = args.ty(colour_at) {
-            let colour = args.scalar(self, colour_at);
-            operands.push(Operand::In(self.colour_number(colour, colour_ty)));
+        let first = operands.len();
+        let is_colour = |this: &Self, at: usize| {
+            args.ty(at)
+                .is_some_and(|ty| matches!(this.ty(ty), Ty::Enum(_)))
+        };
+        let colour = args.ty(first).filter(|_| is_colour(self, first));
+        let length =
+            (first..args.values.len()).find(|&at| args.ty(at).is_some() && !is_colour(self, at));
+        if let Some(ty) = colour {
+            let value = args.scalar(self, first);
+            operands.push(Operand::In(self.colour_number(value, ty)));
         }
-        let op = match (direct, is_aware) {
-            (false, false) => Op::MeterExecute,
-            (false, true) => Op::MeterExecuteColored,
-            (true, false) => Op::DirectMeterExecute,
-            (true, true) => Op::DirectMeterExecuteColored,
+        if let Some(at) = length {
+            if colour.is_none() {
+                // Colour-blind is the same as green before.
+                operands.push(Operand::In(bits_const(0, 8)));
+            }
+            operands.push(Operand::In(args.scalar(self, at)));
+        }
+        let op = match (direct, colour.is_some(), length.is_some()) {
+            (false, false, false) => Op::MeterExecute,
+            (false, true, false) => Op::MeterExecuteColored,
+            (false, _, true) => Op::MeterExecuteLength,
+            (true, false, false) => Op::DirectMeterExecute,
+            (true, true, false) => Op::DirectMeterExecuteColored,
+            (true, _, true) => Op::DirectMeterExecuteLength,
         };
         let number = self.temp_field(ScalarTy::Bit(8));
         operands.push(Operand::Out(number.into()));
