@@ -1,5 +1,5 @@
 // PNA: a miss adds an entry with the action and arguments that the program names; the next packet hits it; add_entry_if adds
-// under a condition.
+// under a condition; an idle entry goes away after the time of its profile.
 
 #include <core.p4>
 #include <bmv2/pna.p4>
@@ -31,6 +31,12 @@ control TestControl(inout headers_t hdr, inout metadata_t meta, in pna_main_inpu
                     inout pna_main_output_metadata_t ostd) {
     action known(bit<8> value) {
         hdr.i.result = value;
+        if (hdr.i.v == 0x55) {
+            restart_expire_timer();
+        }
+        if (hdr.i.v == 0x66) {
+            set_entry_expire_time((ExpireTimeProfileId_t)1);
+        }
     }
 
     action unknown() {
@@ -43,6 +49,7 @@ control TestControl(inout headers_t hdr, inout metadata_t meta, in pna_main_inpu
         actions = { @tableonly known; @defaultonly unknown; }
         const default_action = unknown();
         add_on_miss = true;
+        pna_idle_timeout = PNA_IdleTimeout_t.AUTO_DELETE;
     }
 
     apply {

@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
 
     fn statement_body(&mut self) -> Result<Update, Fault> {
         let first =
-            self.name("a table, or one of multicast, clone, register, meter, counter, value_set")?;
+            self.name("a table, or one of multicast, clone, register, meter, counter, value_set, expire_profile")?;
         match first.text {
             "multicast" => self.multicast(),
             "clone" => self.clone_session(),
@@ -242,6 +242,7 @@ impl<'a> Reader<'a> {
             "meter" => self.meter(),
             "counter" => self.counter(),
             "value_set" => self.value_set(),
+            "expire_profile" => self.expire_profile(),
             _ if self.keyword("member") => self.member(first),
             _ if self.keyword("group") => self.group(first),
             _ if self.keyword("default") => self.default_action(first),
@@ -765,6 +766,21 @@ impl<'a> Reader<'a> {
             return Err(Fault::new(name.at(), message));
         }
         Ok(Update::ValueSet { value_set, members })
+    }
+
+    /// `expire_profile 0 30s`, `expire_profile 0 never`.
+    fn expire_profile(&mut self) -> Result<Update, Fault> {
+        let at = self.here();
+        let profile = u8::try_from(self.number("a profile's number")?)
+            .map_err(|_| Fault::new(at, "a profile's number is at most 255"))?;
+        let timeout_ns = match self.keyword("never") {
+            true => None,
+            false => Some(self.duration()?),
+        };
+        Ok(Update::ExpireProfile {
+            profile,
+            timeout_ns,
+        })
     }
 
     /// `5s`, `200ms`, `10us`, `7ns`.

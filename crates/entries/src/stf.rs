@@ -69,6 +69,8 @@ pub enum CommandKind {
         /// Its scalars.
         values: Vec<Option<Value>>,
     },
+    /// An entry of this table must be the next that was idle for its time-out.
+    ExpectIdle(TableId),
     /// The next log message must be this.
     ExpectLog(String),
     /// A change by the program's names.
@@ -342,6 +344,7 @@ impl<'a> Line<'a> {
             "entry" => self.entry(name),
             "expect_digest" => self.expect_digest(name, args),
             "expect_log" => Ok(self.expect_log(name)),
+            "expect_idle" => self.expect_idle(args),
             "add" => self.add(name),
             "setdefault" => self.set_default(name),
             "remove" => match args {

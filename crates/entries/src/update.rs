@@ -68,6 +68,13 @@ pub enum Update {
         /// Its new value.
         value: CounterValue,
     },
+    /// Sets after how long an entry that packets add with this profile expires; `None` is never.
+    ExpireProfile {
+        /// The profile.
+        profile: u8,
+        /// The time-out in nanoseconds.
+        timeout_ns: Option<u64>,
+    },
     /// Replaces the members of a value set.
     ValueSet {
         /// The value set.

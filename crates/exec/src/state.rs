@@ -266,6 +266,11 @@ impl ExpireProfiles {
             .map(|nanos| nanos.0)
     }
 
+    /// The shortest time-out of all profiles.
+    pub fn shortest(&self) -> Option<Nanos> {
+        self.timeouts.iter().flatten().min().copied()
+    }
+
     /// Sets the time-out of a profile.
     pub fn set(&mut self, profile: u8, timeout: Option<Nanos>) {
         let at = usize::from(profile);

@@ -65,6 +65,10 @@ fn change(update: &Update) -> Change {
             index,
             value,
         } => Change::WriteCounter(*counter, Some(*index), reading(value)),
+        Update::ExpireProfile {
+            profile,
+            timeout_ns,
+        } => Change::SetExpireProfile(*profile, timeout_ns.map(Nanos)),
         Update::ValueSet { value_set, members } => {
             let members = members.iter().map(|member| member.fields.clone());
             Change::SetValueSet(*value_set, members.collect())

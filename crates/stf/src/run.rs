@@ -70,6 +70,7 @@ struct Test<'a> {
     sent: BTreeMap<u32, Vec<Vec<u8>>>,
     digests: BTreeMap<ExternId, Vec<Vec<Value>>>,
     log: Vec<String>,
+    idle: Vec<TableId>,
     report: Report,
 }
 
@@ -84,6 +85,7 @@ impl<'a> Test<'a> {
             sent: BTreeMap::new(),
             digests: BTreeMap::new(),
             log: Vec::new(),
+            idle: Vec::new(),
             report: Report::default(),
         }
     }
@@ -114,6 +116,7 @@ impl<'a> Test<'a> {
             CommandKind::Expect { .. }
             | CommandKind::ExpectDigest { .. }
             | CommandKind::ExpectLog(_)
+            | CommandKind::ExpectIdle(_)
             | CommandKind::NoPacket => {}
             CommandKind::CheckCounter { .. } => self.check_counter(kind)?,
             CommandKind::RegisterRead(..)
@@ -172,6 +175,8 @@ impl<'a> Test<'a> {
         while let Some(message) = self.device.take_message() {
             self.log.push(message);
         }
+        let idle = self.device.take_idle();
+        self.idle.extend(idle.into_iter().map(|(table, _)| table));
     }
 
     fn entries(&mut self, path: &str) -> Result<(), String> {
@@ -358,6 +363,7 @@ impl<'a> Test<'a> {
         self.compare_packets(commands);
         self.compare_digests(commands);
         self.compare_log(commands);
+        self.compare_idle(commands);
         if let Err(error) = self.device.check_conservation() {
             let message = format!("packets are not conserved: {error}");
             self.report.failures.push(Failure::new(0, message));
@@ -460,6 +466,37 @@ impl<'a> Test<'a> {
                     "a digest message of {name} is not expected: {}",
                     message_text(&message)
                 );
+                self.report.failures.push(Failure::new(0, message));
+            }
+        }
+    }
+
+    fn compare_idle(&mut self, commands: &[Command]) {
+        let tables = &self.device.program().tables;
+        let told = std::mem::take(&mut self.idle);
+        let mut number = 0;
+        for command in commands {
+            let CommandKind::ExpectIdle(wanted) = &command.kind else {
+                continue;
+            };
+            match told.get(number) {
+                Some(table) if table == wanted => self.report.held += 1,
+                Some(table) => {
+                    let message = format!("the idle entry is one of {}", tables[*table].name);
+                    self.report
+                        .failures
+                        .push(Failure::new(command.line, message));
+                }
+                None => {
+                    let failure = Failure::new(command.line, "no entry was told to be idle");
+                    self.report.failures.push(failure);
+                }
+            }
+            number += 1;
+        }
+        if number > 0 {
+            for table in told.iter().skip(number) {
+                let message = format!("an idle entry of {} is not expected", tables[*table].name);
                 self.report.failures.push(Failure::new(0, message));
             }
         }

@@ -1,6 +1,7 @@
 //! The control side: every change of a device's state is one [`Change`], checked against the program, applied, and told as a numbered [`Record`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use bits::Value;
 use exec::{ExternState, Registers, action_params, field_match};
@@ -100,6 +101,8 @@ pub enum Change {
     WriteCounter(ExternId, Option<u32>, CounterReading),
     /// Replaces the members of a value set.
     SetValueSet(ValueSetId, Vec<Vec<KeyMatch>>),
+    /// Sets after how long an entry that packets added with this profile expires (PNA); `None` is never.
+    SetExpireProfile(u8, Option<Nanos>),
     /// Sets how a port sends.
     SetQueue(PortId, QueueConfig),
 }
@@ -222,6 +225,10 @@ impl Device {
                 self.write_counter(*counter, *index, *reading)?
             }
             Change::SetValueSet(set, members) => self.set_value_set(*set, members)?,
+            Change::SetExpireProfile(profile, timeout) => {
+                Arc::make_mut(&mut self.configuration.expire_profiles).set(*profile, *timeout);
+                self.plan_expiry();
+            }
             Change::SetQueue(port, config) => self.core.queues.configure(*port, *config),
         }
         Ok(None)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
 use ir::{Layout, Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
-use table::EntryId;
+use table::{EntryId, LearnedEntry};
 
 use crate::arch;
 use crate::control::{Change, Record};
@@ -80,6 +80,9 @@ pub struct Device {
     followers: Vec<Follower>,
     /// Entries whose idleness was told, with the last use that it was told for.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
+    /// When entries that packets added are looked through next, if any can expire.
+    next_expiry: Option<Nanos>,
+    expired: Vec<(TableId, LearnedEntry)>,
 }
 
 impl Device {
@@ -120,6 +123,8 @@ impl Device {
             changes: 0,
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
+            next_expiry: None,
+            expired: Vec::new(),
         })
     }
 
@@ -208,6 +213,9 @@ impl Device {
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         self.core.now = self.core.now.max(now);
         let now = self.core.now;
+        if self.next_expiry.is_some_and(|at| at <= now) {
+            self.expire(now);
+        }
         loop {
             while let Some(mut job) = self.core.arriving.pop_front() {
                 job.packet.now = now;
@@ -221,9 +229,38 @@ impl Device {
         }
     }
 
-    /// When something is to be done that needs no packet: the next packet leaves its queue.
+    /// Deletes the entries that packets added and that were idle for their time-out, in tables that have one.
+    fn expire(&mut self, now: Nanos) {
+        for (table, learned) in self.configuration.learned.iter() {
+            let program = self.configuration.program();
+            let Some(learned) = learned
+                .as_ref()
+                .filter(|_| program.tables[table].idle_timeout)
+            else {
+                continue;
+            };
+            let over = learned.expire(now.0).into_iter();
+            self.expired.extend(over.map(|entry| (table, entry)));
+        }
+        self.plan_expiry();
+    }
+
+    /// Time-outs are kept to an eighth of the shortest one.
+    pub(crate) fn plan_expiry(&mut self) {
+        let shortest = self.configuration.expire_profiles.shortest();
+        let pause = shortest.map(|timeout| Nanos((timeout.0 / 8).max(1)));
+        self.next_expiry = pause.map(|pause| self.core.now + pause);
+    }
+
+    /// Entries that packets added and that have expired since the last call.
+    pub fn take_expired(&mut self) -> Vec<(TableId, LearnedEntry)> {
+        std::mem::take(&mut self.expired)
+    }
+
+    /// When something is to be done that needs no packet: the next packet leaves its queue, entries may expire.
     pub fn next_time(&self) -> Option<Nanos> {
-        self.core.queues.next_time()
+        let queues = self.core.queues.next_time();
+        queues.into_iter().chain(self.next_expiry).min()
     }
 
     /// The device's time.
@@ -328,6 +365,7 @@ impl Device {
         self.configuration = new.configuration;
         self.core.forget_contexts();
         self.told_idle.clear();
+        self.next_expiry = None;
         self.is_stale = true;
         Ok(())
     }

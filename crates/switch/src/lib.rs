@@ -26,4 +26,4 @@ pub use device::{Device, DeviceConfig, LoadError, TableHits};
 pub use ledger::{Ledger, Unbalanced};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use queue::{QueueConfig, QueueTimes, Queues};
-pub use table::{CounterReading, EntryId, MeterConfig};
+pub use table::{CounterReading, EntryId, LearnedEntry, MeterConfig};

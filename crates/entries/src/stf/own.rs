@@ -5,11 +5,12 @@
 //! entry STATEMENT                  applies one statement of the entries format
 //! wait DURATION                    lets time pass: `wait 5s`, `wait 200ms`
 //! expect_digest NAME VALUES..      the digest's next message; `_` is any value; braces and commas are layout
+//! expect_idle TABLE                the next entry that is told to have been idle for its time-out is one of this table
 //! expect_log TEXT                  the next message of log_msg, whole
 //! ```
 //!
 //! A digest that `expect_digest` names is observed: exactly these messages, in this order. The same holds for the log as
-//! soon as there is an `expect_log`.
+//! soon as there is an `expect_log`, and for idle entries as soon as there is an `expect_idle`.
 
 use bits::Value;
 use ir::ExternKind;
@@ -21,7 +22,13 @@ use crate::resolve::{self, Word};
 use crate::value;
 
 /// The commands' names.
-pub(super) const COMMANDS: [&str; 4] = ["entries", "entry", "expect_digest", "expect_log"];
+pub(super) const COMMANDS: [&str; 5] = [
+    "entries",
+    "entry",
+    "expect_digest",
+    "expect_idle",
+    "expect_log",
+];
 
 impl<'a> Line<'a> {
     /// The text behind the command's name.
@@ -97,6 +104,16 @@ impl<'a> Line<'a> {
             at += piece.len() + 1;
         }
         words
+    }
+
+    pub(super) fn expect_idle(&self, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+        match args {
+            [table] => resolve::table(self.program, *table).map(CommandKind::ExpectIdle),
+            _ => Err(Fault::new(
+                self.word.at(),
+                "`expect_idle` is written `expect_idle TABLE`",
+            )),
+        }
     }
 
     pub(super) fn expect_log(&self, name: Word<'a>) -> CommandKind {
