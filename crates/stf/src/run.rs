@@ -132,7 +132,7 @@ impl<'a> Test<'a> {
     }
 
     fn packet(&mut self, port: u32, data: &[u8]) -> Result<(), String> {
-        self.now = self.now + BETWEEN_PACKETS;
+        self.now += BETWEEN_PACKETS;
         self.report.packets += 1;
         let received = self.device.receive(PortId(port), data);
         received.map_err(|error| format!("the packet cannot come in: {error}"))?;
