@@ -20,6 +20,11 @@ use crate::queue::QueueConfig;
 /// Members and groups with numbers from here on are the device's own, made for one-shot entries.
 const OWN_IDS: u32 = 1 << 31;
 
+/// Whether a member or group with this number was made by a device, for an entry that brings actions of its own ([`Action::OneShot`]).
+pub fn is_one_shot(id: u32) -> bool {
+    id >= OWN_IDS
+}
+
 /// A table entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableEntry {

@@ -20,7 +20,7 @@ mod pre;
 mod queue;
 mod slot;
 
-pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
+pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry, is_one_shot};
 pub use core::Digest;
 pub use device::{Device, DeviceConfig, LoadError, TableHits};
 pub use ledger::{Ledger, Unbalanced};

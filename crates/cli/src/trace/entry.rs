@@ -1,14 +1,26 @@
 //! Table entries as entries files write them (docs/ENTRIES.md).
 
 use bits::{Value, limbs_for};
-use ir::{Action, ActionId, MatchKind, Program, ScalarTy, Table};
-use table::{ActionRef, Entry, EntryAction, FieldMatch};
+use exec::Configuration;
+use ir::{Action, ActionId, ExternId, MatchKind, Program, ScalarTy, TableId};
+use switch::is_one_shot;
+use table::{ActionProfile, ActionRef, EntryAction, EntryId, FieldMatch};
 
 use super::step::EntryTold;
 use super::value;
 
-/// An entry, written so that an entries file could have it.
-pub(crate) fn tell(program: &Program, table: &Table, entry: &Entry) -> EntryTold {
+/// An entry, written so that an entries file could have it. One that a packet added has its id only.
+pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -> EntryTold {
+    let Some(entry) = configuration.tables[table].get(id) else {
+        return EntryTold {
+            id: id.0,
+            text: None,
+            priority: None,
+            is_const: false,
+        };
+    };
+    let program = configuration.program();
+    let table = &program.tables[table];
     let mut text = format!("{} {{ ", table.name);
     let keys = table
         .keys
@@ -19,12 +31,12 @@ pub(crate) fn tell(program: &Program, table: &Table, entry: &Entry) -> EntryTold
         text += &format!("{}: {}; ", key.name, field_match(ty, matched));
     }
     text += "} -> ";
-    text += &action(program, &entry.action);
+    text += &action(configuration, table.implementation, &entry.action);
     if let Some(priority) = entry.priority {
         text += &format!(" priority {priority}");
     }
     EntryTold {
-        id: entry.id.0,
+        id: id.0,
         text: Some(text),
         priority: entry.priority,
         is_const: entry.is_const,
@@ -45,17 +57,51 @@ fn field_match(ty: ScalarTy, matched: &FieldMatch) -> String {
         FieldMatch::Ternary { value: of, mask } if *mask == Value::all_ones(mask.width()) => {
             value(of)
         }
-        FieldMatch::Ternary { value: of, mask } => format!("{} &&& {}", value(of), value(mask)),
+        FieldMatch::Ternary { value: of, mask } => match mask.prefix_len() {
+            // Prefixes are how people write addresses.
+            Some(len) if matches!(mask.width(), 32 | 128) => format!("{}/{len}", value(of)),
+            _ => format!("{} &&& {}", value(of), value(mask)),
+        },
         FieldMatch::Range { lo, hi } if lo == hi => value(lo),
         FieldMatch::Range { lo, hi } => format!("{}..{}", value(lo), value(hi)),
     }
 }
 
-fn action(program: &Program, action: &EntryAction) -> String {
-    match action {
-        EntryAction::Direct(call) => call_text(program, call),
-        EntryAction::Member(id) => format!("member {}", id.get()),
-        EntryAction::Group(id) => format!("group {}", id.get()),
+fn action(
+    configuration: &Configuration,
+    profile: Option<ExternId>,
+    action: &EntryAction,
+) -> String {
+    let program = configuration.program();
+    let profile = profile.and_then(|id| configuration.profiles.get(id)?.as_ref());
+    match (action, profile) {
+        (EntryAction::Direct(call), _) => call_text(program, call),
+        (EntryAction::Member(id), Some(profile)) if is_one_shot(id.get()) => {
+            let call = profile.member(*id).map(|call| call_text(program, call));
+            format!("{{ {} }}", call.unwrap_or_default())
+        }
+        (EntryAction::Group(id), Some(profile)) if is_one_shot(id.get()) => {
+            let members = profile.group(*id).unwrap_or_default();
+            let members: Vec<String> = members
+                .iter()
+                .map(|member| weighted(program, profile, member))
+                .collect();
+            format!("{{ {} }}", members.join(", "))
+        }
+        (EntryAction::Member(id), _) => format!("member {}", id.get()),
+        (EntryAction::Group(id), _) => format!("group {}", id.get()),
+    }
+}
+
+/// A member of an entry's own group: its action, and its weight where that is not 1.
+fn weighted(program: &Program, profile: &ActionProfile, member: &table::GroupMember) -> String {
+    let call = profile
+        .member(member.member)
+        .map(|call| call_text(program, call));
+    let call = call.unwrap_or_default();
+    match member.weight {
+        1 => call,
+        weight => format!("{call} weight {weight}"),
     }
 }
 

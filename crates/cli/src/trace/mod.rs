@@ -95,9 +95,7 @@ fn packet(options: &Options) -> Result<Frame, String> {
 
 /// What happened, with the program's names.
 fn steps(device: &Device, events: &[TraceEvent]) -> Vec<Step> {
-    let tables = &device.configuration().tables;
-    let entries = |table, id| tables[table].get(id).cloned();
-    Teller::new(device.program(), &entries, &source::read_from_disk).tell(events)
+    Teller::new(device.configuration(), &source::read_from_disk).tell(events)
 }
 
 /// Whether standard output takes colours.

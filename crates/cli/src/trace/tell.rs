@@ -1,28 +1,23 @@
 //! From the engine's events, which name things by id, to steps, which name them as the program does.
 
-use std::sync::Arc;
-
 use bits::{Id, Value};
-use exec::{DropDetail, DropReason, TraceEvent};
+use exec::{Configuration, DropDetail, DropReason, TraceEvent};
 use ir::{
     Action, BlockCode, BlockRole, ControlId, DataTy, Expr, ExternId, ExternKind, FieldId, Header,
     HeaderId, KeySet, Keyset, Loc, MatchKind, NamedTypeKind, ParserId, Program, ScalarTy, StageId,
     StageKind, StateId, TableId, Target, Transition,
 };
-use table::{Entry, EntryId};
 
 use super::entry;
 use super::source::{ReadSource, SourceLines};
-use super::step::{Bytes, EntryTold, Key, Named, Step};
+use super::step::{Bytes, Key, Named, Step};
 use super::value::Reading;
-
-/// Finds the entry of a table; `None` for one that is not the control plane's or is gone.
-pub(crate) type FindEntry<'a> = &'a dyn Fn(TableId, EntryId) -> Option<Arc<Entry>>;
 
 /// Tells the steps of one packet.
 pub(crate) struct Teller<'a> {
     program: &'a Program,
-    entries: FindEntry<'a>,
+    /// The state that entries are in.
+    configuration: &'a Configuration,
     sources: SourceLines<'a>,
     /// Where the parser is.
     state: Option<(ParserId, StateId)>,
@@ -31,15 +26,12 @@ pub(crate) struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    /// For packets of `program`, whose source `read` reads.
-    pub(crate) fn new(
-        program: &'a Program,
-        entries: FindEntry<'a>,
-        read: ReadSource<'a>,
-    ) -> Teller<'a> {
+    /// For packets that met the tables of `configuration`; `read` reads the program's source.
+    pub(crate) fn new(configuration: &'a Configuration, read: ReadSource<'a>) -> Teller<'a> {
+        let program = configuration.program();
         Teller {
             program,
-            entries,
+            configuration,
             sources: SourceLines::new(&program.files, read),
             state: None,
             stage: None,
@@ -83,7 +75,7 @@ impl<'a> Teller<'a> {
                 table: self.program.tables[*table].name.clone(),
                 keys: self.keys(*table, key),
                 hit: *hit,
-                entry: entry.map(|id| self.entry(*table, id)),
+                entry: entry.map(|id| entry::tell(self.configuration, *table, id)),
                 member: *member,
                 group: *group,
             },
@@ -309,18 +301,6 @@ impl<'a> Teller<'a> {
             value: Reading::new(self.program, self.ty(&key.expr), Some(&key.data_ty), value),
         });
         told.collect()
-    }
-
-    fn entry(&self, table: TableId, id: EntryId) -> EntryTold {
-        match (self.entries)(table, id) {
-            Some(entry) => entry::tell(self.program, &self.program.tables[table], &entry),
-            None => EntryTold {
-                id: id.0,
-                text: None,
-                priority: None,
-                is_const: false,
-            },
-        }
     }
 
     fn action(&mut self, action: &Action, values: &[Value]) -> Step {

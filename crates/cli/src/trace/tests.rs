@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bits::Value;
-use exec::{Configuration, DropDetail, DropReason, TraceEvent};
+use exec::{DropDetail, DropReason, TraceEvent};
 use ir::{
-    ActionId, BlockRole, ControlId, ExternId, FieldId, HeaderId, Loc, Op, ParserId, Program,
-    StageId, StateId, TableId, Target,
+    ActionCall, ActionId, BlockRole, ControlId, ExternId, FieldId, HeaderId, KeyMatch, Loc, Op,
+    ParserId, Program, StageId, StateId, TableId, Target,
 };
-use table::{EntryId, GroupId, MemberId, NewEntry};
+use switch::{Action, Change, Device, DeviceConfig, TableEntry};
+use table::EntryId;
 
 use super::step::Step;
 use super::tell::Teller;
@@ -25,23 +26,55 @@ fn program() -> Program {
     program
 }
 
+/// A device with entries that use the action selector in every way.
+fn device() -> Device {
+    let config = DeviceConfig::default();
+    let mut device =
+        Device::new(Arc::new(program()), &interp::Interp, &config).expect("the program can run");
+    let profile = ExternId::new(2);
+    let via = |port: u128| ActionCall {
+        action: 1,
+        args: vec![v(port, 9), v(0x0200_0000_0001, 48)],
+    };
+    let member = |id: u32| Change::SetMember {
+        profile,
+        id,
+        action: ActionId::new(1),
+        args: via(1).args,
+    };
+    let insert = |dst: u128, action: Action| {
+        let entry = TableEntry {
+            keys: vec![KeyMatch::Exact(v(dst, 32))],
+            priority: None,
+            action,
+            idle_timeout: None,
+            meter: None,
+            counter: None,
+        };
+        Change::Insert(TableId::new(2), entry)
+    };
+    let group = Change::SetGroup {
+        profile,
+        id: 7,
+        members: vec![(2, 1), (3, 1)],
+    };
+    for change in [
+        member(2),
+        member(3),
+        group,
+        insert(5, Action::Group(7)),
+        insert(0x0a00_0006, Action::Member(3)),
+        insert(6, Action::OneShot(vec![(via(1), 1)])),
+        insert(7, Action::OneShot(vec![(via(1), 1), (via(2), 4)])),
+    ] {
+        device.apply(change).expect("the change is possible");
+    }
+    device
+}
+
 fn told(events: &[TraceEvent]) -> Vec<Step> {
-    let program = program();
-    let mut configuration = Configuration::new(Arc::new(program.clone())).expect("entries fit");
-    let group = NewEntry::new(
-        vec![table::FieldMatch::Exact(Value::truncated(5, 32))],
-        table::EntryAction::Group(GroupId::new(7)),
-    );
-    let member = NewEntry::new(
-        vec![table::FieldMatch::Exact(Value::truncated(0xa00_0006, 32))],
-        table::EntryAction::Member(MemberId::new(3)),
-    );
-    let choose = &mut configuration.tables[TableId::new(2)];
-    choose.insert(group, 0).expect("there is room");
-    choose.insert(member, 0).expect("there is room");
-    let entries = |table, id| configuration.tables[table].get(id).cloned();
     let read = |file: &str| (file == "lib/router.p4").then(|| SOURCE.to_owned());
-    Teller::new(&program, &entries, &read).tell(events)
+    Teller::new(device().configuration(), &read).tell(events)
 }
 
 /// The text of events, and of those before them that only prepare.
@@ -241,6 +274,26 @@ fn a_lookup_shows_the_key_the_entry_and_the_action_with_its_parameters() {
 }
 
 #[test]
+fn what_is_told_of_an_entry_can_be_read_back() {
+    let program = program();
+    for (table, entry) in [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (2, 3)] {
+        let steps = told(&[lookup(table, vec![], Some(entry))]);
+        let [
+            Step::Lookup {
+                entry: Some(entry), ..
+            },
+        ] = &steps[..]
+        else {
+            panic!("{steps:?}");
+        };
+        let text = entry.text.as_deref().expect("the entry is there");
+        if let Err(errors) = entries::read(&program, "told", text) {
+            panic!("{}", errors[0]);
+        }
+    }
+}
+
+#[test]
 fn entries_are_written_as_entries_files_write_them() {
     let key = || vec![v(0x800, 16), v(3, 9), v(1, 1), v(9, 8)];
     for (entry, expect) in [
@@ -285,6 +338,19 @@ fn an_action_profile_shows_the_group_and_the_member() {
             None,
             Some(3),
             "{ dst: 10.0.0.6; } -> member 3\n    member 3\n",
+        ),
+        (
+            2,
+            None,
+            Some(1 << 31 | 1),
+            "{ dst: 6; } -> { ingress.via(port: 1, mac: 02:00:00:00:00:01) }\n",
+        ),
+        (
+            3,
+            Some(1 << 31 | 4),
+            Some(1 << 31 | 2),
+            "{ dst: 7; } -> { ingress.via(port: 1, mac: 02:00:00:00:00:01), \
+             ingress.via(port: 2, mac: 02:00:00:00:00:01) weight 4 }\n    one of its actions is chosen\n",
         ),
     ] {
         let found = TraceEvent::Lookup {

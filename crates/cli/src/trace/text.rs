@@ -4,6 +4,7 @@ use super::dump::{self, Difference, ROW};
 use super::page::{Page, Style};
 use super::step::{Bytes, EntryTold, Key, Named, Source, Step};
 use crate::amount;
+use switch::is_one_shot;
 
 /// Rows of bytes in a row that are as received: up to this many are shown.
 const MOST_ROWS_ALIKE: usize = 4;
@@ -314,6 +315,11 @@ impl Writer {
 
     fn chosen(&mut self, member: Option<u32>, group: Option<u32>) {
         let text = match (group, member) {
+            // Groups of entries have numbers that nobody gave.
+            (Some(group), Some(_)) if is_one_shot(group) => {
+                "one of its actions is chosen".to_owned()
+            }
+            (None, Some(member)) if is_one_shot(member) => return,
             (Some(group), Some(member)) => format!("group {group} chooses member {member}"),
             (Some(group), None) => format!("group {group} has no member"),
             (None, Some(member)) => format!("member {member}"),
