@@ -46,6 +46,15 @@ const CRC32: CrcParameters = CrcParameters {
     reflect_out: true,
 };
 
+/// CRC-16/CCITT-FALSE.
+pub(crate) const CRC16_CCITT_FALSE: CrcParameters = CrcParameters {
+    polynomial: 0x1021,
+    initial: 0xffff,
+    final_xor: 0,
+    reflect_in: false,
+    reflect_out: false,
+};
+
 /// The verification key of Microsoft's RSS specification.
 const RSS_KEY: [u8; 40] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
@@ -219,14 +228,7 @@ mod tests {
         assert_eq!(crc16(CHECK), 0xbb3d);
         assert_eq!(crc(CHECK, &CRC32, 32), 0xcbf4_3926);
         assert_eq!(crc(CHECK, &CRC16, 16), 0xbb3d);
-        let ccitt_false = CrcParameters {
-            polynomial: 0x1021,
-            initial: 0xffff,
-            final_xor: 0,
-            reflect_in: false,
-            reflect_out: false,
-        };
-        assert_eq!(crc(CHECK, &ccitt_false, 16), 0x29b1);
+        assert_eq!(crc(CHECK, &CRC16_CCITT_FALSE, 16), 0x29b1);
     }
 
     #[test]
