@@ -553,12 +553,24 @@ impl Lower<'_> {
         let in_place = instance_in(instance)
             .is_some_and(|id| self.hir.instances[id].name.as_str().contains('.'));
         if in_place {
-            self.out.externs[made].name = match annotate::name(&property.annotations) {
-                Some(_) => self.path_in(self.node, "", &property.annotations),
-                None => format!("{table}.{}", property.name.as_str()),
-            };
+            self.name_in_place(made, table, property);
         }
         Some(made)
+    }
+}
+
+impl Lower<'_> {
+    /// Names an extern that a property constructs: by the property's `@name`, which stands as it is, else after the table.
+    fn name_in_place(&mut self, made: ir::ExternId, table: &str, property: &hir::Property) {
+        let given = annotate::name(&property.annotations)
+            .map(|name| name.strip_prefix('.').map_or(name.clone(), str::to_owned));
+        let is_free = |name: &String| !self.out.externs.values().any(|other| other.name == *name);
+        let own = || format!("{table}.{}", property.name.as_str());
+        let name = given.filter(is_free).unwrap_or_else(own);
+        let annotations = annotate::annotations(self.sources, &property.annotations);
+        let made = &mut self.out.externs[made];
+        made.name = name;
+        made.annotations.extend(annotations);
     }
 }
 

@@ -21,7 +21,8 @@ control Add(inout bit<8> v)(bit<8> amount, bool twice) {
         if (twice) { v = v + amount; }
     }
 }
-control Around(inout bit<8> v)(Add inner) {
+control step_t(inout bit<8> v);
+control Around(inout bit<8> v)(step_t inner) {
     Add(5, false) own;
     apply { inner.apply(v); own.apply(v); }
 }
