@@ -1,7 +1,7 @@
 //! The room `bits`: values of any width, packing, typed indices.
 //!
-//! In: numbers, limbs, byte strings, text. Out: the same in another of these forms, and arithmetic
-//! as P4_16 defines it on `bit<W>` and `int<W>`. May import nothing.
+//! **In:** numbers, limbs, byte strings, text. **Out:** the same in another of these forms, and arithmetic
+//! as P4_16 defines it on `bit<W>` and `int<W>`. **May import:** nothing.
 //!
 //! Words used everywhere in the house:
 //! - a *limb* is a `u64`; a number of `W` bits is `limbs_for(W)` limbs, least significant first;

@@ -1,8 +1,8 @@
 //! The room `table`: the state of a device and how keys are matched against it.
 //!
-//! In: checked updates from the control side, keys and indices from packets. Out: the entry that a
-//! key matches, cells that packets count and store in, and all of it readable in bulk. May import
-//! `bits` only: a table stores action numbers and parameter limbs, and engines execute actions.
+//! **In:** checked updates from the control side, keys and indices from packets. **Out:** the entry that a
+//! key matches, cells that packets count and store in, and all of it readable in bulk.
+//! **May import:** `bits` only: a table stores action numbers and parameter limbs, and engines execute actions.
 //!
 //! Two sides:
 //! - the *control side* owns a [`Table`], an [`ActionProfile`] or a [`ValueSet`] and changes it with
