@@ -176,6 +176,83 @@ fn every_copy_of_a_packet_is_followed() {
     );
 }
 
+/// A program that clones a packet in ingress, and recirculates it once.
+const TWO_WAYS: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> round; }
+struct headers_t { h_t h; }
+struct meta_t {}
+parser P(packet_in packet, out headers_t hdr, inout meta_t meta, inout standard_metadata_t sm) {
+    state start { packet.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout meta_t meta) { apply {} }
+control I(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t sm) {
+    apply {
+        sm.egress_spec = 1;
+        if (hdr.h.round == 0) {
+            clone(CloneType.I2E, 5);
+        } else {
+            clone(CloneType.I2E, 6);
+            log_msg("round {}", { hdr.h.round });
+        }
+    }
+}
+control E(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t sm) {
+    apply {
+        if (sm.instance_type == 0 && hdr.h.round == 0) {
+            hdr.h.round = 1;
+            recirculate_preserving_field_list(0);
+        }
+    }
+}
+control C(inout headers_t hdr, inout meta_t meta) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"#;
+
+#[test]
+fn a_clone_and_a_recirculated_packet_are_told_apart() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (program, entries) = (
+        directory.join("two_ways.p4"),
+        directory.join("two_ways.entries"),
+    );
+    std::fs::write(&program, TWO_WAYS).expect("the program is written");
+    std::fs::write(&entries, "clone 5 { port 7 instance 3 }\n").expect("the entries are written");
+    let (program, entries) = (program.to_string_lossy(), entries.to_string_lossy());
+    check(
+        &stdout(
+            "router",
+            &[&program, "--entries", &entries, "--packet", "00 aa"],
+        ),
+        &[
+            "ingress I",
+            "call clone ",
+            "copied (clone of ingress): a copy for port 7, instance 3",
+            "parser P",
+            "queued for port 7",
+            "queued for port 1",
+            "the packet for port 7",
+            "deparsed, 2 bytes: as received",
+            "sent by port 7, 2 bytes",
+            "the packet for port 1",
+            "egress E",
+            "hdr.h.round = 1, was 0",
+            "call recirculate ",
+            "deparsed, 2 bytes: 1 byte changed or new",
+            "starts over: recirculate",
+            "parser P",
+            "call log_msg ",
+            "message: round 1",
+            "no clone: there is no clone session 6",
+            "queued for port 1",
+            "deparsed, 2 bytes: as above",
+            "sent by port 1, 2 bytes",
+        ],
+    );
+}
+
 #[test]
 fn json_is_one_object_with_the_packet_the_events_and_the_outputs() {
     let json: Value =

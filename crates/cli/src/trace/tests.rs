@@ -402,8 +402,8 @@ fn writes_show_old_and_new_and_those_that_change_nothing_are_left_out() {
             call,
             TraceEvent::Message { text: "hello".to_owned() },
             TraceEvent::Digest { digest: ExternId::new(1), values: vec![v(7, 48), v(1, 1)] },
-            TraceEvent::NoCloneSession { session: 5 },
             TraceEvent::Exit,
+            TraceEvent::NoCloneSession { session: 5 },
         ],
         "  stage RouterIngress.act                                       router.p4:20
     hdr.ethernet.dst = 0x000000000002 (00:00:00:00:00:02), was 0x000000000001 (00:00:00:00:00:01)  router.p4:6  six
@@ -414,8 +414,8 @@ fn writes_show_old_and_new_and_those_that_change_nothing_are_left_out() {
     digest ingress.learn is sent
       mac  0x000000000007 (00:00:00:00:00:07)
       new  true
-    no clone: there is no clone session 5
-    exit\n",
+    exit
+no clone: there is no clone session 5\n",
     );
 }
 

@@ -159,9 +159,9 @@ impl Writer {
                 self.named(fields);
             }
             Step::NoCloneSession { session } => {
+                self.depth = 0;
                 let text = format!("no clone: there is no clone session {session}");
-                let depth = self.depth;
-                self.page.line(depth, Style::Missed, &text);
+                self.page.line(0, Style::Missed, &text);
             }
             Step::Deparsed(bytes) => self.deparsed(bytes),
             Step::Copied { .. }
