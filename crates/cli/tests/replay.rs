@@ -288,3 +288,59 @@ fn an_interrupted_replay_keeps_what_it_has_written() {
     assert!(written > 0);
     assert_eq!(said.json()["sent"]["packets"], written);
 }
+
+#[test]
+fn a_disk_that_runs_full_keeps_what_was_written() {
+    let dir = Directory::new("replay-small-disk");
+    // More than twice what fits on the disk.
+    let many: Vec<Captured> = (0..4000)
+        .map(|i| whole(i, to_other_host(0, 1400, i as u16)))
+        .collect();
+    let capture = dir.with("in.pcap", pcap(&many));
+    let out = dir.file("out");
+    std::fs::create_dir(&out).unwrap();
+    // The disk exists in a mount namespace of the shell's own.
+    let script = format!(
+        "mount -t tmpfs -o size=2m tmpfs {out} && \"$@\"; status=$?; ls {out}; exit $status"
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        &script,
+        "sh",
+    ]);
+    command.arg(env!("CARGO_BIN_EXE_polyplane"));
+    let (program, entries) = (
+        lab::example("router/router.p4"),
+        lab::example("router/router.entries"),
+    );
+    command.args(["replay", &program, "--entries", &entries, "--out-dir", &out]);
+    command.args(["--in", &format!("0={capture}")]);
+    let said = match command.output() {
+        Ok(output) => lab::Said::from(output),
+        Err(error) => return println!("skipped: cannot run unshare: {error}"),
+    };
+    if said.err.contains("unshare:") || said.err.contains("mount:") {
+        return println!("skipped: {}", said.err);
+    }
+    assert_eq!(said.status, Some(1), "{}", said.err);
+    let line = said.one_line();
+    assert!(
+        line.contains("No space left on device") && line.contains("free space"),
+        "{line}"
+    );
+    assert!(
+        line.contains("1.pcap.part"),
+        "what could be written is kept: {line}"
+    );
+    assert!(said.out.contains("1.pcap.part"), "{}", said.out);
+    assert!(
+        said.out.contains("4000 packets"),
+        "the rest is still counted: {}",
+        said.out
+    );
+}

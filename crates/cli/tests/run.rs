@@ -287,3 +287,43 @@ fn a_user_without_permission_is_told_what_to_do() {
         said.err
     );
 }
+
+#[test]
+fn a_tap_device_is_a_port_as_well() {
+    if std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .is_err()
+    {
+        return println!("skipped: this user may not use /dev/net/tun");
+    }
+    let Some(mut bench) = Bench::new("run-tap") else {
+        return;
+    };
+    let mut command = polyplane();
+    command.args([
+        "run",
+        &bench.program,
+        "--port",
+        "0=port0",
+        "--port",
+        "1=tap:tap1",
+        "--json",
+    ]);
+    let mut running = bench.switch.run(|| Running::start(&mut command)).unwrap();
+    let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
+    lines.next();
+    // The kernel's side of the device takes the place of the second cable's end.
+    let tap = bench
+        .switch
+        .run(|| AfPacketPort::open(PortId(1), "tap1"))
+        .unwrap();
+    bench.ends[1] = tap.unwrap();
+    assert!(bench.carries(0, 1));
+    assert!(bench.carries(1, 2));
+    running.signal("TERM");
+    let (status, report) = finish(running);
+    assert_eq!(status, Some(0));
+    assert_eq!(report["ports"][1]["name"], "tap1");
+}
