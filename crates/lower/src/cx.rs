@@ -224,7 +224,7 @@ impl Lower<'_> {
 
     /// Reports what this target cannot run.
     pub(crate) fn unsupported(&mut self, span: Span, message: impl Into<String>) -> Rv {
-        self.error("E0701", span, message);
+        self.error("E1101", span, message);
         Rv::Default
     }
 

@@ -141,19 +141,19 @@ fn refuse(text: &str, parts: &[&str]) {
 
 #[test]
 fn a_program_without_main_is_told_so() {
-    refuse("#include <core.p4>\n", &["E0702", "no `main`"]);
+    refuse("#include <core.p4>\n", &["E1102", "no `main`"]);
 }
 
 #[test]
 fn a_package_of_no_architecture_is_named() {
     let text = "#include <core.p4>\ncontrol c(); package top(c x);\ncontrol d() { apply {} }\ntop(d()) main;\n";
-    refuse(text, &["E0703", "`top`", "test.p4:4"]);
+    refuse(text, &["E1103", "`top`", "test.p4:4"]);
 }
 
 #[test]
 fn a_package_that_borrows_a_name_is_no_architecture() {
     let text = "#include <core.p4>\ncontrol c(); package V1Switch(c x);\ncontrol d() { apply {} }\nV1Switch(d()) main;\n";
-    refuse(text, &["E0703", "test.p4:4"]);
+    refuse(text, &["E1103", "test.p4:4"]);
 }
 
 #[test]
@@ -172,7 +172,7 @@ control E(inout empty h, inout empty m, inout standard_metadata_t s) { apply {} 
 control D(packet_out p, in empty h) { apply {} }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
-    refuse(text, &["E0701", "`flash`", "`lamp`", "test.p4:9"]);
+    refuse(text, &["E1101", "`flash`", "`lamp`", "test.p4:9"]);
 }
 
 #[test]

@@ -67,8 +67,8 @@ impl Checker<'_> {
                 AnnotationBody::KeyValues(values)
             }
         };
-        if STRINGS[..2].contains(&annotation.name.as_str()) && matches!(body, AnnotationBody::None)
-        {
+        let empty = matches!(annotation.body, ast::AnnotationBody::None);
+        if empty && STRINGS[..2].contains(&annotation.name.as_str()) {
             self.needs_string(annotation, annotation.span);
         }
         self.check_known_annotation(annotation, &body);

@@ -9,7 +9,7 @@ use crate::hir::{
     ActionId, Call, Callee, ControlId, Expr, ExprKind, FunctionId, LocalDecl, ParserId, Program,
     State, Stmt, StmtKind, TableId, Transition, Ty,
 };
-use crate::walk;
+use crate::{code, walk};
 
 /// Checks all calls of a program that has no errors so far.
 pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
@@ -200,7 +200,7 @@ impl<'p> Checker<'p, '_> {
         if !allowed.contains(&place) {
             let names: Vec<&str> = allowed.iter().map(|place| place.name()).collect();
             let message = format!("{what} cannot be called from {}", place.name());
-            let error = Diagnostic::error("E0501", call.span, message);
+            let error = Diagnostic::error(code::WRONG_PLACE, call.span, message);
             self.diagnostics
                 .push(error.hint(format!("they can be called from {}", names.join(" and "))));
         }
@@ -210,7 +210,7 @@ impl<'p> Checker<'p, '_> {
         walk::stmts(body, &mut |stmt| {
             if matches!(stmt.kind, StmtKind::Exit) {
                 let message = format!("`exit` cannot stand in {place}");
-                let error = Diagnostic::error("E0502", stmt.span, message);
+                let error = Diagnostic::error(code::WRONG_PLACE, stmt.span, message);
                 self.diagnostics.push(error.hint("`exit` ends the control that is running; it stands in actions and apply blocks"));
             }
         });
@@ -221,7 +221,7 @@ impl<'p> Checker<'p, '_> {
             if matches!(stmt.kind, StmtKind::SwitchAction { .. }) {
                 let message = format!("tables cannot be applied in {}", place.name());
                 self.diagnostics
-                    .push(Diagnostic::error("E0501", stmt.span, message));
+                    .push(Diagnostic::error(code::WRONG_PLACE, stmt.span, message));
             }
             for expr in walk::exprs_of(stmt) {
                 self.forbid_apply_results(expr, place);
@@ -233,7 +233,7 @@ impl<'p> Checker<'p, '_> {
         if matches!(expr.kind, ExprKind::ApplyResult(..)) {
             let message = format!("tables cannot be applied in {}", place.name());
             self.diagnostics
-                .push(Diagnostic::error("E0501", expr.span, message));
+                .push(Diagnostic::error(code::WRONG_PLACE, expr.span, message));
         }
         for child in walk::children(expr) {
             self.forbid_apply_results(child, place);
@@ -302,7 +302,8 @@ impl<'p> Checker<'p, '_> {
             "the {what} `{}` calls itself; P4 has no recursion",
             name.as_str()
         );
-        self.diagnostics
-            .push(Diagnostic::error("E0503", span, message).label(name.span, "declared here"));
+        self.diagnostics.push(
+            Diagnostic::error(code::RECURSION, span, message).label(name.span, "declared here"),
+        );
     }
 }

@@ -52,6 +52,11 @@ pub(crate) const BAD_PARAM: &str = "E0504";
 /// A result of a type that cannot be returned.
 pub(crate) const BAD_RETURN: &str = "E0505";
 
+/// A function that does not return a value on all paths.
+pub(crate) const NO_RETURN: &str = "E0510";
+/// A parser that never reaches `accept` or `reject`.
+pub(crate) const NEVER_ENDS: &str = "E0511";
+
 /// A declaration that is wrong in itself.
 pub(crate) const BAD_DECL: &str = "E0601";
 /// An instance that may not be made, or not here.
@@ -98,3 +103,7 @@ pub(crate) const W_PRIORITY: &str = "W0701";
 pub(crate) const W_COVERED: &str = "W0702";
 /// A select case that is never reached.
 pub(crate) const W_CASE: &str = "W0801";
+/// A statement that is never reached.
+pub(crate) const W_UNREACHABLE: &str = "W0512";
+/// A value that is read before it is written.
+pub(crate) const W_UNWRITTEN: &str = "W0513";

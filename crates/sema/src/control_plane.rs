@@ -127,6 +127,7 @@ impl Names<'_, '_> {
         }
         let name = full(prefix, &action.annotations, &action.name);
         match self.actions.get(&name) {
+            Some(&(other, _)) if self.is_no_op(other) && self.is_no_op(id) => {}
             Some(&(other, before)) if other != id => {
                 self.conflict("action", &name, action.name.span, before)
             }
@@ -137,7 +138,18 @@ impl Names<'_, '_> {
         }
     }
 
+    /// Whether an action does nothing: two of those are one to the control plane.
+    fn is_no_op(&self, id: ActionId) -> bool {
+        let action = &self.program.actions[id];
+        action.params.is_empty() && action.body.is_empty()
+    }
+
     fn conflict(&mut self, what: &str, name: &str, span: Span, before: Span) {
+        let (before, span) = if before.lo > span.lo {
+            (span, before)
+        } else {
+            (before, span)
+        };
         let message = format!("the control plane would see two {what}s named `{name}`");
         let diagnostic = Diagnostic::error(code::CONTROL_PLANE_NAME, span, message);
         let at = if before == span {

@@ -15,7 +15,7 @@ use crate::hir::{
     Arg, Call, Callee, Expr, ExprKind, Param, Parser, Program, Prototype, StateId, Stmt, StmtKind,
     Target, Transition, Ty, TyId, VarId,
 };
-use crate::walk;
+use crate::{code, walk};
 
 /// Checks a program that has no errors so far.
 pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
@@ -44,7 +44,7 @@ fn missing_return(proto: &Prototype) -> Diagnostic {
         "the function `{}` does not return a value on all paths",
         proto.name.as_str()
     );
-    Diagnostic::error("E0510", proto.name.span, message).hint("add a `return` at its end")
+    Diagnostic::error(code::NO_RETURN, proto.name.span, message).hint("add a `return` at its end")
 }
 
 fn bodies(program: &Program) -> impl Iterator<Item = &[Stmt]> {
@@ -103,14 +103,21 @@ fn check_ends(parser: &Parser, diagnostics: &mut Diagnostics) {
         "the parser `{}` never reaches `accept` or `reject`",
         parser.name.as_str()
     );
-    diagnostics.push(Diagnostic::error("E0511", parser.name.span, message));
+    diagnostics.push(Diagnostic::error(
+        code::NEVER_ENDS,
+        parser.name.span,
+        message,
+    ));
 }
 
 fn warn_unreachable(body: &[Stmt], diagnostics: &mut Diagnostics) {
     for pair in body.windows(2) {
         if !stmt_completes(&pair[0]) {
-            let warning =
-                Diagnostic::warning("W0512", pair[1].span, "this statement is never reached");
+            let warning = Diagnostic::warning(
+                code::W_UNREACHABLE,
+                pair[1].span,
+                "this statement is never reached",
+            );
             diagnostics.push(warning.label(pair[0].span, "control leaves here"));
             break;
         }
@@ -327,7 +334,8 @@ impl Initialisation<'_, '_> {
                 name.as_str()
             );
             self.diagnostics.push(
-                Diagnostic::warning("W0513", span, message).label(name.span, "declared here"),
+                Diagnostic::warning(code::W_UNWRITTEN, span, message)
+                    .label(name.span, "declared here"),
             );
         }
     }

@@ -57,9 +57,10 @@ impl Checker<'_> {
             span: decl.name.span,
             expected: None,
         };
-        let id = self.instantiate_type(&decl.ty, wanted);
+        let (element, sizes) = array_parts(decl);
+        let id = self.instantiate_type(element, wanted);
         if let Some(id) = id {
-            for size in decl.sizes.iter().rev() {
+            for size in sizes.into_iter().rev() {
                 let element = self.p.instances[id].ty;
                 if let Some(size) = self.element_count(size) {
                     self.p.instances[id].ty = self.intern(Ty::Stack(element, size));
@@ -675,4 +676,15 @@ impl Checker<'_> {
             self.report(diagnostic.label(declared, "the method"));
         }
     }
+}
+
+/// The type of the elements and the sizes of an array of instances: `T(args) name[n];` or `T[n](args) name;`.
+fn array_parts(decl: &ast::InstanceDecl) -> (&TypeRef, Vec<&ast::Expr>) {
+    let mut sizes: Vec<&ast::Expr> = decl.sizes.iter().collect();
+    let mut element = &decl.ty;
+    while let TypeRef::Array(inner, size, _) = element {
+        sizes.push(size);
+        element = inner;
+    }
+    (element, sizes)
 }

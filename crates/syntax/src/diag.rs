@@ -396,7 +396,7 @@ fn json_string(text: &str) -> String {
 
 /// The candidate nearest to `name`, when it is near enough to be what was meant: a third of the name may differ.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).max(1);
+    let limit = name.chars().count() / 3;
     let near = |candidate: &'a str| {
         if candidate == name || name.is_empty() {
             return None;

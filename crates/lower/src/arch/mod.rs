@@ -92,7 +92,7 @@ pub(crate) fn find(
 ) -> Result<(InstanceId, &'static Binding), Vec<Diagnostic>> {
     let Some(main) = program.main else {
         let message = "the program has no `main`: there is nothing to run";
-        return Err(vec![Diagnostic::error("E0702", Span::NONE, message).hint(
+        return Err(vec![Diagnostic::error("E1102", Span::NONE, message).hint(
             "instantiate the architecture's package with the name `main`",
         )]);
     };
@@ -113,7 +113,7 @@ pub(crate) fn find(
         None => {
             let known: Vec<&str> = BINDINGS.iter().map(|binding| binding.package).collect();
             let message = format!("package `{package}` belongs to no architecture that can run");
-            let mut diagnostic = Diagnostic::error("E0703", instance.span, message)
+            let mut diagnostic = Diagnostic::error("E1103", instance.span, message)
                 .suggest(package, known.iter().copied());
             diagnostic = diagnostic.note("programs for V1Switch, PSA_Switch, PNA_NIC, ebpfFilter, ubpf and xdp can run; others can be checked");
             Err(vec![diagnostic])
@@ -184,7 +184,7 @@ impl Lower<'_> {
             "package `{}` is not declared here as its architecture declares it",
             self.binding.package
         );
-        self.error("E0703", span, message);
+        self.error("E1103", span, message);
     }
 
     fn block_params(&mut self, node: NodeId) -> Vec<hir::VarId> {
