@@ -198,16 +198,15 @@ impl Lower<'_> {
         }
     }
 
-    /// The name of a block of the architecture: that of its declaration, whatever the instance is called.
+    /// The name of a block of the architecture: that of its declaration, whatever the instance is called or annotated, as p4c has it.
     fn block_path(&mut self, instance: InstanceId) -> Option<String> {
         let hir = self.hir;
-        let (name, annotations) = match *self.ty(hir.instances[instance].ty) {
-            Ty::Parser(id) => (&hir.parsers[id].name, &hir.parsers[id].annotations),
-            Ty::Control(id) => (&hir.controls[id].name, &hir.controls[id].annotations),
+        let name = match *self.ty(hir.instances[instance].ty) {
+            Ty::Parser(id) => hir.parsers[id].name.as_str(),
+            Ty::Control(id) => hir.controls[id].name.as_str(),
             _ => return None,
         };
-        let name = annotate::name(annotations).unwrap_or_else(|| name.as_str().to_owned());
-        let name = name.strip_prefix('.').unwrap_or(&name).to_owned();
+        let name = name.to_owned();
         let taken = |path: &str| self.nodes.values().any(|node| node.path == path);
         let mut path = name.clone();
         let mut count = 1;

@@ -8,8 +8,8 @@ use syntax::source::Span;
 
 use crate::call::{Rule, Written};
 use crate::hir::{
-    ActionCall, ActionId, Arg, Expr, ExprKind, Key, LocalDecl, MatchKindId, Param, Property, Table,
-    TableAction, TableId, Ty, TyId, VarKind,
+    ActionCall, ActionId, Annotation, AnnotationBody, Arg, Expr, ExprKind, Key, LocalDecl,
+    MatchKindId, Param, Property, Table, TableAction, TableId, Ty, TyId, VarKind,
 };
 use crate::same::same_arg;
 use crate::scope::Entity;
@@ -603,10 +603,19 @@ impl Checker<'_> {
             .iter()
             .position(|a| a.action == no_action);
         let action = found.unwrap_or_else(|| {
+            // What nobody wrote into the list is no action for entries.
+            let default_only = Annotation {
+                name: ast::Name {
+                    text: "defaultonly".into(),
+                    span,
+                },
+                body: AnnotationBody::None,
+                span,
+            };
             draft.table.actions.push(TableAction {
                 action: no_action,
                 args: Vec::new(),
-                annotations: Vec::new(),
+                annotations: vec![default_only],
             });
             draft.table.actions.len() - 1
         });
