@@ -8,5 +8,7 @@
 //! every engine runs every test. Tests: `tests/`.
 
 mod program;
+mod router;
 
 pub use program::compile;
+pub use router::{routed_frame, router};

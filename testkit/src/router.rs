@@ -1,0 +1,45 @@
+//! The example router with its entries, and packets for it: what benches and tests of the packet path run.
+
+use switch::{Device, DeviceConfig};
+
+use crate::compile;
+
+/// The example router, configured.
+///
+/// # Errors
+/// The example does not compile, or its entries do not fit: what is wrong, as text.
+pub fn router(engine: &dyn exec::Engine) -> Result<Device, String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/router/router");
+    let program = compile(std::path::Path::new(&format!("{path}.p4")))?;
+    let mut device = Device::new(program, engine, &DeviceConfig::default())
+        .map_err(|error| error.to_string())?;
+    let file = format!("{path}.entries");
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+    let updates = entries::read(device.program(), &file, &text)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;
+    for update in &updates {
+        stf::apply(&mut device, update).map_err(|error| error.to_string())?;
+    }
+    Ok(device)
+}
+
+/// A frame of `len` bytes (at least 34) that the router forwards from port 0 to port 1: IPv4 with a right checksum, `number` in its
+/// identification.
+pub fn routed_frame(len: usize, number: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 2, 8, 0];
+    let mut ipv4 = vec![0x45, 0];
+    ipv4.extend(((len - 14) as u16).to_be_bytes());
+    ipv4.extend(number.to_be_bytes());
+    ipv4.extend([0, 0, 64, 17, 0, 0, 10, 0, 1, 2, 10, 0, 2, 2]);
+    let words = ipv4
+        .chunks(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    ipv4[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    frame.extend(ipv4);
+    frame.resize(len, 0);
+    frame
+}
