@@ -24,7 +24,9 @@ fn a_warm_router_forwards_without_allocating() {
         .iter()
         .map(|&len| routed_frame(len, len as u16))
         .collect();
-    let cold = allocation_counter::measure(|| { carry(&mut device, &frames, 0, 10)); };
+    let cold = allocation_counter::measure(|| {
+        carry(&mut device, &frames, 0, 10);
+    });
     assert!(cold.count_total > 0, "the counter counts");
     let mut sent = 0;
     let measured = allocation_counter::measure(|| sent = carry(&mut device, &frames, 10, 100));
