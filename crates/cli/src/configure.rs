@@ -98,7 +98,9 @@ pub(crate) fn check_port(program: &ir::Program, port: PortId) -> Result<(), Stri
     let (arch, last) = match program.arch {
         ir::Arch::V1model => ("v1model", 510),
         ir::Arch::Psa => ("PSA", 0xffff_fff9),
-        ir::Arch::Pna | ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp => return Ok(()),
+        ir::Arch::Pna | ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp | ir::Arch::Own => {
+            return Ok(());
+        }
     };
     if port.0 <= last {
         return Ok(());

@@ -119,6 +119,8 @@ pub enum Arch {
     Ubpf,
     /// The XDP model.
     Xdp,
+    /// A package of the user's own: a parser, one or two controls and a deparser, in a line.
+    Own,
 }
 
 /// A program.

@@ -36,7 +36,7 @@ macro_rules! words {
 }
 
 words! {
-    Arch { V1model = "v1model", Psa = "psa", Pna = "pna", Ebpf = "ebpf", Ubpf = "ubpf", Xdp = "xdp" }
+    Arch { V1model = "v1model", Psa = "psa", Pna = "pna", Ebpf = "ebpf", Ubpf = "ubpf", Xdp = "xdp", Own = "own" }
     MatchKind {
         Exact = "exact", Lpm = "lpm", Ternary = "ternary", Range = "range", Optional = "optional", Selector = "selector",
     }

@@ -228,6 +228,7 @@ impl Cx<'_> {
             Arch::Ebpf => "ebpf",
             Arch::Ubpf => "ubpf",
             Arch::Xdp => "xdp",
+            Arch::Own => "own",
         };
         let mut package = PkgInfo {
             arch: arch.to_owned(),

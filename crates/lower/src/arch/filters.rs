@@ -1,4 +1,4 @@
-//! The small architectures of p4c: eBPF filters, uBPF and XDP programs.
+//! The small architectures of p4c (eBPF filters, uBPF and XDP programs), and packages of the user's own.
 
 use ir::{Arch, BlockRole};
 
@@ -72,4 +72,61 @@ pub(super) const XDP: Binding = Binding {
     ],
     transfers: &[],
     intrinsics: &["input", "output"],
+};
+
+const OWN_PARSER: BlockSpec = BlockSpec {
+    role: BlockRole::Parser,
+    path: &[0],
+    params: &[PACKET, "hdr", "meta", "standard_metadata"],
+};
+const OWN_CONTROL: &[&str] = &["hdr", "meta", "standard_metadata"];
+const OWN_DEPARSER: &[&str] = &[PACKET, "hdr", "meta", "standard_metadata"];
+
+/// A package of parser, control and deparser.
+pub(super) const OWN_THREE: Binding = Binding {
+    arch: Arch::Own,
+    package: "",
+    arguments: 3,
+    blocks: &[
+        OWN_PARSER,
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[1],
+            params: OWN_CONTROL,
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[2],
+            params: OWN_DEPARSER,
+        },
+    ],
+    transfers: &[],
+    intrinsics: &[],
+};
+
+/// A package of parser, two controls and deparser.
+pub(super) const OWN_FOUR: Binding = Binding {
+    arch: Arch::Own,
+    package: "",
+    arguments: 4,
+    blocks: &[
+        OWN_PARSER,
+        BlockSpec {
+            role: BlockRole::Ingress,
+            path: &[1],
+            params: OWN_CONTROL,
+        },
+        BlockSpec {
+            role: BlockRole::Egress,
+            path: &[2],
+            params: OWN_CONTROL,
+        },
+        BlockSpec {
+            role: BlockRole::Deparser,
+            path: &[3],
+            params: OWN_DEPARSER,
+        },
+    ],
+    transfers: &[],
+    intrinsics: &[],
 };

@@ -108,17 +108,33 @@ pub(crate) fn find(
         .filter(named)
         .find(fits)
         .or_else(|| BINDINGS.iter().find(named));
-    match found {
+    match found.or_else(|| own(program, instance)) {
         Some(binding) => Ok((main, binding)),
         None => {
             let known: Vec<&str> = BINDINGS.iter().map(|binding| binding.package).collect();
             let message = format!("package `{package}` belongs to no architecture that can run");
             let mut diagnostic = Diagnostic::error("E1103", instance.span, message)
                 .suggest(package, known.iter().copied());
-            diagnostic = diagnostic.note("programs for V1Switch, PSA_Switch, PNA_NIC, ebpfFilter, ubpf and xdp can run; others can be checked");
+            diagnostic = diagnostic.note("programs for V1Switch, PSA_Switch, PNA_NIC, ebpfFilter, ubpf and xdp can run; so can a package of your own that is made of a parser, one or two controls and a deparser; others can be checked");
             Err(vec![diagnostic])
         }
     }
+}
+
+/// How a package that no architecture file declares is bound: by the kinds of its arguments. Its packets leave where they came in.
+fn own(program: &hir::Program, instance: &hir::Instance) -> Option<&'static &'static Binding> {
+    let ty = |arg: &hir::Arg| match arg {
+        hir::Arg::Expr(expr) => Some(program.types.get(expr.ty)),
+        hir::Arg::Omitted => None,
+    };
+    let (parser, controls) = instance.args.split_first()?;
+    let is_line = matches!(ty(parser), Some(Ty::Parser(_)))
+        && controls
+            .iter()
+            .all(|arg| matches!(ty(arg), Some(Ty::Control(_))));
+    let shapes: &'static [&'static Binding] = &[&filters::OWN_THREE, &filters::OWN_FOUR];
+    let fits = |binding: &&&Binding| is_line && binding.arguments == instance.args.len();
+    shapes.iter().find(fits)
 }
 
 impl Lower<'_> {

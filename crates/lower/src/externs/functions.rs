@@ -31,7 +31,7 @@ impl Lower<'_> {
             ir::Arch::V1model => self.v1model_function(name, &args, call),
             ir::Arch::Psa => self.psa_function(name, &args),
             ir::Arch::Pna => self.pna_function(name, &args, ty),
-            ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp => {
+            ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp | ir::Arch::Own => {
                 self.filter_function(name, &args, ty)
             }
         };

@@ -1,4 +1,4 @@
-//! The small architectures: eBPF filters, uBPF and XDP programs. What passes leaves at the port where it came in.
+//! The small architectures: eBPF filters, uBPF and XDP programs, and packages of the user's own. What passes leaves at the port where it came in.
 
 use exec::{DropDetail, DropReason, Mark, ParserVerdict};
 use ir::{BlockRole, Layout, Program};
@@ -180,6 +180,25 @@ impl Xdp {
             xdp_action::REDIRECT => core.send(job, redirect, trace),
             _ => core.send(job, ingress, trace),
         }
+    }
+}
+
+/// A package of the user's own: parser, controls, deparser in a line. A packet that its parser rejects is dropped; all others leave where they came in.
+pub(crate) struct Own;
+
+impl Own {
+    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        begin(&mut job);
+        let done = parse_and_run(core, &mut job, trace).and_then(|()| {
+            core.control(&mut job, BlockRole::Egress, trace)
+                .and_then(|()| core.deparse(&mut job, BlockRole::Deparser, trace))
+                .map_err(|reason| (reason, DropDetail::None))
+        });
+        if let Err((reason, detail)) = done {
+            return core.drop(job, reason, detail, trace);
+        }
+        let port = job.ingress;
+        core.send(job, port, trace);
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) enum Pipeline {
     Ebpf(filters::Ebpf),
     Ubpf(filters::Ubpf),
     Xdp(filters::Xdp),
+    Own(filters::Own),
 }
 
 impl Pipeline {
@@ -30,6 +31,7 @@ impl Pipeline {
             Arch::Ebpf => Pipeline::Ebpf(filters::Ebpf::new(program, layout)),
             Arch::Ubpf => Pipeline::Ubpf(filters::Ubpf::new(program, layout)),
             Arch::Xdp => Pipeline::Xdp(filters::Xdp::new(program, layout)),
+            Arch::Own => Pipeline::Own(filters::Own),
         }
     }
 }
@@ -44,6 +46,7 @@ pub(crate) fn ingress(core: &mut Core, job: Job, trace: &mut Trace<'_>) {
         Pipeline::Ebpf(arch) => arch.run(core, job, trace),
         Pipeline::Ubpf(arch) => arch.run(core, job, trace),
         Pipeline::Xdp(arch) => arch.run(core, job, trace),
+        Pipeline::Own(arch) => arch.run(core, job, trace),
     }
 }
 
@@ -59,8 +62,10 @@ pub(crate) fn egress(
     match &root.code.pipeline {
         Pipeline::V1model(arch) => arch.egress(core, job, port, times, trace),
         Pipeline::Psa(arch) => arch.egress(core, job, port, trace),
-        Pipeline::Pna(_) | Pipeline::Ebpf(_) | Pipeline::Ubpf(_) | Pipeline::Xdp(_) => {
-            core.send(job, port, trace)
-        }
+        Pipeline::Pna(_)
+        | Pipeline::Ebpf(_)
+        | Pipeline::Ubpf(_)
+        | Pipeline::Xdp(_)
+        | Pipeline::Own(_) => core.send(job, port, trace),
     }
 }
