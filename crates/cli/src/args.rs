@@ -28,6 +28,20 @@ pub(crate) struct Preprocess {
     pub(crate) undefine: Vec<String>,
 }
 
+/// How a device is set up.
+#[derive(Args, Clone)]
+pub(crate) struct Setup {
+    /// Table entries and other configuration (docs/ENTRIES.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) entries: Option<PathBuf>,
+    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for each.
+    #[arg(long = "host-port", value_name = "NUMBER")]
+    pub(crate) host_ports: Vec<u32>,
+    /// What the program's random numbers depend on.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
 /// How diagnostics are written.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

@@ -1,22 +1,26 @@
 //! From texts to a configured device: a program with its entries; and what a device did, for reports.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use packet::PortId;
 use switch::{Device, DeviceConfig};
 
-use crate::args::Source;
+use crate::args::{Setup, Source};
 use crate::report::{DeviceReport, Drops, TableReport};
 use crate::{compile, out};
 
 /// Compiles a program and loads it with its entries. With errors in either, they are shown and there is none.
-pub(crate) fn load(source: &Source, entries: Option<&Path>) -> Result<Option<Device>, String> {
+pub(crate) fn load(source: &Source, setup: &Setup) -> Result<Option<Device>, String> {
     let Some(program) = compile::compile(source) else {
         return Ok(None);
     };
-    let mut device = device(program)?;
-    let Some(path) = entries else {
+    let config = DeviceConfig {
+        seed: setup.seed,
+        host_ports: setup.host_ports.clone(),
+        ..DeviceConfig::default()
+    };
+    let mut device = device(program, &config)?;
+    let Some(path) = &setup.entries else {
         return Ok(Some(device));
     };
     let file = path.display().to_string();
@@ -33,7 +37,7 @@ pub(crate) fn load_text(
     entries: &str,
 ) -> Result<Device, String> {
     let program = compile::compile_text(name, text)?;
-    let mut device = device(program)?;
+    let mut device = device(program, &DeviceConfig::default())?;
     match add_entries(&mut device, entries_name, entries) {
         true => Ok(device),
         false => Err(format!("{entries_name} has errors")),
@@ -41,10 +45,9 @@ pub(crate) fn load_text(
 }
 
 /// A device that runs a program.
-pub(crate) fn device(program: ir::Program) -> Result<Device, String> {
+fn device(program: ir::Program, config: &DeviceConfig) -> Result<Device, String> {
     let program = Arc::new(program);
-    Device::new(program, &interp::Interp, &DeviceConfig::default())
-        .map_err(|error| error.to_string())
+    Device::new(program, &interp::Interp, config).map_err(|error| error.to_string())
 }
 
 /// Reads an entries file and applies it; whether it was without errors, which are shown.

@@ -10,7 +10,7 @@ use port::{PcapError, PcapWriteError, PcapWriter};
 use serde::Serialize;
 use switch::Device;
 
-use crate::args::Source;
+use crate::args::{Setup, Source};
 use crate::captures::{Captures, Input};
 use crate::early::Early;
 use crate::live::{self, LiveLine};
@@ -37,9 +37,8 @@ pub(crate) struct Options {
     /// Where the captures of what leaves the ports go. Made if it does not exist.
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
-    /// Table entries and other configuration.
-    #[arg(long, value_name = "FILE")]
-    entries: Option<PathBuf>,
+    #[command(flatten)]
+    setup: Setup,
     /// Write the summary as JSON.
     #[arg(long)]
     json: bool,
@@ -47,7 +46,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|e| e.to_string())?;
-    let Some(device) = configure::load(&options.source, options.entries.as_deref())? else {
+    let Some(device) = configure::load(&options.source, &options.setup)? else {
         return Ok(Ended::WithErrors);
     };
     for input in &options.inputs {

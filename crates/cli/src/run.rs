@@ -1,6 +1,5 @@
 //! `polyplane run`: a switch on real interfaces.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -8,7 +7,7 @@ use packet::PortId;
 use port::{AfPacketPort, Port, PortError, PortSpec, PortTarget, TapPort};
 use serde::Serialize;
 
-use crate::args::Source;
+use crate::args::{Setup, Source};
 use crate::early::Early;
 use crate::forward::{Ending, Event, Forwarder, Stop};
 use crate::live::LiveLine;
@@ -33,9 +32,8 @@ pub(crate) struct Options {
     /// A switch port and its interface; `tap:NAME` makes a TAP device. Give one for each port.
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
     ports: Vec<PortSpec>,
-    /// Table entries and other configuration.
-    #[arg(long, value_name = "FILE")]
-    entries: Option<PathBuf>,
+    #[command(flatten)]
+    setup: Setup,
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
@@ -43,7 +41,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     PortSpec::check_distinct(&options.ports).map_err(|e| e.to_string())?;
-    let Some(device) = configure::load(&options.source, options.entries.as_deref())? else {
+    let Some(device) = configure::load(&options.source, &options.setup)? else {
         return Ok(Ended::WithErrors);
     };
     for spec in &options.ports {

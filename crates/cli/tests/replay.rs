@@ -4,6 +4,25 @@ mod lab;
 
 use lab::{Captured, Directory, Running, packets, pcap, polyplane, said, to_other_host, whole};
 
+/// A PNA program that sends what comes from the host to port 7 and drops the rest.
+const FROM_HOST: &str = r#"
+#include <core.p4>
+#include <pna.p4>
+struct headers_t {}
+struct metadata_t {}
+control Pre(in headers_t hdr, inout metadata_t meta, in pna_pre_input_metadata_t input, inout pna_pre_output_metadata_t output) { apply {} }
+parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, in pna_main_parser_input_metadata_t input) {
+    state start { transition accept; }
+}
+control Main(inout headers_t hdr, inout metadata_t meta, in pna_main_input_metadata_t input, inout pna_main_output_metadata_t output) {
+    apply {
+        if (input.direction == PNA_Direction_t.HOST_TO_NET) { send_to_port((PortId_t) 7); } else { drop_packet(); }
+    }
+}
+control Deparse(packet_out packet, in headers_t hdr, in metadata_t meta, in pna_main_output_metadata_t output) { apply {} }
+PNA_NIC(Parse(), Pre(), Main(), Deparse()) main;
+"#;
+
 /// Runs the example router over captures.
 fn replay(inputs: &[&str], out_dir: &str, more: &[&str]) -> lab::Said {
     let (program, entries) = (
@@ -343,4 +362,20 @@ fn a_disk_that_runs_full_keeps_what_was_written() {
         "the rest is still counted: {}",
         said.out
     );
+}
+
+#[test]
+fn the_ports_of_the_host_are_those_that_were_named() {
+    let dir = Directory::new("replay-host-port");
+    let program = dir.with("host.p4", FROM_HOST);
+    let capture = dir.with("in.pcap", pcap(&[whole(1, to_other_host(0, 46, 1))]));
+    let input = format!("3={capture}");
+    let sent = |more: &[&str]| {
+        let said = said(&[&["replay", &program, "--in", &input, "--json"], more].concat());
+        assert_eq!(said.status, Some(0), "{}", said.err);
+        said.json()["sent"]["packets"].as_u64()
+    };
+    assert_eq!(sent(&["--host-port", "3"]), Some(1));
+    assert_eq!(sent(&["--host-port", "4"]), Some(0));
+    assert_eq!(sent(&[]), Some(0));
 }

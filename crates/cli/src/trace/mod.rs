@@ -24,7 +24,7 @@ use packet::{Frame, Nanos, PortId};
 use serde::Serialize;
 use switch::Device;
 
-use crate::args::Source;
+use crate::args::{Setup, Source};
 use crate::{Ended, configure, out};
 use step::{Bytes, Step};
 use tell::Teller;
@@ -51,9 +51,8 @@ pub(crate) struct Options {
     /// The port that the packet comes in by.
     #[arg(long, value_name = "P", default_value_t = 0)]
     port: u32,
-    /// Table entries and other configuration.
-    #[arg(long, value_name = "FILE")]
-    entries: Option<PathBuf>,
+    #[command(flatten)]
+    setup: Setup,
     /// Write JSON: an object with the packet, the events and the outputs.
     #[arg(long)]
     json: bool,
@@ -61,7 +60,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let frame = packet(options)?;
-    let Some(mut device) = configure::load(&options.source, options.entries.as_deref())? else {
+    let Some(mut device) = configure::load(&options.source, &options.setup)? else {
         return Ok(Ended::WithErrors);
     };
     let port = PortId(options.port);
