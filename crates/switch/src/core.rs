@@ -73,7 +73,7 @@ pub(crate) enum PacketPath {
 /// A packet inside the device.
 pub(crate) struct Job {
     pub(crate) root: Arc<Root>,
-    pub(crate) packet: PacketContext,
+    pub(crate) packet: Box<PacketContext>,
     pub(crate) path: PacketPath,
     /// Where it came in.
     pub(crate) ingress: PortId,
@@ -98,7 +98,7 @@ pub(crate) struct Sent {
     pub(crate) port: PortId,
     pub(crate) time: Nanos,
     pub(crate) root: Arc<Root>,
-    pub(crate) packet: PacketContext,
+    pub(crate) packet: Box<PacketContext>,
 }
 
 /// A message of a digest, for the control plane.
@@ -138,7 +138,8 @@ pub(crate) struct Core {
     seed: u64,
     packets: u64,
     /// Contexts that wait to be used again; all of the newest program.
-    pool: Vec<PacketContext>,
+    #[expect(clippy::vec_box, reason = "contexts move between queues, and are large")]
+    pool: Vec<Box<PacketContext>>,
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
@@ -164,12 +165,12 @@ impl Core {
     }
 
     /// A context, with a random stream of its own.
-    pub(crate) fn context(&mut self, code: &Code) -> PacketContext {
+    pub(crate) fn context(&mut self, code: &Code) -> Box<PacketContext> {
         let mut packet = self.pool.pop().unwrap_or_else(|| {
             let mut packet =
                 PacketContext::new(&code.program, &code.layout, code.loaded.scratch_limbs());
             code.loaded.prepare(&mut packet);
-            packet
+            Box::new(packet)
         });
         self.packets += 1;
         packet.random = RandomStream::new(self.seed, self.packets);
@@ -179,7 +180,7 @@ impl Core {
     }
 
     /// Keeps a context for the next packet.
-    pub(crate) fn put_back(&mut self, packet: PacketContext) {
+    pub(crate) fn put_back(&mut self, packet: Box<PacketContext>) {
         if self.pool.len() < 1024 {
             self.pool.push(packet);
         }
