@@ -414,7 +414,7 @@ fn statements_stand_where_they_may() {
         "packet_length meta.i;",
         "emit hdr.ethernet;",
         "parser MyParser, state options",
-        "emit stands outside",
+        "emit stands in a parser",
     );
     refused(
         "packet_length meta.i;",
@@ -422,11 +422,12 @@ fn statements_stand_where_they_may() {
         "parser MyParser, state options",
         "a parser runs an action",
     );
+    // The action belongs to a table of ingress.
     refused(
         "call mark_to_drop ();",
         "emit_field meta.a;",
-        "action drop",
-        "emit stands outside",
+        "pipeline",
+        "as only deparsers may",
     );
     refused(
         "meta.ok = !meta.ok;",

@@ -70,6 +70,7 @@ impl Lower<'_> {
         self.in_node(node, Mode::Parser, |this| {
             for local in &parser.locals {
                 if let LocalDecl::Var(var, init) = local {
+                    this.loc = this.loc_of(hir.vars[*var].name.span);
                     this.declare_var(*var, init.as_ref());
                 }
             }

@@ -172,6 +172,49 @@ impl Verifier<'_> {
     }
 }
 
+impl Verifier<'_> {
+    /// Whether a control emits: in its own code, or in an action that it or one of its tables runs.
+    pub(super) fn emits(&self, id: ControlId) -> bool {
+        let Some(control) = self.program.controls.get(id) else {
+            return false;
+        };
+        let mut seen = HashSet::new();
+        control.stages.values().any(|stage| match &stage.kind {
+            StageKind::Action { body, .. } => self.code_emits(body, &mut seen),
+            StageKind::Condition { .. } => false,
+            StageKind::Match { table, .. } => {
+                let table = self.program.tables.get(*table);
+                let actions = table.map_or(&[][..], |table| &table.actions);
+                actions
+                    .iter()
+                    .any(|listed| self.action_emits(listed.action, &mut seen))
+            }
+        })
+    }
+
+    /// `seen` holds the actions that were looked at: each is worth it once.
+    fn action_emits(&self, id: ActionId, seen: &mut HashSet<ActionId>) -> bool {
+        match self.program.actions.get(id) {
+            Some(action) if seen.insert(id) => self.code_emits(&action.body, seen),
+            _ => false,
+        }
+    }
+
+    fn code_emits(&self, body: &[Stmt], seen: &mut HashSet<ActionId>) -> bool {
+        let mut emits = false;
+        let mut called = Vec::new();
+        walk(body, &mut |stmt| match &stmt.kind {
+            StmtKind::Emit(_) | StmtKind::EmitField(_) => emits = true,
+            StmtKind::CallAction(callee, _) => called.push(*callee),
+            _ => {}
+        });
+        emits
+            || called
+                .into_iter()
+                .any(|callee| self.action_emits(callee, seen))
+    }
+}
+
 /// Shows `see` every statement, outer ones first.
 pub(super) fn walk<'s>(stmts: &'s [Stmt], see: &mut impl FnMut(&'s Stmt)) {
     for stmt in stmts {

@@ -71,7 +71,6 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         item: String::new(),
         loc: None,
         places: HashMap::new(),
-        emits: HashSet::new(),
         expanded: HashMap::new(),
     };
     verifier.storage();
@@ -95,8 +94,6 @@ struct Verifier<'a> {
     loc: Option<Loc>,
     /// Outcomes for places with dims: base, whether a header, and length and stride of each dim.
     places: HashMap<PlaceShape, Result<(), String>>,
-    /// Controls whose code emits.
-    emits: HashSet<ControlId>,
     /// What each action comes to.
     expanded: HashMap<ActionId, actions::Expanded>,
 }
@@ -186,7 +183,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn controls(&mut self) {
-        for (id, control) in self.program.controls.iter() {
+        for control in self.program.controls.values() {
             self.enter(format!("control {}", control.name), None);
             self.unique("stage", control.stages.values().map(|s| &s.name));
             for stage in control.stages.values() {
@@ -195,7 +192,7 @@ impl<'a> Verifier<'a> {
                     stage.loc,
                 );
                 if let StageKind::Action { body, .. } = &stage.kind {
-                    self.body(body, stmt::Context::Control(id));
+                    self.body(body, stmt::Context::Control);
                 }
                 let stage = self.stage(control, &stage.kind);
                 self.tell(stage);
@@ -298,7 +295,7 @@ impl<'a> Verifier<'a> {
             BlockCode::Control(id) if !is_parser => {
                 there(&self.program.controls, id, "control")?;
                 let deparses = matches!(block.role, Deparser | IngressDeparser);
-                if self.emits.contains(&id) && !deparses {
+                if !deparses && self.emits(id) {
                     return Err(format!(
                         "the control of {:?} emits, as only deparsers may",
                         block.role

@@ -12,7 +12,7 @@ pub(super) enum Context {
     /// A parser state.
     Parser,
     /// A stage of a control.
-    Control(ControlId),
+    Control,
     /// An action.
     Action(ActionId),
 }
@@ -124,11 +124,11 @@ impl<'a> Verifier<'a> {
             StmtKind::CallAction(callee, args) => self.call_action(*callee, args, body),
             StmtKind::Call(call) => self.call(call, action),
             StmtKind::Emit(header) => {
-                self.deparsing(body)?;
+                not_in_parser(body)?;
                 self.header_place(header, action).map(drop)
             }
             StmtKind::EmitField(place) => {
-                self.deparsing(body)?;
+                not_in_parser(body)?;
                 self.scalar_place(place, action).map(drop)
             }
             parsing => {
@@ -187,17 +187,6 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Notes that the control emits; only a control's own code may.
-    fn deparsing(&mut self, body: &Body<'_>) -> Check {
-        match body.context {
-            Context::Control(id) => {
-                self.emits.insert(id);
-                Ok(())
-            }
-            _ => Err("emit stands outside a control's own code".to_owned()),
-        }
-    }
-
     fn parsing(&mut self, stmt: &StmtKind) -> Check {
         let bit32 = ScalarTy::Bit(32);
         match stmt {
@@ -242,5 +231,13 @@ impl<'a> Verifier<'a> {
     /// A place that holds an unsigned number.
     pub(super) fn unsigned_expr(&mut self, e: &Expr, action: Option<&Action>) -> Check {
         unsigned(self.expr(e, action)?)
+    }
+}
+
+/// Whether the control may emit at all is its block's rule.
+fn not_in_parser(body: &Body<'_>) -> Check {
+    match body.context {
+        Context::Parser => Err("emit stands in a parser".to_owned()),
+        Context::Control | Context::Action(_) => Ok(()),
     }
 }
