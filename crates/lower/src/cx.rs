@@ -99,6 +99,8 @@ pub(crate) struct Lower<'p> {
     pub(crate) actions: HashMap<(NodeId, hir::ActionId), ir::ActionId>,
     pub(crate) value_sets: HashMap<(NodeId, hir::ValueSetId), ir::ValueSetId>,
     pub(crate) digests: HashMap<TyId, ir::ExternId>,
+    /// Direct externs that a table has.
+    pub(crate) attached: HashSet<ir::ExternId>,
     pub(crate) free_vars: HashMap<hir::ActionId, Rc<Vec<VarId>>>,
 
     pub(crate) mode: Mode,
@@ -183,6 +185,7 @@ impl<'p> Lower<'p> {
             actions: HashMap::new(),
             value_sets: HashMap::new(),
             digests: HashMap::new(),
+            attached: HashSet::new(),
             free_vars: HashMap::new(),
             mode: Mode::Control,
             node: root,

@@ -2,8 +2,8 @@
 
 use bits::Value;
 use ir::{
-    ActionCall, ActionParam, ActionScope, Entry, Expr, KeyMatch, MatchKind, MatchOutcome, ScalarTy,
-    StmtKind, TableAction,
+    ActionCall, ActionParam, ActionScope, Entry, Expr, ExternKind, KeyMatch, MatchKind,
+    MatchOutcome, ScalarTy, StmtKind, TableAction,
 };
 use num_traits::ToPrimitive;
 use passes::sequence::{Apply, Dispatch, Node};
@@ -37,6 +37,8 @@ pub(crate) struct InTable {
     pub(crate) table: hir::TableId,
     /// Its direct counter and meter.
     pub(crate) direct: [Option<ir::ExternId>; 2],
+    /// Whether packets may add entries to it.
+    pub(crate) add_on_miss: bool,
     /// Whether the action's code depends on the table.
     pub(crate) used: bool,
 }
@@ -249,6 +251,7 @@ impl Lower<'_> {
         self.in_table = Some(InTable {
             table,
             direct: attached.direct,
+            add_on_miss: attached.add_on_miss,
             used: false,
         });
         let mut values = values.into_iter();
@@ -506,19 +509,33 @@ impl Lower<'_> {
     fn property(&mut self, attached: &mut Attached, table: &str, property: &hir::Property) {
         match property.name.as_str() {
             "implementation" | "psa_implementation" | "pna_implementation" => {
-                let Some(id) = self.property_extern(table, property) else {
-                    return;
-                };
-                match self.out.externs[id].kind {
-                    ir::ExternKind::TableKind { size, .. } => attached.size = Some(size),
-                    _ => attached.implementation = Some(id),
+                match self.property_extern(table, property) {
+                    Some((_, &ExternKind::TableKind { size, .. })) => attached.size = Some(size),
+                    Some((
+                        id,
+                        ExternKind::ActionProfile { .. } | ExternKind::ActionSelector { .. },
+                    )) => attached.implementation = Some(id),
+                    Some(_) => self.wrong_extern(property, "an action profile or selector"),
+                    None => {}
                 }
             }
             "counters" | "psa_direct_counter" | "pna_direct_counter" => {
-                attached.direct[0] = self.property_extern(table, property);
+                match self.property_extern(table, property) {
+                    Some((id, ExternKind::DirectCounter { .. })) => {
+                        attached.direct[0] = self.attach(id, property);
+                    }
+                    Some(_) => self.wrong_extern(property, "a direct counter"),
+                    None => {}
+                }
             }
             "meters" | "psa_direct_meter" | "pna_direct_meter" => {
-                attached.direct[1] = self.property_extern(table, property);
+                match self.property_extern(table, property) {
+                    Some((id, ExternKind::DirectMeter { .. })) => {
+                        attached.direct[1] = self.attach(id, property);
+                    }
+                    Some(_) => self.wrong_extern(property, "a direct meter"),
+                    None => {}
+                }
             }
             "support_timeout"
             | "psa_idle_timeout"
@@ -539,7 +556,11 @@ impl Lower<'_> {
         }
     }
 
-    fn property_extern(&mut self, table: &str, property: &hir::Property) -> Option<ir::ExternId> {
+    fn property_extern(
+        &mut self,
+        table: &str,
+        property: &hir::Property,
+    ) -> Option<(ir::ExternId, &ExternKind)> {
         let instance = match &property.value.kind {
             ExprKind::Instance(_) | ExprKind::Var(_) => &property.value,
             ExprKind::Aggregate(parts) => parts.first()?,
@@ -555,11 +576,27 @@ impl Lower<'_> {
         if in_place {
             self.name_in_place(made, table, property);
         }
-        Some(made)
+        Some((made, &self.out.externs[made].kind))
     }
 }
 
 impl Lower<'_> {
+    /// Attaches a direct extern, which belongs to one table only.
+    fn attach(&mut self, id: ir::ExternId, property: &hir::Property) -> Option<ir::ExternId> {
+        if self.attached.insert(id) {
+            return Some(id);
+        }
+        let name = self.out.externs[id].name.clone();
+        let message = format!("`{name}` is attached to another table already");
+        self.unsupported(property.value.span, message);
+        None
+    }
+
+    fn wrong_extern(&mut self, property: &hir::Property, wanted: &str) {
+        let message = format!("property `{}` wants {wanted}", property.name.as_str());
+        self.unsupported(property.value.span, message);
+    }
+
     /// Names an extern that a property constructs: by the property's `@name`, which stands as it is, else after the table.
     fn name_in_place(&mut self, made: ir::ExternId, table: &str, property: &hir::Property) {
         let given = annotate::name(&property.annotations)

@@ -117,8 +117,13 @@ impl Lower<'_> {
             ));
         };
         at.used = true;
+        if !at.add_on_miss {
+            let message = "`add_entry` adds to the table that runs this, which is not declared `add_on_miss = true`";
+            return Some(self.unsupported(args.span, message));
+        }
         let hir = self.hir;
-        let actions = &hir.tables[at.table].actions;
+        let table = at.table;
+        let actions = &hir.tables[table].actions;
         let position = actions
             .iter()
             .position(|action| hir.actions[action.action].name.as_str() == &*name);
@@ -126,6 +131,11 @@ impl Lower<'_> {
             return Some(self.unsupported(args.span, format!("the table has no action `{name}`")));
         };
         let data = self.action_data(args, first + 1, actions[position].action);
+        let wanted = self.data_types(actions[position].action);
+        if data.iter().map(|value| self.expr_ty(value)).ne(wanted) {
+            let message = format!("these are not the parameters of action `{name}`");
+            return Some(self.unsupported(args.span, message));
+        }
         let profile = Operand::In(args.scalar(self, first + 2));
         let status = self.temp_field(ScalarTy::Bit(1));
         let operands = vec![
@@ -174,5 +184,17 @@ impl Lower<'_> {
             }
             _ => self.flatten(&value, ty, false),
         }
+    }
+
+    /// The scalars that the control plane, or a packet that adds an entry, gives to an action.
+    fn data_types(&mut self, action: sema::hir::ActionId) -> Vec<ScalarTy> {
+        let hir = self.hir;
+        let vars = hir.actions[action]
+            .params
+            .iter()
+            .map(|param| &hir.vars[param.var]);
+        let data =
+            vars.filter(|var| var.kind == sema::hir::VarKind::Param(syntax::ast::Direction::None));
+        data.flat_map(|var| self.flat_types(var.ty)).collect()
     }
 }
