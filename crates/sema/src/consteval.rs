@@ -7,7 +7,7 @@ use syntax::ast::{BinaryOp, UnaryOp};
 use syntax::source::Span;
 
 use crate::hir::{Arg, Call, Callee, Expr, ExprKind, Ty, TyId, VarKind};
-use crate::types::{MAX_WIDTH, Num};
+use crate::types::{MAX_WIDTH, MAX_WRITTEN, Num};
 use crate::{Checker, annotations, code};
 
 /// `value` modulo 2^width, in the range of the type.
@@ -311,8 +311,9 @@ impl Checker<'_> {
                 let inner = self.default_value(self.p.new_types[id].underlying, span)?;
                 inner.kind
             }
-            Ty::Varbit(_) | Ty::Error => ExprKind::Default,
-            Ty::Var(_) => ExprKind::Default,
+            Ty::Varbit(_) | Ty::Error | Ty::Var(_) => ExprKind::Default,
+            // Too many to be written out one by one.
+            Ty::Stack(..) | Ty::Tuple(_) if self.leaves(ty) > MAX_WRITTEN => ExprKind::Default,
             Ty::Record(id, args) => {
                 if self.p.records[id].kind != syntax::ast::RecordKind::Struct {
                     ExprKind::InvalidHeader

@@ -39,6 +39,7 @@ mod unify;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use syntax::ast;
 use syntax::diag::{Diagnostic, Diagnostics};
@@ -46,8 +47,8 @@ use syntax::source::Span;
 
 use crate::arch::Arch;
 use crate::hir::{
-    ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl, Program,
-    RecordId, Ty, TyId, TypeVarId, VarId,
+    ActionId, ControlId, ErrorId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl,
+    Program, RecordId, Ty, TyId, TypeVarId, VarId,
 };
 use crate::scope::{Entity, Scopes};
 use crate::template::{OpenDefault, Template};
@@ -227,6 +228,10 @@ pub(crate) struct Checker<'a> {
     dont_care: HashSet<TypeVarId>,
     /// Specialised types whose members were checked.
     well_formed: HashMap<TyId, bool>,
+    /// How many scalars values of a type have.
+    leaves: HashMap<TyId, u64>,
+    /// Error codes by name.
+    error_ids: HashMap<Arc<str>, ErrorId>,
     /// Record types whose declarations were refused.
     bad_records: HashSet<RecordId>,
     /// Where actions are declared.
@@ -285,6 +290,8 @@ impl<'a> Checker<'a> {
             anonymous: HashSet::new(),
             dont_care: HashSet::new(),
             well_formed: HashMap::new(),
+            leaves: HashMap::new(),
+            error_ids: HashMap::new(),
             bad_records: HashSet::new(),
             action_spans: HashMap::new(),
             deprecated: HashMap::new(),

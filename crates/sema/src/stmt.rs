@@ -159,6 +159,11 @@ impl Checker<'_> {
     }
 
     fn assign(&mut self, lhs: &ast::Expr, rhs: &ast::Expr) -> StmtKind {
+        if let ast::ExprKind::PlusSlice(base, lo, width) = &lhs.kind
+            && let Some(stmt) = self.assign_moving_slice(base, lo, width, rhs, lhs.span)
+        {
+            return stmt;
+        }
         let lhs = self.expr(lhs, None);
         let good = self.require_lvalue(&lhs, "the left side of an assignment");
         let target = if good { lhs.ty } else { self.t.error };

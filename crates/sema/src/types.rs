@@ -14,6 +14,10 @@ use crate::{Checker, code};
 pub(crate) const MAX_WIDTH: u32 = 1 << 17;
 /// The largest header stack or array.
 const MAX_ELEMENTS: u32 = 1 << 16;
+/// The most scalars in one type.
+const MAX_LEAVES: u64 = 1 << 22;
+/// The most scalars that a default value is written out for.
+pub(crate) const MAX_WRITTEN: u64 = 1 << 10;
 
 /// What has members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,9 +373,39 @@ impl Checker<'_> {
         if let Some(&good) = self.well_formed.get(&ty) {
             return if good { ty } else { self.t.error };
         }
-        let good = self.check_members(ty, span);
+        let good = self.check_members(ty, span) && self.check_leaves(ty, span);
         self.well_formed.insert(ty, good);
         if good { ty } else { self.t.error }
+    }
+
+    /// Whether a type has a size that can be dealt with: types that double each other grow fast.
+    pub(crate) fn check_leaves(&mut self, ty: TyId, span: Span) -> bool {
+        if self.leaves(ty) <= MAX_LEAVES {
+            return true;
+        }
+        let message = format!("this type has more than {MAX_LEAVES} fields and elements");
+        self.error(code::BAD_SIZE, span, message);
+        false
+    }
+
+    /// How many scalars a value of the type has.
+    pub(crate) fn leaves(&mut self, ty: TyId) -> u64 {
+        if let Some(&known) = self.leaves.get(&ty) {
+            return known;
+        }
+        let count = match self.ty(ty).clone() {
+            Ty::Tuple(elements) => elements
+                .iter()
+                .fold(1u64, |sum, &e| sum.saturating_add(self.leaves(e))),
+            Ty::Stack(element, n) => self.leaves(element).saturating_mul(n.into()),
+            Ty::Record(id, args) => (0..self.p.records[id].fields.len()).fold(1u64, |sum, i| {
+                let field = self.field_type(id, &args, i);
+                sum.saturating_add(self.leaves(field))
+            }),
+            _ => 1,
+        };
+        self.leaves.insert(ty, count);
+        count
     }
 
     fn check_members(&mut self, ty: TyId, span: Span) -> bool {
@@ -646,7 +680,10 @@ impl Checker<'_> {
             }
             Ty::Stack(element, n) => {
                 let (least, most) = self.size_in_bits(element)?;
-                Some((least * u64::from(n), most * u64::from(n)))
+                Some((
+                    least.saturating_mul(n.into()),
+                    most.saturating_mul(n.into()),
+                ))
             }
             _ => None,
         }

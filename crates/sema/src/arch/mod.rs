@@ -1,6 +1,9 @@
 //! The architectures that programs are written for: which one a program uses, and the rules of each.
 
+mod direct;
 pub mod includes;
+mod places;
+mod pna;
 mod tables;
 mod v1model;
 
@@ -63,8 +66,12 @@ pub(crate) fn recognise(p: &Program) -> Option<Arch> {
 /// Checks the rules of an architecture on a program that has no errors so far.
 pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
     tables::check(arch, program, diagnostics);
-    if arch == Arch::V1Model {
-        v1model::check(program, diagnostics);
+    direct::check(arch, program, diagnostics);
+    places::check(arch, program, diagnostics);
+    match arch {
+        Arch::V1Model => v1model::check(program, diagnostics),
+        Arch::Pna => pna::check(program, diagnostics),
+        _ => {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules of v1model, as BMv2's simple_switch has them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use num_bigint::BigInt;
 use syntax::ast::{ConstDecl, Direction};
@@ -8,10 +8,7 @@ use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::Span;
 
 use crate::code;
-use crate::hir::{
-    ActionId, Call, Callee, Expr, ExprKind, InstanceId, KeySet, Keyset, Program, Stmt, Table,
-    Transition, Ty, VarKind,
-};
+use crate::hir::{ActionId, Expr, ExprKind, KeySet, Keyset, Program, Transition, Ty, VarKind};
 use crate::walk;
 
 /// The versions of v1model.p4 that are known.
@@ -42,7 +39,6 @@ pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
 
     rules.selects();
     rules.action_data();
-    rules.direct_objects();
 }
 
 struct Rules<'p, 'd> {
@@ -54,29 +50,6 @@ impl<'p> Rules<'p, '_> {
     fn error(&mut self, span: Span, message: impl Into<String>) {
         self.diagnostics
             .push(Diagnostic::error(code::ARCHITECTURE, span, message));
-    }
-
-    /// All code of the program.
-    fn bodies(&self) -> Vec<&'p [Stmt]> {
-        let p = self.program;
-        let functions = p.functions.values().map(|f| &f.body[..]);
-        let actions = p.actions.values().map(|a| &a.body[..]);
-        let controls = p.controls.values().map(|c| &c.body[..]);
-        let states = p
-            .parsers
-            .values()
-            .flat_map(|parser| parser.states.values().map(|s| &s.body[..]));
-        functions
-            .chain(actions)
-            .chain(controls)
-            .chain(states)
-            .collect()
-    }
-
-    fn calls(&self, body: &'p [Stmt]) -> Vec<&'p Call> {
-        let mut calls = Vec::new();
-        walk::calls(body, &mut |call| calls.push(call));
-        calls
     }
 
     /// Masks and ranges of a select are known at compile time.
@@ -142,88 +115,6 @@ impl<'p> Rules<'p, '_> {
                     self.error(var.name.span, message);
                 }
             }
-        }
-    }
-
-    /// A direct counter or meter belongs to one table, whose actions use it.
-    fn direct_objects(&mut self) {
-        let mut owners: HashMap<InstanceId, &Table> = HashMap::new();
-        for table in self.program.tables.values() {
-            for property in &table.properties {
-                let ExprKind::Instance(object) = property.value.kind else {
-                    continue;
-                };
-                let wanted = match property.name.as_str() {
-                    "counters" => "direct_counter",
-                    "meters" => "direct_meter",
-                    _ => continue,
-                };
-                let found = self.extern_name(object).unwrap_or("");
-                if found != wanted {
-                    let message = format!(
-                        "the property `{}` needs a `{wanted}`",
-                        property.name.as_str()
-                    );
-                    self.error(property.value.span, message);
-                    continue;
-                }
-                if let Some(other) = owners.insert(object, table) {
-                    let name = self.program.instances[object].name.as_str();
-                    let message = format!(
-                        "`{name}` belongs to table `{}` already",
-                        other.name.as_str()
-                    );
-                    self.error(property.value.span, message);
-                }
-            }
-        }
-        self.meter_reads(&owners);
-    }
-
-    fn extern_name(&self, instance: InstanceId) -> Option<&'p str> {
-        match self.program.types.get(self.program.instances[instance].ty) {
-            Ty::Extern(id, _) => Some(self.program.externs[*id].name.as_str()),
-            _ => None,
-        }
-    }
-
-    /// A direct meter is read by an action of its table, and by no other code.
-    fn meter_reads(&mut self, owners: &HashMap<InstanceId, &Table>) {
-        let mut read: HashSet<InstanceId> = HashSet::new();
-        for body in self.bodies() {
-            for call in self.calls(body) {
-                let Callee::ExternMethod { object, .. } = &call.callee else {
-                    continue;
-                };
-                let ExprKind::Instance(id) = object.kind else {
-                    continue;
-                };
-                if self.extern_name(id) != Some("direct_meter") {
-                    continue;
-                }
-                if !owners.contains_key(&id) {
-                    let name = self.program.instances[id].name.as_str();
-                    self.error(
-                        call.span,
-                        format!("direct meter `{name}` belongs to no table"),
-                    );
-                }
-                read.insert(id);
-            }
-        }
-        let mut unread: Vec<(&InstanceId, &&Table)> = owners
-            .iter()
-            .filter(|(id, _)| !read.contains(*id) && self.extern_name(**id) == Some("direct_meter"))
-            .collect();
-        unread.sort_by_key(|(id, _)| **id);
-        for (id, table) in unread {
-            let instance = &self.program.instances[*id];
-            let message = format!(
-                "direct meter `{}` of table `{}` is read by no action",
-                instance.name.as_str(),
-                table.name.as_str()
-            );
-            self.error(instance.span, message);
         }
     }
 }

@@ -53,6 +53,10 @@ impl Checker<'_> {
             self.bad_records.insert(id);
         }
         let ty = self.intern(Ty::Record(id, Vec::new()));
+        if !bad && !self.check_leaves(ty, decl.name.span) {
+            bad = true;
+            self.bad_records.insert(id);
+        }
         if !generic {
             self.p.type_order.push(ty);
         }
@@ -253,15 +257,14 @@ impl Checker<'_> {
     pub(super) fn error_decl(&mut self, list: &ast::IdentifierListDecl) {
         for name in &list.names {
             let before = self
-                .p
-                .errors
-                .values()
-                .find(|error| error.text == name.text)
-                .map(|error| error.span);
+                .error_ids
+                .get(&name.text)
+                .map(|&id| self.p.errors[id].span);
             match before {
                 Some(before) => self.duplicate(name, before),
                 None => {
-                    self.p.errors.push(name.clone());
+                    let id = self.p.errors.push(name.clone());
+                    self.error_ids.insert(name.text.clone(), id);
                 }
             }
         }

@@ -17,6 +17,9 @@ use crate::scope::Entity;
 use crate::types::{MAX_WIDTH, Num};
 use crate::{Checker, code};
 
+/// The longest number that is read.
+const MAX_DIGITS: usize = MAX_WIDTH as usize;
+
 impl Checker<'_> {
     /// What a reported error leaves behind.
     pub(crate) fn poison(&self, span: Span) -> Expr {
@@ -118,8 +121,10 @@ impl Checker<'_> {
     }
 
     fn int_literal(&mut self, literal: &IntLiteral, span: Span) -> Expr {
-        let Some(value) = BigInt::parse_bytes(literal.digits.as_bytes(), literal.radix) else {
-            return self.fail(code::CONST_EVAL, span, "this is not a number");
+        let digits = Some(literal.digits.as_bytes()).filter(|digits| digits.len() <= MAX_DIGITS);
+        let value = digits.and_then(|digits| BigInt::parse_bytes(digits, literal.radix));
+        let Some(value) = value else {
+            return self.fail(code::CONST_EVAL, span, "this number is too long");
         };
         let ty = match literal.width {
             None => self.t.integer,
@@ -249,12 +254,7 @@ impl Checker<'_> {
     }
 
     fn error_member(&mut self, name: &Name, span: Span) -> Expr {
-        let found = self
-            .p
-            .errors
-            .iter()
-            .find(|(_, error)| error.text == name.text)
-            .map(|(id, _)| id);
+        let found = self.error_ids.get(&name.text).copied();
         match found {
             Some(id) => Expr {
                 kind: ExprKind::ErrorCode(id),

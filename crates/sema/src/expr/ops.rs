@@ -9,6 +9,9 @@ use crate::hir::{Expr, ExprKind, Ty, TyId};
 use crate::types::Num;
 use crate::{Checker, code};
 
+/// The longest string that `++` makes, in bytes.
+const MAX_STRING: usize = 1 << 20;
+
 /// An operator as it is written.
 pub(crate) fn symbol(op: BinaryOp) -> &'static str {
     use BinaryOp::*;
@@ -396,6 +399,9 @@ impl Checker<'_> {
     fn concat(&mut self, a: Expr, b: Expr, span: Span) -> Expr {
         let op = BinaryOp::Concat;
         if let (ExprKind::String(x), ExprKind::String(y)) = (&a.kind, &b.kind) {
+            if x.len() + y.len() > MAX_STRING {
+                return self.fail(code::BAD_SIZE, span, "this string is too long");
+            }
             let text = format!("{x}{y}");
             return Expr {
                 kind: ExprKind::String(text.into()),

@@ -1,10 +1,10 @@
 //! Slices: `e[hi:lo]` and `e[lo +: width]`.
 
 use num_traits::{Signed, ToPrimitive};
-use syntax::ast::{self, BinaryOp};
+use syntax::ast::{self, BinaryOp, UnaryOp};
 use syntax::source::Span;
 
-use crate::hir::{Expr, ExprKind, Ty};
+use crate::hir::{Expr, ExprKind, StmtKind, Ty};
 use crate::types::{MAX_WIDTH, Num};
 use crate::{Checker, code};
 
@@ -189,5 +189,67 @@ impl Checker<'_> {
                 span,
             },
         }
+    }
+
+    /// `base[lo +: width] = value` where `lo` is known at run time only: the bits are put in by masks. `None` where it is constant.
+    pub(crate) fn assign_moving_slice(
+        &mut self,
+        base: &ast::Expr,
+        lo: &ast::Expr,
+        width: &ast::Expr,
+        value: &ast::Expr,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let errors = self.diags.error_count();
+        let start = self.expr(lo, None);
+        let start = self.underlying_of(start);
+        if self.diags.error_count() > errors || self.int_value(&start).is_some() {
+            return None;
+        }
+        let base = self.expr(base, None);
+        let (Some(Num::Bit(total)), Some(Num::Bit(_))) = (self.num(base.ty), self.num(start.ty))
+        else {
+            return None;
+        };
+        if !self.require_lvalue(&base, "the left side of an assignment") {
+            return Some(StmtKind::Assign(self.poison(span), self.poison(span)));
+        }
+        let width = self.slice_bound(width)?.min(total);
+        let whole = base.ty;
+        let part = self.intern(Ty::Bit(width));
+        let value = self.expr_to(value, part);
+        if value.ty == self.t.error {
+            return Some(StmtKind::Assign(base, value));
+        }
+        let ones = (num_bigint::BigInt::from(1) << width) - 1;
+        let ones = self.computed(&ones, whole, span);
+        let of = |kind| Expr {
+            kind,
+            ty: whole,
+            span,
+        };
+        let shifted = |e: Expr| {
+            of(ExprKind::Binary(
+                BinaryOp::Shl,
+                Box::new(e),
+                Box::new(start.clone()),
+            ))
+        };
+        let mask = of(ExprKind::Unary(
+            UnaryOp::Complement,
+            Box::new(shifted(ones)),
+        ));
+        let kept = of(ExprKind::Binary(
+            BinaryOp::And,
+            Box::new(base.clone()),
+            Box::new(mask),
+        ));
+        let value = if part == whole {
+            value
+        } else {
+            self.cast_to(value, whole)
+        };
+        let put = ExprKind::Binary(BinaryOp::Or, Box::new(kept), Box::new(shifted(value)));
+        Some(StmtKind::Assign(base, of(put)))
     }
 }

@@ -51,6 +51,10 @@ control c(inout bit<8> x, inout bit<16> y, inout int<8> z, inout bool b, inout H
         x = y[x+:8];
         x = y[12+:8];                           // error[E0406]
         x[3:0] = 5;
+        x[4+:4] = 5;
+        y[x+:4] = 5;
+        y[x+:4] = x;                            // error[E0301]
+        y[x+:4] += 1;                           // error[E0403]
         x = b ? 1 : x;
         x = b ? 1 : 2;                          // error[E0304]
         x = b ? x : y;                          // error[E0301]

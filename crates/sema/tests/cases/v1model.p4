@@ -16,7 +16,9 @@ parser P(packet_in p, out Hs hs, inout M m, inout standard_metadata_t s) {
         }
     }
 }
-control V(inout Hs hs, inout M m) { apply {} }
+control V(inout Hs hs, inout M m) {
+    apply { verify_checksum(true, { hs.h.a }, hs.h.x, HashAlgorithm.crc32); }
+}
 control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
     direct_meter<bit<2>>(MeterType.bytes) read;
     direct_meter<bit<2>>(MeterType.bytes) unread;       // error[E1001]
@@ -38,7 +40,13 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
             (3, 0xff000000 &&& 0xff000000) : NoAction();
         }
     }
-    apply { one.apply(); two.apply(); three.apply(); four.apply(); }
+    apply {
+        update_checksum(true, { hs.h.a }, hs.h.x, HashAlgorithm.crc32);     // error[E1001]
+        resubmit_preserving_field_list(1);
+        recirculate_preserving_field_list(1);   // error[E1001]
+        counts.count();                         // error[E1001]
+        one.apply(); two.apply(); three.apply(); four.apply();
+    }
 }
 control E(inout Hs hs, inout M m, inout standard_metadata_t s) { apply {} }
 control C(inout Hs hs, inout M m) { apply {} }

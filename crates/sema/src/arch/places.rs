@@ -1,0 +1,206 @@
+//! Extern functions that an architecture offers in some of its blocks only.
+
+use std::collections::HashSet;
+
+use syntax::diag::{Diagnostic, Diagnostics};
+
+use super::Arch;
+use crate::code;
+use crate::hir::{
+    ActionId, Arg, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl,
+    ParserId, Program, Stmt, Ty,
+};
+use crate::walk;
+
+/// Extern functions and the parameters of the package whose blocks may call them.
+type Rule = (&'static [&'static str], &'static [&'static str]);
+
+const V1MODEL: &[Rule] = &[
+    (
+        &[
+            "verify_checksum",
+            "verify_checksum_with_payload",
+            "update_checksum",
+            "update_checksum_with_payload",
+        ],
+        &["vr", "ck"],
+    ),
+    (&["resubmit", "resubmit_preserving_field_list"], &["ig"]),
+    (
+        &["recirculate", "recirculate_preserving_field_list"],
+        &["eg"],
+    ),
+    (
+        &["clone", "clone3", "clone_preserving_field_list"],
+        &["ig", "eg"],
+    ),
+];
+const PSA: &[Rule] = &[
+    (
+        &["psa_clone_i2e", "psa_resubmit", "psa_normal"],
+        &["ingress.id"],
+    ),
+    (&["psa_clone_e2e", "psa_recirculate"], &["egress.ed"]),
+];
+const PNA: &[Rule] = &[(
+    &[
+        "mirror_packet",
+        "add_entry",
+        "set_entry_expire_time",
+        "restart_expire_timer",
+    ],
+    &["main_control"],
+)];
+
+pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
+    let rules = match arch {
+        Arch::V1Model => V1MODEL,
+        Arch::Psa => PSA,
+        Arch::Pna => PNA,
+        _ => return,
+    };
+    let Some(main) = program.main else { return };
+    let mut walk = Places {
+        program,
+        diagnostics,
+        rules,
+        role: String::new(),
+        seen: HashSet::new(),
+    };
+    walk.package(main, "");
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Unit {
+    Parser(ParserId),
+    Control(ControlId),
+    Action(ActionId),
+    Function(FunctionId),
+}
+
+struct Places<'p, 'd> {
+    program: &'p Program,
+    diagnostics: &'d mut Diagnostics,
+    rules: &'static [Rule],
+    /// The parameter of the package whose block is walked.
+    role: String,
+    seen: HashSet<Unit>,
+}
+
+impl<'p> Places<'p, '_> {
+    /// The blocks that a package is made of; packages may be nested.
+    fn package(&mut self, instance: InstanceId, prefix: &str) {
+        let instance = &self.program.instances[instance];
+        let Ty::BlockType(package, _) = self.program.types.get(instance.ty) else {
+            return;
+        };
+        let params = &self.program.block_types[*package].params;
+        for (arg, param) in instance.args.iter().zip(params) {
+            let Arg::Expr(Expr {
+                kind: ExprKind::Instance(inner),
+                ..
+            }) = arg
+            else {
+                continue;
+            };
+            let role = format!("{prefix}{}", self.program.vars[param.var].name.as_str());
+            if let Ty::BlockType(..) = self.program.types.get(self.program.instances[*inner].ty) {
+                self.package(*inner, &format!("{role}."));
+                continue;
+            }
+            self.role = role;
+            self.seen.clear();
+            self.object(*inner);
+        }
+    }
+
+    fn object(&mut self, instance: InstanceId) {
+        match self.program.types.get(self.program.instances[instance].ty) {
+            Ty::Parser(id) => self.unit(Unit::Parser(*id)),
+            Ty::Control(id) => self.unit(Unit::Control(*id)),
+            _ => {}
+        }
+    }
+
+    fn unit(&mut self, unit: Unit) {
+        if !self.seen.insert(unit) {
+            return;
+        }
+        let p = self.program;
+        match unit {
+            Unit::Parser(id) => {
+                self.locals(&p.parsers[id].locals);
+                p.parsers[id]
+                    .states
+                    .values()
+                    .for_each(|state| self.body(&state.body));
+            }
+            Unit::Control(id) => {
+                self.locals(&p.controls[id].locals);
+                self.body(&p.controls[id].body);
+            }
+            Unit::Action(id) => self.body(&p.actions[id].body),
+            Unit::Function(id) => self.body(&p.functions[id].body),
+        }
+    }
+
+    fn locals(&mut self, locals: &'p [LocalDecl]) {
+        for local in locals {
+            match local {
+                LocalDecl::Var(_, Some(init)) => {
+                    let mut calls = Vec::new();
+                    walk::calls_in_expr(init, &mut |call| calls.push(call));
+                    calls.into_iter().for_each(|call| self.call(call));
+                }
+                LocalDecl::Table(table) => {
+                    let actions: Vec<ActionId> = self.program.tables[*table]
+                        .actions
+                        .iter()
+                        .map(|listed| listed.action)
+                        .collect();
+                    actions
+                        .into_iter()
+                        .for_each(|action| self.unit(Unit::Action(action)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn body(&mut self, body: &'p [Stmt]) {
+        let mut calls = Vec::new();
+        walk::calls(body, &mut |call| calls.push(call));
+        calls.into_iter().for_each(|call| self.call(call));
+    }
+
+    fn call(&mut self, call: &'p Call) {
+        match &call.callee {
+            Callee::Function(id) => self.unit(Unit::Function(*id)),
+            Callee::Action(id) => self.unit(Unit::Action(*id)),
+            Callee::Apply(object) => {
+                if let ExprKind::Instance(id) = object.kind {
+                    self.object(id);
+                }
+            }
+            Callee::ExternFunction(id) => {
+                let name = self.program.extern_functions[*id].name.as_str();
+                let rule = self.rules.iter().find(|(names, _)| names.contains(&name));
+                if let Some((_, roles)) = rule
+                    && !roles.contains(&self.role.as_str())
+                {
+                    let message = format!(
+                        "`{name}` can only be called in the block for `{}` of the architecture, but this is in the one for `{}`",
+                        roles.join("` or `"),
+                        self.role
+                    );
+                    self.diagnostics.push(Diagnostic::error(
+                        code::ARCHITECTURE,
+                        call.span,
+                        message,
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+}
