@@ -86,6 +86,8 @@ pub(crate) struct Lower<'p> {
     pub(crate) saved: HashSet<FieldId>,
     pub(crate) ir_enums: HashMap<hir::EnumId, ir::EnumId>,
     pub(crate) header_types: HashMap<TyId, ir::HeaderTypeId>,
+    /// Generic records, with arguments, that the control plane sees.
+    pub(crate) specialized: Vec<TyId>,
     pub(crate) members: HashMap<TyId, crate::types::Members>,
 
     pub(crate) nodes: IdVec<NodeId, InstanceNode>,
@@ -174,6 +176,7 @@ impl<'p> Lower<'p> {
             saved: HashSet::new(),
             ir_enums: HashMap::new(),
             header_types: HashMap::new(),
+            specialized: Vec::new(),
             members: HashMap::new(),
             nodes,
             globals: HashMap::new(),

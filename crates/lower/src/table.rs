@@ -342,8 +342,9 @@ impl Lower<'_> {
                 continue;
             }
             let annotations = annotate::annotations(self.sources, &var.annotations);
+            let name = annotate::name(&var.annotations);
             let value = self.data_param(
-                var.name.as_str(),
+                name.as_deref().unwrap_or(var.name.as_str()),
                 var.ty,
                 &annotations,
                 var.name.span,

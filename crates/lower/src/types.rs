@@ -163,7 +163,7 @@ impl Lower<'_> {
             Ty::Record(id, _) => {
                 let record = &self.hir.records[id];
                 (
-                    record.name.as_str().to_owned(),
+                    self.record_name(ty),
                     annotate::annotations(self.sources, &record.annotations),
                 )
             }
@@ -223,7 +223,12 @@ impl Lower<'_> {
             Ty::Tuple(types) => {
                 DataTy::Tuple(types.into_iter().map(|ty| self.data_ty(ty)).collect())
             }
-            Ty::Record(id, _) => DataTy::Named(self.hir.records[id].name.as_str().to_owned()),
+            Ty::Record(_, args) => {
+                if !args.is_empty() && !self.is_open(ty) && !self.specialized.contains(&ty) {
+                    self.specialized.push(ty);
+                }
+                DataTy::Named(self.record_name(ty))
+            }
             Ty::Enum(id) => DataTy::Named(self.hir.enums[id].name.as_str().to_owned()),
             Ty::NewType(id) => DataTy::Named(self.hir.new_types[id].name.as_str().to_owned()),
             Ty::Stack(element, len) => match self.data_ty(element) {
@@ -234,26 +239,71 @@ impl Lower<'_> {
         }
     }
 
-    /// Describes the declared types for P4Info.
+    /// A record's name; the type arguments of a generic one follow it, as in p4c's names.
+    fn record_name(&self, ty: TyId) -> String {
+        match self.types.get(ty) {
+            Ty::Record(id, args) => {
+                let mut name = self.hir.records[*id].name.as_str().to_owned();
+                for &arg in args {
+                    name.push('_');
+                    name.push_str(&self.type_word(arg));
+                }
+                name
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// A type as a part of a name.
+    fn type_word(&self, ty: TyId) -> String {
+        match self.types.get(ty) {
+            Ty::Bit(width) => format!("bit{width}"),
+            Ty::Int(width) => format!("int{width}"),
+            Ty::Varbit(width) => format!("varbit{width}"),
+            Ty::Bool => "bool".to_owned(),
+            Ty::ErrorCode => "error".to_owned(),
+            Ty::Enum(id) => self.hir.enums[*id].name.as_str().to_owned(),
+            Ty::NewType(id) => self.hir.new_types[*id].name.as_str().to_owned(),
+            Ty::Stack(element, len) => format!("{}[{len}]", self.type_word(*element)),
+            Ty::Tuple(types) => {
+                let words: Vec<String> = types.iter().map(|&ty| self.type_word(ty)).collect();
+                format!("tuple{}", words.join("_"))
+            }
+            _ => self.record_name(ty),
+        }
+    }
+
+    /// Describes the declared types for P4Info, and the generic ones as far as something mentions them.
     pub(crate) fn describe_types(&mut self) {
         let hir = self.hir;
         for &ty in &hir.type_order {
-            let (name, annotations) = match *self.types.get(ty) {
-                Ty::Record(id, _) => (&hir.records[id].name, &hir.records[id].annotations),
-                Ty::Enum(id) => (&hir.enums[id].name, &hir.enums[id].annotations),
-                Ty::NewType(id) => (&hir.new_types[id].name, &hir.new_types[id].annotations),
-                _ => continue,
-            };
-            // The control plane reads these off the wire, whether the program has an instance or not.
-            if annotate::has(annotations, "controller_header") {
-                self.header_type(ty);
+            self.describe_type(ty);
+        }
+        let mut at = 0;
+        while let Some(&ty) = self.specialized.get(at) {
+            self.describe_type(ty);
+            at += 1;
+        }
+    }
+
+    fn describe_type(&mut self, ty: TyId) {
+        let hir = self.hir;
+        let (name, annotations) = match *self.types.get(ty) {
+            Ty::Record(id, _) => (self.record_name(ty), &hir.records[id].annotations),
+            Ty::Enum(id) => (
+                hir.enums[id].name.as_str().to_owned(),
+                &hir.enums[id].annotations,
+            ),
+            Ty::NewType(id) => {
+                let decl = &hir.new_types[id];
+                (decl.name.as_str().to_owned(), &decl.annotations)
             }
-            let Some(kind) = self.named_kind(ty) else {
-                continue;
-            };
+            _ => return,
+        };
+        if let Some(kind) = self.named_kind(ty) {
             let annotations = annotate::annotations(self.sources, annotations);
             self.out.named_types.push(NamedType {
-                name: name.as_str().to_owned(),
+                name,
                 kind,
                 annotations,
             });

@@ -184,14 +184,19 @@ impl Checker<'_> {
 
 /// The string that an annotation holds.
 pub(crate) fn string_of(annotations: &[Annotation], name: &str) -> Option<Arc<str>> {
+    str_of(annotations, name).map(Arc::from)
+}
+
+/// The same, borrowed.
+pub(crate) fn str_of<'a>(annotations: &'a [Annotation], name: &str) -> Option<&'a str> {
     let annotation = annotations.iter().find(|a| a.name.as_str() == name)?;
     match &annotation.body {
         AnnotationBody::Tokens(tokens) => match tokens.as_slice() {
-            [token] if token.kind == AnnotationTokenKind::String => Some(token.text.clone()),
+            [token] if token.kind == AnnotationTokenKind::String => Some(&token.text),
             _ => None,
         },
         AnnotationBody::Expressions(values) => match values.as_slice() {
-            [AnnotationValue::String(text)] => Some(text.clone()),
+            [AnnotationValue::String(text)] => Some(text),
             _ => None,
         },
         _ => None,

@@ -13,7 +13,6 @@ use crate::hir::{
 };
 use crate::same::same_arg;
 use crate::scope::Entity;
-use crate::text::expr_text;
 use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, Place, annotations, code};
@@ -258,9 +257,9 @@ impl Checker<'_> {
             let message = format!("a key cannot have type {}", self.show(expr.ty));
             self.error(code::BAD_KEY, key.expr.span, message);
         }
-        let name = match annotations::string_of(&annotations, "name") {
+        let given = annotations::string_of(&annotations, "name");
+        let name = match given.or_else(|| Some(self.key_name(&key.expr, &expr)?.into())) {
             Some(name) => name,
-            None if is_simple_key(&key.expr) => expr_text(&key.expr).into(),
             None => {
                 let message = "this key needs a name for the control plane";
                 let diagnostic = Diagnostic::error(code::BAD_KEY, key.expr.span, message);
@@ -636,24 +635,5 @@ fn action_reference(e: &ast::Expr) -> Option<(&ast::Path, &[AstArg])> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-/// Whether a key's name can be made from its expression (section "Keys" of control-plane names).
-fn is_simple_key(e: &ast::Expr) -> bool {
-    use ast::ExprKind::*;
-    match &e.kind {
-        Name(_) | Int(_) | Bool(_) | TypeName(_) => true,
-        Member(base, _) => is_simple_key(base),
-        Index(base, index) => is_simple_key(base) && is_simple_key(index),
-        Slice(base, hi, lo) => is_simple_key(base) && is_simple_key(hi) && is_simple_key(lo),
-        Binary(ast::BinaryOp::And, a, b) => is_simple_key(a) && is_simple_key(b),
-        Call { callee, args, .. } => match &callee.kind {
-            Member(base, name) => {
-                name.as_str() == "isValid" && args.is_empty() && is_simple_key(base)
-            }
-            _ => false,
-        },
-        _ => false,
     }
 }
