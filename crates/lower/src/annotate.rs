@@ -71,11 +71,10 @@ fn single(annotation: &hir::Annotation) -> Option<String> {
     }
 }
 
-/// What `@name` says.
+/// What `@name` says; of several, the first.
 pub(crate) fn name(annotations: &[hir::Annotation]) -> Option<String> {
     annotations
         .iter()
-        .rev()
         .find(|a| a.name.as_str() == "name")
         .and_then(single)
 }

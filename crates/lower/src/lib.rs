@@ -19,6 +19,7 @@ pub mod arch;
 mod annotate;
 mod call;
 mod control;
+mod control_plane;
 mod cx;
 mod expr;
 mod externs;

@@ -116,7 +116,7 @@ pub(crate) fn id(annotations: &[Annotation]) -> Result<Option<u32>, Problem> {
     number(annotations, "id")
 }
 
-/// The number that an annotation carries, if the annotation is there; the last of several counts.
+/// The number that an annotation carries, if the annotation is there; the first of several counts.
 pub(crate) fn number<N: TryFrom<u64>>(
     annotations: &[Annotation],
     name: &str,
@@ -133,7 +133,7 @@ pub(crate) fn number<N: TryFrom<u64>>(
     )
 }
 
-/// The string that an annotation carries, if the annotation is there; the last of several counts.
+/// The string that an annotation carries, if the annotation is there; the first of several counts.
 pub(crate) fn string(annotations: &[Annotation], name: &str) -> Result<Option<String>, Problem> {
     let parse = |word: &Word| match word {
         Word::String(text) => Some(text.clone()),
@@ -150,7 +150,6 @@ fn single<T>(
 ) -> Result<Option<T>, Problem> {
     let Some(annotation) = annotations
         .iter()
-        .rev()
         .find(|annotation| annotation.name == name)
     else {
         return Ok(None);

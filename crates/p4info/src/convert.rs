@@ -487,7 +487,7 @@ impl Cx<'_> {
             }
             made.push(info::MatchField {
                 id,
-                name: field.name.clone(),
+                name: shown_name(&field.name, &field.annotations),
                 bitwidth: self.types.bitwidth(&ty),
                 type_name: self.types.new_type_name(&ty),
                 r#match: match_type(field.match_kind).map(|kind| Match::MatchType(kind.into())),
@@ -574,7 +574,7 @@ impl Cx<'_> {
             self.types.spec(&field.data_ty);
             made.push(info::controller_packet_metadata::Metadata {
                 id,
-                name: field.name.clone(),
+                name: shown_name(&field.name, &field.annotations),
                 bitwidth: self.types.bitwidth(&field.data_ty),
                 type_name: self.types.new_type_name(&field.data_ty),
                 annotations: kept.annotations,
@@ -597,6 +597,14 @@ impl Cx<'_> {
             }
         }
         users
+    }
+}
+
+/// A field's `@name`, else its name.
+fn shown_name(name: &str, annotations: &[Annotation]) -> String {
+    match annotation::string(annotations, "name") {
+        Ok(Some(given)) => given,
+        _ => name.to_owned(),
     }
 }
 

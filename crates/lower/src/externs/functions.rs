@@ -193,11 +193,7 @@ impl Lower<'_> {
             return known;
         }
         let name = match *self.ty(ty) {
-            Ty::Record(id, _) => {
-                let record = &self.hir.records[id];
-                crate::annotate::name(&record.annotations)
-                    .unwrap_or_else(|| record.name.as_str().to_owned())
-            }
+            Ty::Record(..) => self.record_name(ty),
             _ => format!("digest_{}", self.digests.len()),
         };
         let kind = ir::ExternKind::Digest {
