@@ -76,6 +76,16 @@ struct BlockSpec {
     params: &'static [&'static str],
 }
 
+/// What a block's parameter is.
+enum Param {
+    /// `packet_in` or `packet_out`.
+    Packet,
+    /// Storage that blocks share.
+    Storage(&'static str),
+    /// Storage of its own: the architecture has nothing to put there.
+    Own,
+}
+
 const BINDINGS: &[&Binding] = &[
     &v1model::BINDING,
     &psa::BINDING,
@@ -213,13 +223,33 @@ impl Lower<'_> {
         params.iter().map(|param| param.var).collect()
     }
 
+    /// What each parameter of a block is. A package of the user's own may put the packet anywhere, and have more parameters than are bound.
+    fn bound_params(&mut self, spec: &'static BlockSpec, node: NodeId) -> Vec<(hir::VarId, Param)> {
+        let mut storage = spec.params.iter().filter(|&&name| name != PACKET);
+        let params = self.block_params(node).into_iter();
+        params
+            .map(|var| match self.ty(self.hir.vars[var].ty) {
+                Ty::Extern(..) => (var, Param::Packet),
+                _ => (
+                    var,
+                    storage
+                        .next()
+                        .map_or(Param::Own, |name| Param::Storage(name)),
+                ),
+            })
+            .collect()
+    }
+
     /// Makes the storage of all blocks' parameters. A storage is named as the main control calls it, where that name is free.
     fn name_storage(&mut self, blocks: &[(&'static BlockSpec, NodeId)]) {
         let mut order: Vec<_> = blocks.iter().collect();
         order.sort_by_key(|(spec, _)| spec.role != BlockRole::Ingress);
         for &&(spec, node) in &order {
-            for (var, &storage) in self.block_params(node).into_iter().zip(spec.params) {
-                if storage == PACKET || self.shared.contains_key(storage) {
+            for (var, param) in self.bound_params(spec, node) {
+                let Param::Storage(storage) = param else {
+                    continue;
+                };
+                if self.shared.contains_key(storage) {
                     continue;
                 }
                 let name = self.hir.vars[var].name.as_str();
@@ -237,11 +267,15 @@ impl Lower<'_> {
     }
 
     fn lower_block(&mut self, spec: &'static BlockSpec, node: NodeId) {
-        for (var, &storage) in self.block_params(node).into_iter().zip(spec.params) {
-            let bound = if storage == PACKET {
-                Bound::Value(Rv::Packet)
-            } else {
-                Bound::Place(self.param_place(var, storage))
+        for (var, param) in self.bound_params(spec, node) {
+            let bound = match param {
+                Param::Packet => Bound::Value(Rv::Packet),
+                Param::Storage(storage) => Bound::Place(self.param_place(var, storage)),
+                Param::Own => {
+                    let (name, ty) = (self.hir.vars[var].name.as_str(), self.hir.vars[var].ty);
+                    let ty = self.subst(ty);
+                    Bound::Place(self.allocate(name, ty))
+                }
             };
             self.vars.insert(var, bound);
         }
