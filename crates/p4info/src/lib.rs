@@ -6,7 +6,8 @@
 //!
 //! Invariants: message, field and enum names and numbers are the standard's (`proto/`, compiled by `build.rs` without `protoc`); an object's id
 //! depends on its kind, its name and its `@id` only, so that it outlives changes elsewhere in the program, and is the one that p4c gives;
-//! the same program gives the same text, byte for byte. The gRPC service is not here: it belongs to the room that speaks gRPC.
+//! the same program gives the same text, byte for byte. What p4c shows and this room does not: actions that no table lists (P4Runtime wants
+//! those of tables only) and a `type_info` without types where the program has nothing that could mention one. The gRPC service is not here: it belongs to the room that speaks gRPC.
 //!
 //! Tests: `tests/` (a program built by hand for each part of P4Info, the text format against protobuf's own rules).
 
