@@ -4,26 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use bits::Value;
-use exec::{ExternState, Registers, action_params, field_match};
+use exec::{ExternState, HashParameters, Registers, action_params, field_match};
 use ir::{ActionCall, ActionId, ActionScope, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use packet::{Nanos, PortId};
 use table::{
-    ActionRef, CounterReading, EntryId, FieldMatch, GroupId, GroupMember, MemberId, MeterConfig,
+    ActionRef, CounterReading, EntryAction, EntryCells, EntryId, FieldMatch, KeyField, MeterConfig,
     NewEntry,
 };
-use table::{EntryAction, KeyField};
 
 use crate::device::Device;
 use crate::pre::{CloneSession, Replica};
 use crate::queue::QueueConfig;
-
-/// Members and groups with numbers from here on are the device's own, made for one-shot entries.
-const OWN_IDS: u32 = 1 << 31;
-
-/// Whether a member or group with this number was made by a device, for an entry that brings actions of its own ([`Action::OneShot`]).
-pub fn is_one_shot(id: u32) -> bool {
-    id >= OWN_IDS
-}
 
 /// A table entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,12 +51,16 @@ pub enum Action {
 pub enum Change {
     /// Adds an entry.
     Insert(TableId, TableEntry),
+    /// Changes what an entry does and its idle time-out; its match, priority and counts stay.
+    Modify(TableId, EntryId, Action, Option<Nanos>),
     /// Removes an entry.
     Delete(TableId, EntryId),
     /// Removes all entries of a table that are not const.
     Clear(TableId),
     /// Sets the default action.
     SetDefault(TableId, ActionCall),
+    /// Restores the default action that the program gives.
+    ResetDefault(TableId),
     /// Adds or replaces a member of an action profile or selector.
     SetMember {
         /// The profile.
@@ -100,12 +95,24 @@ pub enum Change {
     DeleteCloneSession(u32),
     /// Writes one cell of a register, or all of them.
     WriteRegister(ExternId, Option<u32>, Vec<Value>),
+    /// Sets all cells of a register to their first value.
+    ResetRegister(ExternId),
     /// Sets the rates of one meter, or of all.
     SetMeter(ExternId, Option<u32>, MeterConfig),
+    /// Takes the rates of one meter, or of all, away: it marks everything green.
+    ResetMeter(ExternId, Option<u32>),
+    /// Sets, or takes away, the rates of the direct meter of an entry, or of the default action.
+    SetDirectMeter(TableId, Option<EntryId>, Option<MeterConfig>),
     /// Writes one counter, or all of them.
     WriteCounter(ExternId, Option<u32>, CounterReading),
+    /// Writes the direct counter of an entry, or of the default action.
+    WriteDirectCounter(TableId, Option<EntryId>, CounterReading),
     /// Replaces the members of a value set.
     SetValueSet(ValueSetId, Vec<Vec<KeyMatch>>),
+    /// Sets the parameters of `crc16_custom`, `crc32_custom` and of Toeplitz hashes.
+    SetHashParameters(HashParameters),
+    /// Sets which ports are host ports (PNA).
+    SetHostPorts(Vec<u32>),
     /// Sets after how long an entry that packets added with this profile expires (PNA); `None` is never.
     SetExpireProfile(u8, Option<Nanos>),
     /// Sets how a port sends.
@@ -159,7 +166,7 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-fn refused<T>(code: ControlCode, message: impl Into<String>) -> Result<T, ControlError> {
+pub(crate) fn refused<T>(code: ControlCode, message: impl Into<String>) -> Result<T, ControlError> {
     Err(ControlError {
         code,
         message: message.into(),
@@ -179,18 +186,22 @@ impl Device {
     fn change(&mut self, change: &Change) -> Applied {
         match change {
             Change::Insert(table, entry) => return self.insert(*table, entry),
+            Change::Modify(table, id, action, timeout) => {
+                self.modify(*table, *id, action, *timeout)?
+            }
             Change::Delete(table, id) => self.delete(*table, *id)?,
             Change::Clear(table) => self.clear(*table)?,
             Change::SetDefault(table, call) => self.set_default(*table, call)?,
+            Change::ResetDefault(table) => {
+                let own = self.table_of(*table)?.default.clone();
+                self.set_default(*table, &own)?
+            }
             Change::SetMember {
                 profile,
                 id,
                 action,
                 args,
-            } => {
-                let member = self.member_action(*profile, *action, args)?;
-                self.set_member(*profile, *id, member)?;
-            }
+            } => self.set_member(*profile, *id, *action, args)?,
             Change::DeleteMember(profile, id) => self.delete_member(*profile, *id)?,
             Change::SetGroup {
                 profile,
@@ -225,21 +236,42 @@ impl Device {
             Change::WriteRegister(register, index, values) => {
                 self.write_register(*register, *index, values)?
             }
-            Change::SetMeter(meter, index, config) => self.set_meter(*meter, *index, *config)?,
+            Change::ResetRegister(register) => self.registers(*register)?.reset(),
+            Change::SetMeter(meter, index, config) => {
+                self.set_meter(*meter, *index, Some(*config))?
+            }
+            Change::ResetMeter(meter, index) => self.set_meter(*meter, *index, None)?,
+            Change::SetDirectMeter(table, entry, config) => {
+                self.set_direct_meter(*table, *entry, *config)?
+            }
+            Change::WriteDirectCounter(table, entry, reading) => {
+                self.write_direct_counter(*table, *entry, *reading)?
+            }
+            Change::SetHashParameters(parameters) => {
+                if parameters.toeplitz_key.is_empty() || parameters.toeplitz_key.len() % 4 != 0 {
+                    let message = "a Toeplitz key has 4, 8, 12, ... bytes";
+                    return refused(ControlCode::InvalidArgument, message);
+                }
+                self.configuration.hash = Arc::new(parameters.clone());
+            }
+            Change::SetHostPorts(ports) => {
+                let mut ports = ports.clone();
+                ports.sort_unstable();
+                self.configuration.host_ports = ports.into();
+            }
             Change::WriteCounter(counter, index, reading) => {
                 self.write_counter(*counter, *index, *reading)?
             }
             Change::SetValueSet(set, members) => self.set_value_set(*set, members)?,
             Change::SetExpireProfile(profile, timeout) => {
                 Arc::make_mut(&mut self.configuration.expire_profiles).set(*profile, *timeout);
-                self.plan_expiry();
             }
             Change::SetQueue(port, config) => self.core.queues.configure(*port, *config),
         }
         Ok(None)
     }
 
-    fn table_of(&self, id: TableId) -> Result<&ir::Table, ControlError> {
+    pub(crate) fn table_of(&self, id: TableId) -> Result<&ir::Table, ControlError> {
         match self.program().tables.get(id) {
             Some(table) => Ok(table),
             None => refused(ControlCode::NotFound, "there is no such table"),
@@ -255,7 +287,7 @@ impl Device {
         }
         let matches = self.matches(id, &entry.keys)?;
         let action = self.entry_action(id, &entry.action)?;
-        let mut new = NewEntry::new(matches, action);
+        let mut new = NewEntry::new(matches, action.clone());
         new.priority = entry.priority;
         new.idle_timeout_ns = entry.idle_timeout.map(|time| time.0);
         let now = self.core.now.0;
@@ -263,6 +295,7 @@ impl Device {
         let made = match inserted {
             Ok(made) => made,
             Err(error) => {
+                self.release(id, &action);
                 let message = format!("the table `{name}`: {error}");
                 return refused(table_code(&error), message);
             }
@@ -301,7 +334,7 @@ impl Device {
         match failure {
             None => Ok(()),
             Some(message) => {
-                let _ = self.configuration.tables[table].delete(id);
+                self.delete(table, id)?;
                 refused(ControlCode::InvalidArgument, message)
             }
         }
@@ -338,64 +371,8 @@ impl Device {
         fields.iter().zip(keys).zip(named).map(matched).collect()
     }
 
-    fn entry_action(&mut self, id: TableId, action: &Action) -> Result<EntryAction, ControlError> {
-        let table = self.table_of(id)?;
-        let (name, profile) = (table.name.clone(), table.implementation);
-        match (action, profile) {
-            (Action::Call(call), None) => Ok(EntryAction::Direct(self.table_call(
-                id,
-                call,
-                ActionScope::DefaultOnly,
-            )?)),
-            (Action::Call(call), Some(profile)) => self.one_shot(id, profile, &[(call.clone(), 1)]),
-            (_, None) => {
-                let message = format!("the table `{name}` has no action profile or selector");
-                refused(ControlCode::InvalidArgument, message)
-            }
-            (Action::Member(member), Some(profile)) => {
-                self.member_of(profile, *member)?;
-                Ok(EntryAction::Member(MemberId::new(*member)))
-            }
-            (Action::Group(group), Some(profile)) => {
-                let known = self.profile(profile)?.group(GroupId::new(*group)).is_some();
-                match known {
-                    true => Ok(EntryAction::Group(GroupId::new(*group))),
-                    false => refused(
-                        ControlCode::NotFound,
-                        format!("there is no group {group}; add it first"),
-                    ),
-                }
-            }
-            (Action::OneShot(calls), Some(profile)) => self.one_shot(id, profile, calls),
-        }
-    }
-
-    /// Members and a group that belong to one entry.
-    fn one_shot(
-        &mut self,
-        table: TableId,
-        profile: ExternId,
-        calls: &[(ActionCall, u32)],
-    ) -> Result<EntryAction, ControlError> {
-        let mut members = Vec::new();
-        for (call, weight) in calls {
-            let action = self.table_call(table, call, ActionScope::DefaultOnly)?;
-            self.next_own_id += 1;
-            let id = OWN_IDS + self.next_own_id;
-            self.set_member(profile, id, action)?;
-            members.push((id, *weight));
-        }
-        if let [(only, _)] = members[..] {
-            return Ok(EntryAction::Member(MemberId::new(only)));
-        }
-        self.next_own_id += 1;
-        let group = OWN_IDS + self.next_own_id;
-        self.set_group(profile, group, &members)?;
-        Ok(EntryAction::Group(GroupId::new(group)))
-    }
-
     /// A call of one of the table's actions; `forbidden` is the scope that does not fit the place.
-    fn table_call(
+    pub(crate) fn table_call(
         &self,
         id: TableId,
         call: &ActionCall,
@@ -436,19 +413,61 @@ impl Device {
         }
     }
 
+    fn modify(
+        &mut self,
+        table: TableId,
+        id: EntryId,
+        action: &Action,
+        timeout: Option<Nanos>,
+    ) -> Result<(), ControlError> {
+        let name = self.table_of(table)?.name.clone();
+        let not_found = || {
+            let error = table::TableError::NotFound;
+            refused(table_code(&error), format!("the table `{name}`: {error}"))
+        };
+        let Some(old) = self.configuration.tables[table].get(id).cloned() else {
+            return not_found();
+        };
+        let action = self.entry_action(table, action)?;
+        let entries = &mut self.configuration.tables[table];
+        let timeout = timeout.map(|timeout| timeout.0);
+        match entries.modify(id, action.clone(), timeout, old.metadata.clone()) {
+            Ok(()) => {
+                self.release(table, &old.action);
+                Ok(())
+            }
+            Err(error) => {
+                self.release(table, &action);
+                refused(table_code(&error), format!("the table `{name}`: {error}"))
+            }
+        }
+    }
+
     fn delete(&mut self, table: TableId, id: EntryId) -> Result<(), ControlError> {
         let name = self.table_of(table)?.name.clone();
         match self.configuration.tables[table].delete(id) {
-            Ok(_) => Ok(()),
+            Ok(entry) => {
+                self.retire(table, entry.cells.usage.read().hits);
+                self.release(table, &entry.action);
+                Ok(())
+            }
             Err(error) => refused(table_code(&error), format!("the table `{name}`: {error}")),
         }
     }
 
     fn clear(&mut self, table: TableId) -> Result<(), ControlError> {
         self.table_of(table)?;
+        let entries = self.configuration.tables[table].iter();
+        let going: Vec<_> = entries.filter(|entry| !entry.is_const).cloned().collect();
         self.configuration.tables[table].clear();
+        for entry in going {
+            self.retire(table, entry.cells.usage.read().hits);
+            self.release(table, &entry.action);
+        }
         if let Some(learned) = &self.configuration.learned[table] {
+            let hits = learned.entries().iter().map(|entry| entry.usage.hits).sum();
             learned.clear();
+            self.retire(table, hits);
         }
         Ok(())
     }
@@ -462,139 +481,6 @@ impl Device {
         let action = self.table_call(id, call, ActionScope::TableOnly)?;
         self.configuration.tables[id].set_default(EntryAction::Direct(action));
         Ok(())
-    }
-
-    fn profile(&mut self, id: ExternId) -> Result<&mut table::ActionProfile, ControlError> {
-        match self
-            .configuration
-            .profiles
-            .get_mut(id)
-            .and_then(Option::as_mut)
-        {
-            Some(profile) => Ok(profile),
-            None => refused(ControlCode::NotFound, "there is no such action profile"),
-        }
-    }
-
-    fn member_of(&mut self, profile: ExternId, member: u32) -> Result<(), ControlError> {
-        match self
-            .profile(profile)?
-            .member(MemberId::new(member))
-            .is_some()
-        {
-            true => Ok(()),
-            false => refused(
-                ControlCode::NotFound,
-                format!("there is no member {member}; add it first"),
-            ),
-        }
-    }
-
-    fn member_action(
-        &self,
-        profile: ExternId,
-        action: ActionId,
-        args: &[Value],
-    ) -> Result<ActionRef, ControlError> {
-        let found = self.program().actions.get(action);
-        let Some(found) = found else {
-            return refused(ControlCode::NotFound, "there is no such action");
-        };
-        let Some(params) = action_params(found, args) else {
-            let message = format!(
-                "the action `{}` takes other parameters",
-                found.control_plane_name
-            );
-            return refused(ControlCode::InvalidArgument, message);
-        };
-        let lists_it = |table: &ir::Table| {
-            table.implementation == Some(profile)
-                && table.actions.iter().any(|listed| listed.action == action)
-        };
-        if self.program().tables.values().any(lists_it) {
-            return Ok(ActionRef {
-                action: action.get(),
-                params,
-            });
-        }
-        refused(
-            ControlCode::InvalidArgument,
-            format!(
-                "no table that uses this profile has the action `{}`",
-                found.control_plane_name
-            ),
-        )
-    }
-
-    fn set_member(
-        &mut self,
-        profile: ExternId,
-        id: u32,
-        action: ActionRef,
-    ) -> Result<(), ControlError> {
-        let id = MemberId::new(id);
-        let profile = self.profile(profile)?;
-        let done = match profile.member(id).is_some() {
-            true => profile.modify_member(id, action),
-            false => profile.insert_member(id, action),
-        };
-        done.or_else(|error| refused(profile_code(&error), error.to_string()))
-    }
-
-    fn delete_member(&mut self, profile: ExternId, id: u32) -> Result<(), ControlError> {
-        let member = MemberId::new(id);
-        let is_used = self
-            .configuration
-            .tables
-            .values()
-            .any(|table| table.uses_of_member(member) > 0);
-        if is_used {
-            return refused(
-                ControlCode::FailedPrecondition,
-                format!("an entry uses the member {id}"),
-            );
-        }
-        let done = self.profile(profile)?.delete_member(member);
-        done.or_else(|error| refused(profile_code(&error), error.to_string()))
-    }
-
-    fn set_group(
-        &mut self,
-        profile: ExternId,
-        id: u32,
-        members: &[(u32, u32)],
-    ) -> Result<(), ControlError> {
-        let id = GroupId::new(id);
-        let members: Vec<GroupMember> = members
-            .iter()
-            .map(|&(member, weight)| GroupMember {
-                member: MemberId::new(member),
-                weight,
-            })
-            .collect();
-        let profile = self.profile(profile)?;
-        let done = match profile.group(id).is_some() {
-            true => profile.modify_group(id, members),
-            false => profile.insert_group(id, members),
-        };
-        done.or_else(|error| refused(profile_code(&error), error.to_string()))
-    }
-
-    fn delete_group(&mut self, profile: ExternId, id: u32) -> Result<(), ControlError> {
-        let group = GroupId::new(id);
-        if self
-            .configuration
-            .tables
-            .values()
-            .any(|table| table.uses_of_group(group) > 0)
-        {
-            return refused(
-                ControlCode::FailedPrecondition,
-                format!("an entry uses the group {id}"),
-            );
-        }
-        let done = self.profile(profile)?.delete_group(group);
-        done.or_else(|error| refused(profile_code(&error), error.to_string()))
     }
 
     fn cells(&self, id: ExternId) -> Option<&ExternState> {
@@ -638,14 +524,79 @@ impl Device {
         &self,
         id: ExternId,
         index: Option<u32>,
-        config: MeterConfig,
+        config: Option<MeterConfig>,
     ) -> Result<(), ControlError> {
         let Some(ExternState::Meter(meters)) = self.cells(id) else {
             return refused(ControlCode::NotFound, "there is no such meter");
         };
         for index in indices(index, meters.len() as u32)? {
-            if let Err(error) = meters.configure(index.into(), config) {
-                return refused(ControlCode::InvalidArgument, error.to_string());
+            let set = config.map(|config| meters.configure(index.into(), config));
+            match set {
+                None => meters.reset(index.into()).unwrap_or_default(),
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    return refused(ControlCode::InvalidArgument, error.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The cells of an entry, or of the default action.
+    fn direct_cells(
+        &self,
+        table: TableId,
+        entry: Option<EntryId>,
+    ) -> Result<&EntryCells, ControlError> {
+        let name = &self.table_of(table)?.name;
+        let entries = &self.configuration.tables[table];
+        let cells = match entry {
+            None => Some(entries.default_cells()),
+            Some(entry) => entries.get(entry).map(|entry| &entry.cells),
+        };
+        match cells {
+            Some(cells) => Ok(cells),
+            None => refused(
+                ControlCode::NotFound,
+                format!("the table `{name}` has no such entry"),
+            ),
+        }
+    }
+
+    fn set_direct_meter(
+        &self,
+        table: TableId,
+        entry: Option<EntryId>,
+        config: Option<MeterConfig>,
+    ) -> Result<(), ControlError> {
+        let Some(meter) = &self.direct_cells(table, entry)?.meter else {
+            return refused(
+                ControlCode::InvalidArgument,
+                "the table has no direct meter",
+            );
+        };
+        match config {
+            None => meter.reset(),
+            Some(config) => meter
+                .configure(config)
+                .or_else(|error| refused(ControlCode::InvalidArgument, error.to_string()))?,
+        }
+        Ok(())
+    }
+
+    fn write_direct_counter(
+        &self,
+        table: TableId,
+        entry: Option<EntryId>,
+        reading: CounterReading,
+    ) -> Result<(), ControlError> {
+        match &self.direct_cells(table, entry)?.counter {
+            Some(counter) => counter.write(reading),
+            None => {
+                return refused(
+                    ControlCode::InvalidArgument,
+                    "the table has no direct counter",
+                );
             }
         }
         Ok(())
@@ -737,25 +688,12 @@ fn indices(index: Option<u32>, size: u32) -> Result<std::ops::Range<u32>, Contro
 }
 
 fn table_code(error: &table::TableError) -> ControlCode {
-    use table::TableError::{Duplicate, Full, NotFound};
+    use table::TableError::{ConstEntry, Duplicate, Full, NotFound};
     match error {
         Duplicate(_) => ControlCode::AlreadyExists,
         NotFound => ControlCode::NotFound,
         Full { .. } => ControlCode::ResourceExhausted,
-        _ => ControlCode::InvalidArgument,
-    }
-}
-
-fn profile_code(error: &table::ProfileError) -> ControlCode {
-    use table::ProfileError::{
-        DuplicateGroup, DuplicateMember, Full, GroupTooLarge, MemberInGroup, NoSuchGroup,
-        NoSuchMember,
-    };
-    match error {
-        DuplicateGroup(_) | DuplicateMember(_) => ControlCode::AlreadyExists,
-        NoSuchGroup(_) | NoSuchMember(_) => ControlCode::NotFound,
-        Full { .. } | GroupTooLarge { .. } => ControlCode::ResourceExhausted,
-        MemberInGroup { .. } => ControlCode::FailedPrecondition,
+        ConstEntry(_) => ControlCode::PermissionDenied,
         _ => ControlCode::InvalidArgument,
     }
 }

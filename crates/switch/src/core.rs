@@ -20,8 +20,11 @@ use crate::queue::{QueueConfig, QueueTimes, Queues};
 /// How many messages and digests wait for the control plane; more are counted as lost.
 const MAX_WAITING: usize = 65_536;
 
-/// How many copies may be made of one packet that came in, so that clones of clones end.
-const MAX_COPIES: u32 = 4096;
+/// How many copies may be made of one packet that came in, with all copies of copies, so that clones of clones end.
+const MAX_COPIES: u32 = 1 << 16;
+
+/// Queues of a port: priorities and classes of service 0 to 7.
+pub(crate) const PRIORITIES: u32 = 8;
 
 /// A program as a device runs it: code without state.
 pub(crate) struct Code {
@@ -127,8 +130,10 @@ impl Trace<'_> {
 /// The device's insides that packets pass through.
 pub(crate) struct Core {
     pub(crate) queues: Queues<Job>,
-    /// Packets that begin a pass at ingress.
+    /// Packets that came in and that no step has taken on yet.
     pub(crate) arriving: VecDeque<Job>,
+    /// Packets that start over at ingress, at their own time.
+    pub(crate) again: VecDeque<Job>,
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) ledger: Ledger,
     pub(crate) digests: VecDeque<Digest>,
@@ -138,7 +143,10 @@ pub(crate) struct Core {
     seed: u64,
     packets: u64,
     /// Contexts that wait to be used again; all of the newest program.
-    #[expect(clippy::vec_box, reason = "contexts move between queues, and are large")]
+    #[expect(
+        clippy::vec_box,
+        reason = "contexts move between queues, and are large"
+    )]
     pool: Vec<Box<PacketContext>>,
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
@@ -150,6 +158,7 @@ impl Core {
         Core {
             queues: Queues::new(queue),
             arriving: VecDeque::new(),
+            again: VecDeque::new(),
             sent: VecDeque::new(),
             ledger: Ledger::default(),
             digests: VecDeque::new(),
@@ -375,12 +384,23 @@ impl Core {
             PacketPath::Resubmit => self.ledger.resubmitted += 1,
             _ => self.ledger.recirculated += 1,
         }
-        self.arriving.push_back(job);
+        self.again.push_back(job);
     }
 
-    /// A copy of a packet's bytes, and of its frame where `whole` is set. `None` when too many copies were made.
-    pub(crate) fn copy(&mut self, job: &mut Job, whole: bool) -> Option<Job> {
-        job.copies_left = job.copies_left.checked_sub(1)?;
+    /// How many copies each of `others` copies of a packet, and the packet itself, may make in turn. `None`, and counted, when the packet
+    /// may not make that many; what is left is shared evenly, so that copies of copies end.
+    pub(crate) fn share_copies(&mut self, job: &mut Job, others: usize) -> Option<u32> {
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
+        let Some(left) = job.copies_left.checked_sub(others) else {
+            self.ledger.copies_refused += u64::from(others);
+            return None;
+        };
+        job.copies_left = left / (others.saturating_add(1));
+        Some(job.copies_left)
+    }
+
+    /// A copy of a packet's bytes, and of its frame where `whole` is set, which may make `copies_left` copies itself.
+    pub(crate) fn copy(&mut self, job: &Job, copies_left: u32, whole: bool) -> Job {
         let mut packet = self.context(&job.root.code);
         packet.begin_pass();
         packet.bytes.copy_from(&job.packet.bytes);
@@ -392,19 +412,16 @@ impl Core {
             packet.cursor = job.packet.cursor;
         }
         self.ledger.replicated += 1;
-        // What is left is shared between both, so that copies of copies end.
-        let half = job.copies_left / 2;
-        job.copies_left -= half;
-        Some(Job {
+        Job {
             root: Arc::clone(&job.root),
             packet,
             path: job.path,
             ingress: job.ingress,
             instance: 0,
             class_of_service: 0,
-            copies_left: half,
+            copies_left,
             is_prepared: false,
-        })
+        }
     }
 
     /// The copies of a clone session, into [`Core::replicas`]; whether it is configured.
@@ -435,7 +452,7 @@ impl Core {
 
     /// Packets inside.
     pub(crate) fn held(&self) -> usize {
-        self.queues.held() + self.arriving.len()
+        self.queues.held() + self.arriving.len() + self.again.len()
     }
 }
 

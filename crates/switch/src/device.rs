@@ -80,8 +80,8 @@ pub struct Device {
     followers: Vec<Follower>,
     /// Entries whose idleness was told, with the last use that it was told for.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
-    /// When entries that packets added are looked through next, if any can expire.
-    next_expiry: Option<Nanos>,
+    /// Hits of entries that are gone, by table.
+    retired_hits: Vec<u64>,
     expired: Vec<(TableId, LearnedEntry)>,
 }
 
@@ -105,6 +105,7 @@ impl Device {
         let mut host_ports = config.host_ports.clone();
         host_ports.sort_unstable();
         configuration.host_ports = host_ports.into();
+        let retired_hits = vec![0; program.tables.len()];
         let code = Arc::new(Code::new(program, layout, loaded));
         let replication = ReplicationEngine::default();
         let root = Root {
@@ -123,7 +124,7 @@ impl Device {
             changes: 0,
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
-            next_expiry: None,
+            retired_hits,
             expired: Vec::new(),
         })
     }
@@ -210,46 +211,56 @@ impl Device {
         Ok(())
     }
 
+    /// Each packet that came runs as far as it can before the next one, so that how many came together changes nothing; what left a queue
+    /// before this moment runs before them all.
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
-        self.core.now = self.core.now.max(now);
-        let now = self.core.now;
-        if self.next_expiry.is_some_and(|at| at <= now) {
-            self.expire(now);
+        let now = self.core.now.max(now);
+        if let Some(before) = now.0.checked_sub(1) {
+            self.drain(Nanos(before), trace);
         }
+        self.core.now = now;
+        self.expire();
+        while let Some(mut job) = self.core.arriving.pop_front() {
+            job.packet.now = now;
+            arch::ingress(&mut self.core, job, trace);
+            self.drain(now, trace);
+        }
+        self.drain(now, trace);
+    }
+
+    /// Runs what starts over, and what leaves a queue by `until`.
+    fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
         loop {
-            while let Some(mut job) = self.core.arriving.pop_front() {
-                job.packet.now = now;
+            if let Some(job) = self.core.again.pop_front() {
                 arch::ingress(&mut self.core, job, trace);
+            } else if let Some((port, job, times)) = self.core.dequeue(until) {
+                trace.event(|| exec::TraceEvent::Dequeued { port: port.0 });
+                arch::egress(&mut self.core, job, port, times, trace);
+            } else {
+                return;
             }
-            let Some((port, job, times)) = self.core.dequeue(now) else {
-                break;
-            };
-            trace.event(|| exec::TraceEvent::Dequeued { port: port.0 });
-            arch::egress(&mut self.core, job, port, times, trace);
         }
     }
 
-    /// Deletes the entries that packets added and that were idle for their time-out, in tables that have one.
-    fn expire(&mut self, now: Nanos) {
+    /// Deletes the entries that packets added and that were idle for their time-out.
+    fn expire(&mut self) {
+        let now = self.core.now.0;
         for (table, learned) in self.configuration.learned.iter() {
-            let program = self.configuration.program();
-            let Some(learned) = learned
-                .as_ref()
-                .filter(|_| program.tables[table].idle_timeout)
-            else {
+            let Some(learned) = learned.as_ref().filter(|l| l.next_expiry() <= now) else {
                 continue;
             };
-            let over = learned.expire(now.0).into_iter();
-            self.expired.extend(over.map(|entry| (table, entry)));
+            for entry in learned.expire(now) {
+                self.retired_hits[table.get() as usize] += entry.usage.hits;
+                self.expired.push((table, entry));
+            }
         }
-        self.plan_expiry();
     }
 
-    /// Time-outs are kept to an eighth of the shortest one.
-    pub(crate) fn plan_expiry(&mut self) {
-        let shortest = self.configuration.expire_profiles.shortest();
-        let pause = shortest.map(|timeout| Nanos((timeout.0 / 8).max(1)));
-        self.next_expiry = pause.map(|pause| self.core.now + pause);
+    /// Hits of entries that are gone stay in [`Device::table_hits`].
+    pub(crate) fn retire(&mut self, table: TableId, hits: u64) {
+        if let Some(retired) = self.retired_hits.get_mut(table.get() as usize) {
+            *retired += hits;
+        }
     }
 
     /// Entries that packets added and that have expired since the last call.
@@ -259,8 +270,11 @@ impl Device {
 
     /// When something is to be done that needs no packet: the next packet leaves its queue, entries may expire.
     pub fn next_time(&self) -> Option<Nanos> {
+        let learned = self.configuration.learned.values().flatten();
+        let expiries = learned.map(|learned| Nanos(learned.next_expiry()));
+        let expiry = expiries.min().filter(|at| *at < Nanos::MAX);
         let queues = self.core.queues.next_time();
-        queues.into_iter().chain(self.next_expiry).min()
+        queues.into_iter().chain(expiry).min()
     }
 
     /// The device's time.
@@ -322,10 +336,15 @@ impl Device {
         let tables = self.configuration.tables.iter();
         tables
             .map(|(table, entries)| {
-                let hits = entries.usage().map(|(_, usage)| usage.hits).sum();
+                let hits: u64 = entries.usage().map(|(_, usage)| usage.hits).sum();
+                let learned = self.configuration.learned[table].as_ref();
+                let learned = learned.map_or(0, |learned| {
+                    let entries = learned.entries();
+                    entries.iter().map(|entry| entry.usage.hits).sum()
+                });
                 TableHits {
                     table,
-                    hits,
+                    hits: hits + learned + self.retired_hits[table.get() as usize],
                     misses: entries.default_cells().usage.read().hits,
                 }
             })
@@ -349,7 +368,9 @@ impl Device {
         idle
     }
 
-    /// Loads another program in place of the running one; its state starts empty. Packets inside finish on the old one.
+    /// Loads another program in place of the running one. State of the same name and shape stays: registers, counters, meters, profiles,
+    /// tables with their entries, groups and sessions; counts of entries begin anew, but for direct counters. Packets inside finish on the
+    /// old program.
     ///
     /// # Errors
     /// As [`Device::new`]; the running program stays.
@@ -359,13 +380,13 @@ impl Device {
         engine: &dyn Engine,
         config: &DeviceConfig,
     ) -> Result<(), LoadError> {
-        let new = Device::new(program, engine, config)?;
+        let mut new = Device::new(program, engine, config)?;
+        crate::replace::keep(&self.configuration, &mut new.configuration, self.core.now);
         self.code = new.code;
-        self.root = new.root;
         self.configuration = new.configuration;
+        self.retired_hits = new.retired_hits;
         self.core.forget_contexts();
         self.told_idle.clear();
-        self.next_expiry = None;
         self.is_stale = true;
         Ok(())
     }

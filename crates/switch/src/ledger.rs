@@ -17,6 +17,8 @@ pub struct Ledger {
     pub sent: u64,
     /// Ended otherwise, by [`DropReason::index`].
     dropped: Vec<u64>,
+    /// Copies that were asked for and not made, because the packet and its copies had made all that they may; this changes no sum.
+    pub copies_refused: u64,
     /// Started over, which changes no sum.
     pub resubmitted: u64,
     /// Started over after a whole pass, which changes no sum.
@@ -32,6 +34,7 @@ impl Default for Ledger {
             replicated: 0,
             sent: 0,
             dropped,
+            copies_refused: 0,
             resubmitted: 0,
             recirculated: 0,
         }

@@ -17,13 +17,16 @@ mod core;
 mod device;
 mod ledger;
 mod pre;
+mod profiles;
 mod queue;
+mod replace;
 mod slot;
 
-pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry, is_one_shot};
+pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::Digest;
 pub use device::{Device, DeviceConfig, LoadError, TableHits};
 pub use ledger::{Ledger, Unbalanced};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
+pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 pub use table::{CounterReading, EntryId, LearnedEntry, MeterConfig};

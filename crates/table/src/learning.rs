@@ -102,6 +102,8 @@ pub struct LearningTable {
     len: AtomicUsize,
     full: AtomicU64,
     next_id: AtomicU64,
+    /// No entry expires before this time.
+    next_expiry: AtomicU64,
 }
 
 /// The words of a slot that come before its key.
@@ -168,6 +170,7 @@ impl LearningTable {
             len: 0.into(),
             full: 0.into(),
             next_id: 0.into(),
+            next_expiry: NEVER.into(),
             shape,
             param_limbs,
             capacity,
@@ -232,6 +235,7 @@ impl LearningTable {
         if self.is_current(hit) {
             self.words(hit.slot)[word::IDLE_TIMEOUT].store(timeout_ns.unwrap_or(NEVER), Relaxed);
             self.restart_timer(hit, now_ns);
+            self.note_expiry(timeout_ns, now_ns);
         }
     }
 
@@ -256,6 +260,7 @@ impl LearningTable {
         self.fill(slot, id, &new);
         let claimed = self.meta[slot].load(Relaxed);
         self.meta[slot].store(next(claimed, State::Full, tag), SeqCst);
+        self.note_expiry(new.idle_timeout_ns, new.now_ns);
         Ok(EntryId(id))
     }
 
@@ -289,13 +294,35 @@ impl LearningTable {
             .is_some_and(|(slot, meta)| self.empty(slot, meta))
     }
 
+    /// No entry expires before this time; `u64::MAX` if none ever does. Restarted timers may put it off.
+    pub fn next_expiry(&self) -> u64 {
+        self.next_expiry.load(SeqCst)
+    }
+
+    fn note_expiry(&self, timeout_ns: Option<u64>, now_ns: u64) {
+        if let Some(timeout) = timeout_ns {
+            self.next_expiry
+                .fetch_min(now_ns.saturating_add(timeout), SeqCst);
+        }
+    }
+
     /// Deletes and gives the entries whose time-out is over at `now_ns`.
     pub fn expire(&self, now_ns: u64) -> Vec<LearnedEntry> {
+        // Entries that are inserted while this looks note their own.
+        self.next_expiry.store(NEVER, SeqCst);
         let is_over = |slot: usize| {
             let words = self.words(slot);
             let timeout = words[word::IDLE_TIMEOUT].load(Relaxed);
-            let since = now_ns.saturating_sub(words[word::TIMER_START].load(Relaxed));
-            timeout != NEVER && since >= timeout
+            if timeout == NEVER {
+                return false;
+            }
+            let due = words[word::TIMER_START]
+                .load(Relaxed)
+                .saturating_add(timeout);
+            if due > now_ns {
+                self.next_expiry.fetch_min(due, SeqCst);
+            }
+            due <= now_ns
         };
         (0..self.meta.len())
             .filter_map(|slot| {

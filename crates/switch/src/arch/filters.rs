@@ -86,8 +86,9 @@ impl Ubpf {
             return core.drop(job, reason, DropDetail::None, trace);
         }
         if self.clone.get(job.packet.frame()) != 0
-            && let Some(copy) = core.copy(&mut job, false)
+            && let Some(share) = core.share_copies(&mut job, 1)
         {
+            let copy = core.copy(&job, share, false);
             let port = PortId(self.clone_port.get(job.packet.frame()) as u32);
             core.send(copy, port, trace);
         }

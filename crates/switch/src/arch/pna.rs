@@ -7,7 +7,7 @@ use exec::{Destination, DropDetail, DropReason, ParserVerdict, TraceEvent};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
-use crate::core::{Core, Job, PacketPath, Trace};
+use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::slot::Slot;
 
 pub(crate) struct Pna {
@@ -60,8 +60,8 @@ impl Pna {
         }
         match requests.destination {
             Some(Destination::Port(port)) => {
-                let priority = self.class_of_service.get(job.packet.frame()).min(255) as u8;
-                core.enqueue(job, PortId(port), priority, trace);
+                let class = self.class_of_service.get(job.packet.frame());
+                core.enqueue(job, PortId(port), queue_of(class), trace);
             }
             Some(Destination::Drop) => core.drop(job, DropReason::Ingress, DropDetail::None, trace),
             None => core.drop(job, DropReason::NoDestination, DropDetail::None, trace),
@@ -117,10 +117,9 @@ impl Pna {
                 continue;
             };
             let replicas = std::mem::take(&mut core.replicas);
-            for replica in &replicas {
-                let Some(mut copy) = core.copy(job, false) else {
-                    break;
-                };
+            let share = core.share_copies(job, replicas.len());
+            for replica in replicas.iter().filter(|_| share.is_some()) {
+                let mut copy = core.copy(job, share.unwrap_or(0), false);
                 if let Some(length) = mode.truncate {
                     copy.packet.bytes.truncate(length as usize);
                 }
@@ -130,9 +129,18 @@ impl Pna {
                     port: port.0,
                     instance,
                 });
-                core.enqueue(copy, port, mode.class_of_service.min(255) as u8, trace);
+                core.enqueue(copy, port, queue_of(mode.class_of_service.into()), trace);
             }
             core.replicas = replicas;
         }
+    }
+}
+
+/// The queue of a class of service; a class that the device does not have is class 0.
+fn queue_of(class: u64) -> u8 {
+    if class < u64::from(PRIORITIES) {
+        class as u8
+    } else {
+        0
     }
 }

@@ -4,7 +4,7 @@ use exec::{DropDetail, DropReason, ParserVerdict, TraceEvent};
 use ir::{BlockRole, FieldId, Layout, Program, TransferPath};
 use packet::PortId;
 
-use crate::core::{Core, Job, PacketPath, Trace};
+use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::pre::Replica;
 use crate::slot::{Limbs, Slot};
 
@@ -249,10 +249,12 @@ impl Psa {
                 trace,
             );
         };
+        let Some(share) = core.share_copies(&mut job, others.len()) else {
+            let detail = DropDetail::Number(group);
+            return core.drop(job, DropReason::CopyBudget, detail, trace);
+        };
         for &replica in others {
-            let Some(mut copy) = core.copy(&mut job, true) else {
-                break;
-            };
+            let mut copy = core.copy(&job, share, true);
             copy.class_of_service = job.class_of_service;
             self.enqueue_copy(core, copy, replica, "multicast", trace);
         }
@@ -278,7 +280,11 @@ impl Psa {
 
     fn enqueue(&self, core: &mut Core, mut job: Job, replica: Replica, trace: &mut Trace<'_>) {
         job.instance = replica.instance;
-        let priority = job.class_of_service.min(255) as u8;
+        // PSA: a class of service that the device does not have is class 0.
+        if job.class_of_service >= PRIORITIES {
+            job.class_of_service = 0;
+        }
+        let priority = job.class_of_service as u8;
         core.enqueue(job, replica.port, priority, trace);
     }
 
@@ -325,10 +331,9 @@ impl Psa {
             "clone of egress"
         };
         let replicas = std::mem::take(&mut core.replicas);
-        for &replica in &replicas {
-            let Some(mut copy) = core.copy(job, true) else {
-                break;
-            };
+        let share = core.share_copies(job, replicas.len());
+        for &replica in replicas.iter().filter(|_| share.is_some()) {
+            let mut copy = core.copy(job, share.unwrap_or(0), true);
             self.carry(core, &mut copy, carried);
             copy.packet.requests = exec::Requests::default();
             copy.path = path;

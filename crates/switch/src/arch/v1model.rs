@@ -10,13 +10,10 @@ use exec::{DropDetail, DropReason, ParserVerdict, TraceEvent};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
-use crate::core::{CloneMode, Core, Job, PacketPath, Trace};
+use crate::core::{CloneMode, Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::pre::Replica;
 use crate::queue::QueueTimes;
 use crate::slot::{Limbs, Slot, metadata};
-
-/// Queues of a port: `priority` 0 to 7.
-const PRIORITIES: u64 = 8;
 
 /// `standard_metadata.instance_type`, as BMv2 numbers it.
 mod instance_type {
@@ -92,8 +89,7 @@ impl V1model {
             return self.multicast_original(core, job, group, trace);
         }
         let spec = self.egress_spec.get(job.packet.frame());
-        if spec == self.egress_spec.largest() || job.packet.requests.mark == Some(exec::Mark::Drop)
-        {
+        if self.egress_spec.exists() && spec == self.egress_spec.largest() {
             return core.drop(job, DropReason::Ingress, DropDetail::None, trace);
         }
         self.instance_type
@@ -109,11 +105,12 @@ impl V1model {
     ) -> Result<(), DropReason> {
         if !job.is_prepared {
             job.packet.begin_pass();
-            let (port, length) = (u64::from(job.ingress.0), job.packet.bytes.len() as u64);
-            let frame = job.packet.frame_mut();
-            self.ingress_port.set(frame, port);
-            self.packet_length.set(frame, length);
+            let length = job.packet.bytes.len() as u64;
+            self.packet_length.set(job.packet.frame_mut(), length);
         }
+        // Parsers choose by the port, so a packet that starts over keeps it.
+        let port = u64::from(job.ingress.0);
+        self.ingress_port.set(job.packet.frame_mut(), port);
         job.packet.length = job.packet.bytes.len() as u32;
         let micros = job.packet.now.as_micros();
         self.ingress_timestamp.set(job.packet.frame_mut(), micros);
@@ -144,12 +141,10 @@ impl V1model {
             return;
         };
         let replicas = std::mem::take(&mut core.replicas);
-        for &replica in &replicas {
-            let Some(mut copy) =
-                self.begin_clone(core, job, PacketPath::CloneI2E, mode, replica, trace)
-            else {
-                break;
-            };
+        let share = core.share_copies(job, replicas.len());
+        for &replica in replicas.iter().filter(|_| share.is_some()) {
+            let mut copy = core.copy(job, share.unwrap_or(0), false);
+            begin_clone(&mut copy, PacketPath::CloneI2E, mode, replica, trace);
             self.ingress_port
                 .set(copy.packet.frame_mut(), job.ingress.0.into());
             if let ParserVerdict::Drop(reason) = core.parse(&mut copy, BlockRole::Parser, trace) {
@@ -183,14 +178,10 @@ impl V1model {
             return;
         };
         let replicas = std::mem::take(&mut core.replicas);
-        for &replica in &replicas {
-            let Some(mut copy) =
-                self.begin_clone(core, job, PacketPath::CloneE2E, mode, replica, trace)
-            else {
-                break;
-            };
-            copy.packet.frame_mut().copy_from_slice(job.packet.frame());
-            copy.packet.cursor = job.packet.cursor;
+        let share = core.share_copies(job, replicas.len());
+        for &replica in replicas.iter().filter(|_| share.is_some()) {
+            let mut copy = core.copy(job, share.unwrap_or(0), true);
+            begin_clone(&mut copy, PacketPath::CloneE2E, mode, replica, trace);
             self.metadata.clear(copy.packet.frame_mut());
             self.keep_list(core, job, &mut copy, clone.field_list);
             self.finish_clone(
@@ -203,30 +194,6 @@ impl V1model {
             );
         }
         core.replicas = replicas;
-    }
-
-    fn begin_clone(
-        &self,
-        core: &mut Core,
-        job: &mut Job,
-        path: PacketPath,
-        mode: CloneMode,
-        replica: Replica,
-        trace: &mut Trace<'_>,
-    ) -> Option<Job> {
-        let mut copy = core.copy(job, false)?;
-        let why = match path {
-            PacketPath::CloneI2E => "clone of ingress",
-            _ => "clone of egress",
-        };
-        trace.event(|| TraceEvent::Copied {
-            why,
-            port: replica.port.0,
-            instance: replica.instance,
-        });
-        copy.path = path;
-        copy.class_of_service = mode.class_of_service;
-        Some(copy)
     }
 
     fn finish_clone(
@@ -303,11 +270,13 @@ impl V1model {
                 trace,
             );
         };
+        let Some(share) = core.share_copies(&mut job, others.len()) else {
+            let detail = DropDetail::Number(group);
+            return core.drop(job, DropReason::CopyBudget, detail, trace);
+        };
         for &replica in others {
-            match core.copy(&mut job, true) {
-                Some(copy) => self.replicate(core, copy, replica, trace),
-                None => break,
-            }
+            let copy = core.copy(&job, share, true);
+            self.replicate(core, copy, replica, trace);
         }
         self.replicate(core, job, *last, trace);
     }
@@ -325,7 +294,7 @@ impl V1model {
 
     fn enqueue(&self, core: &mut Core, job: Job, port: PortId, trace: &mut Trace<'_>) {
         let priority = self.priority.get(job.packet.frame());
-        if priority >= PRIORITIES {
+        if priority >= u64::from(PRIORITIES) {
             return core.drop(
                 job,
                 DropReason::NoSuchQueue,
@@ -352,8 +321,7 @@ impl V1model {
             self.clone_egress(core, &mut job, clone, trace);
         }
         let spec = self.egress_spec.get(job.packet.frame());
-        let is_dropped = self.egress_spec.exists() && spec == self.egress_spec.largest();
-        if is_dropped || job.packet.requests.mark == Some(exec::Mark::Drop) {
+        if self.egress_spec.exists() && spec == self.egress_spec.largest() {
             return core.drop(job, DropReason::Egress, DropDetail::None, trace);
         }
         let deparsed = core
@@ -381,6 +349,26 @@ impl V1model {
         // Any value but the one that drops, so that only egress itself can drop the packet now.
         self.egress_spec.set(frame, 0);
         self.packet_length.set(frame, length);
-        job.packet.requests.mark = None;
     }
+}
+
+/// Names a copy as a clone.
+fn begin_clone(
+    copy: &mut Job,
+    path: PacketPath,
+    mode: CloneMode,
+    replica: Replica,
+    trace: &mut Trace<'_>,
+) {
+    let why = match path {
+        PacketPath::CloneI2E => "clone of ingress",
+        _ => "clone of egress",
+    };
+    trace.event(|| TraceEvent::Copied {
+        why,
+        port: replica.port.0,
+        instance: replica.instance,
+    });
+    copy.path = path;
+    copy.class_of_service = mode.class_of_service;
 }
