@@ -32,11 +32,18 @@ pub(crate) struct Code {
     pub(crate) layout: Layout,
     pub(crate) loaded: Box<dyn Loaded>,
     pub(crate) pipeline: Pipeline,
+    /// Different for each program that a device has had.
+    pub(crate) version: u64,
     blocks: Vec<(BlockRole, BlockCode)>,
 }
 
 impl Code {
-    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Box<dyn Loaded>) -> Code {
+    pub(crate) fn new(
+        program: Arc<Program>,
+        layout: Layout,
+        loaded: Box<dyn Loaded>,
+        version: u64,
+    ) -> Code {
         let pipeline = Pipeline::of(&program, &layout);
         let blocks = program
             .pipeline
@@ -49,6 +56,7 @@ impl Code {
             layout,
             loaded,
             pipeline,
+            version,
             blocks,
         }
     }
@@ -148,6 +156,7 @@ pub(crate) struct Core {
         reason = "contexts move between queues, and are large"
     )]
     pool: Vec<Box<PacketContext>>,
+    pool_version: u64,
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
@@ -168,6 +177,7 @@ impl Core {
             seed,
             packets: 0,
             pool: Vec::new(),
+            pool_version: 0,
             scratch: Vec::new(),
             replicas: Vec::new(),
         }
@@ -175,7 +185,12 @@ impl Core {
 
     /// A context, with a random stream of its own.
     pub(crate) fn context(&mut self, code: &Code) -> Box<PacketContext> {
-        let mut packet = self.pool.pop().unwrap_or_else(|| {
+        let pooled = if code.version == self.pool_version {
+            self.pool.pop()
+        } else {
+            None
+        };
+        let mut packet = pooled.unwrap_or_else(|| {
             let mut packet =
                 PacketContext::new(&code.program, &code.layout, code.loaded.scratch_limbs());
             code.loaded.prepare(&mut packet);
@@ -188,15 +203,17 @@ impl Core {
         packet
     }
 
-    /// Keeps a context for the next packet.
-    pub(crate) fn put_back(&mut self, packet: Box<PacketContext>) {
-        if self.pool.len() < 1024 {
+    /// Keeps a context for the next packet of its program.
+    pub(crate) fn put_back(&mut self, packet: Box<PacketContext>, code: &Code) {
+        if code.version == self.pool_version && self.pool.len() < 1024 {
             self.pool.push(packet);
         }
     }
 
-    pub(crate) fn forget_contexts(&mut self) {
+    /// From now on contexts of this program are kept, and no others.
+    pub(crate) fn keep_contexts_of(&mut self, code: &Code) {
         self.pool.clear();
+        self.pool_version = code.version;
     }
 
     /// A packet that comes in.
@@ -208,7 +225,7 @@ impl Core {
     ) -> Result<(), packet::FrameError> {
         let mut packet = self.context(&root.code);
         if let Err(error) = packet.bytes.assign(bytes) {
-            self.put_back(packet);
+            self.put_back(packet, &root.code);
             return Err(error);
         }
         packet.length = bytes.len() as u32;
@@ -343,7 +360,7 @@ impl Core {
     ) {
         trace.event(|| TraceEvent::Dropped { reason, detail });
         self.ledger.drop(reason);
-        self.put_back(job.packet);
+        self.put_back(job.packet, &job.root.code);
     }
 
     pub(crate) fn send(&mut self, job: Job, port: PortId, trace: &mut Trace<'_>) {

@@ -95,6 +95,15 @@ impl Device {
         engine: &dyn Engine,
         config: &DeviceConfig,
     ) -> Result<Device, LoadError> {
+        Device::of_version(program, engine, config, 0)
+    }
+
+    fn of_version(
+        program: Arc<Program>,
+        engine: &dyn Engine,
+        config: &DeviceConfig,
+        version: u64,
+    ) -> Result<Device, LoadError> {
         ir::verify(&program).map_err(LoadError::Verify)?;
         let layout = Layout::of(&program);
         let loaded = engine
@@ -106,7 +115,7 @@ impl Device {
         host_ports.sort_unstable();
         configuration.host_ports = host_ports.into();
         let retired_hits = vec![0; program.tables.len()];
-        let code = Arc::new(Code::new(program, layout, loaded));
+        let code = Arc::new(Code::new(program, layout, loaded, version));
         let replication = ReplicationEngine::default();
         let root = Root {
             code: Arc::clone(&code),
@@ -286,9 +295,7 @@ impl Device {
     pub fn drain_sent(&mut self, mut take: impl FnMut(PortId, &[u8], Nanos)) {
         while let Some(sent) = self.core.sent.pop_front() {
             take(sent.port, sent.packet.bytes.bytes(), sent.time);
-            if Arc::ptr_eq(&sent.root.code, &self.code) {
-                self.core.put_back(sent.packet);
-            }
+            self.core.put_back(sent.packet, &sent.root.code);
         }
     }
 
@@ -380,12 +387,12 @@ impl Device {
         engine: &dyn Engine,
         config: &DeviceConfig,
     ) -> Result<(), LoadError> {
-        let mut new = Device::new(program, engine, config)?;
+        let mut new = Device::of_version(program, engine, config, self.code.version + 1)?;
         crate::replace::keep(&self.configuration, &mut new.configuration, self.core.now);
         self.code = new.code;
         self.configuration = new.configuration;
         self.retired_hits = new.retired_hits;
-        self.core.forget_contexts();
+        self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
         self.is_stale = true;
         Ok(())
