@@ -30,6 +30,9 @@
 //! `normal_meta`, `clone_e2e_meta`, `recirculate_meta`) has storage at both ends, connected by [`ir::Transfer`]s. All storage is zero when
 //! a packet enters a pipeline: headers invalid, `out` parameters of blocks too.
 //!
+//! A package of the user's own (a parser, one or two controls, a deparser) binds parameters in order, the packet aside: headers, then user
+//! metadata, then anything else; what differs in type between two blocks is not shared.
+//!
 //! # Dropping and counting
 //!
 //! v1model's `mark_to_drop(standard_metadata)` is plain code: `egress_spec` gets all ones, `mcast_grp` zero. v1model's direct counters have no
