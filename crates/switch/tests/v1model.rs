@@ -1,0 +1,227 @@
+//! v1model's packet paths: what starts over, what is copied, what ends, and that nothing runs away.
+
+mod common;
+
+use common::{code, device, dropped, ns, packet, ports, send, sent, v1model};
+use exec::DropReason;
+use packet::PortId;
+use switch::{Change, CloneSession, Replica};
+
+fn replicas(ports: impl IntoIterator<Item = u32>) -> Vec<Replica> {
+    ports
+        .into_iter()
+        .map(|port| Replica {
+            port: PortId(port),
+            instance: port + 100,
+        })
+        .collect()
+}
+
+fn to_port(port: u32) -> String {
+    code("ingress", &format!("sm.egress_spec = 9w{port:#x};"))
+}
+
+#[test]
+fn a_packet_leaves_at_its_egress_spec_and_511_drops_it() {
+    let mut device = device(&v1model("", &to_port(3), &code("egress", "")));
+    send(&mut device, &packet(1, b"xyz"), ns(5));
+    assert_eq!(sent(&mut device), [(3, packet(1, b"xyz"), 5)]);
+    let mut device = common::device(&v1model("", &to_port(511), &code("egress", "")));
+    send(&mut device, &packet(1, &[]), ns(5));
+    assert_eq!(ports(&mut device), []);
+    assert_eq!(dropped(&device, DropReason::Ingress), 1);
+}
+
+#[test]
+fn an_assignment_behind_mark_to_drop_counts() {
+    let ingress = code("ingress", "call mark_to_drop (); sm.egress_spec = 9w0x2;");
+    let mut device = device(&v1model("", &ingress, &code("egress", "")));
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(ports(&mut device), [2]);
+    let ingress = code("ingress", "sm.mcast_grp = 16w0x1; call mark_to_drop ();");
+    let mut device = common::device(&v1model("", &ingress, &code("egress", "")));
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(dropped(&device, DropReason::Ingress), 1);
+}
+
+#[test]
+fn egress_drops_too_and_says_so() {
+    let egress = code("egress", "call mark_to_drop ();");
+    let mut device = device(&v1model("", &to_port(1), &egress));
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(ports(&mut device), []);
+    assert_eq!(dropped(&device, DropReason::Egress), 1);
+}
+
+#[test]
+fn a_packet_that_is_too_short_goes_on_with_its_error() {
+    let ingress = code(
+        "ingress",
+        "sm.egress_spec = 9w0x1; if (sm.parser_error == error.PacketTooShort) { sm.egress_spec = 9w0x2; }",
+    );
+    let mut device = device(&v1model("", &ingress, &code("egress", "")));
+    send(&mut device, &[1, 2], ns(0));
+    send(&mut device, &[], ns(0));
+    assert_eq!(sent(&mut device), [(2, vec![1, 2], 0), (2, vec![], 0)]);
+}
+
+#[test]
+fn every_member_of_a_large_group_gets_a_copy() {
+    let ingress = code("ingress", "sm.mcast_grp = 16w0x7;");
+    let egress = code("egress", "hdr.h.mark = sm.egress_rid[7:0];");
+    let mut device = device(&v1model("", &ingress, &egress));
+    let group = Change::SetMulticast(7, replicas(0..300));
+    device.apply(group).unwrap();
+    send(&mut device, &packet(1, &[]), ns(0));
+    let out = sent(&mut device);
+    assert_eq!(
+        out.iter().map(|(port, ..)| *port).collect::<Vec<_>>(),
+        (0..300).collect::<Vec<_>>()
+    );
+    assert!(
+        out.iter()
+            .all(|(port, bytes, _)| u32::from(bytes[5]) == (port + 100) & 0xff)
+    );
+    assert_eq!(device.ledger().replicated, 299);
+    device.apply(Change::SetMulticast(7, vec![])).unwrap();
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(dropped(&device, DropReason::NoReplicas), 1);
+}
+
+#[test]
+fn clones_keep_the_field_list_only_and_are_cut_by_their_session() {
+    let ingress = code(
+        "ingress",
+        "sm.egress_spec = 9w0x1; meta.kept = 8w0x44; meta.lost = 8w0x55; call clone (=0, =2, 32w0x5);",
+    );
+    let egress = code(
+        "egress",
+        "hdr.h.mark = meta.kept + meta.lost; hdr.h.value = sm.instance_type;",
+    );
+    let mut device = device(&v1model("", &ingress, &egress));
+    let session = CloneSession {
+        replicas: replicas([8, 9]),
+        truncate: Some(7),
+        ..CloneSession::default()
+    };
+    device.apply(Change::SetCloneSession(5, session)).unwrap();
+    send(&mut device, &packet(1, b"abcd"), ns(0));
+    let clone = vec![1, 0, 0, 0, 1, 0x44, b'a'];
+    let original = [&[1, 0, 0, 0, 0, 0x99][..], b"abcd"].concat();
+    assert_eq!(
+        sent(&mut device),
+        [(8, clone.clone(), 0), (9, clone, 0), (1, original, 0)]
+    );
+}
+
+#[test]
+fn clones_of_clones_without_end_run_out_of_copies() {
+    // Every packet clones itself when it leaves; so does every clone.
+    let egress = code("egress", "call clone (=1, =0, 32w0x5);");
+    let mut device = device(&v1model("", &to_port(1), &egress));
+    let session = CloneSession {
+        replicas: replicas([2]),
+        ..CloneSession::default()
+    };
+    device.apply(Change::SetCloneSession(5, session)).unwrap();
+    send(&mut device, &packet(1, &[]), ns(0));
+    let copies = device.ledger().replicated;
+    assert!((10..70_000).contains(&copies), "{copies}");
+    assert!(device.ledger().copies_refused > 0);
+    assert_eq!(sent(&mut device).len() as u64, copies + 1);
+}
+
+#[test]
+fn recirculation_without_end_runs_out_of_work() {
+    let egress = code(
+        "egress",
+        "hdr.h.value = hdr.h.value + 32w0x1; call recirculate (=0);",
+    );
+    let mut device = device(&v1model("", &to_port(1), &egress));
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(ports(&mut device), []);
+    assert_eq!(dropped(&device, DropReason::WorkBudget), 1);
+    assert!(device.ledger().recirculated > 10);
+}
+
+#[test]
+fn a_resubmitted_packet_is_as_it_came_and_keeps_port_and_list() {
+    let ingress = code(
+        "ingress",
+        "if (meta.kept == 8w0x0) { meta.kept = 8w0x5; meta.lost = 8w0x6; hdr.h.value = 32w0x1; call resubmit (=2); } \
+         sm.egress_spec = sm.ingress_port; hdr.h.mark = meta.kept + meta.lost;",
+    );
+    let mut device = device(&v1model("", &ingress, &code("egress", "")));
+    device.receive(PortId(4), &packet(1, b"q")).unwrap();
+    device.step(ns(0));
+    assert_eq!(sent(&mut device), [(4, vec![1, 0, 0, 0, 0, 5, b'q'], 0)]);
+    assert_eq!(device.ledger().resubmitted, 1);
+}
+
+#[test]
+fn a_failed_assert_drops_and_is_told() {
+    let ingress = code(
+        "ingress",
+        r#"call assert (hdr.h.kind == 8w0x2, "kind is 2");"#,
+    );
+    let mut device = device(&v1model("", &ingress, &code("egress", "")));
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(dropped(&device, DropReason::AssertFailed), 1);
+    let message = device.take_message().unwrap();
+    assert!(message.contains("kind is 2"), "{message}");
+}
+
+#[test]
+fn how_many_packets_come_together_changes_nothing() {
+    // Ingress counts up what egress reads: a batch must not run all ingresses first.
+    let registers =
+        "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
+    let ingress = code(
+        "ingress",
+        "sm.egress_spec = 9w0x1; call register.read on r (32w0x0, out {tmp}); call register.write on r (32w0x0, {tmp + 32w0x1});",
+    );
+    let egress = code(
+        "egress",
+        "call register.read on r (32w0x0, out {hdr.h.value});",
+    );
+    let program = v1model(registers, &ingress, &egress);
+    let run = |batch: usize| {
+        let mut device = device(&program);
+        for packets in vec![packet(1, &[]); 6].chunks(batch) {
+            for bytes in packets {
+                device.receive(PortId(0), bytes).unwrap();
+            }
+            device.step(ns(0));
+        }
+        sent(&mut device)
+    };
+    assert_eq!(run(6), run(1));
+    let values: Vec<u8> = run(6).iter().map(|(_, bytes, _)| bytes[4]).collect();
+    assert_eq!(values, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn random_numbers_depend_on_the_seed_and_the_packet_only() {
+    let ingress = code(
+        "ingress",
+        "call random (32w0x0, 32w0xffffffff, out hdr.h.value);",
+    );
+    let program = v1model("", &ingress, &code("egress", ""));
+    let run = |seed: u64, batch: usize| {
+        let config = switch::DeviceConfig {
+            seed,
+            ..Default::default()
+        };
+        let mut device = switch::Device::new(program.clone(), &interp::Interp, &config).unwrap();
+        for packets in vec![packet(1, &[]); 4].chunks(batch) {
+            for bytes in packets {
+                device.receive(PortId(0), bytes).unwrap();
+            }
+            device.step(ns(0));
+        }
+        sent(&mut device)
+    };
+    assert_eq!(run(1, 1), run(1, 4));
+    assert_ne!(run(1, 1), run(2, 1));
+    assert_ne!(run(1, 1)[0], run(1, 1)[1]);
+}
