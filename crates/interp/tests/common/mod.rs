@@ -97,3 +97,7 @@ impl Loaded1 {
         found.unwrap().0
     }
 }
+
+pub fn value(number: u128, width: u32) -> Value {
+    Value::truncated(number, width)
+}
