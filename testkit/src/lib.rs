@@ -5,9 +5,12 @@
 //! **May import:** all rooms.
 //!
 //! Invariants: what a test expects was worked out from the specifications, never copied from what our own program gave; no test names an engine,
-//! every engine runs every test. Tests: `tests/`.
+//! every engine runs every test; what a fuzz run does depends on its seed alone. Tests: `tests/`; `findings/` holds the inputs that fuzz runs found.
 
+pub mod fuzz;
+mod mutate;
 mod program;
+mod random;
 mod router;
 
 pub use program::compile;

@@ -2,18 +2,18 @@
 
 /// A stream of choices.
 #[derive(Clone, Debug)]
-pub struct Choices {
+pub(crate) struct Choices {
     state: u64,
 }
 
 impl Choices {
     /// The stream of this seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Choices { state: seed }
     }
 
     /// The next 64 bits (SplitMix64).
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,17 +22,21 @@ impl Choices {
     }
 
     /// A number below `bound`; 0 when the bound is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.bits() % bound as u64) as usize }
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        if bound == 0 {
+            0
+        } else {
+            (self.bits() % bound as u64) as usize
+        }
     }
 
     /// Whether an event of probability `1 / n` happens.
-    pub fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
     /// One of these.
-    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len()))
     }
 }

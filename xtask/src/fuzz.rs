@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz TARGET --seconds S`: runs one of the fuzz targets in `testkit` for some time.
 //!
-//! The targets are ordinary release-mode tests driven by a seeded generator, so they need no nightly compiler: what they find is printed with
-//! its seed and input, to be kept as a test.
+//! The targets are driven by a seeded generator, so they need no nightly compiler; they are built with optimisations and all checks. What they
+//! find is printed with its seed and input, to be kept as a test.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     let status = Command::new(env!("CARGO"))
         .args([
             "run",
-            "--release",
+            "--profile",
+            "checked",
             "--quiet",
             "--package",
             "testkit",

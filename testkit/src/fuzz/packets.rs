@@ -1,0 +1,188 @@
+//! The target `packets`: random scenarios through programs, which must be conserved, end, and not depend on how the work is portioned.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use ir::Program;
+
+use super::corpus::Seed;
+use super::guard::{Trouble, guarded};
+use super::minimise::minimise;
+use super::play::{Portions, Transcript, play};
+use super::scenario::{Act, Material, material, scenario};
+use super::{Case, Fault, front};
+use crate::random::Choices;
+
+/// How often a failing scenario is tried in shorter forms.
+const ATTEMPTS: usize = 600;
+
+/// How often a scenario that runs into the time limit is tried.
+const SLOW_ATTEMPTS: usize = 8;
+
+/// Mutants of a text are tried until the front end accepts one, so often.
+const MUTANTS: usize = 6;
+
+/// One random scenario; what is wrong with how a device plays it.
+pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
+    let mut choices = Choices::new(case.stream());
+    let (text, program, test) = program(seeds, case, &mut choices)?;
+    let material = material(&program, test.unwrap_or_default());
+    let other = compiled(choices.pick(seeds)?, case.limit)?;
+    let programs = [Arc::clone(&program), other];
+    let acts = scenario(&program, &material, &mut choices);
+    case.accept();
+    case.keep_running(&text);
+    let fault = judge(&programs, &acts, case.limit).err()?;
+    let attempts = match fault.signature.as_str() {
+        "time limit" => SLOW_ATTEMPTS,
+        _ => ATTEMPTS,
+    };
+    let fails = |fewer: &[Act]| {
+        judge(&programs, fewer, case.limit).is_err_and(|other| other.signature == fault.signature)
+    };
+    let acts = match case.is_new(&fault) {
+        true => minimise(acts, attempts, fails),
+        false => acts,
+    };
+    let lines: Vec<String> = acts.iter().map(line).collect();
+    Some((fault, format!("{}{text}", lines.concat())))
+}
+
+/// Plays random scenarios on the program of a text, if it is one.
+///
+/// # Errors
+/// What is wrong, with the front end or with a scenario.
+pub(crate) fn examine(text: &str, scenarios: u64, limit: Duration) -> Result<(), Fault> {
+    let Some(program) = front::examine(text, limit)? else {
+        return Ok(());
+    };
+    let programs = [Arc::clone(&program), Arc::clone(&program)];
+    for seed in 0..scenarios {
+        let acts = scenario(&program, &Material::default(), &mut Choices::new(seed));
+        judge(&programs, &acts, limit)?;
+    }
+    Ok(())
+}
+
+/// An act in one line.
+fn line(act: &Act) -> String {
+    let Act::Packets(now, packets) = act else {
+        return format!("// {act:?}\n");
+    };
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let packets = packets
+        .iter()
+        .map(|(port, bytes)| format!(" {port}:{}", hex(bytes)));
+    format!("// Packets at {}{}\n", now.0, packets.collect::<String>())
+}
+
+/// A program: one of the corpus, or an accepted mutant of one.
+fn program<'s>(
+    seeds: &'s [Seed],
+    case: &Case<'_>,
+    choices: &mut Choices,
+) -> Option<(String, Arc<Program>, Option<&'s str>)> {
+    if choices.one_in(2) {
+        for _ in 0..MUTANTS {
+            let text = front::mutant(seeds, choices)?;
+            // Faults of the front end are for the other target.
+            if let Ok(Some(program)) = front::examine(&text, case.limit) {
+                return Some((text, program, None));
+            }
+        }
+    }
+    let seed = choices.pick(seeds)?;
+    Some((
+        seed.text.clone(),
+        compiled(seed, case.limit)?,
+        seed.test.as_deref(),
+    ))
+}
+
+/// The program of a text of the corpus, compiled once.
+fn compiled(seed: &Seed, limit: Duration) -> Option<Arc<Program>> {
+    static COMPILED: LazyLock<Mutex<BTreeMap<std::path::PathBuf, Option<Arc<Program>>>>> =
+        LazyLock::new(Mutex::default);
+    let mut compiled = COMPILED.lock().ok()?;
+    let known = compiled.entry(seed.path.clone());
+    known
+        .or_insert_with(|| front::examine(&seed.text, limit).ok().flatten())
+        .clone()
+}
+
+/// Plays a scenario in all portions.
+fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Result<(), Fault> {
+    let Some(reference) = guarded_play(programs, acts, Portions::Batches, limit)? else {
+        return Ok(());
+    };
+    let again = guarded_play(programs, acts, Portions::Batches, limit)?;
+    same("the same scenario gives another result", &reference, again)?;
+    for portions in [Portions::Packets, Portions::Traced] {
+        let other = guarded_play(programs, acts, portions, limit)?;
+        same(
+            &format!("{portions:?} give another result than batches"),
+            &reference,
+            other,
+        )?;
+    }
+    // Entries that packets added are looked through from time to time, which depends on the steps.
+    let learns = |program: &Arc<Program>| program.tables.values().any(|table| table.add_on_miss);
+    if !programs.iter().any(learns) {
+        let other = guarded_play(programs, acts, Portions::Events, limit)?;
+        same(
+            "steps at events give another result than batches",
+            &reference,
+            other,
+        )?;
+    }
+    Ok(())
+}
+
+fn guarded_play(
+    programs: &[Arc<Program>; 2],
+    acts: &[Act],
+    portions: Portions,
+    limit: Duration,
+) -> Result<Option<Transcript>, Fault> {
+    // A tracer is told of every step, as text.
+    let limit = match portions {
+        Portions::Traced => limit * 5,
+        _ => limit,
+    };
+    let (programs, acts) = (programs.clone(), acts.to_vec());
+    match guarded(limit, move || play(&programs, &acts, portions)) {
+        Ok(played) => played,
+        Err(Trouble::TimeLimit) => Err(Fault::new(
+            "time limit",
+            format!("{portions:?} take too long"),
+        )),
+        Err(Trouble::Panic { place, message }) => Err(Fault::new(
+            format!("panic at {place}"),
+            format!("{portions:?}: {message}"),
+        )),
+    }
+}
+
+fn same(signature: &str, one: &Transcript, other: Option<Transcript>) -> Result<(), Fault> {
+    let other = other.unwrap_or_default();
+    if *one == other {
+        return Ok(());
+    }
+    let nothing = String::from("(nothing)");
+    let longest = one.len().max(other.len());
+    let differing = (0..longest).map(|at| {
+        (
+            one.get(at).unwrap_or(&nothing),
+            other.get(at).unwrap_or(&nothing),
+        )
+    });
+    let first = differing.into_iter().find(|(a, b)| a != b);
+    let detail = first.map_or(String::new(), |(a, b)| format!("- {a}\n+ {b}"));
+    Err(Fault::new(signature, detail))
+}

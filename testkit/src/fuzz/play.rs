@@ -1,0 +1,213 @@
+//! Plays a scenario on a device and writes down all that can be seen of it.
+
+use std::sync::Arc;
+
+use ir::{ExternId, Program};
+use packet::{Nanos, PortId};
+use switch::{Change, Device, DeviceConfig, LoadError};
+
+use super::Fault;
+use super::scenario::Act;
+
+/// Cells of an array that are looked at.
+const CELLS: u32 = 64;
+
+/// In which portions a device gets its work. None of them may change a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Portions {
+    /// A step for all packets that come at one time.
+    Batches,
+    /// A step for each packet.
+    Packets,
+    /// A step for each packet, and one whenever a packet may leave its queue.
+    Events,
+    /// A step for each packet, which a tracer follows.
+    Traced,
+}
+
+/// What was seen, line by line.
+pub(crate) type Transcript = Vec<String>;
+
+/// Plays a scenario on a device that begins with the first program. The transcript, or none if the program's own entries do not fit its tables.
+///
+/// # Errors
+/// Packets are not conserved.
+pub(crate) fn play(
+    programs: &[Arc<Program>; 2],
+    acts: &[Act],
+    portions: Portions,
+) -> Result<Option<Transcript>, Fault> {
+    let config = DeviceConfig {
+        seed: 7,
+        host_ports: vec![5],
+        ..Default::default()
+    };
+    let device = match Device::new(Arc::clone(&programs[0]), &interp::Interp, &config) {
+        Ok(device) => device,
+        Err(LoadError::Entry(_)) => return Ok(None),
+        Err(error) => {
+            return Err(Fault::new(
+                "an accepted program does not load",
+                error.to_string(),
+            ));
+        }
+    };
+    let mut player = Player {
+        device,
+        programs: programs.clone(),
+        config,
+        portions,
+        seen: Vec::new(),
+    };
+    for act in acts {
+        player.act(act)?;
+    }
+    player.end()?;
+    Ok(Some(player.seen))
+}
+
+struct Player {
+    device: Device,
+    /// The one that runs, unless it could not be loaded, and the one to swap it with.
+    programs: [Arc<Program>; 2],
+    config: DeviceConfig,
+    portions: Portions,
+    seen: Transcript,
+}
+
+impl Player {
+    fn act(&mut self, act: &Act) -> Result<(), Fault> {
+        match act {
+            Act::Change(change) => self.change(change),
+            Act::Update(update) => {
+                let applied = stf::apply(&mut self.device, update);
+                self.seen.push(format!("{applied:?}"));
+            }
+            Act::Wait(until) => self.step(*until)?,
+            Act::Packets(now, packets) => self.packets(*now, packets)?,
+            Act::Swap => self.swap()?,
+        }
+        self.look();
+        Ok(())
+    }
+
+    fn swap(&mut self) -> Result<(), Fault> {
+        self.programs.swap(0, 1);
+        let program = Arc::clone(&self.programs[0]);
+        let replaced = self.device.replace(program, &interp::Interp, &self.config);
+        match replaced {
+            Ok(()) | Err(LoadError::Entry(_)) => Ok(()),
+            Err(error) => Err(Fault::new(
+                "a program does not load in another's place",
+                error.to_string(),
+            )),
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        let applied = self.device.apply(change.clone());
+        self.seen.push(format!("{applied:?}"));
+    }
+
+    fn packets(&mut self, now: Nanos, packets: &[(PortId, Vec<u8>)]) -> Result<(), Fault> {
+        if self.portions == Portions::Events {
+            self.step_by_events(now)?;
+        }
+        for (port, bytes) in packets {
+            let result = match self.portions {
+                Portions::Traced => {
+                    let mut events = 0u64;
+                    self.device.trace(*port, bytes, now, &mut |_| events += 1)
+                }
+                _ => self.device.receive(*port, bytes),
+            };
+            if let Err(error) = result {
+                self.seen.push(error.to_string());
+            }
+            match self.portions {
+                Portions::Batches => {}
+                Portions::Traced => self.conserved()?,
+                Portions::Packets | Portions::Events => self.step_at(now)?,
+            }
+        }
+        self.step(now)
+    }
+
+    fn step(&mut self, now: Nanos) -> Result<(), Fault> {
+        match self.portions {
+            Portions::Events => self.step_by_events(now),
+            _ => self.step_at(now),
+        }
+    }
+
+    /// Steps once at every time at which something happens, the last of which is `now`.
+    fn step_by_events(&mut self, now: Nanos) -> Result<(), Fault> {
+        // Time-outs of entries that packets added are kept to a part of the shortest one: for hours that would be millions of steps.
+        for _ in 0..1000 {
+            let Some(next) = self.device.next_time().filter(|next| *next < now) else {
+                break;
+            };
+            self.step_at(next)?;
+        }
+        self.step_at(now)
+    }
+
+    fn step_at(&mut self, now: Nanos) -> Result<(), Fault> {
+        self.device.step(now);
+        self.conserved()
+    }
+
+    fn conserved(&mut self) -> Result<(), Fault> {
+        let balanced = self.device.check_conservation();
+        balanced.map_err(|error| Fault::new("packets are not conserved", error.to_string()))
+    }
+
+    /// Writes down what came out.
+    fn look(&mut self) {
+        let seen = &mut self.seen;
+        self.device.drain_sent(|port, bytes, time| {
+            seen.push(format!("sent at {time:?} to {port}: {bytes:02x?}"));
+        });
+        while let Some(digest) = self.device.take_digest() {
+            self.seen.push(format!("{digest:?}"));
+        }
+        while let Some(message) = self.device.take_message() {
+            self.seen.push(message);
+        }
+        let idle = self.device.take_idle();
+        if !idle.is_empty() {
+            self.seen.push(format!("idle {idle:?}"));
+        }
+    }
+
+    /// Lets all packets leave and writes down what is left.
+    fn end(&mut self) -> Result<(), Fault> {
+        for _ in 0..10_000 {
+            let Some(next) = self.device.next_time().filter(|_| self.device.held() > 0) else {
+                break;
+            };
+            self.step_at(next)?;
+        }
+        self.look();
+        let externs: Vec<ExternId> = self.device.program().externs.ids().collect();
+        for id in externs {
+            self.cells(id);
+        }
+        self.seen.push(format!("{:?}", self.device.table_hits()));
+        self.seen.push(format!("{:?}", self.device.ledger()));
+        self.seen.push(format!("held {}", self.device.held()));
+        Ok(())
+    }
+
+    fn cells(&mut self, id: ExternId) {
+        for index in 0..CELLS {
+            let register = self.device.read_register(id, index);
+            let counter = self.device.read_counter(id, index);
+            if register.is_none() && counter.is_none() {
+                break;
+            }
+            self.seen
+                .push(format!("{id:?}[{index}] {register:?} {counter:?}"));
+        }
+    }
+}

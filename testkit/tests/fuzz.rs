@@ -1,0 +1,59 @@
+//! Short runs of the fuzz targets, and all that longer runs have found.
+
+use std::path::Path;
+use std::time::Duration;
+
+use testkit::fuzz::{Finding, Options, Target, examine, run};
+
+/// Builds without optimisations are slow, and tests run side by side.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Random scenarios for each program that was found.
+const SCENARIOS: u64 = 3;
+
+fn finds_nothing(target: Target, seed: u64) {
+    let options = Options {
+        time: Duration::from_secs(5),
+        seed,
+        only: None,
+        corpus: Vec::new(),
+        limit: LIMIT,
+    };
+    let summary = run(target, &options).expect("findings can be written");
+    assert!(summary.accepted > 5, "only {} accepted", summary.accepted);
+    let told: Vec<String> = summary
+        .findings
+        .iter()
+        .map(|finding: &Finding| finding.told(seed))
+        .collect();
+    assert!(told.is_empty(), "\n{}", told.join("\n"));
+}
+
+#[test]
+fn mutated_texts_are_refused_or_become_good_programs() {
+    finds_nothing(Target::Front, 20);
+}
+
+#[test]
+fn packets_are_conserved_whatever_comes() {
+    finds_nothing(Target::Packets, 21);
+}
+
+#[test]
+fn what_was_found_before_stays_right() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("the directory can be read") {
+        let path = entry.expect("the entry can be read").path();
+        let bytes = std::fs::read(&path).expect("the text can be read");
+        if let Err(fault) = examine(&String::from_utf8_lossy(&bytes), SCENARIOS, LIMIT) {
+            wrong.push(format!(
+                "{}: {} {}",
+                path.display(),
+                fault.signature,
+                fault.detail
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
