@@ -38,26 +38,47 @@ pub struct Configuration {
     next_flow_id: Arc<std::sync::atomic::AtomicU32>,
 }
 
-/// Why a program's own entries cannot be installed.
+/// Bytes that the preallocated state of a program may take: counters, meters, registers, tables that packets write.
+const MAX_STATE_BYTES: u64 = 4 << 30;
+
+/// Why a program's state cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigurationError {
-    /// The table's name.
-    pub table: String,
-    /// Which entry, from 0.
-    pub entry: usize,
-    /// What is wrong with it.
-    pub reason: String,
+pub enum ConfigurationError {
+    /// An entry of the program does not fit its table.
+    Entry {
+        /// The table's name.
+        table: String,
+        /// Which entry, from 0.
+        entry: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What the program declares takes more memory than a device gives it.
+    TooLarge {
+        /// The extern or table that is too much.
+        name: String,
+        /// Bytes up to and with it.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for ConfigurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "entry {} of table {}: {}",
-            self.entry + 1,
-            self.table,
-            self.reason
-        )
+        match self {
+            ConfigurationError::Entry {
+                table,
+                entry,
+                reason,
+            } => {
+                write!(f, "entry {} of table {table}: {reason}", entry + 1)
+            }
+            ConfigurationError::TooLarge { name, bytes } => write!(
+                f,
+                "with `{name}` the program's state takes {} MiB, more than the {} MiB that it may; make it smaller",
+                bytes >> 20,
+                MAX_STATE_BYTES >> 20
+            ),
+        }
     }
 }
 
@@ -67,8 +88,9 @@ impl Configuration {
     /// The state that the program itself describes: its entries, default actions and first register values.
     ///
     /// # Errors
-    /// An entry of the program that its table cannot hold.
+    /// An entry of the program that its table cannot hold; state that takes too much memory.
     pub fn new(program: Arc<Program>) -> Result<Configuration, ConfigurationError> {
+        check_memory(&program)?;
         let tables = program
             .tables
             .values()
@@ -156,7 +178,7 @@ fn action_ref(program: &Program, table: &ir::Table, call: &ActionCall) -> Option
 }
 
 fn new_table(program: &Program, table: &ir::Table) -> Result<Table, ConfigurationError> {
-    let error = |entry: usize, reason: String| ConfigurationError {
+    let error = |entry: usize, reason: String| ConfigurationError::Entry {
         table: table.name.clone(),
         entry,
         reason,
@@ -232,6 +254,39 @@ fn profile(kind: &ExternKind) -> Option<ActionProfile> {
             Some(ActionProfile::new(*size as usize, None))
         }
         _ => None,
+    }
+}
+
+/// Sums what is allocated at once, before anything is.
+fn check_memory(program: &Program) -> Result<(), ConfigurationError> {
+    let externs = program
+        .externs
+        .values()
+        .map(|e| (&e.name, cell_bytes(&e.kind)));
+    let learning = program.tables.values().filter(|table| table.add_on_miss);
+    // Keys, parameters and cells of an entry that a packet adds: some hundred bytes.
+    let learning = learning.map(|table| (&table.name, u64::from(table.size) * 512));
+    let mut bytes = 0u64;
+    for (name, more) in externs.chain(learning) {
+        bytes = bytes.saturating_add(more);
+        if bytes > MAX_STATE_BYTES {
+            let name = name.clone();
+            return Err(ConfigurationError::TooLarge { name, bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of an extern's cells, at least.
+fn cell_bytes(kind: &ExternKind) -> u64 {
+    match kind {
+        ExternKind::Counter { size, .. } => u64::from(*size) * 24,
+        ExternKind::Meter { size, .. } => u64::from(*size) * 96,
+        ExternKind::Register { cell, size, .. } => {
+            let limbs: u64 = cell.iter().map(|ty| u64::from(ir::limbs_of(*ty))).sum();
+            u64::from(*size).saturating_mul(limbs * 8)
+        }
+        _ => 0,
     }
 }
 
