@@ -336,12 +336,10 @@ impl<'a> Reader<'a> {
                 break;
             }
             let body = self.raw(&[';', ',', '}'])?;
-            let Some(colon) = body.text.find(':') else {
+            let Some(pair) = split_key(&self.program.tables[table], body) else {
                 return Err(Fault::new(body.at(), "a key is written `name: value`"));
             };
-            let name = Word::new(&body.text[..colon], body.start).trim();
-            let written = Word::new(&body.text[colon + 1..], body.start + colon + 1).trim();
-            given.push((name, written));
+            given.push(pair);
             self.skip_blanks(true);
             let _ = self.eat(";") || self.eat(",");
         }
@@ -842,6 +840,42 @@ pub(crate) fn split_argument<'a>(
         return (Some(name), value);
     }
     (None, word)
+}
+
+/// `name: value`. A key's name may be an expression that holds colons (`h.b[15:8]`, `a ? b : c`): the longest known name that the text begins with
+/// is taken; otherwise what stands before the first colon outside parentheses.
+pub(crate) fn split_key<'a>(table: &ir::Table, word: Word<'a>) -> Option<(Word<'a>, Word<'a>)> {
+    let colon_behind = |name: &str| {
+        let rest = word.text.strip_prefix(name)?;
+        let colon = word.text.len() - rest.trim_start().len();
+        rest.trim_start()
+            .starts_with(':')
+            .then_some((name.len(), colon))
+    };
+    let known = table.keys.iter().filter_map(|key| colon_behind(&key.name));
+    let (name, colon) = match known.max() {
+        Some(found) => found,
+        None => first_colon(word.text).map(|colon| (colon, colon))?,
+    };
+    let value = Word::new(&word.text[colon + 1..], word.start + colon + 1);
+    Some((
+        Word::new(&word.text[..name], word.start).trim(),
+        value.trim(),
+    ))
+}
+
+/// The first colon outside parentheses and brackets.
+fn first_colon(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ':' if depth == 0 => return Some(at),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Whether entries of the table have priorities.

@@ -188,6 +188,43 @@ fn keys_left_out_match_all_and_options_follow_the_action() {
 }
 
 #[test]
+fn keys_named_by_expressions_are_written_as_they_are_named() {
+    let mut program = program();
+    let table = program.tables.ids().last().unwrap();
+    let byte = field(&mut program, "byte", 8);
+    let names = [
+        "h.d.b",
+        "h.d.b[15:8]",
+        "h.e.d & 0xff",
+        "h.c ? h.x : h.y",
+        "h.e.isValid()",
+    ];
+    program.tables[table].keys = names
+        .map(|name| key(name, byte.clone(), MatchKind::Exact))
+        .to_vec();
+    let expected: Vec<KeyMatch> = (1..=5).map(|n| KeyMatch::Exact(v(n, 8))).collect();
+    for slice in ["h.d.b[15:8]", "d.b[15:8]"] {
+        let text = format!(
+            "macs {{ {slice} : 2; h.d.b: 1; h.e.d & 0xff: 3, h.c ? h.x : h.y: 4; h.e.isValid(): 5 }} -> drop()"
+        );
+        match &read(&program, "t", &text).unwrap_or_else(|errors| panic!("{}", errors[0]))[..] {
+            [Update::Insert(_, entry)] => assert_eq!(entry.keys, expected),
+            other => panic!("one entry is expected: {other:?}"),
+        }
+    }
+    program.tables[table]
+        .keys
+        .retain(|key| !key.name.contains(' '));
+    let text = "add macs h.d.b[15:8]:2 h.e.isValid():5 h.d.b:1 drop()";
+    match &stf::read(&program, "t", text).unwrap_or_else(|errors| panic!("{}", errors[0]))[0].kind {
+        CommandKind::Update(Update::Insert(_, entry)) => {
+            assert_eq!(entry.keys, [&expected[..2], &expected[4..]].concat());
+        }
+        other => panic!("an entry is expected: {other:?}"),
+    }
+}
+
+#[test]
 fn defaults_groups_registers_and_sessions_are_read() {
     let text = "route default -> forward(1, 0x10)\nmulticast 5 { port 1 instance 0, port 2 instance 1 }\nclone 3 { port 4 } truncate 128\nregister seen[3] = 0x10; register seen = 7";
     assert_eq!(updates(text).len(), 5);

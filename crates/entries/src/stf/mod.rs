@@ -25,7 +25,7 @@ use bits::Value;
 use ir::{ActionCall, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
 
 use crate::error::{EntryError, Fault};
-use crate::file::{WrittenArgs, key_ty, needs_priority};
+use crate::file::{WrittenArgs, key_ty, needs_priority, split_key};
 use crate::resolve::{self, Word};
 use crate::update::{CounterValue, EntryAction, MeterConfig, TableEntry, Update};
 use crate::value;
@@ -401,20 +401,12 @@ impl<'a> Line<'a> {
     ) -> Result<(Word<'a>, Word<'a>, Word<'a>, Word<'a>), Fault> {
         let skip = keyword.start + keyword.text.len() - self.word.start;
         let rest = Word::new(&self.word.text[skip..], self.word.start + skip);
-        let open = rest.text.find('(');
-        let close = rest.text.rfind(')');
-        let (Some(open), Some(close)) = (open, close) else {
+        let Some((open, close)) = last_parentheses(rest.text) else {
             return Err(Fault::new(
                 rest.trim().at(),
                 "an action with parentheses is expected at the end, as in `set_port(port:3)`",
             ));
         };
-        if close < open {
-            return Err(Fault::new(
-                (rest.start + close, rest.start + close + 1),
-                "`)` stands before `(`",
-            ));
-        }
         let before = Word::new(&rest.text[..open], rest.start).trim();
         let cut = before
             .text
@@ -460,11 +452,9 @@ impl<'a> Line<'a> {
             .map(|key| left_out(key, key_ty(self.program, key)))
             .collect();
         for (position, word) in words.iter().enumerate() {
-            let Some(colon) = word.text.find(':') else {
+            let Some((name, written)) = split_key(table, *word) else {
                 return Err(Fault::new(word.at(), "a key is written `name:value`"));
             };
-            let name = Word::new(&word.text[..colon], word.start);
-            let written = Word::new(&word.text[colon + 1..], word.start + colon + 1);
             let at = self.key_position(&keys, name, position, &table.name)?;
             let ty = key_ty(self.program, keys[at]);
             matches[at] = self.key_match(keys[at].match_kind, ty, written)?;
@@ -848,6 +838,21 @@ fn left_out(key: &ir::Key, ty: ScalarTy) -> KeyMatch {
         MatchKind::Exact => KeyMatch::Exact(Value::zero(ty.width())),
         _ => KeyMatch::Any,
     }
+}
+
+/// The last `)` and the `(` that belongs to it: keys' names may hold others before.
+fn last_parentheses(text: &str) -> Option<(usize, usize)> {
+    let close = text.rfind(')')?;
+    let mut depth = 0usize;
+    for (at, c) in text[..close].char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 0 => return Some((at, close)),
+            '(' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The words of a text, split at blanks.
