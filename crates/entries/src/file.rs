@@ -1,13 +1,14 @@
 //! Entries files: the format of docs/ENTRIES.md, read statement by statement.
 
+mod replication;
+
 use bits::Value;
 use ir::{CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
 
 use crate::error::{EntryError, Fault};
 use crate::resolve::{self, Word};
 use crate::update::{
-    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, Update,
-    ValueSetMember,
+    CounterValue, EntryAction, GroupMember, MeterConfig, TableEntry, Update, ValueSetMember,
 };
 use crate::value;
 
@@ -16,6 +17,7 @@ pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
 
 /// Reads an entries file against a program. All errors are reported, not only the first.
 pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Update>, Vec<EntryError>> {
+    let text = without_mark(text);
     let mut reader = Reader {
         program,
         text,
@@ -37,6 +39,11 @@ pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Update>, Ve
     } else {
         Err(errors)
     }
+}
+
+/// The text behind a byte order mark, which some editors put first.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Reads one statement that fills `word`.
@@ -521,59 +528,6 @@ impl<'a> Reader<'a> {
             members,
             max_size,
         })
-    }
-
-    fn replicas(&mut self) -> Result<Vec<Replica>, Fault> {
-        let mut replicas = Vec::new();
-        self.expect("{", true)?;
-        loop {
-            self.skip_blanks(true);
-            if self.eat("}") {
-                return Ok(replicas);
-            }
-            if !self.keyword("port") {
-                return Err(Fault::new(
-                    self.here(),
-                    format!("`port` is expected here, not {}", self.found()),
-                ));
-            }
-            let port = self.number32("a port")?;
-            let instance = if self.keyword("instance") {
-                self.number32("an instance")?
-            } else {
-                0
-            };
-            replicas.push(Replica { port, instance });
-            self.skip_blanks(true);
-            let _ = self.eat(",");
-        }
-    }
-
-    fn multicast(&mut self) -> Result<Update, Fault> {
-        let id = self.number32("a multicast group's number")?;
-        Ok(Update::Multicast {
-            id,
-            replicas: self.replicas()?,
-        })
-    }
-
-    fn clone_session(&mut self) -> Result<Update, Fault> {
-        let id = self.number32("a clone session's number")?;
-        let mut session = CloneSession {
-            id,
-            replicas: self.replicas()?,
-            truncate: None,
-            class_of_service: 0,
-        };
-        loop {
-            if self.keyword("truncate") {
-                session.truncate = Some(self.number32("a number of bytes")?);
-            } else if self.keyword("class") {
-                session.class_of_service = self.number32("a class of service")?;
-            } else {
-                return Ok(Update::Clone(session));
-            }
-        }
     }
 
     /// `[index]`, or nothing for all cells.

@@ -10,6 +10,7 @@
 
 mod error;
 mod file;
+mod ports;
 mod resolve;
 pub mod stf;
 mod update;

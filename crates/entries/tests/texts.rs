@@ -225,6 +225,83 @@ fn keys_named_by_expressions_are_written_as_they_are_named() {
 }
 
 #[test]
+fn ports_groups_and_sessions_are_those_of_the_architecture() {
+    let told = |arch: Arch, text: &str| -> Option<String> {
+        let program = Program { arch, ..program() };
+        let errors = match text.starts_with(['p', 'e']) {
+            true => stf::read(&program, "t", text).err()?,
+            false => read(&program, "t", text).err()?,
+        };
+        Some(format!("{} {}", errors[0].column, errors[0].message))
+    };
+    let v1model = "there is no port 511: v1model's are 0 to 510";
+    let psa = |port: u32| {
+        format!("there is no port {port}: PSA's are 0 to 4294967289, and 4294967293 for the CPU")
+    };
+    let wide = |what: &str| format!("65536 is too large for {what}: v1model's have 16 bits");
+    let twice = "port 1 instance 2 is given twice";
+    let (group, session) = ("a multicast group's number", "a clone session's number");
+    for (arch, text, expected) in [
+        (Arch::V1model, "multicast 65535 { port 510, port 0 }", None),
+        (
+            Arch::V1model,
+            "multicast 1 { port 511 }",
+            Some(format!("20 {v1model}")),
+        ),
+        (
+            Arch::V1model,
+            "clone 1 { port 511 }",
+            Some(format!("16 {v1model}")),
+        ),
+        (Arch::V1model, "packet 511 00", Some(format!("8 {v1model}"))),
+        (Arch::V1model, "expect 511", Some(format!("8 {v1model}"))),
+        (
+            Arch::V1model,
+            "multicast 65536 { }",
+            Some(format!("11 {}", wide(group))),
+        ),
+        (
+            Arch::V1model,
+            "clone 65536 { }",
+            Some(format!("7 {}", wide(session))),
+        ),
+        (
+            Arch::Psa,
+            "multicast 65536 { port 4294967289, port 4294967290 }",
+            None,
+        ),
+        (
+            Arch::Psa,
+            "multicast 1 { port 4294967291 }",
+            Some(format!("20 {}", psa(0xffff_fffb))),
+        ),
+        (Arch::Psa, "expect 4294967293", None),
+        (
+            Arch::Psa,
+            "expect 4294967290",
+            Some(format!("8 {}", psa(0xffff_fffa))),
+        ),
+        (Arch::Pna, "multicast 4294967295 { port 4294967295 }", None),
+        (
+            Arch::Pna,
+            "multicast 1 { port 1 instance 2, port 1, port 2 instance 2, port 1 instance 2 }",
+            Some(format!("61 {twice}")),
+        ),
+    ] {
+        assert_eq!(told(arch, text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    let text = "\u{feff}route default -> drop()";
+    assert_eq!(updates(text), updates(&text[3..]));
+    assert_eq!(command("\u{feff}wait"), CommandKind::Wait);
+    let wrong = error("\u{feff}route default = drop()");
+    assert!(wrong.starts_with("1:15 "), "{wrong}");
+}
+
+#[test]
 fn defaults_groups_registers_and_sessions_are_read() {
     let text = "route default -> forward(1, 0x10)\nmulticast 5 { port 1 instance 0, port 2 instance 1 }\nclone 3 { port 4 } truncate 128\nregister seen[3] = 0x10; register seen = 7";
     assert_eq!(updates(text).len(), 5);

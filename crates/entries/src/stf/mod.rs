@@ -25,7 +25,8 @@ use bits::Value;
 use ir::{ActionCall, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
 
 use crate::error::{EntryError, Fault};
-use crate::file::{WrittenArgs, key_ty, needs_priority, split_key};
+use crate::file::{WrittenArgs, key_ty, needs_priority, split_key, without_mark};
+use crate::ports;
 use crate::resolve::{self, Word};
 use crate::update::{CounterValue, EntryAction, MeterConfig, TableEntry, Update};
 use crate::value;
@@ -167,6 +168,7 @@ pub enum CounterRef {
 
 /// Reads an STF file against a program. All errors are reported.
 pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, Vec<EntryError>> {
+    let text = without_mark(text);
     let mut commands = Vec::new();
     let mut errors = Vec::new();
     let mut start = 0;
@@ -280,7 +282,7 @@ impl<'a> Line<'a> {
     }
 
     fn packet(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
-        let (port, data) = port_and_data(name, args)?;
+        let (port, data) = self.port_and_data(name, args)?;
         let digits: String = data.iter().map(|word| word.text).collect();
         for word in data {
             if let Some(at) = word.text.find(|c: char| !c.is_ascii_hexdigit()) {
@@ -305,7 +307,7 @@ impl<'a> Line<'a> {
     }
 
     fn expectation(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
-        let (port, data) = port_and_data(name, args)?;
+        let (port, data) = self.port_and_data(name, args)?;
         if data.is_empty() {
             return Ok(CommandKind::Expect {
                 port,
@@ -339,6 +341,25 @@ impl<'a> Line<'a> {
             port,
             pattern: Some(pattern),
         })
+    }
+
+    fn port_and_data<'w>(
+        &self,
+        name: Word<'a>,
+        args: &'w [Word<'a>],
+    ) -> Result<(u32, &'w [Word<'a>]), Fault> {
+        let Some((port, data)) = args.split_first() else {
+            return Err(Fault::new(
+                name.at(),
+                format!("`{}` needs a port", name.text),
+            ));
+        };
+        let number = port
+            .text
+            .parse()
+            .map_err(|_| Fault::new(port.at(), "a port is a decimal number"))?;
+        ports::check(self.program.arch, number, port.at())?;
+        Ok((number, data))
     }
 
     /// `TABLE [PRIORITY] KEY:VALUE.. ACTION(..) [= ID]` behind `add`.
@@ -870,23 +891,6 @@ fn words<'a>(word: Word<'a>) -> Vec<Word<'a>> {
         }
     }
     all
-}
-
-fn port_and_data<'a, 'w>(
-    name: Word<'a>,
-    args: &'w [Word<'a>],
-) -> Result<(u32, &'w [Word<'a>]), Fault> {
-    let Some((port, data)) = args.split_first() else {
-        return Err(Fault::new(
-            name.at(),
-            format!("`{}` needs a port", name.text),
-        ));
-    };
-    let number = port
-        .text
-        .parse()
-        .map_err(|_| Fault::new(port.at(), "a port is a decimal number"))?;
-    Ok((number, data))
 }
 
 fn number64(word: Word<'_>) -> Result<u64, Fault> {

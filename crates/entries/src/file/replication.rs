@@ -1,0 +1,82 @@
+//! The statements that copy packets: multicast groups and clone sessions.
+
+use super::Reader;
+use crate::error::Fault;
+use crate::ports;
+use crate::update::{CloneSession, Replica, Update};
+
+impl Reader<'_> {
+    pub(super) fn multicast(&mut self) -> Result<Update, Fault> {
+        Ok(Update::Multicast {
+            id: self.replication_number("a multicast group's number")?,
+            replicas: self.replicas()?,
+        })
+    }
+
+    pub(super) fn clone_session(&mut self) -> Result<Update, Fault> {
+        let mut session = CloneSession {
+            id: self.replication_number("a clone session's number")?,
+            replicas: self.replicas()?,
+            truncate: None,
+            class_of_service: 0,
+        };
+        loop {
+            if self.keyword("truncate") {
+                session.truncate = Some(self.number32("a number of bytes")?);
+            } else if self.keyword("class") {
+                session.class_of_service = self.number32("a class of service")?;
+            } else {
+                return Ok(Update::Clone(session));
+            }
+        }
+    }
+
+    fn replication_number(&mut self, what: &str) -> Result<u32, Fault> {
+        self.skip_blanks(false);
+        let start = self.at;
+        let number = self.number32(what)?;
+        ports::check_number(self.program.arch, number, what, (start, self.at))?;
+        Ok(number)
+    }
+
+    /// `{ port N [instance N], .. }`, no two of them the same.
+    fn replicas(&mut self) -> Result<Vec<Replica>, Fault> {
+        let mut replicas = Vec::new();
+        self.expect("{", true)?;
+        loop {
+            self.skip_blanks(true);
+            if self.eat("}") {
+                return Ok(replicas);
+            }
+            let start = self.at;
+            let replica = self.replica()?;
+            if replicas.contains(&replica) {
+                let Replica { port, instance } = replica;
+                let message = format!("port {port} instance {instance} is given twice");
+                return Err(Fault::new((start, self.at), message)
+                    .hint("give each copy to the same port an instance of its own"));
+            }
+            replicas.push(replica);
+            self.skip_blanks(true);
+            let _ = self.eat(",");
+        }
+    }
+
+    fn replica(&mut self) -> Result<Replica, Fault> {
+        if !self.keyword("port") {
+            return Err(Fault::new(
+                self.here(),
+                format!("`port` is expected here, not {}", self.found()),
+            ));
+        }
+        self.skip_blanks(false);
+        let start = self.at;
+        let port = self.number32("a port")?;
+        ports::check_copy(self.program.arch, port, (start, self.at))?;
+        let instance = match self.keyword("instance") {
+            true => self.number32("an instance")?,
+            false => 0,
+        };
+        Ok(Replica { port, instance })
+    }
+}

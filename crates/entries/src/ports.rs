@@ -1,0 +1,58 @@
+//! Which numbers ports, multicast groups and clone sessions have on each architecture.
+
+use ir::Arch;
+
+use crate::error::Fault;
+
+/// v1model's ports have 9 bits; the last number, 511, means drop.
+const V1MODEL_LAST: u32 = 510;
+
+/// PSA's ports below the reserved ones.
+const PSA_LAST: u32 = 0xffff_fff9;
+
+/// `PSA_PORT_RECIRCULATE`: packets go there, but none is seen there.
+const PSA_RECIRCULATE: u32 = 0xffff_fffa;
+
+/// `PSA_PORT_CPU`.
+const PSA_CPU: u32 = 0xffff_fffd;
+
+/// Checks the number of a port where packets come in or out.
+pub(crate) fn check(arch: Arch, port: u32, at: (usize, usize)) -> Result<(), Fault> {
+    match arch {
+        Arch::V1model if port > V1MODEL_LAST => Err(Fault::new(
+            at,
+            format!("there is no port {port}: v1model's are 0 to {V1MODEL_LAST}"),
+        )),
+        Arch::Psa if port > PSA_LAST && port != PSA_CPU => Err(Fault::new(
+            at,
+            format!(
+                "there is no port {port}: PSA's are 0 to {PSA_LAST}, and {PSA_CPU} for the CPU"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the number of a port to which a copy is sent: PSA's recirculation too.
+pub(crate) fn check_copy(arch: Arch, port: u32, at: (usize, usize)) -> Result<(), Fault> {
+    match arch {
+        Arch::Psa if port == PSA_RECIRCULATE => Ok(()),
+        _ => check(arch, port, at),
+    }
+}
+
+/// Checks the number of a multicast group or clone session (`what`): v1model's have 16 bits.
+pub(crate) fn check_number(
+    arch: Arch,
+    number: u32,
+    what: &str,
+    at: (usize, usize),
+) -> Result<(), Fault> {
+    match arch {
+        Arch::V1model if number > u32::from(u16::MAX) => Err(Fault::new(
+            at,
+            format!("{number} is too large for {what}: v1model's have 16 bits"),
+        )),
+        _ => Ok(()),
+    }
+}
