@@ -6,7 +6,7 @@ use bits::Value;
 use ir::{CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
 
 use crate::error::{EntryError, Fault};
-use crate::resolve::{self, Word};
+use crate::resolve::{self, Sought, Word};
 use crate::update::{
     CounterValue, EntryAction, GroupMember, MeterConfig, TableEntry, Update, ValueSetMember,
 };
@@ -264,12 +264,12 @@ impl<'a> Reader<'a> {
         let args = self.arguments(table, action)?;
         Ok(Update::SetDefault(
             table,
-            resolve::table_call(self.program, table, action, &args)?,
+            resolve::default_call(self.program, table, action, &args)?,
         ))
     }
 
     fn table_entry(&mut self, name: Word<'a>) -> Result<Update, Fault> {
-        let table = resolve::table(self.program, name)?;
+        let table = resolve::open_table(self.program, name)?;
         let keys = self.keys(table)?;
         self.expect("->", true)?;
         let action = self.entry_action(table)?;
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
         match_keys(self.program, table, &given, open)
     }
 
-    /// Text up to one of these characters outside parentheses; comments end it too.
+    /// Text up to one of these characters, the last of which closes the list, outside parentheses; comments end it too.
     fn raw(&mut self, stops: &[char]) -> Result<Word<'a>, Fault> {
         let rest = self.rest();
         let mut depth = 0usize;
@@ -365,6 +365,11 @@ impl<'a> Reader<'a> {
                     let word = Word::new(&rest[..at], self.at).trim();
                     self.at += at;
                     return Ok(word);
+                }
+                '-' if rest[at..].starts_with("->") => {
+                    let close = stops.last().copied().unwrap_or('}');
+                    let place = (self.at + at, self.at + at + 2);
+                    return Err(Fault::new(place, format!("`{close}` is missing")));
                 }
                 _ if depth == 0 && stops.contains(&c) => {
                     let word = Word::new(&rest[..at], self.at).trim();
@@ -863,8 +868,8 @@ fn match_keys(
         .collect();
     let mut matches: Vec<Option<KeyMatch>> = vec![None; keys.len()];
     for (name, written) in given {
-        let what = format!("key of the table `{}`", table.name);
-        let at = resolve::find(*name, keys.iter().map(|key| key.name.as_str()), &what)?;
+        let names = keys.iter().map(|key| key.name.as_str());
+        let at = resolve::find(*name, names, Sought::KeyOf(&table.name))?;
         if matches[at].is_some() {
             return Err(Fault::new(
                 name.at(),

@@ -72,12 +72,62 @@ fn mangled(name: &str) -> String {
         .collect()
 }
 
+/// What a name should be of, for errors.
+#[derive(Clone, Copy)]
+pub(crate) enum Sought<'a> {
+    /// A thing of the program: `table`.
+    InProgram(&'a str),
+    /// A key of the table of this name.
+    KeyOf(&'a str),
+    /// An action of the table of this name.
+    ActionOf(&'a str),
+    /// A parameter of the action of this name.
+    ParameterOf(&'a str),
+}
+
+impl<'a> Sought<'a> {
+    /// The kind of thing, and what it belongs to.
+    fn parts(self) -> (&'a str, Option<(&'static str, &'a str)>) {
+        match self {
+            Sought::InProgram(what) => (what, None),
+            Sought::KeyOf(table) => ("key", Some(("table", table))),
+            Sought::ActionOf(table) => ("action", Some(("table", table))),
+            Sought::ParameterOf(action) => ("parameter", Some(("action", action))),
+        }
+    }
+
+    fn ambiguous(self, name: &str) -> String {
+        match self.parts() {
+            (what, None) => format!("the {what} `{name}` is ambiguous"),
+            (what, Some((kind, owner))) => {
+                format!("the {what} `{name}` of the {kind} `{owner}` is ambiguous")
+            }
+        }
+    }
+
+    fn missing(self, name: &str) -> String {
+        match self.parts() {
+            (what, None) => format!("there is no {what} `{name}`"),
+            (what, Some((kind, owner))) => {
+                format!("the {kind} `{owner}` has no {what} `{name}`")
+            }
+        }
+    }
+
+    fn none_at_all(self) -> String {
+        match self.parts() {
+            (what, None) => format!("the program has no {what}"),
+            (what, Some(_)) => format!("it has no {what} at all"),
+        }
+    }
+}
+
 /// The position of the one name that `wanted` means among `names`: the same, else a unique suffix behind a dot, else the same with every dot
-/// written as an underscore. `what` names the kind of thing in errors.
+/// written as an underscore.
 pub(crate) fn find<'n>(
     wanted: Word<'_>,
     names: impl Iterator<Item = &'n str> + Clone,
-    what: &str,
+    sought: Sought<'_>,
 ) -> Result<usize, Fault> {
     let target = canonical(wanted.text);
     let suffix = format!(".{target}");
@@ -101,21 +151,24 @@ pub(crate) fn find<'n>(
             [(at, _)] => return Ok(at),
             _ => {
                 let all: Vec<&str> = hits.iter().map(|(_, name)| *name).collect();
-                let message = format!("the {what} `{}` is ambiguous", wanted.text);
-                return Err(Fault::new(wanted.at(), message)
+                return Err(Fault::new(wanted.at(), sought.ambiguous(wanted.text))
                     .hint(format!("write one of {}", all.join(", "))));
             }
         }
     }
-    Err(unknown(wanted, names, what))
+    Err(unknown(wanted, names, sought))
 }
 
-fn unknown<'n>(wanted: Word<'_>, names: impl Iterator<Item = &'n str>, what: &str) -> Fault {
-    let fault = Fault::new(wanted.at(), format!("there is no {what} `{}`", wanted.text));
+fn unknown<'n>(
+    wanted: Word<'_>,
+    names: impl Iterator<Item = &'n str>,
+    sought: Sought<'_>,
+) -> Fault {
+    let fault = Fault::new(wanted.at(), sought.missing(wanted.text));
     let all: Vec<&str> = names.collect();
     match nearest(wanted.text, &all) {
         Some(name) => fault.hint(format!("did you mean `{name}`?")),
-        None if all.is_empty() => fault.hint(format!("the program has no {what}")),
+        None if all.is_empty() => fault.hint(sought.none_at_all()),
         None if all.len() <= 12 => fault.hint(format!("there are: {}", all.join(", "))),
         None => fault,
     }
@@ -161,7 +214,7 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 /// The table of this name.
 pub(crate) fn table(program: &Program, name: Word<'_>) -> Result<TableId, Fault> {
     let names = program.tables.values().map(|table| table.name.as_str());
-    let at = find(name, names, "table")?;
+    let at = find(name, names, Sought::InProgram("table"))?;
     program
         .tables
         .ids()
@@ -182,14 +235,15 @@ pub(crate) fn instance(
         .filter(|(_, e)| fits(&e.kind))
         .map(|(id, e)| (id, e.name.as_str()))
         .collect();
-    let at = find(name, fitting.iter().map(|(_, name)| *name), what)?;
+    let names = fitting.iter().map(|(_, name)| *name);
+    let at = find(name, names, Sought::InProgram(what))?;
     Ok(fitting[at].0)
 }
 
 /// The value set of this name.
 pub(crate) fn value_set(program: &Program, name: Word<'_>) -> Result<ValueSetId, Fault> {
     let names = program.value_sets.values().map(|set| set.name.as_str());
-    let at = find(name, names, "value set")?;
+    let at = find(name, names, Sought::InProgram("value set"))?;
     program
         .value_sets
         .ids()
@@ -208,11 +262,7 @@ pub(crate) fn table_action(
         .iter()
         .map(|a| program.actions[a.action].control_plane_name.as_str())
         .collect();
-    find(name, names.into_iter(), "action").map_err(|mut fault| {
-        let place = format!(" in the table `{}`", table.name);
-        fault.message.push_str(&place);
-        fault
-    })
+    find(name, names.into_iter(), Sought::ActionOf(&table.name))
 }
 
 /// The action of this name in any table that uses the profile.
@@ -252,8 +302,12 @@ pub(crate) fn arguments(
     for (position, (name, value)) in args.iter().enumerate() {
         let at = match name {
             Some(name) => {
-                let what = format!("parameter of the action `{}`", action.control_plane_name);
-                find(*name, action.params.iter().map(|p| p.name.as_str()), &what)?
+                let names = action.params.iter().map(|p| p.name.as_str());
+                find(
+                    *name,
+                    names,
+                    Sought::ParameterOf(&action.control_plane_name),
+                )?
             }
             None if position < values.len() => position,
             None => return Err(too_many(action, *value)),
@@ -307,6 +361,38 @@ fn signature(action: &ir::Action) -> String {
         .map(|p| format!("{}: ...", p.name))
         .collect();
     format!("{}({})", action.control_plane_name, params.join(", "))
+}
+
+/// The table of this name, whose entries the control plane may change.
+pub(crate) fn open_table(program: &Program, name: Word<'_>) -> Result<TableId, Fault> {
+    let id = table(program, name)?;
+    let table = &program.tables[id];
+    if !table.entries_are_const {
+        return Ok(id);
+    }
+    let message = format!(
+        "the table `{}` takes no entries: its entries are const",
+        table.name
+    );
+    Err(Fault::new(name.at(), message)
+        .hint("leave `const` out in front of `entries` in the program"))
+}
+
+/// A default action with its arguments; a const one may only be given as it is.
+pub(crate) fn default_call(
+    program: &Program,
+    table: TableId,
+    name: Word<'_>,
+    args: &[(Option<Word<'_>>, Word<'_>)],
+) -> Result<ActionCall, Fault> {
+    let call = table_call(program, table, name, args)?;
+    let table = &program.tables[table];
+    if table.default_is_const && call != table.default {
+        let message = format!("the default action of the table `{}` is const", table.name);
+        return Err(Fault::new(name.at(), message)
+            .hint("leave `const` out in front of `default_action` in the program"));
+    }
+    Ok(call)
 }
 
 /// An action of a table with its arguments.

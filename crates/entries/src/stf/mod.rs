@@ -22,12 +22,12 @@ mod own;
 mod expectation;
 
 use bits::Value;
-use ir::{ActionCall, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
+use ir::{ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
 
 use crate::error::{EntryError, Fault};
 use crate::file::{WrittenArgs, key_ty, needs_priority, split_key, without_mark};
 use crate::ports;
-use crate::resolve::{self, Word};
+use crate::resolve::{self, Sought, Word};
 use crate::update::{CounterValue, EntryAction, MeterConfig, TableEntry, Update};
 use crate::value;
 
@@ -370,7 +370,7 @@ impl<'a> Line<'a> {
             return Err(Fault::new(keyword.at(), "a table is expected behind `add`"));
         }
         let name = words.remove(0);
-        let table = resolve::table(self.program, name)?;
+        let table = resolve::open_table(self.program, name)?;
         let mut priority = None;
         if words
             .first()
@@ -384,7 +384,8 @@ impl<'a> Line<'a> {
             priority = Some(number);
         }
         let keys = self.keys(table, &words)?;
-        let call = self.call(table, action, args)?;
+        let args = arguments(args);
+        let call = resolve::table_call(self.program, table, action, &args)?;
         let priority = needs_priority(self.program, table).then(|| priority.unwrap_or(1));
         let action = EntryAction::Call(call);
         let entry = TableEntry {
@@ -409,10 +410,8 @@ impl<'a> Line<'a> {
     fn set_default(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
         let (head, action, args, _) = self.split_call(keyword)?;
         let table = resolve::table(self.program, head)?;
-        Ok(CommandKind::Update(Update::SetDefault(
-            table,
-            self.call(table, action, args)?,
-        )))
+        let call = resolve::default_call(self.program, table, action, &arguments(args))?;
+        Ok(CommandKind::Update(Update::SetDefault(table, call)))
     }
 
     /// `HEAD ACTION(ARGS) TAIL`: head, action, arguments, tail.
@@ -438,27 +437,6 @@ impl<'a> Line<'a> {
         let args = Word::new(&rest.text[open + 1..close], rest.start + open + 1);
         let tail = Word::new(&rest.text[close + 1..], rest.start + close + 1).trim();
         Ok((head, action, args, tail))
-    }
-
-    fn call(&self, table: TableId, action: Word<'a>, args: Word<'a>) -> Result<ActionCall, Fault> {
-        let mut written: WrittenArgs<'a> = Vec::new();
-        let mut at = 0;
-        for part in args.text.split(',') {
-            let word = Word::new(part, args.start + at).trim();
-            at += part.len() + 1;
-            if word.text.is_empty() {
-                continue;
-            }
-            match word.text.find(':') {
-                Some(colon) => {
-                    let name = Word::new(&word.text[..colon], word.start).trim();
-                    let value = Word::new(&word.text[colon + 1..], word.start + colon + 1).trim();
-                    written.push((Some(name), value));
-                }
-                None => written.push((None, word)),
-            }
-        }
-        resolve::table_call(self.program, table, action, &written)
     }
 
     fn keys(&self, table: TableId, words: &[Word<'a>]) -> Result<Vec<KeyMatch>, Fault> {
@@ -491,7 +469,7 @@ impl<'a> Line<'a> {
         position: usize,
         table: &str,
     ) -> Result<usize, Fault> {
-        let what = format!("key of the table `{table}`");
+        let sought = Sought::KeyOf(table);
         let names = keys.iter().map(|key| key.name.as_str());
         let inner = name.text.strip_prefix("key.");
         if let Some(number) = inner
@@ -506,11 +484,11 @@ impl<'a> Line<'a> {
                 )),
             };
         }
-        let found = resolve::find(name, names.clone(), &what);
+        let found = resolve::find(name, names.clone(), sought);
         match (found, inner) {
             (Err(_), Some(inner)) => {
                 let word = Word::new(inner, name.start + 4);
-                resolve::find(word, names, &what).or_else(|fault| {
+                resolve::find(word, names, sought).or_else(|fault| {
                     if position < keys.len() && keys.len() == 1 {
                         Ok(position)
                     } else {
@@ -859,6 +837,28 @@ fn left_out(key: &ir::Key, ty: ScalarTy) -> KeyMatch {
         MatchKind::Exact => KeyMatch::Exact(Value::zero(ty.width())),
         _ => KeyMatch::Any,
     }
+}
+
+/// `NAME:VALUE, ..` in parentheses.
+fn arguments<'a>(args: Word<'a>) -> WrittenArgs<'a> {
+    let mut written: WrittenArgs<'a> = Vec::new();
+    let mut at = 0;
+    for part in args.text.split(',') {
+        let word = Word::new(part, args.start + at).trim();
+        at += part.len() + 1;
+        if word.text.is_empty() {
+            continue;
+        }
+        match word.text.find(':') {
+            Some(colon) => {
+                let name = Word::new(&word.text[..colon], word.start).trim();
+                let value = Word::new(&word.text[colon + 1..], word.start + colon + 1).trim();
+                written.push((Some(name), value));
+            }
+            None => written.push((None, word)),
+        }
+    }
+    written
 }
 
 /// The last `)` and the `(` that belongs to it: keys' names may hold others before.
