@@ -26,6 +26,10 @@ const MAX_COPIES: u32 = 1 << 16;
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
 
+/// Units of work that a copy has at least, if its original has them: a copy may do half of what its original may still do, so that clones of clones
+/// that all run as long as they can come to a few millions of units together.
+const COPY_WORK: u32 = 1024;
+
 /// A program as a device runs it: code without state.
 pub(crate) struct Code {
     pub(crate) program: Arc<Program>,
@@ -423,7 +427,8 @@ impl Core {
         packet.bytes.copy_from(&job.packet.bytes);
         packet.length = job.packet.length;
         packet.now = job.packet.now;
-        packet.work_left = job.packet.work_left;
+        let left = job.packet.work_left;
+        packet.work_left = (left / 2).max(COPY_WORK).min(left);
         if whole {
             packet.frame_mut().copy_from_slice(job.packet.frame());
             packet.cursor = job.packet.cursor;
