@@ -20,7 +20,8 @@ use crate::queue::{QueueConfig, QueueTimes, Queues};
 /// How many messages and digests wait for the control plane; more are counted as lost.
 const MAX_WAITING: usize = 65_536;
 
-/// How many copies may be made of one packet that came in, with all copies of copies, so that clones of clones end.
+/// How many copies may be made of one packet that came in, and how often it may start over, with all copies of copies, so that clones of
+/// clones end.
 const MAX_COPIES: u32 = 1 << 16;
 
 /// Queues of a port: priorities and classes of service 0 to 7.
@@ -95,7 +96,7 @@ pub(crate) struct Job {
     /// `egress_rid`, instance.
     pub(crate) instance: u32,
     pub(crate) class_of_service: u32,
-    /// Copies that may still be made of it.
+    /// Copies and passes that may still be made of it, with all copies of copies.
     pub(crate) copies_left: u32,
     /// Whether the frame holds what a new pass keeps, and is not to be zeroed.
     pub(crate) is_prepared: bool,
@@ -187,24 +188,32 @@ impl Core {
         }
     }
 
-    /// A context, with a random stream of its own.
-    pub(crate) fn context(&mut self, code: &Code) -> Box<PacketContext> {
+    /// A context that nothing uses.
+    fn context(&mut self, code: &Code) -> Box<PacketContext> {
         let pooled = if code.version == self.pool_version {
             self.pool.pop()
         } else {
             None
         };
-        let mut packet = pooled.unwrap_or_else(|| {
+        pooled.unwrap_or_else(|| {
             let mut packet =
                 PacketContext::new(&code.program, &code.layout, code.loaded.scratch_limbs());
             code.loaded.prepare(&mut packet);
             Box::new(packet)
-        });
+        })
+    }
+
+    /// The next random stream. Packets get theirs when they are processed, not when they come, so that the size of batches does not matter.
+    fn random(&mut self) -> RandomStream {
         self.packets += 1;
-        packet.random = RandomStream::new(self.seed, self.packets);
-        packet.work_left = WORK_BUDGET;
-        packet.now = self.now;
-        packet
+        RandomStream::new(self.seed, self.packets)
+    }
+
+    /// Begins to process a packet that came in.
+    pub(crate) fn begin(&mut self, job: &mut Job) {
+        job.packet.random = self.random();
+        job.packet.work_left = WORK_BUDGET;
+        job.packet.now = self.now;
     }
 
     /// Keeps a context for the next packet of its program.
@@ -398,7 +407,10 @@ impl Core {
     /// The packet starts over at ingress.
     pub(crate) fn start_over(&mut self, mut job: Job, why: &'static str, trace: &mut Trace<'_>) {
         trace.event(|| TraceEvent::Again { why });
-        if !job.packet.spend(64) {
+        // Passes and copies share one budget, so that copies which each start over end too.
+        let left = job.copies_left.checked_sub(1);
+        job.copies_left = left.unwrap_or(0);
+        if left.is_none() || !job.packet.spend(64) {
             return self.drop(job, DropReason::WorkBudget, DropDetail::None, trace);
         }
         match job.path {
@@ -423,6 +435,7 @@ impl Core {
     /// A copy of a packet's bytes, and of its frame where `whole` is set, which may make `copies_left` copies itself.
     pub(crate) fn copy(&mut self, job: &Job, copies_left: u32, whole: bool) -> Job {
         let mut packet = self.context(&job.root.code);
+        packet.random = self.random();
         packet.begin_pass();
         packet.bytes.copy_from(&job.packet.bytes);
         packet.length = job.packet.length;

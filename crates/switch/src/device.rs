@@ -230,7 +230,7 @@ impl Device {
         self.core.now = now;
         self.expire();
         while let Some(mut job) = self.core.arriving.pop_front() {
-            job.packet.now = now;
+            self.core.begin(&mut job);
             arch::ingress(&mut self.core, job, trace);
             self.drain(now, trace);
         }
