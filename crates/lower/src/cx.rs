@@ -217,7 +217,25 @@ impl<'p> Lower<'p> {
         }
         self.describe_types();
         passes::simplify::simplify(&mut self.out);
-        Ok(self.out)
+        match self.too_large() {
+            Some(diagnostic) => Err(vec![diagnostic]),
+            None => Ok(self.out),
+        }
+    }
+
+    /// What a packet takes along is bounded: large stacks of large headers may not fit.
+    fn too_large(&self) -> Option<Diagnostic> {
+        let fields = self.out.fields.values();
+        let limbs: u64 = fields.map(|field| u64::from(ir::limbs_of(field.ty))).sum();
+        let most = u64::from(ir::MAX_FRAME_LIMBS);
+        let message = format!(
+            "the program's headers, stacks and variables take {} KiB a packet, and {} KiB are there",
+            limbs * 8 / 1024,
+            most * 8 / 1024
+        );
+        let span = self.hir.instances[self.main].span;
+        (limbs > most)
+            .then(|| Diagnostic::error("E1101", span, message).hint("make header stacks smaller"))
     }
 }
 
