@@ -9,7 +9,7 @@ use testkit::fuzz::{Finding, Options, Target, examine, run};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Random scenarios for each program that was found.
-const SCENARIOS: u64 = 3;
+const SCENARIOS: u64 = 1;
 
 fn finds_nothing(target: Target, seed: u64) {
     let options = Options {
