@@ -494,7 +494,18 @@ impl Lower<'_> {
                     _ => KeyMatch::Ternary(value, mask),
                 }
             }
-            KeySet::Range(lo, hi) => KeyMatch::Range(constant(lo)?, constant(hi)?),
+            KeySet::Range(first, last) => {
+                let (lo, hi) = (constant(first)?, constant(last)?);
+                if lo > hi {
+                    self.error(
+                        "E1101",
+                        last.span,
+                        "the range ends before it begins, so that no packet can hit the entry",
+                    );
+                    return None;
+                }
+                KeyMatch::Range(lo, hi)
+            }
         })
     }
 

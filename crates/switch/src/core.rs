@@ -24,6 +24,9 @@ const MAX_WAITING: usize = 65_536;
 /// clones end.
 const MAX_COPIES: u32 = 1 << 16;
 
+/// Work that each copy may do, however many share what is left of a budget.
+const LEAST_WORK: u32 = 256;
+
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
 
@@ -428,7 +431,14 @@ impl Core {
             self.ledger.copies_refused += u64::from(others);
             return None;
         };
-        job.copies_left = left / (others.saturating_add(1));
+        let all = others.saturating_add(1);
+        let is_first = job.copies_left == MAX_COPIES;
+        job.copies_left = left / all;
+        // Copies of a packet as it came work as it may; later ones share what is left, or this tree of copies would work for seconds.
+        if !is_first {
+            let work = &mut job.packet.work_left;
+            *work = (*work / all).max(LEAST_WORK.min(*work));
+        }
         Some(job.copies_left)
     }
 
