@@ -269,6 +269,7 @@ impl Cx<'_> {
                 .actions
                 .get(call.action)
                 .map(|listed| &self.program.actions[listed.action])
+                .filter(|action| !is_hidden(&action.annotations))
         };
         let initial =
             default_action(&table.default).map(|action| self.action_call(action, &table.default));
@@ -372,6 +373,10 @@ impl Cx<'_> {
         let mut made = Vec::new();
         for listed in &table.actions {
             let action = &self.program.actions[listed.action];
+            // P4Info does not have it: its id would name nothing.
+            if is_hidden(&action.annotations) {
+                continue;
+            }
             let object = format!(
                 "action {} of table {}",
                 action.control_plane_name, table.name

@@ -322,6 +322,27 @@ fn hidden_objects_are_not_shown() {
 }
 
 #[test]
+fn a_table_does_not_refer_to_hidden_actions() {
+    let mut program = one_table();
+    first_action(&mut program).annotations = vec![note("hidden", "")];
+    let made = p4info(&program).expect("the program has a P4Info");
+    let shown: Vec<u32> = made
+        .actions
+        .iter()
+        .flat_map(|action| &action.preamble)
+        .map(|preamble| preamble.id)
+        .collect();
+    for table in &made.tables {
+        let initial = table.initial_default_action.iter();
+        let referred = table.action_refs.iter().map(|listed| listed.id);
+        for id in referred.chain(initial.map(|call| call.action_id)) {
+            assert!(shown.contains(&id), "{id:#x} in {shown:x?}");
+        }
+    }
+    assert_eq!(made.tables.len(), 1);
+}
+
+#[test]
 fn new_types_show_the_controllers_side() {
     let mut program = one_table();
     let translated = |uri: &str, controller| NamedTypeKind::NewType {
