@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use packet::{Frame, PortId};
+use packet::{Frame, Nanos, PortId};
 use port::{PcapError, PcapReader};
 
 /// Bytes of a packet's record in a pcap file, before its data.
@@ -105,6 +105,13 @@ impl Captures {
         let Capture { port, next, .. } = &self.open[first];
         self.bytes_read += RECORD + next.len() as u64;
         Some((*port, next))
+    }
+
+    /// The time of the first packet; zero without packets. Asked before the first packet is taken.
+    pub(crate) fn start(&self) -> Nanos {
+        let waiting = self.open.iter().filter(|capture| !capture.is_at_end);
+        let times = waiting.map(|capture| capture.next.arrival);
+        times.min().unwrap_or(Nanos::ZERO)
     }
 
     /// What was wrong with the captures, so far as they were read.

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use packet::PortId;
+use packet::{Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
 use crate::args::{Setup, Source};
 use crate::report::{DeviceReport, Drops, TableReport};
 use crate::{compile, out};
 
-/// Compiles a program and loads it with its entries. With errors in either, they are shown and there is none.
-pub(crate) fn load(source: &Source, setup: &Setup) -> Result<Option<Device>, String> {
+/// Compiles a program and loads it with its entries, which are there from `start` on. With errors in either, they are shown and there is none.
+pub(crate) fn load(source: &Source, setup: &Setup, start: Nanos) -> Result<Option<Device>, String> {
     let Some(program) = compile::compile(source) else {
         return Ok(None);
     };
@@ -20,12 +20,16 @@ pub(crate) fn load(source: &Source, setup: &Setup) -> Result<Option<Device>, Str
         ..DeviceConfig::default()
     };
     let mut device = device(program, &config)?;
+    // Idle time-outs of entries begin when they are added.
+    device.step(start);
     let Some(path) = &setup.entries else {
         return Ok(Some(device));
     };
     let file = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => format!("{file} is not a text file"),
+        _ => format!("cannot read {file}: {error}"),
+    })?;
     Ok(add_entries(&mut device, &file, &text).then_some(device))
 }
 

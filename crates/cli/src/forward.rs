@@ -9,8 +9,8 @@ use packet::{Batch, Nanos, PortId};
 use port::{LinkState, Poller, Port, PortError, Signal};
 use switch::Device;
 
-use crate::configure;
 use crate::early::Early;
+use crate::heard::Heard;
 use crate::report::{DeviceReport, PortReport};
 
 /// The longest that the loop sleeps: links are looked after and observers called this often at least.
@@ -55,7 +55,7 @@ pub(crate) struct Forwarder {
     batch: Batch,
     poller: Poller,
     start: Instant,
-    digests: u64,
+    heard: Heard,
 }
 
 /// A port and what waits to be sent by it.
@@ -89,7 +89,7 @@ impl Forwarder {
             batch: Batch::with_capacity(Batch::USUAL),
             poller: Poller::new(),
             start: Instant::now(),
-            digests: 0,
+            heard: Heard::default(),
         }
     }
 
@@ -139,10 +139,7 @@ impl Forwarder {
 
     /// What the device has done.
     pub(crate) fn device_report(&self) -> DeviceReport {
-        DeviceReport {
-            digests: self.digests,
-            ..configure::report(&self.device)
-        }
+        self.heard.report(&self.device)
     }
 
     /// Checks that every packet that came in went out, was dropped by name or is still inside.
@@ -201,12 +198,8 @@ impl Forwarder {
 
     /// Takes what the program says, so that there is room for more.
     fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
-        while let Some(message) = self.device.take_message() {
-            observe(Event::Notice(message));
-        }
-        while self.device.take_digest().is_some() {
-            self.digests += 1;
-        }
+        self.heard
+            .hear(&mut self.device, &mut |line| observe(Event::Notice(line)));
     }
 
     /// Waits for a frame, a stop or the device's next timer.

@@ -14,6 +14,7 @@ mod configure;
 mod demo;
 mod early;
 mod forward;
+mod heard;
 mod live;
 mod out;
 mod replay;

@@ -13,6 +13,7 @@ use switch::Device;
 use crate::args::{Setup, Source};
 use crate::captures::{Captures, Input};
 use crate::early::Early;
+use crate::heard::Heard;
 use crate::live::{self, LiveLine};
 use crate::report::{self, DeviceReport, PortReport, Traffic};
 use crate::{Ended, amount, configure, out};
@@ -46,7 +47,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|e| e.to_string())?;
-    let Some(device) = configure::load(&options.source, &options.setup)? else {
+    let Some(device) = configure::load(&options.source, &options.setup, captures.start())? else {
         return Ok(Ended::WithErrors);
     };
     for input in &options.inputs {
@@ -86,7 +87,7 @@ struct Replay {
     started: Instant,
     /// Packets whose time was before the one ahead of them.
     late: u64,
-    digests: u64,
+    heard: Heard,
     errors: Vec<String>,
 }
 
@@ -101,7 +102,7 @@ impl Replay {
             first: None,
             started: Instant::now(),
             late: 0,
-            digests: 0,
+            heard: Heard::default(),
             errors: Vec::new(),
         }
     }
@@ -136,6 +137,8 @@ impl Replay {
         self.first.get_or_insert(arrival);
         // What a queue holds back leaves at its own time.
         self.device.step(self.now);
+        // What has become idle by now is told before the packet hits it.
+        self.collect(line);
         self.received.entry(port).or_default().count(bytes.len());
         // A capture gives no packet that is longer than a frame may be.
         let taken = self.device.receive(port, bytes);
@@ -151,6 +154,8 @@ impl Replay {
             self.device.step(at);
             self.collect(&mut line);
         }
+        self.heard
+            .look_for_idle(&mut self.device, &mut |text| line.note(&text));
     }
 
     /// Writes what has left, and shows what the program said.
@@ -159,18 +164,14 @@ impl Replay {
             device,
             outputs,
             sent,
+            heard,
             ..
         } = self;
         device.drain_sent(|port, bytes, time| {
             sent.entry(port).or_default().count(bytes.len());
             outputs.write(port, bytes, time);
         });
-        while let Some(message) = device.take_message() {
-            line.note(&message);
-        }
-        while device.take_digest().is_some() {
-            self.digests += 1;
-        }
+        heard.hear(device, &mut |text| line.note(&text));
     }
 
     fn progress(&self, packets: u64, captures: &Captures) -> String {
@@ -213,10 +214,7 @@ impl Replay {
             cut: captures.cut(),
             late: self.late,
             ports: ports.collect(),
-            device: DeviceReport {
-                digests: self.digests,
-                ..configure::report(&self.device)
-            },
+            device: self.heard.report(&self.device),
             files,
             errors: self.errors,
         }

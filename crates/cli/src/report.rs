@@ -94,6 +94,16 @@ pub(crate) struct DeviceReport {
     pub(crate) replicated: u64,
     /// Digests that the program sent.
     pub(crate) digests: u64,
+    /// The last of them, as they were shown.
+    pub(crate) last_digests: Vec<String>,
+    /// Times that an entry was idle for its time-out.
+    pub(crate) idle: u64,
+    /// The last of them, as they were shown.
+    pub(crate) last_idle: Vec<String>,
+    /// Entries that packets added and that have expired.
+    pub(crate) expired: u64,
+    /// The last of them, as they were shown.
+    pub(crate) last_expired: Vec<String>,
     /// Packets that are still inside, waiting in a queue.
     pub(crate) held: u64,
 }
@@ -118,6 +128,8 @@ pub(crate) fn text(ports: &[PortReport], device: &DeviceReport) -> String {
     let counts = [
         ("replicated", device.replicated, "packet"),
         ("digests", device.digests, "message"),
+        ("idle", device.idle, "time-out"),
+        ("expired", device.expired, "time-out"),
         ("still queued", device.held, "packet"),
     ];
     for (name, n, noun) in counts {

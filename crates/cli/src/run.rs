@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use packet::PortId;
+use packet::{Nanos, PortId};
 use port::{AfPacketPort, Port, PortError, PortSpec, PortTarget, TapPort};
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     PortSpec::check_distinct(&options.ports).map_err(|e| e.to_string())?;
-    let Some(device) = configure::load(&options.source, &options.setup)? else {
+    let Some(device) = configure::load(&options.source, &options.setup, Nanos::ZERO)? else {
         return Ok(Ended::WithErrors);
     };
     for spec in &options.ports {

@@ -379,3 +379,62 @@ fn the_ports_of_the_host_are_those_that_were_named() {
     assert_eq!(sent(&["--host-port", "4"]), Some(0));
     assert_eq!(sent(&[]), Some(0));
 }
+
+#[test]
+fn digests_and_idle_entries_are_shown_and_reported() {
+    let dir = Directory::new("replay-digests");
+    let mut frame = vec![0; 60];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 0, 0x11, 0x22, 0x33, 0x44, 0x55]);
+    let at = |seconds: u64| seconds * 1_000_000;
+    // The clock starts long after zero: entries are not idle for that. Their time-out is 300 s.
+    let capture = dir.with(
+        "in.pcap",
+        pcap(&[
+            whole(at(1_000_000), frame.clone()),
+            whole(at(1_000_400), frame),
+        ]),
+    );
+    let (program, entries) = (
+        lab::example("learning/learning.p4"),
+        lab::example("learning/learning.entries"),
+    );
+    let input = format!("1={capture}");
+    let said = said(&[
+        "replay",
+        &program,
+        "--entries",
+        &entries,
+        "--in",
+        &input,
+        "--json",
+    ]);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let digest = "digest learned_t { address: 0x001122334455, port: 0x001 }";
+    let idle = "idle: table SwitchIngress.forward entry { hdr.ethernet.dst: 02:00:00:00:00:02; }";
+    let lines: Vec<&str> = said.err.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", said.err);
+    assert_eq!(lines[0], digest, "{}", said.err);
+    assert!(lines[1..3].contains(&idle), "{}", said.err);
+    assert_eq!(lines[3], digest, "{}", said.err);
+    let json = said.json();
+    assert_eq!(json["digests"], 2);
+    assert_eq!(json["last_digests"], serde_json::json!([digest, digest]));
+    assert_eq!(json["idle"], 2);
+    assert_eq!(json["expired"], 0);
+}
+
+#[test]
+fn entries_that_are_not_text_are_told_as_such() {
+    let dir = Directory::new("replay-not-text");
+    let capture = dir.with("in.pcap", pcap(&[]));
+    let entries = dir.with("bad.entries", [0xff, 0xfe, 0x00]);
+    let program = lab::example("learning/learning.p4");
+    let input = format!("0={capture}");
+    let said = said(&["replay", &program, "--entries", &entries, "--in", &input]);
+    assert_eq!(said.status, Some(1));
+    let line = said.one_line();
+    assert!(
+        line.contains(&format!("{entries} is not a text file")),
+        "{line}"
+    );
+}

@@ -2,7 +2,7 @@
 
 use bits::{Value, limbs_for};
 use exec::Configuration;
-use ir::{Action, ActionId, ExternId, MatchKind, Program, ScalarTy, TableId};
+use ir::{ActionId, ExternId, Key, MatchKind, Program, ScalarTy, Table, TableId};
 use switch::is_one_shot;
 use table::{ActionProfile, ActionRef, EntryAction, EntryId, FieldMatch};
 
@@ -21,16 +21,8 @@ pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -
     };
     let program = configuration.program();
     let table = &program.tables[table];
-    let mut text = format!("{} {{ ", table.name);
-    let keys = table
-        .keys
-        .iter()
-        .filter(|key| key.match_kind != MatchKind::Selector);
-    for (key, matched) in keys.zip(entry.matches.iter()) {
-        let ty = key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(0));
-        text += &format!("{}: {}; ", key.name, field_match(ty, matched));
-    }
-    text += "} -> ";
+    let key = key_text(program, table, &entry.matches);
+    let mut text = format!("{} {key} -> ", table.name);
     text += &action(configuration, table.implementation, &entry.action);
     if let Some(priority) = entry.priority {
         text += &format!(" priority {priority}");
@@ -41,6 +33,51 @@ pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -
         priority: entry.priority,
         is_const: entry.is_const,
     }
+}
+
+/// An entry on one line: `table forward entry { hdr.ethernet.dst: 02:00:00:00:00:01; }`. None if it is gone.
+pub(crate) fn entry_line(
+    configuration: &Configuration,
+    table: TableId,
+    id: EntryId,
+) -> Option<String> {
+    let entry = configuration.tables[table].get(id)?;
+    let program = configuration.program();
+    let table = &program.tables[table];
+    let key = key_text(program, table, &entry.matches);
+    Some(format!("table {} entry {key}", table.name))
+}
+
+/// As [`entry_line`], of an entry that a packet added: its key is exact.
+pub(crate) fn learned_line(program: &Program, table: TableId, key: &[u64]) -> String {
+    let table = &program.tables[table];
+    let tys = matched_keys(table).map(|key| key_ty(program, key));
+    let matches: Vec<FieldMatch> = values(tys, key)
+        .into_iter()
+        .map(FieldMatch::Exact)
+        .collect();
+    let key = key_text(program, table, &matches);
+    format!("table {} entry {key}", table.name)
+}
+
+/// The key of an entry: `{ name: match; name: match; }`.
+fn key_text(program: &Program, table: &Table, matches: &[FieldMatch]) -> String {
+    let mut text = "{ ".to_owned();
+    for (key, matched) in matched_keys(table).zip(matches) {
+        let matched = field_match(key_ty(program, key), matched);
+        text += &format!("{}: {matched}; ", key.name);
+    }
+    text + "}"
+}
+
+/// The fields of a table's key that entries have something to say about.
+fn matched_keys(table: &Table) -> impl Iterator<Item = &Key> {
+    let keys = table.keys.iter();
+    keys.filter(|key| key.match_kind != MatchKind::Selector)
+}
+
+fn key_ty(program: &Program, key: &Key) -> ScalarTy {
+    key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(0))
 }
 
 fn field_match(ty: ScalarTy, matched: &FieldMatch) -> String {
@@ -109,7 +146,7 @@ fn call_text(program: &Program, call: &ActionRef) -> String {
     let Some(action) = program.actions.get(ActionId::new(call.action)) else {
         return "no action".to_owned();
     };
-    let args = args(action, &call.params);
+    let args = values(action.params.iter().map(|param| param.ty), &call.params);
     let args = action.params.iter().zip(args);
     let args: Vec<String> = args
         .map(|(param, arg)| format!("{}: {}", param.name, written(param.ty, &arg)))
@@ -117,12 +154,12 @@ fn call_text(program: &Program, call: &ActionRef) -> String {
     format!("{}({})", action.control_plane_name, args.join(", "))
 }
 
-/// The values of an action's parameters, each of which starts on its own limb.
-fn args(action: &Action, mut limbs: &[u64]) -> Vec<Value> {
+/// Values of these types from limbs, in which each starts on its own.
+pub(super) fn values(tys: impl Iterator<Item = ScalarTy>, mut limbs: &[u64]) -> Vec<Value> {
     let mut values = Vec::new();
-    for param in &action.params {
-        let width = param.ty.width();
-        let (own, rest) = limbs.split_at(limbs.len().min(ir::limbs_of(param.ty) as usize));
+    for ty in tys {
+        let width = ty.width();
+        let (own, rest) = limbs.split_at(limbs.len().min(ir::limbs_of(ty) as usize));
         let own = &own[..own.len().min(limbs_for(width))];
         values.push(Value::from_limbs(own, width));
         limbs = rest;

@@ -29,6 +29,9 @@ use crate::{Ended, configure, out};
 use step::{Bytes, Step};
 use tell::Teller;
 
+pub(crate) use entry::{entry_line, learned_line};
+pub(crate) use tell::digest_line;
+
 #[derive(Args)]
 #[command(
     group(ArgGroup::new("input").required(true).args(["packet", "pcap"])),
@@ -60,7 +63,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let frame = packet(options)?;
-    let Some(mut device) = configure::load(&options.source, &options.setup)? else {
+    let Some(mut device) = configure::load(&options.source, &options.setup, Nanos::ZERO)? else {
         return Ok(Ended::WithErrors);
     };
     let port = PortId(options.port);

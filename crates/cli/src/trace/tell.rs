@@ -102,7 +102,10 @@ impl<'a> Teller<'a> {
             },
             TraceEvent::Deparsed { bytes } => Step::Deparsed(Bytes::new(None, bytes)),
             TraceEvent::Message { text } => Step::Message { text: text.clone() },
-            TraceEvent::Digest { digest, values } => self.digest(*digest, values),
+            TraceEvent::Digest { digest, values } => Step::Digest {
+                digest: self.program.externs[*digest].name.clone(),
+                fields: digest_fields(self.program, *digest, values),
+            },
             TraceEvent::Copied {
                 why,
                 port,
@@ -328,34 +331,6 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// A digest's fields, by the names that its struct gives them, or by number.
-    fn digest(&self, id: ExternId, values: &[Value]) -> Step {
-        let digest = &self.program.externs[id];
-        let (tys, data_ty) = match &digest.kind {
-            ExternKind::Digest { fields, data_ty } => (&fields[..], Some(data_ty)),
-            _ => (&[][..], None),
-        };
-        let named = match data_ty {
-            Some(DataTy::Named(name)) => {
-                self.program.named_types.iter().find(|ty| ty.name == *name)
-            }
-            _ => None,
-        };
-        let members = match named.map(|ty| &ty.kind) {
-            Some(NamedTypeKind::Struct(members)) if members.len() == tys.len() => &members[..],
-            _ => &[],
-        };
-        let fields = tys.iter().zip(values).enumerate();
-        let fields = fields.map(|(at, (ty, value))| match members.get(at) {
-            Some((name, data_ty)) => self.named(name, *ty, Some(data_ty), value),
-            None => self.named(&at.to_string(), *ty, None, value),
-        });
-        Step::Digest {
-            digest: digest.name.clone(),
-            fields: fields.collect(),
-        }
-    }
-
     /// Why a packet was dropped, in words.
     fn dropped(&self, reason: DropReason, detail: &DropDetail) -> String {
         let words = drop_words(reason);
@@ -376,10 +351,7 @@ impl<'a> Teller<'a> {
     }
 
     fn named(&self, name: &str, ty: ScalarTy, data_ty: Option<&DataTy>, value: &Value) -> Named {
-        Named {
-            name: name.to_owned(),
-            value: Reading::new(self.program, ty, data_ty, value),
-        }
+        named(self.program, name, ty, data_ty, value)
     }
 
     fn ty(&self, expr: &Expr) -> ScalarTy {
@@ -411,6 +383,61 @@ impl<'a> Teller<'a> {
             self.program.header_types[header.ty].fields.get(at)
         });
         of.map(|field| &field.data_ty)
+    }
+}
+
+/// A digest's fields, by the names that its struct gives them, or by number.
+fn digest_fields(program: &Program, id: ExternId, values: &[Value]) -> Vec<Named> {
+    let (tys, data_ty) = match &program.externs[id].kind {
+        ExternKind::Digest { fields, data_ty } => (&fields[..], Some(data_ty)),
+        _ => (&[][..], None),
+    };
+    let data_ty = match data_ty {
+        Some(DataTy::Named(name)) => program.named_types.iter().find(|ty| ty.name == *name),
+        _ => None,
+    };
+    let members = match data_ty.map(|ty| &ty.kind) {
+        Some(NamedTypeKind::Struct(members)) if members.len() == tys.len() => &members[..],
+        _ => &[],
+    };
+    let fields = tys.iter().zip(values).enumerate();
+    fields
+        .map(|(at, (ty, value))| match members.get(at) {
+            Some((name, data_ty)) => named(program, name, *ty, Some(data_ty), value),
+            None => named(program, &at.to_string(), *ty, None, value),
+        })
+        .collect()
+}
+
+/// A digest message on one line: `digest learned_t { address: 0x001122334455, port: 0x001 }`; `limbs` has its values, each starting on its own limb.
+pub(crate) fn digest_line(program: &Program, id: ExternId, limbs: &[u64]) -> String {
+    let digest = &program.externs[id];
+    let tys = match &digest.kind {
+        ExternKind::Digest { fields, .. } => &fields[..],
+        _ => &[],
+    };
+    let fields = digest_fields(program, id, &entry::values(tys.iter().copied(), limbs));
+    let fields = tys.iter().zip(&fields).map(|(ty, field)| {
+        let value = match ty {
+            ScalarTy::Bit(_) => &field.value.value,
+            _ => &field.value.text,
+        };
+        format!("{}: {value}", field.name)
+    });
+    let fields: Vec<String> = fields.collect();
+    format!("digest {} {{ {} }}", digest.name, fields.join(", "))
+}
+
+fn named(
+    program: &Program,
+    name: &str,
+    ty: ScalarTy,
+    data_ty: Option<&DataTy>,
+    value: &Value,
+) -> Named {
+    Named {
+        name: name.to_owned(),
+        value: Reading::new(program, ty, data_ty, value),
     }
 }
 

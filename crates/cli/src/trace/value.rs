@@ -19,7 +19,7 @@ const LEAST_ADDRESS: u64 = 1 << 24;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Reading {
     /// `0x` and all digits of its width.
-    value: String,
+    pub(crate) value: String,
     /// Bits.
     width: u32,
     /// As people read it.
