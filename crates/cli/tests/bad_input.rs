@@ -76,7 +76,7 @@ fn wrong_entries_are_marked_where_they_are_wrong() {
             "ipv4_lpm { hdr.ipv4.dst: 10.0.0.0/8; } -> conected(port: 1)",
             vec![
                 ":1:43: error",
-                "no action `conected` in the table",
+                "the table `RouterIngress.ipv4_lpm` has no action `conected`",
                 "did you mean `RouterIngress.connected`?",
             ],
         ),

@@ -29,6 +29,20 @@ impl Lower<'_> {
         self.nodes[node].ir = Some(self.out.externs.push(made));
     }
 
+    /// Bits of a selector's hash: no hash has more than 64.
+    fn selector_width(&mut self, node: NodeId, width: u32) -> u32 {
+        if width > 64
+            && let Some(instance) = self.nodes[node].instance
+        {
+            let span = self.hir.instances[instance].span;
+            self.unsupported(
+                span,
+                format!("a selector's hash has at most 64 bits, not {width}"),
+            );
+        }
+        width.min(64)
+    }
+
     fn extern_kind(&mut self, node: NodeId, id: hir::ExternId) -> Option<ExternKind> {
         let args = self.nodes[node].args.clone();
         let types: Vec<TyId> = match self.nodes[node].ty.map(|ty| self.ty(ty).clone()) {
@@ -83,7 +97,7 @@ impl Lower<'_> {
             "action_profile" | "ActionProfile" => ExternKind::ActionProfile { size: size(0) },
             "action_selector" | "ActionSelector" => ExternKind::ActionSelector {
                 size: size(1),
-                width: size(2),
+                width: self.selector_width(node, size(2)),
                 algorithm: algorithm(self, 0),
             },
             "Hash" => ExternKind::Hash {
