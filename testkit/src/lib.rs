@@ -12,6 +12,8 @@ mod mutate;
 mod program;
 mod random;
 mod router;
+mod stepwise;
 
 pub use program::compile;
 pub use router::{routed_frame, router};
+pub use stepwise::Stepwise;

@@ -10,7 +10,10 @@ use switch::DeviceConfig;
 const STACK_BYTES: usize = 64 << 20;
 
 fn engines() -> Vec<Box<dyn Engine>> {
-    vec![Box::new(interp::Interp)]
+    vec![
+        Box::new(interp::Interp),
+        Box::new(testkit::Stepwise(interp::Interp)),
+    ]
 }
 
 /// The programs in a directory, and in the ones within it, that have a test.

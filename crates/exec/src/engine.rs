@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ir::{ControlId, Layout, Loc, ParserId, Program};
 
-use crate::{DropReason, Natives, PacketContext, State, Tracer};
+use crate::{DropReason, Fused, Natives, PacketContext, Pass, State, Tracer};
 
 /// A way to run programs.
 pub trait Engine: Send + Sync {
@@ -49,6 +49,11 @@ pub trait Loaded: Send + Sync {
         packet: &mut PacketContext,
         state: &State,
     ) -> ControlVerdict;
+
+    /// Makes one function of a pass, where the engine can.
+    fn fuse(&self, _pass: &Pass) -> Option<Box<dyn Fused>> {
+        None
+    }
 
     /// [`Loaded::run_parser`], telling each step.
     fn trace_parser(

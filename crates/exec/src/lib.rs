@@ -21,6 +21,7 @@ mod engine;
 pub mod externs;
 mod log;
 mod native;
+mod pass;
 mod random;
 mod requests;
 mod state;
@@ -36,6 +37,7 @@ pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Un
 pub use externs::hash::{CrcParameters, HashParameters};
 pub use log::LogBuffer;
 pub use native::{NativeFunction, Natives};
+pub use pass::{Burst, Fused, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest};
 pub use random::RandomStream;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};
 pub use state::{ExpireProfiles, ExternState, Found, Registers, State, TableState};

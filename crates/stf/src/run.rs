@@ -8,7 +8,7 @@ use entries::stf::{Command, CommandKind, CounterRef, Pattern};
 use entries::{EntryError, Update};
 use exec::Engine;
 use ir::{ExternId, ExternKind, Program, TableId, limbs_of};
-use packet::{Nanos, PortId};
+use packet::{Frame, Nanos, PortId};
 use switch::{Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError};
 
 use crate::apply::{apply, replicas};
@@ -134,9 +134,14 @@ impl<'a> Test<'a> {
     fn packet(&mut self, port: u32, data: &[u8]) -> Result<(), String> {
         self.now += BETWEEN_PACKETS;
         self.report.packets += 1;
-        let received = self.device.receive(PortId(port), data);
-        received.map_err(|error| format!("the packet cannot come in: {error}"))?;
-        self.device.step(self.now);
+        let mut frame = Frame::from_bytes(data)
+            .map_err(|error| format!("the packet cannot come in: {error}"))?;
+        frame.ingress = PortId(port);
+        let sent = &mut self.sent;
+        self.device
+            .forward(&mut [frame], self.now, |port, frame, _| {
+                sent.entry(port.0).or_default().push(frame.bytes().to_vec());
+            });
         self.collect();
         Ok(())
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bits::Value;
 use exec::{
-    ControlVerdict, DropReason, Loaded, PacketContext, ParserVerdict, RandomStream, State,
+    ControlVerdict, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream, State,
     TraceEvent, Tracer,
 };
-use exec::{DropDetail, WORK_BUDGET};
+use exec::{DropDetail, PassOutcome, WORK_BUDGET};
 use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
 use packet::{Nanos, PortId};
 
-use crate::arch::Pipeline;
+use crate::arch::{PassPlan, Pipeline};
 use crate::ledger::Ledger;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
@@ -34,12 +34,20 @@ pub(crate) const PRIORITIES: u32 = 8;
 /// that all run as long as they can come to a few millions of units together.
 const COPY_WORK: u32 = 1024;
 
+/// A pass as the engine made it one function, and what to do with packets that leave it.
+pub(crate) struct FusedPass {
+    pub(crate) plan: PassPlan,
+    pub(crate) run: Box<dyn Fused>,
+}
+
 /// A program as a device runs it: code without state.
 pub(crate) struct Code {
     pub(crate) program: Arc<Program>,
     pub(crate) layout: Layout,
     pub(crate) loaded: Box<dyn Loaded>,
     pub(crate) pipeline: Pipeline,
+    /// The usual way of a packet as one function, if the engine made one.
+    pub(crate) fused: Option<FusedPass>,
     /// Different for each program that a device has had.
     pub(crate) version: u64,
     blocks: Vec<(BlockRole, BlockCode)>,
@@ -53,6 +61,10 @@ impl Code {
         version: u64,
     ) -> Code {
         let pipeline = Pipeline::of(&program, &layout);
+        let fused = pipeline.pass(&program).and_then(|plan| {
+            let run = loaded.fuse(&plan.pass)?;
+            Some(FusedPass { plan, run })
+        });
         let blocks = program
             .pipeline
             .blocks
@@ -64,6 +76,7 @@ impl Code {
             layout,
             loaded,
             pipeline,
+            fused,
             version,
             blocks,
         }
@@ -103,6 +116,22 @@ pub(crate) struct Job {
     pub(crate) copies_left: u32,
     /// Whether the frame holds what a new pass keeps, and is not to be zeroed.
     pub(crate) is_prepared: bool,
+}
+
+impl Job {
+    /// A packet that came in by a port.
+    pub(crate) fn arrived(root: &Arc<Root>, packet: Box<PacketContext>, port: PortId) -> Job {
+        Job {
+            root: Arc::clone(root),
+            packet,
+            path: PacketPath::Normal,
+            ingress: port,
+            instance: 0,
+            class_of_service: 0,
+            copies_left: MAX_COPIES,
+            is_prepared: false,
+        }
+    }
 }
 
 /// How a clone session makes its copies.
@@ -156,8 +185,9 @@ pub(crate) struct Core {
     pub(crate) messages: VecDeque<String>,
     pub(crate) lost_messages: u64,
     pub(crate) now: Nanos,
-    seed: u64,
-    packets: u64,
+    pub(crate) seed: u64,
+    /// Packets that have been begun, copies among them: what random numbers depend on.
+    pub(crate) packets: u64,
     /// Contexts that wait to be used again; all of the newest program.
     #[expect(
         clippy::vec_box,
@@ -168,6 +198,10 @@ pub(crate) struct Core {
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
+    /// What became of the frames of a burst; kept to be used again.
+    pub(crate) outcomes: Vec<PassOutcome>,
+    /// Ports whose queues are shaped or hold packets; kept to be used again.
+    pub(crate) busy_ports: Vec<u32>,
 }
 
 impl Core {
@@ -188,11 +222,13 @@ impl Core {
             pool_version: 0,
             scratch: Vec::new(),
             replicas: Vec::new(),
+            outcomes: Vec::new(),
+            busy_ports: Vec::new(),
         }
     }
 
     /// A context that nothing uses.
-    fn context(&mut self, code: &Code) -> Box<PacketContext> {
+    pub(crate) fn context(&mut self, code: &Code) -> Box<PacketContext> {
         let pooled = if code.version == self.pool_version {
             self.pool.pop()
         } else {
@@ -246,16 +282,7 @@ impl Core {
         }
         packet.length = bytes.len() as u32;
         self.ledger.received += 1;
-        self.arriving.push_back(Job {
-            root: Arc::clone(root),
-            packet,
-            path: PacketPath::Normal,
-            ingress: port,
-            instance: 0,
-            class_of_service: 0,
-            copies_left: MAX_COPIES,
-            is_prepared: false,
-        });
+        self.arriving.push_back(Job::arrived(root, packet, port));
         Ok(())
     }
 
@@ -333,7 +360,12 @@ impl Core {
     }
 
     /// Takes what the program told the control plane.
-    fn collect(&mut self, program: &Program, packet: &mut PacketContext, trace: &mut Trace<'_>) {
+    pub(crate) fn collect(
+        &mut self,
+        program: &Program,
+        packet: &mut PacketContext,
+        trace: &mut Trace<'_>,
+    ) {
         if !packet.log.is_empty() {
             let (messages, lost) = (&mut self.messages, &mut self.lost_messages);
             packet.log.drain(|line| {

@@ -74,7 +74,7 @@ pub struct Device {
     pub(crate) replication: ReplicationEngine,
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
-    root: Arc<Root>,
+    pub(crate) root: Arc<Root>,
     is_stale: bool,
     changes: u64,
     followers: Vec<Follower>,
@@ -173,7 +173,7 @@ impl Device {
     }
 
     /// Publishes what was changed since the last time.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         if !std::mem::take(&mut self.is_stale) {
             return;
         }
@@ -223,22 +223,32 @@ impl Device {
     /// Each packet that came runs as far as it can before the next one, so that how many came together changes nothing; what left a queue
     /// before this moment runs before them all.
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
+        self.begin_step(now, trace);
+        self.run_arrived(trace);
+        self.drain(self.core.now, trace);
+    }
+
+    /// Moves the device's time on, and does what was to be done before.
+    pub(crate) fn begin_step(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
             self.drain(Nanos(before), trace);
         }
         self.core.now = now;
         self.expire();
+    }
+
+    /// Takes each packet that came in as far as it can get, one after the other.
+    pub(crate) fn run_arrived(&mut self, trace: &mut Trace<'_>) {
         while let Some(mut job) = self.core.arriving.pop_front() {
             self.core.begin(&mut job);
             arch::ingress(&mut self.core, job, trace);
-            self.drain(now, trace);
+            self.drain(self.core.now, trace);
         }
-        self.drain(now, trace);
     }
 
     /// Runs what starts over, and what leaves a queue by `until`.
-    fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
+    pub(crate) fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
         loop {
             if let Some(job) = self.core.again.pop_front() {
                 arch::ingress(&mut self.core, job, trace);

@@ -15,6 +15,7 @@ mod arch;
 mod control;
 mod core;
 mod device;
+mod forward;
 mod ledger;
 mod pre;
 mod profiles;

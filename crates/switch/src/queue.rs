@@ -111,6 +111,21 @@ impl<T> Queues<T> {
         })
     }
 
+    /// Whether ports that are not configured send at once.
+    pub fn is_usually_free(&self) -> bool {
+        !self.default.is_limited()
+    }
+
+    /// Writes the ports that are shaped, or where packets wait, into `busy`, ascending.
+    pub fn busy(&self, busy: &mut Vec<u32>) {
+        let is_busy = |queues: &PortQueues<T>| {
+            queues.config.is_limited() || queues.queues.values().any(|queue| !queue.is_empty())
+        };
+        let ports = self.ports.iter().filter(|(_, queues)| is_busy(queues));
+        busy.clear();
+        busy.extend(ports.map(|(port, _)| port.0));
+    }
+
     /// Packets that wait.
     pub fn held(&self) -> usize {
         self.held

@@ -7,16 +7,23 @@ use ir::{FieldId, Layout, Program};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
     place: Option<(u32, u64)>,
+    field: Option<FieldId>,
 }
 
 impl Slot {
     /// The intrinsic of this name.
     pub(crate) fn of(program: &Program, layout: &Layout, name: &str) -> Slot {
-        let place = program.pipeline.intrinsics.get(name).map(|&field| {
+        let field = program.pipeline.intrinsics.get(name).copied();
+        let place = field.map(|field| {
             let width = program.fields[field].ty.width();
             (layout.offset(field), one::mask(width.min(64)))
         });
-        Slot { place }
+        Slot { place, field }
+    }
+
+    /// The field, if the program has it.
+    pub(crate) fn field(self) -> Option<FieldId> {
+        self.field
     }
 
     /// Whether the program has it.

@@ -1,6 +1,7 @@
 //! The architectures: in which order a packet meets a program's blocks, what it is told and what its answers mean.
 
 mod filters;
+mod pass;
 mod pna;
 mod psa;
 mod v1model;
@@ -8,7 +9,9 @@ mod v1model;
 use ir::{Arch, Layout, Program};
 use packet::PortId;
 
-use crate::core::{Core, Job, Trace};
+pub(crate) use pass::{PassPlan, Resume};
+
+use crate::core::{Core, Job, PacketPath, Trace};
 use crate::queue::QueueTimes;
 
 /// An architecture bound to one program's fields.
@@ -33,6 +36,45 @@ impl Pipeline {
             Arch::Xdp => Pipeline::Xdp(filters::Xdp::new(program, layout)),
             Arch::Own => Pipeline::Own(filters::Own),
         }
+    }
+}
+
+impl Pipeline {
+    /// The usual way of a packet, if engines may fuse it.
+    pub(crate) fn pass(&self, program: &Program) -> Option<PassPlan> {
+        match self {
+            Pipeline::V1model(arch) => Some(arch.pass(program)),
+            Pipeline::Psa(arch) => Some(arch.pass(program)),
+            Pipeline::Pna(arch) => Some(arch.pass(program)),
+            Pipeline::Ebpf(_) | Pipeline::Ubpf(_) | Pipeline::Xdp(_) | Pipeline::Own(_) => None,
+        }
+    }
+}
+
+/// Takes a packet on that left its pass.
+pub(crate) fn resume(
+    core: &mut Core,
+    mut job: Job,
+    at: Resume,
+    port: PortId,
+    trace: &mut Trace<'_>,
+) {
+    let root = std::sync::Arc::clone(&job.root);
+    core.collect(&root.code.program, &mut job.packet, trace);
+    match (&root.code.pipeline, at) {
+        (Pipeline::V1model(arch), Resume::EgressDone) => arch.egress_done(core, job, port, trace),
+        (Pipeline::V1model(arch), Resume::AllDone) => arch.all_done(core, job, port, trace),
+        (Pipeline::V1model(arch), _) => arch.ingress_done(core, job, trace),
+        (Pipeline::Psa(arch), Resume::IngressDeparsed) => {
+            arch.ingress_deparsed(core, job, None, trace)
+        }
+        (Pipeline::Psa(arch), Resume::AllDone) => {
+            job.path = PacketPath::NormalUnicast;
+            arch.all_done(core, job, port, trace)
+        }
+        (Pipeline::Psa(arch), _) => arch.ingress_done(core, job, trace),
+        (Pipeline::Pna(arch), _) => arch.all_done(core, job, trace),
+        (_, _) => core.send(job, port, trace),
     }
 }
 

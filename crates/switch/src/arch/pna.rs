@@ -3,10 +3,11 @@
 //! Packets of network ports go to the host and the other way round; which ports are host ports is the device's configuration. A packet for which
 //! the program calls neither `send_to_port` nor `drop_packet` is dropped. Mirrors are copies of the packet as the deparser made it.
 
-use exec::{Destination, DropDetail, DropReason, ParserVerdict, TraceEvent};
+use exec::{Destination, DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
+use crate::arch::pass::{PassBuilder, PassPlan};
 use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::slot::Slot;
 
@@ -51,6 +52,11 @@ impl Pna {
         if let Err(reason) = self.blocks(core, &mut job, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.all_done(core, job, trace);
+    }
+
+    /// What follows when all blocks have run.
+    pub(super) fn all_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         self.mirrors(core, &mut job, trace);
         let requests = job.packet.requests;
         if requests.recirculate_packet {
@@ -66,6 +72,25 @@ impl Pna {
             Some(Destination::Drop) => core.drop(job, DropReason::Ingress, DropDetail::None, trace),
             None => core.drop(job, DropReason::NoDestination, DropDetail::None, trace),
         }
+    }
+
+    /// The usual way: [`Pna::run`] of a packet of which nothing is asked but its destination.
+    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+        let mut pass = PassBuilder::new(program);
+        for slot in self.ports {
+            pass.set(slot, PassInput::IngressPort);
+        }
+        for slot in self.directions {
+            pass.set(slot, PassInput::IsHostPort);
+        }
+        pass.set(self.timestamp, PassInput::Nanos);
+        pass.parse(BlockRole::Parser, &self.errors);
+        pass.control(BlockRole::PreControl);
+        pass.control(BlockRole::Ingress);
+        pass.deparse(BlockRole::Deparser);
+        pass.leave_if_asked();
+        pass.enqueue_destination();
+        pass.send()
     }
 
     fn blocks(

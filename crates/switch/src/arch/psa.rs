@@ -1,9 +1,10 @@
 //! The Portable Switch Architecture: ingress and egress each with a parser and a deparser (PSA, section 6).
 
-use exec::{DropDetail, DropReason, ParserVerdict, TraceEvent};
+use exec::{DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, FieldId, Layout, Program, TransferPath};
 use packet::PortId;
 
+use crate::arch::pass::{PassBuilder, PassPlan, Resume};
 use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::pre::Replica;
 use crate::slot::{Limbs, Slot};
@@ -24,10 +25,16 @@ fn path_number(path: PacketPath) -> u64 {
     }
 }
 
+fn path(path: PacketPath) -> PassInput {
+    PassInput::Constant(path_number(path))
+}
+
 /// Values that follow a packet: read where it leaves, written where it arrives.
 struct Carried {
     from: Limbs,
     to: Limbs,
+    /// The same as fields: from where, to where.
+    fields: Vec<(FieldId, FieldId)>,
 }
 
 impl Carried {
@@ -48,6 +55,7 @@ impl Carried {
         Carried {
             from: Limbs::of(program, layout, &both.0),
             to: Limbs::of(program, layout, &both.1),
+            fields: both.0.into_iter().zip(both.1).collect(),
         }
     }
 }
@@ -127,6 +135,11 @@ impl Psa {
         if let Err(reason) = self.ingress_blocks(core, &mut job, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.ingress_done(core, job, trace);
+    }
+
+    /// What follows when ingress has run.
+    pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         // The deparser makes the packet anew; clones and resubmission want it as it came.
         let wants_original = self.flag(self.out_clone, &job) || self.flag(self.out_resubmit, &job);
         let original = if wants_original {
@@ -141,6 +154,17 @@ impl Psa {
         if self.flag(self.out_clone, &job) {
             self.clone_ingress(core, &mut job, original.unwrap_or_default(), trace);
         }
+        self.ingress_deparsed(core, job, original, trace);
+    }
+
+    /// What follows when the ingress deparser has run and the clones are made. `original` is the packet as it came, where it is to be resubmitted.
+    pub(super) fn ingress_deparsed(
+        &self,
+        core: &mut Core,
+        mut job: Job,
+        original: Option<&[u8]>,
+        trace: &mut Trace<'_>,
+    ) {
         job.class_of_service = self.out_class.get(job.packet.frame()) as u32;
         if self.flag(self.out_drop, &job) {
             return core.drop(job, DropReason::Ingress, DropDetail::None, trace);
@@ -362,6 +386,17 @@ impl Psa {
         if let Err(reason) = self.egress_blocks(core, &mut job, port, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.all_done(core, job, port, trace);
+    }
+
+    /// What follows when all blocks have run.
+    pub(super) fn all_done(
+        &self,
+        core: &mut Core,
+        mut job: Job,
+        port: PortId,
+        trace: &mut Trace<'_>,
+    ) {
         if self.flag(self.egress_clone, &job) {
             let session = self.egress_session.get(job.packet.frame()) as u32;
             self.clones(core, &mut job, session, PacketPath::CloneE2E, None, trace);
@@ -374,6 +409,44 @@ impl Psa {
             return self.start_over(core, job, PacketPath::Recirculate, None, trace);
         }
         core.send(job, port, trace);
+    }
+
+    /// The usual way: [`Psa::ingress`] and [`Psa::egress`] of a packet of which nothing is asked.
+    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+        let mut pass = PassBuilder::new(program);
+        pass.set(self.parser_port, PassInput::IngressPort);
+        pass.set(self.parser_path, path(PacketPath::Normal));
+        pass.set(self.ingress_port, PassInput::IngressPort);
+        pass.set(self.ingress_path, path(PacketPath::Normal));
+        pass.set(self.ingress_time, PassInput::Nanos);
+        pass.set(self.out_drop, PassInput::Constant(1));
+        pass.parse(BlockRole::Parser, &[self.ingress_error]);
+        pass.control(BlockRole::Ingress);
+        pass.leave_if_set(self.out_clone);
+        pass.leave_if_set(self.out_resubmit);
+        pass.deparse(BlockRole::IngressDeparser);
+        pass.resume_at(Resume::IngressDeparsed);
+        pass.leave_if_asked();
+        pass.leave_if_set(self.out_class);
+        pass.drop_if_set(self.out_drop, DropReason::Ingress);
+        pass.leave_if_set(self.out_group);
+        pass.leave_if_equal(self.out_port, PORT_RECIRCULATE.into());
+        pass.enqueue(self.out_port);
+        pass.resume_at(Resume::AllDone);
+        pass.carry(self.normal.fields.clone());
+        pass.set(self.egress_parser_port, PassInput::EgressPort);
+        pass.set(self.egress_parser_path, path(PacketPath::NormalUnicast));
+        pass.set(self.egress_port, PassInput::EgressPort);
+        pass.set(self.egress_path, path(PacketPath::NormalUnicast));
+        pass.set(self.egress_time, PassInput::Nanos);
+        pass.set(self.deparser_port, PassInput::EgressPort);
+        pass.parse(BlockRole::EgressParser, &[self.egress_error]);
+        pass.control(BlockRole::Egress);
+        pass.deparse(BlockRole::Deparser);
+        pass.leave_if_asked();
+        pass.leave_if_set(self.egress_clone);
+        pass.drop_if_set(self.egress_drop, DropReason::Egress);
+        pass.send()
     }
 
     fn egress_blocks(

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use exec::{DropDetail, DropReason, ParserVerdict, TraceEvent};
+use exec::{DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
+use crate::arch::pass::{PassBuilder, PassPlan, Resume};
 use crate::core::{CloneMode, Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::pre::Replica;
 use crate::queue::QueueTimes;
@@ -78,6 +79,11 @@ impl V1model {
         if let Err(reason) = self.ingress_blocks(core, &mut job, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.ingress_done(core, job, trace);
+    }
+
+    /// What follows when ingress has run.
+    pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_ingress(core, &mut job, clone, trace);
         }
@@ -317,6 +323,17 @@ impl V1model {
         if let Err(reason) = core.control(&mut job, BlockRole::Egress, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.egress_done(core, job, port, trace);
+    }
+
+    /// What follows when egress has run.
+    pub(super) fn egress_done(
+        &self,
+        core: &mut Core,
+        mut job: Job,
+        port: PortId,
+        trace: &mut Trace<'_>,
+    ) {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_egress(core, &mut job, clone, trace);
         }
@@ -330,10 +347,72 @@ impl V1model {
         if let Err(reason) = deparsed {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.all_done(core, job, port, trace);
+    }
+
+    /// What follows when all blocks have run.
+    pub(super) fn all_done(
+        &self,
+        core: &mut Core,
+        mut job: Job,
+        port: PortId,
+        trace: &mut Trace<'_>,
+    ) {
         match job.packet.requests.recirculate.take() {
             Some(list) => self.recirculate(core, job, list, trace),
             None => core.send(job, port, trace),
         }
+    }
+
+    /// The usual way: [`V1model::ingress`] and [`V1model::egress`] of a packet of which nothing is asked.
+    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+        let mut pass = PassBuilder::new(program);
+        pass.set(self.packet_length, PassInput::ReceivedLength);
+        pass.set(self.ingress_port, PassInput::IngressPort);
+        pass.set(self.ingress_timestamp, PassInput::Micros);
+        pass.parse(BlockRole::Parser, &[self.parser_error]);
+        pass.control(BlockRole::VerifyChecksum);
+        pass.set(self.checksum_error, PassInput::ChecksumError);
+        pass.control(BlockRole::Ingress);
+        pass.leave_if_asked();
+        pass.leave_if_set(self.mcast_grp);
+        pass.drop_if_equal(
+            self.egress_spec,
+            self.egress_spec.largest(),
+            DropReason::Ingress,
+        );
+        pass.leave_if_set(self.priority);
+        pass.set(
+            self.instance_type,
+            PassInput::Constant(instance_type::NORMAL),
+        );
+        pass.enqueue(self.egress_spec);
+        pass.resume_at(Resume::EgressDone);
+        for slot in [self.enq_timestamp, self.egress_timestamp] {
+            pass.set(slot, PassInput::Micros);
+        }
+        for slot in [
+            self.enq_qdepth,
+            self.deq_timedelta,
+            self.deq_qdepth,
+            self.egress_spec,
+        ] {
+            pass.set(slot, PassInput::Constant(0));
+        }
+        pass.set(self.egress_port, PassInput::EgressPort);
+        pass.set(self.packet_length, PassInput::ReceivedLength);
+        pass.control(BlockRole::Egress);
+        pass.leave_if_asked();
+        pass.drop_if_equal(
+            self.egress_spec,
+            self.egress_spec.largest(),
+            DropReason::Egress,
+        );
+        pass.control(BlockRole::ComputeChecksum);
+        pass.deparse(BlockRole::Deparser);
+        pass.resume_at(Resume::AllDone);
+        pass.leave_if_asked();
+        pass.send()
     }
 
     fn enter_egress(&self, job: &mut Job, port: PortId, times: QueueTimes) {

@@ -1,0 +1,142 @@
+//! The usual way of a packet through an architecture, as data: in by one port, out by one port, never copied.
+//!
+//! An architecture describes that way as a [`Pass`]; an engine that can makes one function of it ([`Fused`]), which takes a burst of frames through
+//! parser, controls and deparser without a context each. A packet that asks for anything else *leaves* the pass at a numbered step, with everything
+//! that it has done so far in a [`PacketContext`], and the architecture's own code takes it on from there. So a pass changes speed, never the
+//! result.
+
+use ir::{ControlId, FieldId, ParserId};
+use packet::{Frame, Nanos, PortId};
+
+use crate::{DropReason, PacketContext, State};
+
+/// The way, step by step. The first step finds all fields zero, nothing parsed and nothing asked; the last one is [`PassStep::Send`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// The steps, in order.
+    pub steps: Vec<PassStep>,
+}
+
+/// A step of a [`Pass`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PassStep {
+    /// Tells the program something.
+    Set(FieldId, PassInput),
+    /// Runs a parser.
+    Parse {
+        /// Which.
+        parser: ParserId,
+        /// Fields that get the error of a rejected packet, which goes on; after `accept` they stay as they are.
+        errors: Vec<FieldId>,
+    },
+    /// Runs a control.
+    Control(ControlId),
+    /// Runs a deparser, after which the frame is what it emitted, followed by what was not parsed, cut to
+    /// [`crate::Requests::truncate`]. A frame that gets too long is dropped.
+    Deparse(ControlId),
+    /// All fields become zero, but for those that are carried from one to the other; the frame is parsed anew from its first byte.
+    Carry(Vec<(FieldId, FieldId)>),
+    /// Drops the packet.
+    DropIf(PassTest, DropReason),
+    /// The packet leaves the pass here.
+    LeaveIf(PassTest),
+    /// The packet is to leave by this port. It leaves the pass here if that port's queues are not free ([`Burst::busy_ports`]).
+    Enqueue(PassPort),
+    /// The packet goes out by the port of the last [`PassStep::Enqueue`].
+    Send,
+}
+
+/// Where an architecture reads the port that a packet is to leave by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassPort {
+    /// This field, of at most 32 bits.
+    Field(FieldId),
+    /// [`crate::Requests::destination`] (PNA): none drops the packet as `NoDestination`, `Drop` as `Ingress`.
+    Destination,
+}
+
+/// What an architecture tells a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassInput {
+    /// A number.
+    Constant(u64),
+    /// The port that the packet came in by.
+    IngressPort,
+    /// Whether that port is a host port ([`State::is_host_port`]).
+    IsHostPort,
+    /// The port of the last [`PassStep::Enqueue`].
+    EgressPort,
+    /// Bytes of the frame as it came.
+    ReceivedLength,
+    /// [`Burst::now`] in nanoseconds.
+    Nanos,
+    /// [`Burst::now`] in microseconds.
+    Micros,
+    /// Whether a checksum did not verify ([`crate::Requests::checksum_error`]).
+    ChecksumError,
+}
+
+/// What an architecture asks of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassTest {
+    /// The field, of at most 64 bits, has this value.
+    Equals(FieldId, u64),
+    /// The field, of at most 64 bits, has another value.
+    Differs(FieldId, u64),
+    /// The program has asked something of the device: any of [`crate::Requests`] but `checksum_error` and `destination`, a
+    /// digest, a message.
+    Asked,
+}
+
+/// Frames to take through a pass.
+pub struct Burst<'b> {
+    /// The frames; each knows the port that it came in by.
+    pub frames: &'b mut [Frame],
+    /// What became of each, as far as the pass has come.
+    pub outcomes: &'b mut [PassOutcome],
+    /// The device's time.
+    pub now: Nanos,
+    /// Ports whose queues are shaped or not empty, ascending.
+    pub busy_ports: &'b [u32],
+    /// What random numbers depend on: the device's seed.
+    pub seed: u64,
+    /// The number, for random numbers, of the packet of the first frame to run; the next ones follow.
+    pub first_packet: u64,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassOutcome {
+    /// Nothing yet.
+    #[default]
+    Waiting,
+    /// It is to be sent by this port.
+    Sent(PortId),
+    /// It was dropped.
+    Dropped(DropReason),
+    /// It left the pass at the step of this number; its bytes and all that is known of it are in the context.
+    Left {
+        /// The step.
+        step: u32,
+        /// The port of the last [`PassStep::Enqueue`] that it passed; port 0 before.
+        egress: PortId,
+    },
+}
+
+/// A pass as an engine made it one function.
+pub trait Fused: Send + Sync {
+    /// Takes the frames from number `from` on through the pass, in order, until all are through or one has left, and says how many frames of the burst
+    /// have an outcome now: the last of them is the one that has left, if one has.
+    ///
+    /// `context` is one of this program's; what is in it counts only after a packet has left. Then its `bytes` are the packet's frame (the burst's has
+    /// the context's former buffer) and all else is as after the same steps by [`crate::Loaded`]: fields, cursor, requests, work, random stream,
+    /// messages and digests that nobody has taken. A packet that a block itself drops after it has told something (digest, message) ends the run too, so
+    /// that the device can take what it told.
+    fn run(
+        &self,
+        burst: &mut Burst<'_>,
+        from: usize,
+        context: &mut PacketContext,
+        state: &State,
+    ) -> usize;
+}

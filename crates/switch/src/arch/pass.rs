@@ -1,0 +1,149 @@
+//! How architectures describe the usual way of a packet ([`exec::Pass`]), and where their own code takes packets on that leave it.
+
+use exec::{DropReason, Pass, PassInput, PassPort, PassStep, PassTest};
+use ir::{BlockCode, BlockRole, Program};
+
+use crate::slot::Slot;
+
+/// Where a packet that left its pass goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// Ingress has run (PNA: all blocks have).
+    IngressDone,
+    /// The ingress deparser has run (PSA).
+    IngressDeparsed,
+    /// Egress has run, its deparser has not (v1model).
+    EgressDone,
+    /// All blocks have run.
+    AllDone,
+}
+
+/// A pass, and where packets that leave it go on.
+pub(crate) struct PassPlan {
+    pub(crate) pass: Pass,
+    /// By step: [`Resume`] of a packet that leaves there.
+    resumes: Vec<Resume>,
+}
+
+impl PassPlan {
+    /// Where a packet that left at this step goes on.
+    pub(crate) fn resume(&self, step: u32) -> Resume {
+        let last = self.resumes.len().saturating_sub(1);
+        let at = (step as usize).min(last);
+        self.resumes.get(at).copied().unwrap_or(Resume::AllDone)
+    }
+}
+
+/// Puts a [`PassPlan`] together; steps for fields and blocks that the program does not have are left out.
+pub(super) struct PassBuilder<'p> {
+    program: &'p Program,
+    steps: Vec<PassStep>,
+    resumes: Vec<Resume>,
+    resume: Resume,
+}
+
+impl<'p> PassBuilder<'p> {
+    pub(super) fn new(program: &'p Program) -> Self {
+        PassBuilder {
+            program,
+            steps: Vec::new(),
+            resumes: Vec::new(),
+            resume: Resume::IngressDone,
+        }
+    }
+
+    /// Packets that leave at the following steps go on there.
+    pub(super) fn resume_at(&mut self, resume: Resume) {
+        self.resume = resume;
+    }
+
+    fn step(&mut self, step: PassStep) {
+        self.steps.push(step);
+        self.resumes.push(self.resume);
+    }
+
+    pub(super) fn set(&mut self, slot: Slot, input: PassInput) {
+        if let Some(field) = slot.field() {
+            self.step(PassStep::Set(field, input));
+        }
+    }
+
+    pub(super) fn parse(&mut self, role: BlockRole, errors: &[Slot]) {
+        if let Some(BlockCode::Parser(parser)) = self.block(role) {
+            let errors = errors.iter().filter_map(|slot| slot.field()).collect();
+            self.step(PassStep::Parse { parser, errors });
+        }
+    }
+
+    pub(super) fn control(&mut self, role: BlockRole) {
+        if let Some(BlockCode::Control(control)) = self.block(role) {
+            self.step(PassStep::Control(control));
+        }
+    }
+
+    /// A pass without a deparser would send what it did not parse only: there is always one.
+    pub(super) fn deparse(&mut self, role: BlockRole) {
+        if let Some(BlockCode::Control(control)) = self.block(role) {
+            self.step(PassStep::Deparse(control));
+        }
+    }
+
+    pub(super) fn carry(&mut self, pairs: Vec<(ir::FieldId, ir::FieldId)>) {
+        self.step(PassStep::Carry(pairs));
+    }
+
+    pub(super) fn drop_if_equal(&mut self, slot: Slot, value: u64, reason: DropReason) {
+        if let Some(field) = slot.field() {
+            self.step(PassStep::DropIf(PassTest::Equals(field, value), reason));
+        }
+    }
+
+    /// Drops packets whose field is not zero.
+    pub(super) fn drop_if_set(&mut self, slot: Slot, reason: DropReason) {
+        if let Some(field) = slot.field() {
+            self.step(PassStep::DropIf(PassTest::Differs(field, 0), reason));
+        }
+    }
+
+    pub(super) fn leave_if_asked(&mut self) {
+        self.step(PassStep::LeaveIf(PassTest::Asked));
+    }
+
+    pub(super) fn leave_if_equal(&mut self, slot: Slot, value: u64) {
+        if let Some(field) = slot.field() {
+            self.step(PassStep::LeaveIf(PassTest::Equals(field, value)));
+        }
+    }
+
+    /// Packets whose field is not zero leave.
+    pub(super) fn leave_if_set(&mut self, slot: Slot) {
+        if let Some(field) = slot.field() {
+            self.step(PassStep::LeaveIf(PassTest::Differs(field, 0)));
+        }
+    }
+
+    /// A packet without a port goes to port 0, as in the architecture's own code.
+    pub(super) fn enqueue(&mut self, slot: Slot) {
+        if let Some(field) = slot.field() {
+            self.step(PassStep::Enqueue(PassPort::Field(field)));
+        }
+    }
+
+    pub(super) fn enqueue_destination(&mut self) {
+        self.step(PassStep::Enqueue(PassPort::Destination));
+    }
+
+    pub(super) fn send(mut self) -> PassPlan {
+        self.step(PassStep::Send);
+        PassPlan {
+            pass: Pass { steps: self.steps },
+            resumes: self.resumes,
+        }
+    }
+
+    fn block(&self, role: BlockRole) -> Option<BlockCode> {
+        let blocks = &self.program.pipeline.blocks;
+        let block = blocks.iter().find(|block| block.role == role);
+        block.map(|block| block.code)
+    }
+}

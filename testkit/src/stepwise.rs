@@ -1,0 +1,296 @@
+//! The model of what a fused pass means: its steps, one after the other, by another engine's blocks.
+
+use std::sync::Arc;
+
+use exec::{
+    Burst, ControlVerdict, Destination, DropReason, Engine, Fused, Loaded, Natives, PacketContext,
+    ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest, RandomStream,
+    Requests, State, Tracer, Unsupported, WORK_BUDGET,
+};
+use ir::{ControlId, FieldId, Layout, ParserId, Program};
+use packet::PortId;
+
+/// An engine that fuses passes by running their steps on the blocks of `E`.
+pub struct Stepwise<E>(pub E);
+
+impl<E: Engine> Engine for Stepwise<E> {
+    fn name(&self) -> &'static str {
+        "stepwise"
+    }
+
+    fn load(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+    ) -> Result<Box<dyn Loaded>, Unsupported> {
+        Ok(Box::new(StepwiseProgram {
+            blocks: self.0.load(program, layout, natives)?.into(),
+            slots: slots(program, layout),
+        }))
+    }
+}
+
+/// Where fields live: the first limb, how many limbs, the bits of the first one.
+type Slots = Arc<[(usize, usize, u64)]>;
+
+fn slots(program: &Program, layout: &Layout) -> Slots {
+    let slot = |(id, field): (FieldId, &ir::Field)| {
+        let at = layout.offset(id) as usize;
+        let mask = bits::one::mask(field.ty.width().min(64));
+        (at, ir::limbs_of(field.ty) as usize, mask)
+    };
+    program.fields.iter().map(slot).collect()
+}
+
+struct StepwiseProgram {
+    blocks: Arc<dyn Loaded>,
+    slots: Slots,
+}
+
+impl Loaded for StepwiseProgram {
+    fn scratch_limbs(&self) -> usize {
+        self.blocks.scratch_limbs()
+    }
+
+    fn prepare(&self, packet: &mut PacketContext) {
+        self.blocks.prepare(packet);
+    }
+
+    fn run_parser(
+        &self,
+        parser: ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ParserVerdict {
+        self.blocks.run_parser(parser, packet, state)
+    }
+
+    fn run_control(
+        &self,
+        control: ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ControlVerdict {
+        self.blocks.run_control(control, packet, state)
+    }
+
+    fn fuse(&self, pass: &Pass) -> Option<Box<dyn Fused>> {
+        Some(Box::new(StepwisePass {
+            blocks: Arc::clone(&self.blocks),
+            slots: Arc::clone(&self.slots),
+            pass: pass.clone(),
+        }))
+    }
+
+    fn trace_parser(
+        &self,
+        parser: ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ParserVerdict {
+        self.blocks.trace_parser(parser, packet, state, tracer)
+    }
+
+    fn trace_control(
+        &self,
+        control: ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ControlVerdict {
+        self.blocks.trace_control(control, packet, state, tracer)
+    }
+}
+
+struct StepwisePass {
+    blocks: Arc<dyn Loaded>,
+    slots: Slots,
+    pass: Pass,
+}
+
+impl Fused for StepwisePass {
+    fn run(
+        &self,
+        burst: &mut Burst<'_>,
+        from: usize,
+        context: &mut PacketContext,
+        state: &State,
+    ) -> usize {
+        for at in from..burst.frames.len() {
+            std::mem::swap(&mut context.bytes, &mut burst.frames[at]);
+            let number = burst.first_packet + (at - from) as u64;
+            context.random = RandomStream::new(burst.seed, number);
+            context.now = burst.now;
+            context.work_left = WORK_BUDGET;
+            context.requests = Requests::default();
+            context.begin_pass();
+            context.length = context.bytes.len() as u32;
+            let outcome = self.packet(burst, context, state);
+            burst.outcomes[at] = outcome;
+            let has_told = !context.log.is_empty() || !context.digests.is_empty();
+            if matches!(outcome, PassOutcome::Left { .. }) {
+                return at + 1;
+            }
+            std::mem::swap(&mut context.bytes, &mut burst.frames[at]);
+            if has_told {
+                return at + 1;
+            }
+        }
+        burst.frames.len()
+    }
+}
+
+impl StepwisePass {
+    fn packet(&self, burst: &Burst<'_>, context: &mut PacketContext, state: &State) -> PassOutcome {
+        let mut egress = PortId(0);
+        for (step, what) in self.pass.steps.iter().enumerate() {
+            let left = PassOutcome::Left {
+                step: step as u32,
+                egress,
+            };
+            match what {
+                PassStep::Set(field, input) => {
+                    let value = self.input(*input, burst, context, state, egress);
+                    self.write(context, *field, value);
+                }
+                PassStep::Parse { parser, errors } => {
+                    context.begin_block();
+                    match self.blocks.run_parser(*parser, context, state) {
+                        ParserVerdict::Accept => {}
+                        ParserVerdict::Reject(error) => {
+                            for field in errors {
+                                self.write(context, *field, error.into());
+                            }
+                        }
+                        ParserVerdict::Drop(reason) => return PassOutcome::Dropped(reason),
+                    }
+                }
+                PassStep::Control(control) => {
+                    if let Err(reason) = self.control(*control, context, state) {
+                        return PassOutcome::Dropped(reason);
+                    }
+                }
+                PassStep::Deparse(control) => {
+                    let deparsed = self.control(*control, context, state);
+                    let finished = deparsed.and_then(|()| {
+                        let finished = context.finish_deparse();
+                        finished.map_err(|_| DropReason::FrameTooLong)
+                    });
+                    if let Err(reason) = finished {
+                        return PassOutcome::Dropped(reason);
+                    }
+                    if let Some(length) = context.requests.truncate {
+                        context.bytes.truncate(length as usize);
+                    }
+                }
+                PassStep::Carry(pairs) => self.carry(context, pairs),
+                PassStep::DropIf(test, reason) => {
+                    if self.holds(*test, context) {
+                        return PassOutcome::Dropped(*reason);
+                    }
+                }
+                PassStep::LeaveIf(test) => {
+                    if self.holds(*test, context) {
+                        return left;
+                    }
+                }
+                PassStep::Enqueue(port) => {
+                    let port = match port {
+                        PassPort::Field(field) => PortId(self.read(context, *field) as u32),
+                        PassPort::Destination => match context.requests.destination {
+                            Some(Destination::Port(port)) => PortId(port),
+                            Some(Destination::Drop) => {
+                                return PassOutcome::Dropped(DropReason::Ingress);
+                            }
+                            None => return PassOutcome::Dropped(DropReason::NoDestination),
+                        },
+                    };
+                    if burst.busy_ports.binary_search(&port.0).is_ok() {
+                        return left;
+                    }
+                    egress = port;
+                }
+                PassStep::Send => return PassOutcome::Sent(egress),
+            }
+        }
+        PassOutcome::Sent(egress)
+    }
+
+    fn control(
+        &self,
+        control: ControlId,
+        context: &mut PacketContext,
+        state: &State,
+    ) -> Result<(), DropReason> {
+        context.begin_block();
+        match self.blocks.run_control(control, context, state) {
+            ControlVerdict::Done => Ok(()),
+            ControlVerdict::Drop(reason) => Err(reason),
+        }
+    }
+
+    /// Fields of more than one limb are carried too.
+    fn carry(&self, context: &mut PacketContext, pairs: &[(FieldId, FieldId)]) {
+        let limbs = |field: FieldId| {
+            let (at, count, _) = self.slots[field.get() as usize];
+            at..at + count
+        };
+        let saved: Vec<Vec<u64>> = pairs
+            .iter()
+            .map(|(from, _)| context.frame()[limbs(*from)].to_vec())
+            .collect();
+        let requests = context.requests;
+        context.begin_pass();
+        context.requests = requests;
+        for ((_, to), values) in pairs.iter().zip(saved) {
+            context.frame_mut()[limbs(*to)].copy_from_slice(&values);
+        }
+        context.length = context.bytes.len() as u32;
+    }
+
+    fn holds(&self, test: PassTest, context: &PacketContext) -> bool {
+        match test {
+            PassTest::Equals(field, value) => self.read(context, field) == value,
+            PassTest::Differs(field, value) => self.read(context, field) != value,
+            PassTest::Asked => {
+                let plain = Requests {
+                    checksum_error: context.requests.checksum_error,
+                    destination: context.requests.destination,
+                    ..Requests::default()
+                };
+                context.requests != plain || !context.log.is_empty() || !context.digests.is_empty()
+            }
+        }
+    }
+
+    fn input(
+        &self,
+        input: PassInput,
+        burst: &Burst<'_>,
+        context: &PacketContext,
+        state: &State,
+        egress: PortId,
+    ) -> u64 {
+        match input {
+            PassInput::Constant(value) => value,
+            PassInput::IngressPort => context.bytes.ingress.0.into(),
+            PassInput::IsHostPort => state.is_host_port(context.bytes.ingress.0.into()).into(),
+            PassInput::EgressPort => egress.0.into(),
+            PassInput::ReceivedLength => context.length.into(),
+            PassInput::Nanos => burst.now.0,
+            PassInput::Micros => burst.now.as_micros(),
+            PassInput::ChecksumError => context.requests.checksum_error.into(),
+        }
+    }
+
+    fn read(&self, context: &PacketContext, field: FieldId) -> u64 {
+        context.frame()[self.slots[field.get() as usize].0]
+    }
+
+    fn write(&self, context: &mut PacketContext, field: FieldId, value: u64) {
+        let (at, _, mask) = self.slots[field.get() as usize];
+        context.frame_mut()[at] = value & mask;
+    }
+}
