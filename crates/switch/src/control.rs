@@ -421,24 +421,31 @@ impl Device {
         timeout: Option<Nanos>,
     ) -> Result<(), ControlError> {
         let name = self.table_of(table)?.name.clone();
-        let not_found = || {
-            let error = table::TableError::NotFound;
+        let refuse = |error: table::TableError| {
             refused(table_code(&error), format!("the table `{name}`: {error}"))
         };
-        let Some(old) = self.configuration.tables[table].get(id).cloned() else {
-            return not_found();
+        let old = match self.configuration.tables[table].get(id) {
+            None => return refuse(table::TableError::NotFound),
+            Some(old) if old.is_const => return refuse(table::TableError::ConstEntry(id)),
+            Some(old) => Arc::clone(old),
         };
-        let action = self.entry_action(table, action)?;
+        // What the entry had for itself makes room for what it gets.
+        let own = self.take_own(table, &old.action);
+        let action = match self.entry_action(table, action) {
+            Ok(action) => action,
+            Err(error) => {
+                self.put_back(table, own);
+                return Err(error);
+            }
+        };
         let entries = &mut self.configuration.tables[table];
         let timeout = timeout.map(|timeout| timeout.0);
         match entries.modify(id, action.clone(), timeout, old.metadata.clone()) {
-            Ok(()) => {
-                self.release(table, &old.action);
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(error) => {
                 self.release(table, &action);
-                refused(table_code(&error), format!("the table `{name}`: {error}"))
+                self.put_back(table, own);
+                refuse(error)
             }
         }
     }

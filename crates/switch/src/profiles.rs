@@ -18,6 +18,13 @@ pub fn is_one_shot(number: u32) -> bool {
 
 type Checked<T = ()> = Result<T, ControlError>;
 
+/// What one entry alone had in its table's profile, taken out of it.
+#[derive(Default)]
+pub(crate) struct Own {
+    group: Option<GroupId>,
+    members: Vec<(GroupMember, ActionRef)>,
+}
+
 impl Device {
     /// What an entry of a table does, in `table`'s words; a one-shot group is made here.
     pub(crate) fn entry_action(&mut self, id: TableId, action: &Action) -> Checked<EntryAction> {
@@ -80,22 +87,29 @@ impl Device {
         members: &mut Vec<GroupMember>,
     ) -> Checked<EntryAction> {
         for (action, weight) in actions {
-            let member = MemberId::new(self.own_id());
+            let member = MemberId::new(self.own_id(profile)?);
             on_profile(self.profile(profile)?.insert_member(member, action))?;
             members.push(GroupMember { member, weight });
         }
         if let [only] = members[..] {
             return Ok(EntryAction::Member(only.member));
         }
-        let group = GroupId::new(self.own_id());
+        let group = GroupId::new(self.own_id(profile)?);
         on_profile(self.profile(profile)?.insert_group(group, members.clone()))?;
         Ok(EntryAction::Group(group))
     }
 
-    fn own_id(&mut self) -> u32 {
-        let id = OWN_IDS + self.next_own_id;
-        self.next_own_id = (self.next_own_id + 1) % OWN_IDS;
-        id
+    /// A number of the device's own that nothing in the profile has. Numbers come round after 2^31 one-shot entries.
+    fn own_id(&mut self, profile: ExternId) -> Checked<u32> {
+        loop {
+            let id = OWN_IDS + self.next_own_id;
+            self.next_own_id = (self.next_own_id + 1) % OWN_IDS;
+            let profile = self.profile(profile)?;
+            let is_member = profile.member(MemberId::new(id)).is_some();
+            if !is_member && profile.group(GroupId::new(id)).is_none() {
+                return Ok(id);
+            }
+        }
     }
 
     fn forget_members(&mut self, profile: ExternId, members: &[GroupMember]) {
@@ -109,24 +123,28 @@ impl Device {
 
     /// An entry no longer does this: members and a group of its own go with it.
     pub(crate) fn release(&mut self, table: TableId, action: &EntryAction) {
+        self.take_own(table, action);
+    }
+
+    /// Takes the members and the group that an entry with this action has for itself out of their profile.
+    pub(crate) fn take_own(&mut self, table: TableId, action: &EntryAction) -> Own {
         let implementation = self.table_of(table).map(|table| table.implementation);
-        let Ok(Some(profile)) = implementation else {
-            return;
-        };
-        match *action {
-            EntryAction::Member(member) if member.get() >= OWN_IDS => {
-                self.forget_members(profile, &[GroupMember { member, weight: 1 }]);
-            }
-            EntryAction::Group(group) if group.get() >= OWN_IDS => {
-                let Ok(owner) = self.profile(profile) else {
-                    return;
-                };
-                let members = owner.group(group).map(<[_]>::to_vec).unwrap_or_default();
-                // It was made with the entry, so it is there.
-                let _ = owner.delete_group(group);
-                self.forget_members(profile, &members);
-            }
-            _ => {}
+        match implementation {
+            Ok(Some(profile)) => self.profile(profile).map_or_else(
+                |_| Own::default(),
+                |profile| Own::taken_from(profile, action),
+            ),
+            _ => Own::default(),
+        }
+    }
+
+    /// Undoes [`Device::take_own`]. Nothing else may have been added to the profile meanwhile.
+    pub(crate) fn put_back(&mut self, table: TableId, own: Own) {
+        let implementation = self.table_of(table).map(|table| table.implementation);
+        if let Ok(Some(profile)) = implementation
+            && let Ok(profile) = self.profile(profile)
+        {
+            own.put_into(profile);
         }
     }
 
@@ -233,6 +251,43 @@ impl Device {
             return refused(ControlCode::FailedPrecondition, message);
         }
         on_profile(self.profile(profile)?.delete_group(group))
+    }
+}
+
+impl Own {
+    pub(crate) fn taken_from(profile: &mut ActionProfile, action: &EntryAction) -> Own {
+        let (group, members) = match *action {
+            EntryAction::Member(member) if is_one_shot(member.get()) => {
+                (None, vec![GroupMember { member, weight: 1 }])
+            }
+            EntryAction::Group(group) if is_one_shot(group.get()) => {
+                let members = profile.group(group).map(<[_]>::to_vec);
+                // It was made with the entry, so it is there.
+                let _ = profile.delete_group(group);
+                (Some(group), members.unwrap_or_default())
+            }
+            _ => return Own::default(),
+        };
+        let take = |part: GroupMember| {
+            let action = profile.member(part.member)?.clone();
+            profile.delete_member(part.member).ok()?;
+            Some((part, action))
+        };
+        let members = members.into_iter().filter_map(take).collect();
+        Own { group, members }
+    }
+
+    /// There is room: it was there before.
+    fn put_into(self, profile: &mut ActionProfile) {
+        let mut parts = Vec::new();
+        for (part, action) in self.members {
+            if profile.insert_member(part.member, action).is_ok() {
+                parts.push(part);
+            }
+        }
+        if let Some(group) = self.group {
+            let _ = profile.insert_group(group, parts);
+        }
     }
 }
 

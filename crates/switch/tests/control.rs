@@ -232,6 +232,44 @@ fn groups_of_one_entry_come_and_go_with_it() {
     assert!(flow.iter().all(|port| *port == flow[0]));
 }
 
+/// An entry that makes a group of its own: members that go to these ports.
+fn spread_over(ports: std::ops::Range<u128>) -> Action {
+    let call = |number| ActionCall {
+        action: 0,
+        args: port(number),
+    };
+    Action::OneShot(ports.map(|number| (call(number), 1)).collect())
+}
+
+#[test]
+fn an_entry_s_own_members_make_room_for_its_next_ones_and_stay_when_those_are_refused() {
+    let mut device = spreading();
+    let spread = TableId::new(1);
+    // The profile takes eight members, which one entry has.
+    let insert = Change::Insert(spread, entry(key(1), spread_over(10..18)));
+    let id = device.apply(insert).unwrap().unwrap();
+    let modify = |ports| Change::Modify(spread, id, spread_over(ports), None);
+    let mut out = |change: Change, ok: bool| {
+        let changed = device.apply(change);
+        assert_eq!(changed.is_ok(), ok, "{changed:?}");
+        for value in 0..100u8 {
+            send(&mut device, &[1, 0, 0, value, value, 0], ns(0));
+        }
+        let ports = ports(&mut device);
+        let all: std::collections::BTreeSet<u32> = ports.into_iter().collect();
+        let members = device.configuration().profiles[ExternId::new(2)].as_ref();
+        let members = members.map(|profile| (profile.members().len(), profile.groups().len()));
+        (all, members.unwrap())
+    };
+    assert_eq!(out(modify(20..28), true), ((20..28).collect(), (8, 1)));
+    assert_eq!(out(modify(30..39), false), ((20..28).collect(), (8, 1)));
+    assert_eq!(out(modify(40..41), true), ((40..41).collect(), (1, 0)));
+    assert_eq!(out(modify(50..59), false), ((40..41).collect(), (1, 0)));
+    device.apply(Change::Delete(spread, id)).unwrap();
+    let profile = device.configuration().profiles[ExternId::new(2)].as_ref();
+    assert_eq!(profile.unwrap().members().len(), 0);
+}
+
 #[test]
 fn direct_meters_colour_by_the_device_s_time() {
     let mut device = device(&switching());

@@ -2,7 +2,7 @@
 
 use crate::entry::{ActionRef, GroupId, MemberId};
 use crate::limb_map::LimbMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,6 +92,8 @@ pub struct ActionProfile {
     max_group_size: Option<u64>,
     members: BTreeMap<MemberId, Arc<ActionRef>>,
     groups: BTreeMap<GroupId, Arc<Group>>,
+    /// Which groups each member is in.
+    parts: BTreeSet<(MemberId, GroupId)>,
     lookup: ProfileLookup,
 }
 
@@ -135,6 +137,7 @@ impl ActionProfile {
             max_group_size,
             members: BTreeMap::new(),
             groups: BTreeMap::new(),
+            parts: BTreeSet::new(),
             lookup: ProfileLookup {
                 members: LimbMap::new(),
                 groups: LimbMap::new(),
@@ -168,8 +171,8 @@ impl ActionProfile {
     /// Deletes a member that is in no group. Whether an entry refers to it is for the caller to ask
     /// ([`Table::uses_of_member`](crate::Table::uses_of_member)).
     pub fn delete_member(&mut self, id: MemberId) -> Result<(), ProfileError> {
-        let has_it = |group: &Group| group.members.iter().any(|member| member.member == id);
-        if let Some((&group, _)) = self.groups.iter().find(|(_, group)| has_it(group)) {
+        let all = (id, GroupId::new(u32::MIN))..=(id, GroupId::new(u32::MAX));
+        if let Some(&(_, group)) = self.parts.range(all).next() {
             return Err(ProfileError::MemberInGroup { member: id, group });
         }
         self.members
@@ -220,9 +223,10 @@ impl ActionProfile {
     /// Deletes a group. Whether an entry refers to it is for the caller to ask
     /// ([`Table::uses_of_group`](crate::Table::uses_of_group)).
     pub fn delete_group(&mut self, id: GroupId) -> Result<(), ProfileError> {
-        self.groups
-            .remove(&id)
-            .ok_or(ProfileError::NoSuchGroup(id))?;
+        if !self.groups.contains_key(&id) {
+            return Err(ProfileError::NoSuchGroup(id));
+        }
+        self.take_group(id);
         self.lookup.groups.remove(&[u64::from(id.get())]);
         Ok(())
     }
@@ -256,11 +260,21 @@ impl ActionProfile {
     }
 
     fn put_group(&mut self, id: GroupId, members: Vec<GroupMember>) {
+        self.take_group(id);
+        let parts = members.iter().map(|member| (member.member, id));
+        self.parts.extend(parts);
         let group = Arc::new(Group::new(members));
         self.lookup
             .groups
             .insert(&[u64::from(id.get())], group.clone());
         self.groups.insert(id, group);
+    }
+
+    /// Forgets a group's members, if there is such a group.
+    fn take_group(&mut self, id: GroupId) {
+        for member in self.groups.remove(&id).iter().flat_map(|g| &g.members) {
+            self.parts.remove(&(member.member, id));
+        }
     }
 
     fn check_group(&self, members: &[GroupMember]) -> Result<(), ProfileError> {

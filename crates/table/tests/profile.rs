@@ -45,6 +45,37 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_member_goes_when_the_last_of_its_groups_has_let_it_go(
+        steps in proptest::collection::vec((0u32..4, proptest::collection::btree_set(0u32..4, 0..4), any::<bool>()), 0..30),
+    ) {
+        let mut profile = profile(4);
+        let mut model = std::collections::BTreeMap::new();
+        for (group, members, is_deleted) in steps {
+            let id = GroupId::new(group);
+            let parts = || members.iter().map(|&member| part(member, 1)).collect();
+            if is_deleted {
+                prop_assert_eq!(profile.delete_group(id).is_ok(), model.remove(&group).is_some());
+            } else if model.insert(group, members.clone()).is_some() {
+                profile.modify_group(id, parts()).unwrap();
+            } else {
+                profile.insert_group(id, parts()).unwrap();
+            }
+            let member = MemberId::new(group);
+            let first = model.iter().find(|(_, members)| members.contains(&group));
+            let expect = match first {
+                Some((&other, _)) => Err(ProfileError::MemberInGroup { member, group: GroupId::new(other) }),
+                None => Ok(()),
+            };
+            prop_assert_eq!(profile.delete_member(member), expect.clone());
+            if expect.is_ok() {
+                profile.insert_member(member, action(group)).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn an_empty_or_missing_group_picks_nobody() {
     let mut profile = profile(1);
