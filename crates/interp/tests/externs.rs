@@ -79,6 +79,29 @@ fn a_hash_stays_in_its_range() {
         &NINE,
         &[("b", 100)],
     );
+    // Bases, ranges and results of more than 64 bits; the sum may be wider than its base.
+    let high = 1u128 << 100;
+    check(
+        "",
+        &format!("call hash (=2, 128w{high:#x}, 128w0xa, {{a, wide[63:0]}}, out wide);"),
+        &NINE,
+        &[("wide", high + 0xbb3d % 10)],
+    );
+    check(
+        "",
+        &format!(
+            "call hash (=2, 128w{:#x}, 128w{high:#x}, {{a, wide[63:0]}}, out b);",
+            high + 7
+        ),
+        &NINE,
+        &[("b", 0xbb3d + 7)],
+    );
+    check(
+        "",
+        "call hash (=2, 64w0xffffffffffffffff, 64w0xa, {a, wide[63:0]}, out wide);",
+        &NINE,
+        &[("wide", u128::from(u64::MAX) + 0xbb3d % 10)],
+    );
     let engine = "extern h: hash width 32 crc32";
     check(
         engine,

@@ -1,5 +1,6 @@
 //! Hash algorithms over packed field lists, bit for bit as BMv2 computes them.
 
+use bits::limbs;
 use ir::HashAlgorithm;
 
 use crate::RandomStream;
@@ -92,9 +93,20 @@ pub fn hash(
     }
 }
 
-/// `base + hash % max`; `base` when `max` is zero. The caller cuts it to its type.
-pub fn in_range(hash: u64, base: u64, max: u64) -> u64 {
-    base.wrapping_add(hash.checked_rem(max).unwrap_or(0))
+/// `result = base + hash % max`, or `base` when `max` is zero; all of any number of limbs. The caller cuts it to its type.
+#[inline]
+pub fn in_range(result: &mut [u64], hash: u64, base: &[u64], max: &[u64]) {
+    let (&low, high) = max.split_first().unwrap_or((&0, &[]));
+    let mut carry = if limbs::is_zero(high) {
+        hash.checked_rem(low).unwrap_or(0)
+    } else {
+        hash
+    };
+    for (at, limb) in result.iter_mut().enumerate() {
+        let (sum, is_over) = base.get(at).copied().unwrap_or(0).overflowing_add(carry);
+        *limb = sum;
+        carry = u64::from(is_over);
+    }
 }
 
 const fn reflected_table(reversed_polynomial: u32) -> [u32; 256] {
@@ -252,7 +264,35 @@ mod tests {
         assert_eq!(identity(&[1, 2, 3]), 0x01_0203);
         assert_eq!(identity(&[1; 20]), 0x0101_0101_0101_0101);
         assert_eq!(xor16(&[0x12, 0x34, 0x56]), 0x4434);
-        assert_eq!(in_range(17, 100, 10), 107);
-        assert_eq!(in_range(17, 100, 0), 100);
+    }
+
+    #[test]
+    fn a_hash_in_a_range_equals_the_sum_in_wide_numbers() {
+        let split = |n: u128| [n as u64, (n >> 64) as u64];
+        let numbers = [
+            0,
+            1,
+            10,
+            17,
+            u128::from(u64::MAX),
+            1 << 64,
+            7 << 90,
+            u128::MAX,
+        ];
+        for hash in [0, 17, u64::MAX] {
+            for base in numbers {
+                for max in numbers {
+                    let sum = base.wrapping_add(u128::from(hash).checked_rem(max).unwrap_or(0));
+                    let mut result = [9; 2];
+                    in_range(&mut result, hash, &split(base), &split(max));
+                    assert_eq!(result, split(sum), "{base} + {hash} % {max}");
+                    in_range(&mut result[..1], hash, &split(base), &split(max));
+                    assert_eq!(result[0], sum as u64);
+                }
+            }
+        }
+        let mut result = [9; 2];
+        in_range(&mut result, 2, &[u64::MAX], &[3]);
+        assert_eq!(result, [1, 1]);
     }
 }

@@ -66,11 +66,7 @@ impl Machine<'_> {
             }
             Op::RegisterRead => self.register_read(call),
             Op::RegisterWrite => self.register_write(call),
-            Op::Hash | Op::HashGetBase => {
-                let (base, max) = (self.small(call, 0), self.small(call, 1));
-                let hash = self.hash(call);
-                self.give(call, 0, hash::in_range(hash, base, max));
-            }
+            Op::Hash | Op::HashGetBase => self.hash_in_range(call),
             Op::HashGet => {
                 let hash = self.hash(call);
                 self.give(call, 0, hash);
@@ -266,6 +262,25 @@ impl Machine<'_> {
         self.append(call);
         let PacketContext { data, random, .. } = &mut *self.packet;
         hash::hash(call.algorithm, data.bytes(), &self.state.hash, random)
+    }
+
+    fn hash_in_range(&mut self, call: &CallCode) {
+        let hash = self.hash(call);
+        let [Some(base), Some(max)] = [call.ins.first(), call.ins.get(1)] else {
+            return;
+        };
+        let Some(out) = call.outs.first() else {
+            return;
+        };
+        // The result's place was given behind all operands.
+        let (before, behind) = self.limbs.split_at_mut(out.slot as usize);
+        let limbs = |value: &In| {
+            let slot = value.slot as usize;
+            &before[slot..slot + limbs_of(value.ty) as usize]
+        };
+        let result = &mut behind[..limbs_of(out.ty) as usize];
+        hash::in_range(result, hash, limbs(base), limbs(max));
+        bits::limbs::truncate_in_place(result, out.ty.width());
     }
 
     fn checksum(&mut self, call: &CallCode, with_payload: bool) -> u64 {
