@@ -179,3 +179,30 @@ control c { stage c.t: match t next end; }
     check(&mut t, &[("a", 3)], &[("failed", 1)]);
     assert_eq!(t.get(&t.packet(&[]), "res"), value(0, 16));
 }
+
+#[test]
+fn a_packet_adds_no_entry_for_a_key_that_it_hit() {
+    let text = "program t pna
+errors {NoError}
+field a: bit<16>
+field failed: bit<8>
+field res: bit<16>
+action go(to: bit<16>) { res = %to; }
+action learn() { call add_entry (=0, 8w0x0, {16w0x7}, out failed); }
+table t {
+    key a: exact as bit<16> = a;
+    action go table_and_default;
+    action learn table_and_default;
+    default learn();
+    entry (16w0x1) -> learn();
+    size 4;
+    add_on_miss;
+}
+control c { stage c.t: match t next end; }
+";
+    let mut t = load(text);
+    check(&mut t, &[("a", 1)], &[("failed", 1)]);
+    let learned = t.configuration.learned.values().flatten();
+    assert_eq!(learned.map(|learned| learned.len()).sum::<usize>(), 0);
+    check(&mut t, &[("a", 2)], &[("failed", 0)]);
+}

@@ -3,7 +3,7 @@
 use ir::{ActionId, ExternId, TableId};
 use table::{Color, Learn};
 
-use crate::{CurrentEntry, ExternState, PacketContext, State};
+use crate::{CurrentEntry, ExternState, Found, PacketContext, State};
 
 /// A colour as IR code sees it: 0 green, 1 yellow, 2 red.
 pub fn color_number(color: Color) -> u64 {
@@ -91,7 +91,8 @@ fn current_cells<'s>(state: &'s State, packet: &PacketContext) -> Option<&'s tab
     table.cells(&current.found)
 }
 
-/// PNA `add_entry`: adds an entry for the key that is being missed; whether it could.
+/// PNA `add_entry`: adds an entry for the key that was missed; whether it could. It is for the default action of a table that missed: an entry
+/// for a key that was hit would never be found, or only after the one that was hit is gone.
 pub fn add_entry(
     state: &State,
     current: &CurrentEntry,
@@ -101,6 +102,9 @@ pub fn add_entry(
     profile: u64,
     now_ns: u64,
 ) -> bool {
+    if current.found != Found::Miss {
+        return false;
+    }
     let table: TableId = current.table;
     let Some(learned) = state
         .tables
@@ -140,7 +144,7 @@ fn current_learned<'s, 'p>(
     let current = packet.current.as_ref()?;
     let table = state.tables.get(current.table.get() as usize)?;
     match &current.found {
-        crate::Found::Learned(hit) => Some((table.learned.as_deref()?, hit)),
+        Found::Learned(hit) => Some((table.learned.as_deref()?, hit)),
         _ => None,
     }
 }
