@@ -13,7 +13,8 @@
 //!
 //! Invariants:
 //! - a snapshot never changes; taking one after a change costs what changed, not the whole table,
-//!   because snapshots share their pages (`paged`);
+//!   because snapshots share their pages (`paged`) or changes go to a copy that no packet holds
+//!   ([`engine::Versions`]);
 //! - an entry's [`EntryId`] is never used twice, and its cells ([`EntryCells`]) outlive changes of
 //!   its action: a packet on an old snapshot counts into the same cells;
 //! - which engine matches a key shape changes speed, never the result: every [`MatchEngine`] equals
@@ -30,6 +31,7 @@ pub mod learning;
 mod limb_map;
 pub mod meter;
 mod paged;
+pub mod prefetch;
 pub mod profile;
 pub mod register;
 mod table;

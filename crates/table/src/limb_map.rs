@@ -47,6 +47,13 @@ impl<V: Clone> LimbMap<V> {
         self.len == 0
     }
 
+    /// About how many bytes it takes, without what the values own.
+    pub(crate) fn memory(&self) -> usize {
+        let keys = (0..self.slots.len()).filter_map(|i| self.slots.get(i).as_ref());
+        let keys = keys.map(|slot| size_of_val(&*slot.key) + 2 * size_of::<usize>());
+        self.slots.memory() + keys.sum::<usize>()
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: &[u64]) -> Option<&V> {
         let place = self

@@ -38,6 +38,11 @@ impl<T: Clone> Paged<T> {
         grown
     }
 
+    /// About how many bytes the pages take, as if no two were one.
+    pub(crate) fn memory(&self) -> usize {
+        self.len * size_of::<T>() + self.len.div_ceil(LEAF) * size_of::<Leaf<T>>()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -137,7 +137,7 @@ pub struct Table {
     by_id: BTreeMap<EntryId, EntryIdx>,
     uses: Uses,
     next_id: u64,
-    /// The last snapshot, until something changes.
+    /// The last snapshot. Let go of before the engine changes, which writes what nobody holds.
     snapshot: Option<Arc<Lookup>>,
 }
 
@@ -243,6 +243,7 @@ impl Table {
             return Err(TableError::Duplicate(self.at(idx).id));
         }
         let idx = self.allocate()?;
+        self.snapshot = None;
         let entry = Arc::new(Entry {
             id: EntryId(self.next_id),
             matches: identity.matches.clone(),
@@ -375,6 +376,11 @@ impl Table {
         self.uses.of(ProfileTarget::Group(group))
     }
 
+    /// About how many bytes the index takes, all copies of it included; not the entries themselves.
+    pub fn index_memory(&self) -> usize {
+        self.engine.memory()
+    }
+
     /// The table of this moment, for packets to read. Costs what changed since the last one.
     pub fn snapshot(&mut self) -> Arc<Lookup> {
         let lookup = || Lookup {
@@ -447,6 +453,7 @@ impl Table {
 
     fn take(&mut self, idx: EntryIdx) -> Arc<Entry> {
         let entry = self.at(idx).clone();
+        self.snapshot = None;
         self.engine.remove(Rule {
             idx,
             matches: &entry.matches,
@@ -511,6 +518,13 @@ impl Lookup {
     #[inline]
     pub fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         self.matcher.find(key)
+    }
+
+    /// [`find`](Self::find) for `out.len()` keys of equal length, which lie in `keys` one after the
+    /// other. A batch of 32 to 64 keys hides best what memory takes.
+    #[inline]
+    pub fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        self.matcher.find_batch(keys, out);
     }
 
     /// The entry at `idx`, which [`find`](Self::find) of this same snapshot gave. Panics for others.

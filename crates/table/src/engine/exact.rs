@@ -52,10 +52,18 @@ impl MatchEngine for Exact {
     fn snapshot(&self) -> Arc<dyn Matcher> {
         Arc::new(self.clone())
     }
+
+    fn memory(&self) -> usize {
+        Matcher::memory(self)
+    }
 }
 
 impl Matcher for Exact {
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         self.map.get(key).copied()
+    }
+
+    fn memory(&self) -> usize {
+        self.map.memory()
     }
 }

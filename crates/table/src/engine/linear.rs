@@ -40,6 +40,10 @@ impl MatchEngine for Linear {
     fn snapshot(&self) -> Arc<dyn Matcher> {
         Arc::new(self.clone())
     }
+
+    fn memory(&self) -> usize {
+        Matcher::memory(self)
+    }
 }
 
 impl Matcher for Linear {
@@ -49,5 +53,9 @@ impl Matcher for Linear {
             .iter()
             .find(|(.., matches)| self.shape.matches(matches, key));
         hit.map(|(_, idx, _)| *idx)
+    }
+
+    fn memory(&self) -> usize {
+        size_of_val(&self.rules[..])
     }
 }

@@ -71,6 +71,10 @@ impl MatchEngine for Lpm {
     fn snapshot(&self) -> Arc<dyn Matcher> {
         Arc::new(self.clone())
     }
+
+    fn memory(&self) -> usize {
+        Matcher::memory(self)
+    }
 }
 
 impl Matcher for Lpm {
@@ -79,5 +83,9 @@ impl Matcher for Lpm {
             .iter()
             .find_map(|level| level.map.get_masked(key, &level.mask))
             .copied()
+    }
+
+    fn memory(&self) -> usize {
+        self.levels.iter().map(|level| level.map.memory()).sum()
     }
 }

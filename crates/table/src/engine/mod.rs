@@ -7,11 +7,13 @@ mod exact;
 mod linear;
 mod lpm;
 mod tuple_space;
+mod versions;
 
 pub use exact::Exact;
 pub use linear::Linear;
 pub use lpm::Lpm;
 pub use tuple_space::TupleSpace;
+pub use versions::{Replay, RuleChange, Versions};
 
 use crate::entry::{EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyShape, MatchKind};
@@ -43,12 +45,27 @@ pub trait MatchEngine: fmt::Debug + Send + Sync {
     /// The rules of this moment, for packets to search. Costs what changed since the last one, not
     /// the number of rules.
     fn snapshot(&self) -> Arc<dyn Matcher>;
+
+    /// About how many bytes the index takes, all copies of it included; not the rules themselves.
+    fn memory(&self) -> usize;
 }
 
 /// The packet side of a match engine: immutable.
 pub trait Matcher: fmt::Debug + Send + Sync {
     /// The rule of least rank that `key` matches. The key has the limbs of the shape, canonical.
     fn find(&self, key: &[u64]) -> Option<EntryIdx>;
+
+    /// [`find`](Self::find) for `out.len()` keys of equal length, which lie in `keys` one after the
+    /// other. A batch of 32 to 64 hides best what memory takes.
+    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        let limbs = keys.len().checked_div(out.len()).unwrap_or(0);
+        for (i, found) in out.iter_mut().enumerate() {
+            *found = self.find(&keys[i * limbs..(i + 1) * limbs]);
+        }
+    }
+
+    /// About how many bytes this index takes; not the rules themselves.
+    fn memory(&self) -> usize;
 }
 
 /// The engine for keys of this shape.

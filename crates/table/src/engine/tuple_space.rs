@@ -103,6 +103,10 @@ impl MatchEngine for TupleSpace {
             tuples,
         })
     }
+
+    fn memory(&self) -> usize {
+        self.tuples.values().map(|tuple| tuple.map.memory()).sum()
+    }
 }
 
 /// The packet side.
@@ -137,6 +141,10 @@ impl Matcher for Search {
             found = better.or(found);
         }
         found.map(|found| found.idx)
+    }
+
+    fn memory(&self) -> usize {
+        self.tuples.iter().map(|tuple| tuple.map.memory()).sum()
     }
 }
 
