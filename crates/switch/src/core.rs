@@ -22,7 +22,11 @@ const MAX_WAITING: usize = 65_536;
 
 /// How many copies may be made of one packet that came in, and how often it may start over, with all copies of copies, so that clones of
 /// clones end.
-const MAX_COPIES: u32 = 1 << 16;
+const MAX_COPIES: u32 = 1 << 14;
+
+/// As how many copies a pass that starts over counts: a pass runs the whole program, and a tree of clones that all start over must end within
+/// milliseconds. A single packet's passes end earlier, with its work.
+const PASS_COPIES: u32 = 32;
 
 /// Work that each copy may do, however many share what is left of a budget.
 const LEAST_WORK: u32 = 256;
@@ -443,7 +447,7 @@ impl Core {
     pub(crate) fn start_over(&mut self, mut job: Job, why: &'static str, trace: &mut Trace<'_>) {
         trace.event(|| TraceEvent::Again { why });
         // Passes and copies share one budget, so that copies which each start over end too.
-        let left = job.copies_left.checked_sub(1);
+        let left = job.copies_left.checked_sub(PASS_COPIES);
         job.copies_left = left.unwrap_or(0);
         if left.is_none() || !job.packet.spend(64) {
             return self.drop(job, DropReason::WorkBudget, DropDetail::None, trace);
