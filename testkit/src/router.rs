@@ -15,11 +15,9 @@ pub fn router(engine: &dyn exec::Engine) -> Result<Device, String> {
         .map_err(|error| error.to_string())?;
     let file = format!("{path}.entries");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-    let updates = entries::read(device.program(), &file, &text)
+    let entries = entries::read(device.program(), &file, &text)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;
-    for update in &updates {
-        stf::apply(&mut device, update).map_err(|error| error.to_string())?;
-    }
+    stf::apply_file(&mut device, &entries).map_err(|error| error.to_string())?;
     Ok(device)
 }
 

@@ -54,10 +54,11 @@ fn device(program: ir::Program, config: &DeviceConfig) -> Result<Device, String>
     Device::new(program, &interp::Interp, config).map_err(|error| error.to_string())
 }
 
-/// Reads an entries file and applies it; whether it was without errors, which are shown.
+/// Reads an entries file and applies it; whether it was without errors, which are shown. With errors the device is not to be used: it may have
+/// a part of the entries.
 fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
-    let updates = match entries::read(device.program(), file, text) {
-        Ok(updates) => updates,
+    let entries = match entries::read(device.program(), file, text) {
+        Ok(entries) => entries,
         Err(errors) => {
             errors
                 .iter()
@@ -65,13 +66,13 @@ fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
             return false;
         }
     };
-    for update in &updates {
-        if let Err(error) = stf::apply(device, update) {
-            out::note(&format!("{file}: error: {error}"));
-            return false;
+    match stf::apply_file(device, &entries) {
+        Ok(()) => true,
+        Err(unapplied) => {
+            out::note(&format!("{unapplied}; nothing is run"));
+            false
         }
     }
-    true
 }
 
 /// What a device did.

@@ -127,6 +127,73 @@ fn wrong_entries_are_marked_where_they_are_wrong() {
     check(&absent, &["cannot read /nowhere/x.entries: No such file"]);
 }
 
+/// A table of two entries, and one with a selector.
+const SMALL: &str = "#include <v1model.p4>\nheader e_t { bit<16> a; }\nstruct h { e_t e; }\nstruct m {}\n\
+    parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {\n\
+      state start { p.extract(hdr.e); transition accept; }\n}\n\
+    control V(inout h hdr, inout m meta) { apply {} }\n\
+    control I(inout h hdr, inout m meta, inout standard_metadata_t s) {\n\
+      action to(bit<9> port) { s.egress_spec = port; }\n\
+      table small { key = { hdr.e.a: exact; } actions = { to; NoAction; } default_action = NoAction(); size = 2; }\n\
+      action_selector(HashAlgorithm.crc16, 4, 16) sel;\n\
+      table ways { key = { hdr.e.a: exact; hdr.e.a: selector; } actions = { to; NoAction; } implementation = sel; }\n\
+      apply { small.apply(); ways.apply(); }\n}\n\
+    control E(inout h hdr, inout m meta, inout standard_metadata_t s) { apply {} }\n\
+    control D(packet_out p, in h hdr) { apply { p.emit(hdr); } }\n\
+    V1Switch(P(), V(), I(), E(), V(), D()) main;\n";
+
+#[test]
+fn entries_that_the_device_refuses_are_all_marked_and_nothing_runs() {
+    let entries = "small { a: 1; } -> to(port: 1)\n\n\
+        small { a: 1; } -> to(port: 2)   # again\n\
+        small { a: 2; } -> NoAction()\n  small { a: 3; } -> NoAction();\n\
+        sel member 1 -> to(port: 1)\n\
+        ways { a: 1; } -> member 7\n\
+        ways { a: 2; } -> group 3\n\
+        sel group 4 {\n  1, 9 weight 2\n}\n";
+    let parts = [
+        "bad.entries:3:1: error: the table `I.small`: entry 0 has the same match and priority",
+        "3 | small { a: 1; } -> to(port: 2)   # again\n  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n",
+        "hint: line 1 adds it",
+        "bad.entries:5:3: error: the table `I.small`: the table is full: it takes 2 entries",
+        "bad.entries:7:1: error: there is no member 7",
+        "bad.entries:8:1: error: there is no group 3",
+        "bad.entries:9:1: error:",
+        "5 of 8 statements are refused; nothing is run",
+    ];
+    let dir = Directory::new("refused-entries");
+    let program = dir.with("small.p4", SMALL);
+    let file = dir.with("bad.entries", entries);
+    let trace = ["trace", &program, "--packet", "0001", "--entries", &file];
+    let told = said(&trace);
+    check(&told, &parts);
+    assert_eq!(told.out, "", "nothing is run");
+    check(
+        &said(&["run", &program, "--port", "0=lo", "--entries", &file]),
+        &parts,
+    );
+
+    let many: String = (0..100)
+        .map(|n| format!("small {{ a: {n}; }} -> NoAction()\n"))
+        .collect();
+    let file = dir.with("many.entries", many);
+    let told = said(&["trace", &program, "--packet", "0001", "--entries", &file]);
+    check(
+        &told,
+        &["98 of 100 statements are refused; the first 20 are shown"],
+    );
+    assert_eq!(told.err.matches("error:").count(), 20);
+
+    let test = dir.with("t.stf", "entries many.entries\n");
+    check(
+        &said(&["test", &program, &test]),
+        &[
+            "t.stf:1: many.entries is applied in part",
+            "many.entries:3:1: error",
+        ],
+    );
+}
+
 #[test]
 fn a_typo_in_a_test_is_marked_where_it_is() {
     let dir = Directory::new("bad-stf");

@@ -1,5 +1,6 @@
 //! Entries files: the format of docs/ENTRIES.md, read statement by statement.
 
+mod placed;
 mod replication;
 
 use bits::Value;
@@ -12,33 +13,47 @@ use crate::update::{
 };
 use crate::value;
 
+pub use placed::EntriesFile;
+
 /// Arguments as written: a name, if there was one, and the value.
 pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
 
 /// Reads an entries file against a program. All errors are reported, not only the first.
-pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Update>, Vec<EntryError>> {
+pub fn read<'a>(
+    program: &Program,
+    file: &'a str,
+    text: &'a str,
+) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     let text = without_mark(text);
     let mut reader = Reader {
         program,
         text,
         at: 0,
     };
-    let mut updates = Vec::new();
+    let (mut updates, mut places) = (Vec::new(), Vec::new());
     let mut errors = Vec::new();
     while reader.skip_to_statement() {
+        let start = reader.at;
         match reader.statement() {
-            Ok(update) => updates.push(update),
+            Ok(update) => {
+                let first_line = text[start..reader.at].lines().next().unwrap_or_default();
+                let shown = first_line.split('#').next().unwrap_or_default();
+                updates.push(update);
+                places.push((
+                    start,
+                    start + shown.trim_end_matches([' ', '\t', ';']).len(),
+                ));
+            }
             Err(fault) => {
                 errors.push(fault.locate(file, text));
                 reader.skip_statement();
             }
         }
     }
-    if errors.is_empty() {
-        Ok(updates)
-    } else {
-        Err(errors)
+    if !errors.is_empty() {
+        return Err(errors);
     }
+    Ok(EntriesFile::new(file, text, updates, places))
 }
 
 /// The text behind a byte order mark, which some editors put first.

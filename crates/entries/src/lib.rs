@@ -17,7 +17,7 @@ mod update;
 mod value;
 
 pub use error::EntryError;
-pub use file::read;
+pub use file::{EntriesFile, read};
 pub use resolve::same_name;
 pub use update::{
     CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, Update,

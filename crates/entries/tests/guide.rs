@@ -26,7 +26,7 @@ fn examples_of_the_guide_are_read() {
     let mut updates = Vec::new();
     for block in blocks("entries") {
         match read(&program, "guide", block) {
-            Ok(all) => updates.extend(all),
+            Ok(all) => updates.extend_from_slice(all.updates()),
             Err(errors) => panic!("{}\nin\n{block}", errors[0]),
         }
     }

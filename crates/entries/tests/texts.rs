@@ -140,7 +140,10 @@ fn v(number: u128, width: u32) -> Value {
 }
 
 fn updates(text: &str) -> Vec<Update> {
-    read(&program(), "t.entries", text).unwrap_or_else(|errors| panic!("{}", errors[0]))
+    match read(&program(), "t.entries", text) {
+        Ok(file) => file.updates().to_vec(),
+        Err(errors) => panic!("{}", errors[0]),
+    }
 }
 
 /// The first error's line, column and message, and whether it gives a hint.
@@ -207,7 +210,8 @@ fn keys_named_by_expressions_are_written_as_they_are_named() {
         let text = format!(
             "macs {{ {slice} : 2; h.d.b: 1; h.e.d & 0xff: 3, h.c ? h.x : h.y: 4; h.e.isValid(): 5 }} -> drop()"
         );
-        match &read(&program, "t", &text).unwrap_or_else(|errors| panic!("{}", errors[0]))[..] {
+        let file = read(&program, "t", &text).unwrap_or_else(|errors| panic!("{}", errors[0]));
+        match file.updates() {
             [Update::Insert(_, entry)] => assert_eq!(entry.keys, expected),
             other => panic!("one entry is expected: {other:?}"),
         }
@@ -420,6 +424,26 @@ fn errors_name_the_place_and_the_mend() {
         let got = error(text);
         assert_eq!(got, expected, "{text}");
     }
+}
+
+#[test]
+fn each_update_knows_its_statement() {
+    let text = "# two\nmulticast 1 { port 1 };  multicast 2 {\n  port 2\n}\nmulticast 3 { port 3 }";
+    let program = program();
+    let file = read(&program, "t.entries", text).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let place = |update: usize| {
+        let error = file.error(update, "no room");
+        (error.line, error.column, error.length)
+    };
+    assert_eq!(
+        [place(0), place(1), place(2)],
+        [(2, 1, 22), (2, 26, 13), (5, 1, 22)]
+    );
+    assert_eq!(file.line(2), 5);
+    assert_eq!(
+        file.error(1, "no room").to_string(),
+        "t.entries:2:26: error: no room\n  |\n2 | multicast 1 { port 1 };  multicast 2 {\n  |                          ^^^^^^^^^^^^^"
+    );
 }
 
 #[test]

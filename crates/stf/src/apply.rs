@@ -1,6 +1,10 @@
 //! From checked updates to a device's changes.
 
-use entries::{EntryAction, TableEntry, Update};
+use std::collections::BTreeMap;
+use std::fmt;
+
+use entries::{EntriesFile, EntryAction, EntryError, TableEntry, Update};
+use ir::TableId;
 use packet::{Nanos, PortId};
 use switch::{
     Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
@@ -13,6 +17,89 @@ use switch::{
 /// The device refuses it: there is no room, the entry exists, a member is missing.
 pub fn apply(device: &mut Device, update: &Update) -> Result<Option<EntryId>, ControlError> {
     device.apply(change(update))
+}
+
+/// Errors of one file that are told in full.
+const MOST_ERRORS: usize = 20;
+
+/// Statements of an entries file that the device refused. The others are in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unapplied {
+    /// What is wrong with the first of them.
+    pub errors: Vec<EntryError>,
+    /// How many they are.
+    pub refused: usize,
+    /// How many statements the file has.
+    pub statements: usize,
+    file: String,
+}
+
+impl fmt::Display for Unapplied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for error in &self.errors {
+            writeln!(f, "{error}")?;
+        }
+        let (file, refused, statements) = (&self.file, self.refused, self.statements);
+        write!(
+            f,
+            "{file}: {refused} of {statements} statements are refused"
+        )?;
+        match self.errors.len() {
+            told if told < refused => write!(f, "; the first {told} are shown"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Unapplied {}
+
+/// Makes all changes that a file asks for, in its order.
+///
+/// # Errors
+/// Those that the device refuses, each with its place. The others were made: whoever wants all or none gives the device up.
+pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), Unapplied> {
+    let mut added: BTreeMap<(TableId, EntryId), usize> = BTreeMap::new();
+    let mut errors = Vec::new();
+    let mut refused = 0;
+    for (at, update) in file.updates().iter().enumerate() {
+        match (update, apply(device, update)) {
+            (Update::Insert(table, _), Ok(Some(entry))) => {
+                added.insert((*table, entry), at);
+            }
+            (_, Ok(_)) => {}
+            (_, Err(error)) => {
+                refused += 1;
+                if errors.len() < MOST_ERRORS {
+                    let first = first_of(&added, update, &error);
+                    errors.push(EntryError {
+                        hint: first.map(|at| format!("line {} adds it", file.line(at))),
+                        ..file.error(at, error.message)
+                    });
+                }
+            }
+        }
+    }
+    if refused == 0 {
+        return Ok(());
+    }
+    Err(Unapplied {
+        errors,
+        refused,
+        statements: file.updates().len(),
+        file: file.name().to_string(),
+    })
+}
+
+/// The statement of the same file that added what is now in the way.
+fn first_of(
+    added: &BTreeMap<(TableId, EntryId), usize>,
+    update: &Update,
+    error: &ControlError,
+) -> Option<usize> {
+    let Update::Insert(table, _) = update else {
+        return None;
+    };
+    added.get(&(*table, error.existing?)).copied()
 }
 
 fn change(update: &Update) -> Change {

@@ -1,7 +1,8 @@
 //! The room of STF tests: packets into a device, packets expected from it, and what is said when they differ.
 //!
 //! **In:** an [`ir::Program`], an [`exec::Engine`], the text of an STF file. **Out:** a [`Report`]: what failed, each failure with the line of
-//! the test that it belongs to. [`apply()`] brings any checked [`entries::Update`] to a device, for the other commands too.
+//! the test that it belongs to. [`apply()`] and [`apply_file`] bring checked [`entries::Update`]s to a device, for the other commands
+//! too.
 //! **May import:** `switch`, `entries`, `exec`, `packet`, `ir`, `bits`.
 //!
 //! Invariants:
@@ -18,6 +19,6 @@ mod replication;
 mod report;
 mod run;
 
-pub use apply::apply;
+pub use apply::{Unapplied, apply, apply_file};
 pub use report::{Failure, Report};
 pub use run::{ReadFile, Refused, Setup, run};

@@ -11,7 +11,7 @@ use ir::{ExternId, ExternKind, Program, TableId, limbs_of};
 use packet::{Frame, Nanos, PortId};
 use switch::{Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError};
 
-use crate::apply::{apply, replicas};
+use crate::apply::{apply, apply_file, replicas};
 use crate::replication::Replication;
 use crate::report::{Failure, Report, difference, hex};
 
@@ -186,16 +186,13 @@ impl<'a> Test<'a> {
 
     fn entries(&mut self, path: &str) -> Result<(), String> {
         let text = (self.read_file)(path)?;
-        let updates = entries::read(self.device.program(), path, &text);
-        let updates = updates.map_err(|errors| {
+        let file = entries::read(self.device.program(), path, &text);
+        let file = file.map_err(|errors| {
             let texts: Vec<String> = errors.iter().map(EntryError::to_string).collect();
-            texts.join("\n")
+            format!("nothing of {path} is applied\n{}", texts.join("\n"))
         })?;
-        for update in &updates {
-            self.update(update)
-                .map_err(|message| format!("{path}: {message}"))?;
-        }
-        Ok(())
+        apply_file(&mut self.device, &file)
+            .map_err(|unapplied| format!("{path} is applied in part\n{unapplied}"))
     }
 
     fn update(&mut self, update: &Update) -> Result<Option<EntryId>, String> {

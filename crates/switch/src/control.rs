@@ -156,6 +156,8 @@ pub struct ControlError {
     pub code: ControlCode,
     /// What is wrong, with names.
     pub message: String,
+    /// The entry that is there already, where one is in the way.
+    pub existing: Option<EntryId>,
 }
 
 impl fmt::Display for ControlError {
@@ -170,6 +172,7 @@ pub(crate) fn refused<T>(code: ControlCode, message: impl Into<String>) -> Resul
     Err(ControlError {
         code,
         message: message.into(),
+        existing: None,
     })
 }
 
@@ -296,8 +299,14 @@ impl Device {
             Ok(made) => made,
             Err(error) => {
                 self.release(id, &action);
-                let message = format!("the table `{name}`: {error}");
-                return refused(table_code(&error), message);
+                return Err(ControlError {
+                    code: table_code(&error),
+                    message: format!("the table `{name}`: {error}"),
+                    existing: match error {
+                        table::TableError::Duplicate(existing) => Some(existing),
+                        _ => None,
+                    },
+                });
             }
         };
         self.set_entry_cells(id, made, entry)?;

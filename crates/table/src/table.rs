@@ -87,10 +87,7 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duplicate(id) => {
-                write!(
-                    f,
-                    "entry {id} has the same match and priority; modify it instead"
-                )
+                write!(f, "entry {id} has the same match and priority")
             }
             Self::NotFound => f.write_str("no entry has this match and priority"),
             Self::Full { capacity } => write!(f, "the table is full: it takes {capacity} entries"),

@@ -1,0 +1,51 @@
+//! An entries file that was read: what it asks for, and where it says so.
+
+use crate::error::{EntryError, Fault};
+use crate::update::Update;
+
+/// What an entries file asks for.
+#[derive(Clone, Debug)]
+pub struct EntriesFile<'a> {
+    file: &'a str,
+    text: &'a str,
+    updates: Vec<Update>,
+    /// The bytes of the first line of each update's statement.
+    places: Vec<(usize, usize)>,
+}
+
+impl<'a> EntriesFile<'a> {
+    pub(super) fn new(
+        file: &'a str,
+        text: &'a str,
+        updates: Vec<Update>,
+        places: Vec<(usize, usize)>,
+    ) -> EntriesFile<'a> {
+        EntriesFile {
+            file,
+            text,
+            updates,
+            places,
+        }
+    }
+
+    /// The file as the user named it.
+    pub fn name(&self) -> &'a str {
+        self.file
+    }
+
+    /// The updates, in the order of the file.
+    pub fn updates(&self) -> &[Update] {
+        &self.updates
+    }
+
+    /// The line, from 1, in which the statement of an update begins.
+    pub fn line(&self, update: usize) -> u32 {
+        self.error(update, "").line
+    }
+
+    /// What is wrong with an update, for who finds it only later.
+    pub fn error(&self, update: usize, message: impl Into<String>) -> EntryError {
+        let place = self.places.get(update).copied().unwrap_or_default();
+        Fault::new(place, message).locate(self.file, self.text)
+    }
+}
