@@ -269,7 +269,10 @@ impl Device {
             Change::SetExpireProfile(profile, timeout) => {
                 Arc::make_mut(&mut self.configuration.expire_profiles).set(*profile, *timeout);
             }
-            Change::SetQueue(port, config) => self.core.queues.configure(*port, *config),
+            Change::SetQueue(port, config) => {
+                let now = self.core.now;
+                self.core.queues.configure(*port, *config, now);
+            }
         }
         Ok(None)
     }

@@ -70,16 +70,38 @@ struct Waiting<T> {
 
 struct PortQueues<T> {
     config: QueueConfig,
+    /// Whether the port has a configuration of its own.
+    is_configured: bool,
     /// By priority, the highest served first.
     queues: BTreeMap<u8, VecDeque<Waiting<T>>>,
+    /// When the last packet that left will have gone, and so the port is free.
     free_at: Nanos,
+    /// When that packet left, and its bytes.
+    last: (Nanos, usize),
 }
+
+impl<T> PortQueues<T> {
+    fn is_empty(&self) -> bool {
+        self.queues.values().all(VecDeque::is_empty)
+    }
+
+    /// The packet that leaves next, and when, the port being free.
+    fn next(&self) -> Option<(Nanos, u64)> {
+        let next = self.queues.values().rev().find_map(VecDeque::front)?;
+        Some((self.free_at.max(next.enqueued), next.sequence))
+    }
+}
+
+/// Ports that are kept though nothing waits there and nobody configured them, so that ports in use keep their memory.
+const IDLE_PORTS: usize = 512;
 
 /// All queues of a device.
 pub struct Queues<T> {
     default: QueueConfig,
     ports: BTreeMap<PortId, PortQueues<T>>,
-    /// Ports with packets: when each may send, and the sequence number of its next packet.
+    /// How many ports there may be before idle ones are forgotten.
+    most_ports: usize,
+    /// Each port with packets once: when it may send, and the sequence number of its next packet.
     ready: BinaryHeap<Reverse<(Nanos, u64, PortId)>>,
     sequence: u64,
     held: usize,
@@ -91,24 +113,49 @@ impl<T> Queues<T> {
         Queues {
             default,
             ports: BTreeMap::new(),
+            most_ports: IDLE_PORTS,
             ready: BinaryHeap::new(),
             sequence: 0,
             held: 0,
         }
     }
 
-    /// Sets how a port sends.
-    pub fn configure(&mut self, port: PortId, config: QueueConfig) {
-        self.port(port).config = config;
+    /// Sets how a port sends from `now` on. A packet that is still going out goes on at the new rate, as if it had left at that rate; what waits
+    /// leaves no earlier than now.
+    pub fn configure(&mut self, port: PortId, config: QueueConfig, now: Nanos) {
+        let queues = self.port(port, now);
+        queues.config = config;
+        queues.is_configured = true;
+        if queues.free_at > now {
+            let (left, bytes) = queues.last;
+            queues.free_at = now.max(left + Nanos(config.busy(bytes)));
+        }
+        if let Some((at, sequence)) = queues.next() {
+            self.ready.retain(|Reverse((_, _, other))| *other != port);
+            self.ready.push(Reverse((at.max(now), sequence, port)));
+        }
     }
 
-    fn port(&mut self, port: PortId) -> &mut PortQueues<T> {
+    fn port(&mut self, port: PortId, now: Nanos) -> &mut PortQueues<T> {
+        if self.ports.len() >= self.most_ports && !self.ports.contains_key(&port) {
+            self.forget_idle(now);
+        }
         let config = self.default;
         self.ports.entry(port).or_insert_with(|| PortQueues {
             config,
+            is_configured: false,
             queues: BTreeMap::new(),
             free_at: Nanos::ZERO,
+            last: (Nanos::ZERO, 0),
         })
+    }
+
+    /// Forgets ports of which nothing has to be known: whoever names more and more ports does not make the device grow.
+    fn forget_idle(&mut self, now: Nanos) {
+        self.ports
+            .retain(|_, queues| queues.is_configured || queues.free_at > now || !queues.is_empty());
+        // Ports that are in use are looked through again only when there are twice as many.
+        self.most_ports = IDLE_PORTS.max(self.ports.len() * 2);
     }
 
     /// Whether ports that are not configured send at once.
@@ -118,9 +165,7 @@ impl<T> Queues<T> {
 
     /// Writes the ports that are shaped, or where packets wait, into `busy`, ascending.
     pub fn busy(&self, busy: &mut Vec<u32>) {
-        let is_busy = |queues: &PortQueues<T>| {
-            queues.config.is_limited() || queues.queues.values().any(|queue| !queue.is_empty())
-        };
+        let is_busy = |queues: &PortQueues<T>| queues.config.is_limited() || !queues.is_empty();
         let ports = self.ports.iter().filter(|(_, queues)| is_busy(queues));
         busy.clear();
         busy.extend(ports.map(|(port, _)| port.0));
@@ -150,9 +195,9 @@ impl<T> Queues<T> {
     ) -> Result<(), T> {
         self.sequence += 1;
         let sequence = self.sequence;
-        let queues = self.port(port);
-        let was_empty = queues.queues.values().all(VecDeque::is_empty);
-        let limited = queues.config.is_limited();
+        let queues = self.port(port, now);
+        let was_empty = queues.is_empty();
+        let limited = queues.config.is_limited() || queues.free_at > now;
         let (depth, free_at) = (queues.config.depth, queues.free_at);
         let queue = queues.queues.entry(priority).or_default();
         // At unlimited rate nothing ever waits, so nothing can be full: the packets here are those of one batch.
@@ -191,14 +236,10 @@ impl<T> Queues<T> {
         let dequeue_depth = queue.len() as u32;
         let leaves = at.max(waiting.enqueued);
         queues.free_at = leaves + Nanos(queues.config.busy(waiting.bytes));
+        queues.last = (leaves, waiting.bytes);
         self.held -= 1;
-        let next = queues.queues.values().rev().find_map(|queue| queue.front());
-        if let Some(next) = next {
-            self.ready.push(Reverse((
-                queues.free_at.max(next.enqueued),
-                next.sequence,
-                port,
-            )));
+        if let Some((at, sequence)) = queues.next() {
+            self.ready.push(Reverse((at, sequence, port)));
         }
         let times = QueueTimes {
             enqueued: waiting.enqueued,
@@ -259,6 +300,84 @@ mod tests {
         assert_eq!(drain(&mut queues, 999), [(1, 0, 0)]);
         assert_eq!(queues.next_time(), Some(ns(1000)));
         assert_eq!(drain(&mut queues, 5000), [(1, 1, 1000)]);
+    }
+
+    #[test]
+    fn ports_that_are_named_once_are_forgotten_and_those_that_matter_are_not() {
+        let slow = QueueConfig {
+            packets_per_second: Some(1),
+            ..QueueConfig::default()
+        };
+        let mut queues = Queues::new(QueueConfig::default());
+        queues.configure(PortId(7), slow, ns(0));
+        for item in 0..3 {
+            assert!(queues.push(PortId(7), 0, 64, ns(0), item).is_ok());
+        }
+        for port in 1000..101_000 {
+            assert!(queues.push(PortId(port), 0, 64, ns(5), port).is_ok());
+            assert_eq!(
+                queues.pop(ns(5)).map(|popped| popped.0),
+                Some(PortId(if port == 1000 { 7 } else { port - 1 }))
+            );
+        }
+        assert!(queues.ports.len() <= IDLE_PORTS, "{}", queues.ports.len());
+        assert_eq!(queues.waiting(PortId(7), 0), 2);
+        assert_eq!(drain(&mut queues, 3_000_000_000).len(), 3);
+        // A port that is still busy with its last packet stays so.
+        let mut queues = Queues::new(slow);
+        for port in 0..2000 {
+            assert!(queues.push(PortId(port), 0, 64, ns(0), port).is_ok());
+        }
+        assert_eq!(drain(&mut queues, 0).len(), 2000);
+        assert!(queues.push(PortId(3), 0, 64, ns(10), 0).is_ok());
+        assert_eq!(queues.next_time(), Some(ns(1_000_000_000)));
+    }
+
+    #[test]
+    fn a_new_rate_counts_at_once_for_what_waits() {
+        let rate = |packets_per_second| QueueConfig {
+            depth: 8,
+            bits_per_second: None,
+            packets_per_second,
+        };
+        let configured = |config: QueueConfig, now: u64| {
+            let mut queues = Queues::new(rate(Some(1)));
+            for item in 0..3 {
+                assert!(queues.push(PortId(1), 0, 64, ns(0), item).is_ok());
+            }
+            assert_eq!(drain(&mut queues, 0), [(1, 0, 0)]);
+            queues.configure(PortId(1), config, ns(now));
+            drain(&mut queues, 10_000_000_000)
+        };
+        // Unlimited: all leave now. Faster: the first packet has gone, or goes at the new rate. Slower: the port is busy for longer.
+        assert_eq!(configured(rate(None), 500), [(1, 1, 500), (1, 2, 500)]);
+        let fast = rate(Some(1_000_000));
+        assert_eq!(configured(fast, 400), [(1, 1, 1000), (1, 2, 2000)]);
+        assert_eq!(configured(fast, 5000), [(1, 1, 5000), (1, 2, 6000)]);
+        let half = 2_000_000_000;
+        let slow = QueueConfig {
+            bits_per_second: Some(256),
+            ..rate(None)
+        };
+        assert_eq!(configured(slow, 400), [(1, 1, half), (1, 2, 2 * half)]);
+    }
+
+    #[test]
+    fn a_busy_port_s_queue_is_full_at_its_depth_whatever_its_rate() {
+        let mut queues = Queues::new(QueueConfig::default());
+        let config = |packets_per_second| QueueConfig {
+            depth: 2,
+            bits_per_second: None,
+            packets_per_second,
+        };
+        queues.configure(PortId(1), config(Some(1)), ns(0));
+        assert!(queues.push(PortId(1), 0, 64, ns(0), 0).is_ok());
+        assert_eq!(drain(&mut queues, 0).len(), 1);
+        queues.configure(PortId(1), config(None), ns(100));
+        // Packets of an earlier moment find the port busy until then.
+        let pushed = [1, 2, 3].map(|item| queues.push(PortId(1), 0, 64, ns(50), item).is_ok());
+        assert_eq!(pushed, [true, true, false]);
+        assert_eq!(drain(&mut queues, 100), [(1, 1, 100), (1, 2, 100)]);
     }
 
     #[test]
