@@ -220,15 +220,15 @@ impl Device {
         Ok(())
     }
 
-    /// Each packet that came runs as far as it can before the next one, so that how many came together changes nothing; what left a queue
-    /// before this moment runs before them all.
+    /// Each packet that came runs as far as it can before the next one, so that how many came together changes nothing; what leaves a queue
+    /// by this moment runs before them all.
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         self.begin_step(now, trace);
         self.run_arrived(trace);
-        self.drain(self.core.now, trace);
     }
 
-    /// Moves the device's time on, and does what was to be done before.
+    /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
+    /// that a step without packets between changes nothing.
     pub(crate) fn begin_step(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
@@ -236,6 +236,7 @@ impl Device {
         }
         self.core.now = now;
         self.expire();
+        self.drain(now, trace);
     }
 
     /// Takes each packet that came in as far as it can get, one after the other.
@@ -342,10 +343,12 @@ impl Device {
         self.core.ledger.check(self.core.held())
     }
 
-    /// Counts a packet that a port refused after it had left here.
+    /// Counts a packet that a port refused after it had left here; nothing if none has left.
     pub fn count_drop(&mut self, reason: DropReason) {
-        self.core.ledger.sent = self.core.ledger.sent.saturating_sub(1);
-        self.core.ledger.drop(reason);
+        if let Some(sent) = self.core.ledger.sent.checked_sub(1) {
+            self.core.ledger.sent = sent;
+            self.core.ledger.drop(reason);
+        }
     }
 
     /// Hits and misses of all tables.

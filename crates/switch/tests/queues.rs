@@ -139,6 +139,65 @@ fn what_left_a_queue_before_a_packet_came_ran_before_it() {
 }
 
 #[test]
+fn what_leaves_a_queue_when_a_packet_comes_runs_before_it_however_many_steps_there_are() {
+    // Egress counts; ingress reads the count. The second packet leaves at 1 ms, when the watcher comes.
+    let declarations =
+        "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
+    let ingress = code(
+        "ingress",
+        "sm.egress_spec = 9w0x1; if (hdr.h.kind == 8w0x9) { sm.egress_spec = 9w0x2; } call register.read on r (32w0x0, out {hdr.h.value});",
+    );
+    let egress = code(
+        "egress",
+        "call register.read on r (32w0x0, out {tmp}); call register.write on r (32w0x0, {tmp + 32w0x1});",
+    );
+    let program = v1model(declarations, &ingress, &egress);
+    let run = |steps_before: bool, forwards: bool| {
+        let mut device = device(&program);
+        let slow = Change::SetQueue(PortId(1), slow(1000, 64));
+        device.apply(slow).unwrap();
+        receive(&mut device, 0, 0);
+        receive(&mut device, 0, 0);
+        device.step(Nanos::ZERO);
+        let now = Nanos::from_millis(1);
+        if steps_before {
+            device.step(now);
+        }
+        let mut out = sent(&mut device);
+        if forwards {
+            let mut frames = [packet::Frame::from_bytes(&packet(9, &[0])).unwrap()];
+            device.forward(&mut frames, now, |port, frame, time| {
+                out.push((port.0, frame.bytes().to_vec(), time.0));
+            });
+        } else {
+            receive(&mut device, 9, 0);
+            device.step(now);
+            out.extend(sent(&mut device));
+        }
+        out
+    };
+    let expected = run(true, false);
+    assert_eq!(expected.last().map(|watcher| watcher.1[4]), Some(2));
+    assert_eq!(run(false, false), expected);
+    assert_eq!(run(false, true), expected);
+    assert_eq!(run(true, true), expected);
+}
+
+#[test]
+fn a_drop_at_a_port_is_counted_for_packets_that_left_only() {
+    let mut device = waiting(64);
+    device.count_drop(DropReason::NoSuchPort);
+    device.check_conservation().unwrap();
+    assert_eq!(dropped(&device, DropReason::NoSuchPort), 0);
+    receive(&mut device, 0, 0);
+    device.step(Nanos::ZERO);
+    device.count_drop(DropReason::NoSuchPort);
+    device.check_conservation().unwrap();
+    assert_eq!(dropped(&device, DropReason::NoSuchPort), 1);
+    assert_eq!(device.ledger().sent, 0);
+}
+
+#[test]
 fn time_does_not_go_back() {
     let mut device = waiting(64);
     device.step(Nanos::from_secs(5));
