@@ -157,14 +157,13 @@ impl StepwisePass {
                 }
                 PassStep::Parse { parser, errors } => {
                     context.begin_block();
-                    match self.blocks.run_parser(*parser, context, state) {
-                        ParserVerdict::Accept => {}
-                        ParserVerdict::Reject(error) => {
-                            for field in errors {
-                                self.write(context, *field, error.into());
-                            }
-                        }
+                    let error = match self.blocks.run_parser(*parser, context, state) {
+                        ParserVerdict::Accept => 0,
+                        ParserVerdict::Reject(error) => error.into(),
                         ParserVerdict::Drop(reason) => return PassOutcome::Dropped(reason),
+                    };
+                    for field in errors {
+                        self.write(context, *field, error);
                     }
                 }
                 PassStep::Control(control) => {

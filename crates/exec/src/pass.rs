@@ -26,7 +26,8 @@ pub enum PassStep {
     Parse {
         /// Which.
         parser: ParserId,
-        /// Fields that get the error of a rejected packet, which goes on; after `accept` they stay as they are.
+        /// Fields that get the error of a rejected packet, which goes on; after `accept` they are 0, `error.NoError`, whatever the parser
+        /// wrote.
         errors: Vec<FieldId>,
     },
     /// Runs a control.

@@ -28,6 +28,14 @@ pub struct Requests {
     pub perf_event: bool,
 }
 
+impl Requests {
+    /// Cuts the packet when it leaves; of several lengths the smallest counts (as in BMv2), whoever asked for it.
+    #[inline]
+    pub fn truncate_to(&mut self, bytes: u32) {
+        self.truncate = Some(self.truncate.map_or(bytes, |before| before.min(bytes)));
+    }
+}
+
 /// A v1model clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloneRequest {

@@ -76,9 +76,9 @@ impl ReplicationEngine {
         self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
-    /// The copies that a session makes: its own, then its group's.
+    /// The copies that a session makes: its group's, then its own (as BMv2).
     pub fn clones<'a>(&'a self, session: &'a CloneSession) -> impl Iterator<Item = Replica> + 'a {
         let group = session.group.map_or(&[][..], |id| self.group(id));
-        session.replicas.iter().chain(group).copied()
+        group.iter().chain(&session.replicas).copied()
     }
 }

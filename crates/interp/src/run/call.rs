@@ -151,7 +151,7 @@ impl Machine<'_> {
             }
             Op::Truncate => {
                 let bytes = self.small(call, 0).min(u64::from(u32::MAX)) as u32;
-                self.packet.requests.truncate = Some(bytes);
+                self.packet.requests.truncate_to(bytes);
             }
             Op::Assert | Op::Assume => return self.assert(call),
             Op::LogMessage => self.log(call),

@@ -2,7 +2,8 @@
 //!
 //! Parser, checksum verification, ingress; then, in this order, ingress clones, resubmission, multicast, drop or unicast; the queue; egress, egress
 //! clones, drop, checksum computation, deparser, recirculation. A rejected packet goes on to ingress with `parser_error` set. Port 511 (all ones)
-//! drops. Clones, resubmitted and recirculated packets keep the fields of their field list; all other metadata is zero.
+//! drops. Clones, resubmitted and recirculated packets keep the fields of their field list; all other metadata is zero, the port and the time at which
+//! they came in among it.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,9 @@ mod instance_type {
     pub(super) const REPLICATION: u64 = 5;
     pub(super) const RESUBMIT: u64 = 6;
 }
+
+/// `error.NoError`, the first of core.p4's errors.
+const NO_ERROR: u64 = 0;
 
 pub(crate) struct V1model {
     ingress_port: Slot,
@@ -109,24 +113,23 @@ impl V1model {
         job: &mut Job,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
+        job.packet.length = job.packet.bytes.len() as u32;
+        // simple_switch says these when it receives a packet; one that starts over has them only if its field list does.
         if !job.is_prepared {
             job.packet.begin_pass();
-            let length = job.packet.bytes.len() as u64;
-            self.packet_length.set(job.packet.frame_mut(), length);
+            let (port, length) = (u64::from(job.ingress.0), job.packet.length.into());
+            let micros = job.packet.now.as_micros();
+            let frame = job.packet.frame_mut();
+            self.packet_length.set(frame, length);
+            self.ingress_port.set(frame, port);
+            self.ingress_timestamp.set(frame, micros);
         }
-        // Parsers choose by the port, so a packet that starts over keeps it.
-        let port = u64::from(job.ingress.0);
-        self.ingress_port.set(job.packet.frame_mut(), port);
-        job.packet.length = job.packet.bytes.len() as u32;
-        let micros = job.packet.now.as_micros();
-        self.ingress_timestamp.set(job.packet.frame_mut(), micros);
-        match core.parse(job, BlockRole::Parser, trace) {
-            ParserVerdict::Accept => {}
-            ParserVerdict::Reject(error) => {
-                self.parser_error.set(job.packet.frame_mut(), error.into())
-            }
+        let error = match core.parse(job, BlockRole::Parser, trace) {
+            ParserVerdict::Accept => NO_ERROR,
+            ParserVerdict::Reject(error) => error.into(),
             ParserVerdict::Drop(reason) => return Err(reason),
-        }
+        };
+        self.parser_error.set(job.packet.frame_mut(), error);
         core.control(job, BlockRole::VerifyChecksum, trace)?;
         let is_wrong = job.packet.requests.checksum_error;
         self.checksum_error
@@ -215,9 +218,17 @@ impl V1model {
         let frame = copy.packet.frame_mut();
         self.instance_type.set(frame, kind);
         self.egress_rid.set(frame, instance.into());
+        // The session's class counts (P4Runtime); without one, a priority that the field list keeps, as in BMv2.
+        let priority = match mode.class_of_service {
+            0 => self.priority.get(frame),
+            class => class.into(),
+        };
+        self.priority.set(frame, priority);
         // The session's length is that of the packet which leaves; a later `truncate` of the program may cut further.
-        copy.packet.requests.truncate = mode.truncate;
-        self.enqueue(core, copy, port, trace);
+        if let Some(length) = mode.truncate {
+            copy.packet.requests.truncate_to(length);
+        }
+        self.enqueue_at(core, copy, port, priority, trace);
     }
 
     /// Copies the fields of a field list.
@@ -300,6 +311,17 @@ impl V1model {
 
     fn enqueue(&self, core: &mut Core, job: Job, port: PortId, trace: &mut Trace<'_>) {
         let priority = self.priority.get(job.packet.frame());
+        self.enqueue_at(core, job, port, priority, trace);
+    }
+
+    fn enqueue_at(
+        &self,
+        core: &mut Core,
+        job: Job,
+        port: PortId,
+        priority: u64,
+        trace: &mut Trace<'_>,
+    ) {
         if priority >= u64::from(PRIORITIES) {
             return core.drop(
                 job,

@@ -75,6 +75,7 @@ intrinsic standard_metadata.egress_rid = sm.egress_rid
 intrinsic standard_metadata.parser_error = sm.parser_error
 intrinsic standard_metadata.priority = sm.priority
 field_list 1 (meta.kept)
+field_list 2 (meta.kept, sm.ingress_port, sm.parser_error, sm.priority, sm.ingress_global_timestamp)
 "#
     ))
 }
