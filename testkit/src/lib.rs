@@ -7,6 +7,7 @@
 //! Invariants: what a test expects was worked out from the specifications, never copied from what our own program gave; no test names an engine,
 //! every engine runs every test; what a fuzz run does depends on its seed alone. Tests: `tests/`; `findings/` holds the inputs that fuzz runs found.
 
+mod engines;
 pub mod fuzz;
 mod mutate;
 mod program;
@@ -14,6 +15,7 @@ mod random;
 mod router;
 mod stepwise;
 
-pub use program::compile;
+pub use engines::engines;
+pub use program::{compile, compile_text};
 pub use router::{routed_frame, router};
 pub use stepwise::Stepwise;

@@ -10,11 +10,26 @@ use ir::Program;
 /// # Errors
 /// The diagnostics, as a user would see them.
 pub fn compile(path: &Path) -> Result<Arc<Program>, String> {
-    let options = syntax::ParseOptions {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    compiled(syntax::parse_file(path, &options()), &name)
+}
+
+/// Compiles this text.
+///
+/// # Errors
+/// The diagnostics, as a user would see them.
+pub fn compile_text(text: &str) -> Result<Arc<Program>, String> {
+    compiled(syntax::parse_str("text.p4", text, &options()), "text")
+}
+
+fn options() -> syntax::ParseOptions {
+    syntax::ParseOptions {
         builtin: Some(sema::arch::builtin_include),
         ..Default::default()
-    };
-    let parsed = syntax::parse_file(path, &options);
+    }
+}
+
+fn compiled(parsed: syntax::Parsed, name: &str) -> Result<Arc<Program>, String> {
     if parsed.diagnostics.has_errors() {
         return Err(parsed.diagnostics.render(&parsed.sources, false));
     }
@@ -22,8 +37,7 @@ pub fn compile(path: &Path) -> Result<Arc<Program>, String> {
     if checked.diagnostics.has_errors() {
         return Err(checked.diagnostics.render(&parsed.sources, false));
     }
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let lowered = lower::lower(&checked.program, &parsed.sources, &name);
+    let lowered = lower::lower(&checked.program, &parsed.sources, name);
     lowered.map(Arc::new).map_err(|errors| {
         let mut diagnostics = syntax::diag::Diagnostics::new();
         for error in errors {

@@ -40,6 +40,11 @@ fn packets_are_conserved_whatever_comes() {
 }
 
 #[test]
+fn engines_agree_on_random_programs() {
+    finds_nothing(Target::Engines, 22);
+}
+
+#[test]
 fn what_was_found_before_stays_right() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let mut wrong = Vec::new();

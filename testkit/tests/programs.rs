@@ -2,19 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use exec::Engine;
 use stf::Setup;
 use switch::DeviceConfig;
 
 /// Deep expressions take stack to walk.
 const STACK_BYTES: usize = 64 << 20;
-
-fn engines() -> Vec<Box<dyn Engine>> {
-    vec![
-        Box::new(interp::Interp),
-        Box::new(testkit::Stepwise(interp::Interp)),
-    ]
-}
 
 /// The programs in a directory, and in the ones within it, that have a test.
 fn programs(directory: &Path) -> Vec<PathBuf> {
@@ -47,7 +39,7 @@ fn failures(path: &Path) -> Vec<String> {
         std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"))
     };
     let mut failures = Vec::new();
-    for engine in engines() {
+    for engine in testkit::engines() {
         let setup = Setup {
             program: program.clone(),
             engine: engine.as_ref(),

@@ -4,7 +4,9 @@
 //! and written to `target/findings/`; when it is fixed it becomes a test in `findings/`.
 
 mod corpus;
+mod engines;
 mod front;
+mod generate;
 mod guard;
 mod minimise;
 mod packets;
@@ -23,6 +25,8 @@ pub enum Target {
     Front,
     /// Packets, entries, queues and copies, through programs.
     Packets,
+    /// Random programs, which all engines must run alike.
+    Engines,
 }
 
 impl Target {
@@ -31,6 +35,7 @@ impl Target {
         match name {
             "front" => Some(Target::Front),
             "packets" => Some(Target::Packets),
+            "engines" => Some(Target::Engines),
             _ => None,
         }
     }
@@ -151,6 +156,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
         let found = match target {
             Target::Front => front::case(&seeds, &case),
             Target::Packets => packets::case(&seeds, &case),
+            Target::Engines => engines::case(&seeds, &case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {

@@ -7,9 +7,8 @@ use std::time::Duration;
 use ir::Program;
 
 use super::corpus::Seed;
-use super::guard::{Trouble, guarded};
 use super::minimise::minimise;
-use super::play::{Portions, Transcript, play};
+use super::play::{Playing, Portions, Transcript};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front};
 use crate::random::Choices;
@@ -31,16 +30,27 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     let other = compiled(choices.pick(seeds)?, case.limit)?;
     let programs = [Arc::clone(&program), other];
     let acts = scenario(&program, &material, &mut choices);
+    judged(case, &text, acts, |acts| judge(&programs, acts, case.limit))
+}
+
+/// Whether a scenario was played as it must be.
+pub(crate) type Judged = Result<(), Fault>;
+
+/// Judges a scenario on the program of `text`; what is wrong, with the shortest scenario that shows it.
+pub(crate) fn judged(
+    case: &Case<'_>,
+    text: &str,
+    acts: Vec<Act>,
+    judge: impl Fn(&[Act]) -> Judged,
+) -> Option<(Fault, String)> {
     case.accept();
-    case.keep_running(&text);
-    let fault = judge(&programs, &acts, case.limit).err()?;
+    case.keep_running(text);
+    let fault = judge(&acts).err()?;
     let attempts = match fault.signature.as_str() {
         "time limit" => SLOW_ATTEMPTS,
         _ => ATTEMPTS,
     };
-    let fails = |fewer: &[Act]| {
-        judge(&programs, fewer, case.limit).is_err_and(|other| other.signature == fault.signature)
-    };
+    let fails = |fewer: &[Act]| judge(fewer).is_err_and(|other| other.signature == fault.signature);
     let acts = match case.is_new(&fault) {
         true => minimise(acts, attempts, fails),
         false => acts,
@@ -83,7 +93,7 @@ fn line(act: &Act) -> String {
 }
 
 /// A program: one of the corpus, or an accepted mutant of one.
-fn program<'s>(
+pub(crate) fn program<'s>(
     seeds: &'s [Seed],
     case: &Case<'_>,
     choices: &mut Choices,
@@ -117,14 +127,22 @@ fn compiled(seed: &Seed, limit: Duration) -> Option<Arc<Program>> {
 }
 
 /// Plays a scenario in all portions.
-fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Result<(), Fault> {
-    let Some(reference) = guarded_play(programs, acts, Portions::Batches, limit)? else {
+fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Judged {
+    let play = |portions| {
+        let playing = Playing {
+            programs: programs.clone(),
+            engine: Arc::new(interp::Interp),
+            portions,
+        };
+        playing.guarded(acts, limit)
+    };
+    let Some(reference) = play(Portions::Batches)? else {
         return Ok(());
     };
-    let again = guarded_play(programs, acts, Portions::Batches, limit)?;
+    let again = play(Portions::Batches)?;
     same("the same scenario gives another result", &reference, again)?;
-    for portions in [Portions::Packets, Portions::Traced] {
-        let other = guarded_play(programs, acts, portions, limit)?;
+    for portions in [Portions::Packets, Portions::Bursts, Portions::Traced] {
+        let other = play(portions)?;
         same(
             &format!("{portions:?} give another result than batches"),
             &reference,
@@ -134,7 +152,7 @@ fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Result<
     // Entries that packets added are looked through from time to time, which depends on the steps.
     let learns = |program: &Arc<Program>| program.tables.values().any(|table| table.add_on_miss);
     if !programs.iter().any(learns) {
-        let other = guarded_play(programs, acts, Portions::Events, limit)?;
+        let other = play(Portions::Events)?;
         same(
             "steps at events give another result than batches",
             &reference,
@@ -144,32 +162,11 @@ fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Result<
     Ok(())
 }
 
-fn guarded_play(
-    programs: &[Arc<Program>; 2],
-    acts: &[Act],
-    portions: Portions,
-    limit: Duration,
-) -> Result<Option<Transcript>, Fault> {
-    // A tracer is told of every step, as text.
-    let limit = match portions {
-        Portions::Traced => limit * 5,
-        _ => limit,
-    };
-    let (programs, acts) = (programs.clone(), acts.to_vec());
-    match guarded(limit, move || play(&programs, &acts, portions)) {
-        Ok(played) => played,
-        Err(Trouble::TimeLimit) => Err(Fault::new(
-            "time limit",
-            format!("{portions:?} take too long"),
-        )),
-        Err(Trouble::Panic { place, message }) => Err(Fault::new(
-            format!("panic at {place}"),
-            format!("{portions:?}: {message}"),
-        )),
-    }
-}
-
-fn same(signature: &str, one: &Transcript, other: Option<Transcript>) -> Result<(), Fault> {
+pub(crate) fn same(
+    signature: &str,
+    one: &Transcript,
+    other: Option<Transcript>,
+) -> Result<(), Fault> {
     let other = other.unwrap_or_default();
     if *one == other {
         return Ok(());

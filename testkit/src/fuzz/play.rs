@@ -1,12 +1,15 @@
 //! Plays a scenario on a device and writes down all that can be seen of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use exec::Engine;
 use ir::{ExternId, Program};
-use packet::{Nanos, PortId};
+use packet::{Frame, Nanos, PortId};
 use switch::{Change, Device, DeviceConfig, LoadError};
 
 use super::Fault;
+use super::guard::{Trouble, guarded};
 use super::scenario::Act;
 
 /// Cells of an array that are looked at.
@@ -19,6 +22,8 @@ pub(crate) enum Portions {
     Batches,
     /// A step for each packet.
     Packets,
+    /// All packets that come at one time forwarded together.
+    Bursts,
     /// A step for each packet, and one whenever a packet may leave its queue.
     Events,
     /// A step for each packet, which a tracer follows.
@@ -28,50 +33,84 @@ pub(crate) enum Portions {
 /// What was seen, line by line.
 pub(crate) type Transcript = Vec<String>;
 
-/// Plays a scenario on a device that begins with the first program. The transcript, or none if the program's own entries do not fit its tables.
-///
-/// # Errors
-/// Packets are not conserved.
-pub(crate) fn play(
-    programs: &[Arc<Program>; 2],
-    acts: &[Act],
-    portions: Portions,
-) -> Result<Option<Transcript>, Fault> {
-    let config = DeviceConfig {
-        seed: 7,
-        host_ports: vec![5],
-        ..Default::default()
-    };
-    let device = match Device::new(Arc::clone(&programs[0]), &interp::Interp, &config) {
-        Ok(device) => device,
-        Err(LoadError::Entry(_)) => return Ok(None),
-        Err(error) => {
-            return Err(Fault::new(
-                "an accepted program does not load",
-                error.to_string(),
-            ));
+/// How a scenario is played.
+pub(crate) struct Playing {
+    /// The program that a device begins with, and the one to swap it with.
+    pub(crate) programs: [Arc<Program>; 2],
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) portions: Portions,
+}
+
+impl Playing {
+    /// Plays a scenario. The transcript, or none if the program's own entries do not fit its tables.
+    ///
+    /// # Errors
+    /// Packets are not conserved, the scenario takes longer than `limit`, or something panics.
+    pub(crate) fn guarded(
+        self,
+        acts: &[Act],
+        limit: Duration,
+    ) -> Result<Option<Transcript>, Fault> {
+        let portions = self.portions;
+        // A tracer is told of every step, as text.
+        let limit = match portions {
+            Portions::Traced => limit * 5,
+            _ => limit,
+        };
+        let acts = acts.to_vec();
+        match guarded(limit, move || self.play(&acts)) {
+            Ok(played) => played,
+            Err(Trouble::TimeLimit) => Err(Fault::new(
+                "time limit",
+                format!("{portions:?} take too long"),
+            )),
+            Err(Trouble::Panic { place, message }) => Err(Fault::new(
+                format!("panic at {place}"),
+                format!("{portions:?}: {message}"),
+            )),
         }
-    };
-    let mut player = Player {
-        device,
-        programs: programs.clone(),
-        config,
-        portions,
-        seen: Vec::new(),
-    };
-    for act in acts {
-        player.act(act)?;
     }
-    player.end()?;
-    Ok(Some(player.seen))
+
+    fn play(self, acts: &[Act]) -> Result<Option<Transcript>, Fault> {
+        let config = DeviceConfig {
+            seed: 7,
+            host_ports: vec![5],
+            ..Default::default()
+        };
+        let program = Arc::clone(&self.programs[0]);
+        let device = match Device::new(program, self.engine.as_ref(), &config) {
+            Ok(device) => device,
+            Err(LoadError::Entry(_)) => return Ok(None),
+            Err(error) => {
+                return Err(Fault::new(
+                    "an accepted program does not load",
+                    error.to_string(),
+                ));
+            }
+        };
+        let mut player = Player {
+            device,
+            playing: self,
+            config,
+            seen: Vec::new(),
+        };
+        for act in acts {
+            player.act(act)?;
+        }
+        player.end()?;
+        Ok(Some(player.seen))
+    }
+}
+
+fn sent(port: PortId, bytes: &[u8], time: Nanos) -> String {
+    format!("sent at {time:?} to {port}: {bytes:02x?}")
 }
 
 struct Player {
     device: Device,
-    /// The one that runs, unless it could not be loaded, and the one to swap it with.
-    programs: [Arc<Program>; 2],
+    /// The first program runs, unless it could not be loaded.
+    playing: Playing,
     config: DeviceConfig,
-    portions: Portions,
     seen: Transcript,
 }
 
@@ -92,9 +131,10 @@ impl Player {
     }
 
     fn swap(&mut self) -> Result<(), Fault> {
-        self.programs.swap(0, 1);
-        let program = Arc::clone(&self.programs[0]);
-        let replaced = self.device.replace(program, &interp::Interp, &self.config);
+        self.playing.programs.swap(0, 1);
+        let program = Arc::clone(&self.playing.programs[0]);
+        let engine = self.playing.engine.as_ref();
+        let replaced = self.device.replace(program, engine, &self.config);
         match replaced {
             Ok(()) | Err(LoadError::Entry(_)) => Ok(()),
             Err(error) => Err(Fault::new(
@@ -110,11 +150,14 @@ impl Player {
     }
 
     fn packets(&mut self, now: Nanos, packets: &[(PortId, Vec<u8>)]) -> Result<(), Fault> {
-        if self.portions == Portions::Events {
+        if self.playing.portions == Portions::Events {
             self.step_by_events(now)?;
         }
+        if self.playing.portions == Portions::Bursts {
+            return self.burst(now, packets);
+        }
         for (port, bytes) in packets {
-            let result = match self.portions {
+            let result = match self.playing.portions {
                 Portions::Traced => {
                     let mut events = 0u64;
                     self.device.trace(*port, bytes, now, &mut |_| events += 1)
@@ -124,8 +167,8 @@ impl Player {
             if let Err(error) = result {
                 self.seen.push(error.to_string());
             }
-            match self.portions {
-                Portions::Batches => {}
+            match self.playing.portions {
+                Portions::Batches | Portions::Bursts => {}
                 Portions::Traced => self.conserved()?,
                 Portions::Packets | Portions::Events => self.step_at(now)?,
             }
@@ -133,8 +176,26 @@ impl Player {
         self.step(now)
     }
 
+    fn burst(&mut self, now: Nanos, packets: &[(PortId, Vec<u8>)]) -> Result<(), Fault> {
+        let mut frames = Vec::new();
+        for (port, bytes) in packets {
+            match Frame::from_bytes(bytes) {
+                Ok(mut frame) => {
+                    frame.ingress = *port;
+                    frames.push(frame);
+                }
+                Err(error) => self.seen.push(error.to_string()),
+            }
+        }
+        let seen = &mut self.seen;
+        self.device.forward(&mut frames, now, |port, frame, time| {
+            seen.push(sent(port, frame.bytes(), time));
+        });
+        self.conserved()
+    }
+
     fn step(&mut self, now: Nanos) -> Result<(), Fault> {
-        match self.portions {
+        match self.playing.portions {
             Portions::Events => self.step_by_events(now),
             _ => self.step_at(now),
         }
@@ -166,7 +227,7 @@ impl Player {
     fn look(&mut self) {
         let seen = &mut self.seen;
         self.device.drain_sent(|port, bytes, time| {
-            seen.push(format!("sent at {time:?} to {port}: {bytes:02x?}"));
+            seen.push(sent(port, bytes, time));
         });
         while let Some(digest) = self.device.take_digest() {
             self.seen.push(format!("{digest:?}"));

@@ -1,0 +1,57 @@
+//! The target `engines`: random programs and scenarios, which all engines must play alike, frame by frame and in bursts.
+
+use std::sync::Arc;
+
+use ir::Program;
+
+use super::corpus::Seed;
+use super::packets::{Judged, judged, program};
+use super::play::{Playing, Portions};
+use super::scenario::{Act, Material, material, scenario};
+use super::{Case, Fault, front, generate};
+use crate::random::Choices;
+
+/// One random program and scenario; on what the engines do not agree.
+pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
+    let mut choices = Choices::new(case.stream());
+    let (text, program, material) = match choices.one_in(4) {
+        true => {
+            let (text, program, test) = program(seeds, case, &mut choices)?;
+            let material = material(&program, test.unwrap_or_default());
+            (text, program, material)
+        }
+        false => {
+            let text = generate::program(&mut choices);
+            let program = front::examine(&text, case.limit).ok().flatten();
+            (text, program?, Material::default())
+        }
+    };
+    let acts = scenario(&program, &material, &mut choices);
+    judged(case, &text, acts, |acts| judge(&program, acts, case))
+}
+
+fn judge(program: &Arc<Program>, acts: &[Act], case: &Case<'_>) -> Judged {
+    let programs = [Arc::clone(program), Arc::clone(program)];
+    let mut reference = None;
+    for engine in crate::engines() {
+        for portions in [Portions::Batches, Portions::Bursts] {
+            let playing = Playing {
+                programs: programs.clone(),
+                engine: Arc::clone(&engine),
+                portions,
+            };
+            let Some(played) = playing.guarded(acts, case.limit)? else {
+                return Ok(());
+            };
+            match &reference {
+                None => reference = Some(played),
+                Some(reference) => {
+                    let name = engine.name();
+                    let what = format!("{portions:?} on {name} give another result");
+                    super::packets::same(&what, reference, Some(played))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

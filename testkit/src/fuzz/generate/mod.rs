@@ -1,0 +1,568 @@
+//! Random well-typed v1model programs: what engines are compared on.
+//!
+//! A program has random headers, parser states, tables, actions, extern instances and code over them; all names are in scope, all types fit, and
+//! widths are those at which engines go wrong (one bit, a byte and a bit, a limb and a bit, some limbs).
+
+mod code;
+mod expr;
+
+use std::fmt::Write;
+
+use crate::random::Choices;
+
+/// Widths of fields and variables, in bits.
+const WIDTHS: &[u32] = &[
+    1, 1, 2, 3, 4, 4, 5, 7, 8, 8, 8, 9, 12, 13, 16, 16, 16, 20, 24, 31, 32, 32, 32, 33, 40, 47, 48,
+    48, 56, 63, 64, 64, 65, 72, 96, 127, 128, 128, 129, 200, 256, 257, 512, 600,
+];
+
+/// The type of a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ty {
+    Bit(u32),
+    Int(u32),
+    Bool,
+}
+
+impl Ty {
+    fn text(self) -> String {
+        match self {
+            Ty::Bit(width) => format!("bit<{width}>"),
+            Ty::Int(width) => format!("int<{width}>"),
+            Ty::Bool => String::from("bool"),
+        }
+    }
+}
+
+/// Something that can be read, and written if it is not constant.
+#[derive(Clone, Debug)]
+struct Variable {
+    path: String,
+    ty: Ty,
+    is_writable: bool,
+}
+
+/// A header type: its fields fill whole bytes.
+struct HeaderType {
+    fields: Vec<(String, Ty)>,
+}
+
+/// A table: its name, how it is applied, and its actions.
+struct Table {
+    name: String,
+    actions: Vec<String>,
+    is_applied: bool,
+}
+
+/// An action that code may call.
+struct Action {
+    name: String,
+    params: Vec<Ty>,
+    has_control_plane_params: bool,
+}
+
+/// What code may do where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Parser,
+    Action,
+    Ingress,
+    Egress,
+}
+
+/// The text of a random program.
+pub(crate) fn program(choices: &mut Choices) -> String {
+    let mut generator = Generator {
+        choices,
+        text: String::new(),
+        header_types: Vec::new(),
+        headers: Vec::new(),
+        stack: None,
+        variables: Vec::new(),
+        tables: Vec::new(),
+        actions: Vec::new(),
+        externs: Vec::new(),
+        next_name: 0,
+        is_in_loop: false,
+        may_apply: false,
+        size: 0,
+    };
+    generator.program();
+    generator.text
+}
+
+/// An extern instance of a control.
+struct Instance {
+    name: String,
+    kind: InstanceKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InstanceKind {
+    Register(Ty, u32),
+    Counter(u32),
+    Meter(u32),
+}
+
+struct Generator<'c> {
+    choices: &'c mut Choices,
+    text: String,
+    header_types: Vec<HeaderType>,
+    /// Names of headers and their types.
+    headers: Vec<(String, usize)>,
+    /// The header stack `hdr.s`: its type and length.
+    stack: Option<(usize, u32)>,
+    variables: Vec<Variable>,
+    tables: Vec<Table>,
+    actions: Vec<Action>,
+    externs: Vec<Instance>,
+    next_name: u32,
+    is_in_loop: bool,
+    may_apply: bool,
+    /// Statements so far, so that programs end.
+    size: u32,
+}
+
+impl Generator<'_> {
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.text.push_str(text.as_ref());
+        self.text.push('\n');
+    }
+
+    fn name(&mut self, kind: &str) -> String {
+        self.next_name += 1;
+        format!("{kind}{}", self.next_name)
+    }
+
+    fn width(&mut self) -> u32 {
+        WIDTHS[self.choices.below(WIDTHS.len())]
+    }
+
+    fn ty(&mut self) -> Ty {
+        match self.choices.below(8) {
+            0 => Ty::Bool,
+            1 => Ty::Int(self.width().max(2)),
+            _ => Ty::Bit(self.width()),
+        }
+    }
+
+    fn program(&mut self) {
+        self.line("#include <core.p4>\n#include <v1model.p4>\n");
+        for number in 0..1 + self.choices.below(4) {
+            self.header_type(number);
+        }
+        self.structs();
+        self.parser();
+        self.checksums();
+        self.control(Place::Ingress);
+        self.control(Place::Egress);
+        self.deparser();
+        self.line("V1Switch(P(), Verify(), I(), E(), Compute(), D()) main;");
+    }
+
+    fn header_type(&mut self, number: usize) {
+        let mut fields = Vec::new();
+        let mut bits = 0;
+        for index in 0..1 + self.choices.below(6) {
+            let ty = match self.choices.below(6) {
+                0 => Ty::Int(self.width().max(2)),
+                _ => Ty::Bit(self.width()),
+            };
+            bits += width_of(ty);
+            fields.push((format!("f{index}"), ty));
+        }
+        if bits % 8 != 0 {
+            fields.push((String::from("pad"), Ty::Bit(8 - bits % 8)));
+        }
+        self.line(format!("header h{number}_t {{"));
+        for (name, ty) in &fields {
+            let line = format!("    {} {name};", ty.text());
+            self.line(line);
+        }
+        self.line("}\n");
+        self.header_types.push(HeaderType { fields });
+    }
+
+    fn structs(&mut self) {
+        let count = 1 + self.choices.below(4);
+        let mut text = String::from("struct headers_t {\n");
+        for index in 0..count {
+            let ty = self.choices.below(self.header_types.len());
+            self.headers.push((format!("hdr.x{index}"), ty));
+            let _ = writeln!(text, "    h{ty}_t x{index};");
+        }
+        if self.choices.one_in(2) {
+            let ty = self.choices.below(self.header_types.len());
+            let len = 1 + self.choices.below(4) as u32;
+            self.stack = Some((ty, len));
+            let _ = writeln!(text, "    h{ty}_t[{len}] s;");
+        }
+        text.push_str("}\n\nstruct metadata_t {\n");
+        for index in 0..1 + self.choices.below(6) {
+            let ty = self.ty();
+            let list = match self.choices.one_in(3) {
+                true => "    @field_list(1)\n",
+                false => "",
+            };
+            let _ = writeln!(text, "{list}    {} m{index};", ty.text());
+            self.variables.push(Variable {
+                path: format!("meta.m{index}"),
+                ty,
+                is_writable: true,
+            });
+        }
+        text.push_str("}\n");
+        self.line(text);
+        self.header_variables();
+        for (field, width) in [
+            ("ingress_port", 9),
+            ("packet_length", 32),
+            ("instance_type", 32),
+        ] {
+            self.variables.push(Variable {
+                path: format!("sm.{field}"),
+                ty: Ty::Bit(width),
+                is_writable: false,
+            });
+        }
+    }
+
+    fn header_variables(&mut self) {
+        let mut headers = self.headers.clone();
+        if let Some((ty, len)) = self.stack {
+            headers.extend((0..len).map(|index| (format!("hdr.s[{index}]"), ty)));
+        }
+        for (header, ty) in headers {
+            for (field, ty) in &self.header_types[ty].fields {
+                self.variables.push(Variable {
+                    path: format!("{header}.{field}"),
+                    ty: *ty,
+                    is_writable: true,
+                });
+            }
+        }
+    }
+
+    fn parser(&mut self) {
+        self.line("parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {");
+        let states = 1 + self.choices.below(5);
+        for state in 0..states {
+            self.state(state, states);
+        }
+        self.line("}\n");
+    }
+
+    fn state(&mut self, number: usize, states: usize) {
+        let name = match number {
+            0 => String::from("start"),
+            number => format!("s{number}"),
+        };
+        self.line(format!("    state {name} {{"));
+        match self.choices.below(5) {
+            0 if self.stack.is_some() => self.line("        packet.extract(hdr.s.next);"),
+            1 => {
+                let bits = 8 * self.choices.below(4);
+                self.line(format!("        packet.advance({bits});"));
+            }
+            _ => {
+                let (header, _) = self.headers[number % self.headers.len()].clone();
+                self.line(format!("        packet.extract({header});"));
+            }
+        }
+        if self.choices.one_in(3) {
+            self.statements(Place::Parser, 2, 2);
+        }
+        if self.choices.one_in(6) {
+            let condition = self.expr(Ty::Bool, 2);
+            let error = ["NoError", "NoMatch", "HeaderTooShort"][self.choices.below(3)];
+            self.line(format!("        verify({condition}, error.{error});"));
+        }
+        self.transition(number, states);
+        self.line("    }");
+    }
+
+    /// Mostly forward; a stack may be filled in a circle.
+    fn transition(&mut self, number: usize, states: usize) {
+        if self.choices.one_in(4) || number + 1 == states && !self.choices.one_in(4) {
+            return self.line("        transition accept;");
+        }
+        let key = match self.choices.below(4) {
+            0 => {
+                let width = [4, 8, 9, 16][self.choices.below(4)];
+                (format!("packet.lookahead<bit<{width}>>()"), Ty::Bit(width))
+            }
+            _ => {
+                let ty = Ty::Bit([3, 8, 16, 48, 64, 72][self.choices.below(6)]);
+                (self.expr(ty, 2), ty)
+            }
+        };
+        self.line(format!("        transition select({}) {{", key.0));
+        for _ in 0..self.choices.below(4) {
+            let set = self.key_set(key.1);
+            let target = self.target(number, states);
+            self.line(format!("            {set}: {target};"));
+        }
+        if !self.choices.one_in(4) {
+            let target = self.target(number, states);
+            self.line(format!("            default: {target};"));
+        }
+        self.line("        }");
+    }
+
+    fn target(&mut self, number: usize, states: usize) -> String {
+        let back = self.stack.is_some() && self.choices.one_in(6);
+        let from = if back { 1 } else { number + 1 };
+        match from < states && !self.choices.one_in(4) {
+            true => format!("s{}", from + self.choices.below(states - from)),
+            false if self.choices.one_in(6) => String::from("reject"),
+            false => String::from("accept"),
+        }
+    }
+
+    fn key_set(&mut self, ty: Ty) -> String {
+        let mut value = || self.literal_small(ty);
+        let (a, b) = (value(), value());
+        match self.choices.below(4) {
+            0 => format!("{a} &&& {b}"),
+            1 if !matches!(ty, Ty::Bit(65..)) => {
+                let low = self.choices.below(3);
+                format!("{low} .. {}", low + 1 + self.choices.below(4))
+            }
+            2 => String::from("_"),
+            _ => a,
+        }
+    }
+
+    fn checksums(&mut self) {
+        let all = self.variables.clone();
+        self.variables
+            .retain(|variable| !variable.path.starts_with("sm."));
+        for (control, function) in [
+            ("Verify", "verify_checksum"),
+            ("Compute", "update_checksum"),
+        ] {
+            self.line(format!(
+                "control {control}(inout headers_t hdr, inout metadata_t meta) {{\n    apply {{"
+            ));
+            if self.choices.one_in(2)
+                && let Some(target) = self.header_field(16)
+            {
+                let data: Vec<String> = (0..1 + self.choices.below(3))
+                    .map(|_| {
+                        let ty = Ty::Bit(8 * (1 + self.choices.below(10) as u32));
+                        self.expr(ty, 1)
+                    })
+                    .collect();
+                let algorithm = ["csum16", "crc16"][self.choices.below(2)];
+                let condition = self.header_valid();
+                self.line(format!(
+                    "        {function}({condition}, {{ {} }}, {target}, HashAlgorithm.{algorithm});",
+                    data.join(", ")
+                ));
+            }
+            self.line("    }\n}\n");
+        }
+        self.variables = all;
+    }
+
+    fn header_field(&mut self, width: u32) -> Option<String> {
+        let fields: Vec<&Variable> = self
+            .variables
+            .iter()
+            .filter(|v| v.ty == Ty::Bit(width) && v.path.starts_with("hdr.x"))
+            .collect();
+        self.choices.pick(&fields).map(|v| v.path.clone())
+    }
+
+    fn header_valid(&mut self) -> String {
+        match self.choices.pick(&self.headers) {
+            Some((header, _)) => format!("{header}.isValid()"),
+            None => String::from("true"),
+        }
+    }
+
+    fn control(&mut self, place: Place) {
+        let name = match place {
+            Place::Egress => "E",
+            _ => "I",
+        };
+        self.line(format!(
+            "control {name}(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{"
+        ));
+        self.tables.clear();
+        self.actions.clear();
+        self.externs.clear();
+        let globals = self.variables.len();
+        self.instances();
+        for _ in 0..self.choices.below(3) {
+            self.local("    ");
+        }
+        for _ in 0..1 + self.choices.below(4) {
+            self.action();
+        }
+        for _ in 0..self.choices.below(4) {
+            self.table();
+        }
+        self.line("    apply {");
+        self.size = 0;
+        self.may_apply = true;
+        if place == Place::Ingress && !self.choices.one_in(8) {
+            let port = self.choices.below(5);
+            self.line(format!("        sm.egress_spec = {port};"));
+        }
+        let count = 2 + self.choices.below(8);
+        self.statements(place, count, 3);
+        self.may_apply = false;
+        self.line("    }\n}\n");
+        self.variables.truncate(globals);
+    }
+
+    fn instances(&mut self) {
+        for _ in 0..self.choices.below(4) {
+            let size = 1 + self.choices.below(6) as u32;
+            let name = self.name("e");
+            let kind = match self.choices.below(3) {
+                0 => InstanceKind::Counter(size),
+                1 => InstanceKind::Meter(size),
+                _ => InstanceKind::Register(Ty::Bit(self.width()), size),
+            };
+            let line = match kind {
+                InstanceKind::Counter(size) => {
+                    format!("    counter({size}, CounterType.packets_and_bytes) {name};")
+                }
+                InstanceKind::Meter(size) => format!("    meter({size}, MeterType.bytes) {name};"),
+                InstanceKind::Register(ty, size) => {
+                    format!("    register<{}>({size}) {name};", ty.text())
+                }
+            };
+            self.line(line);
+            self.externs.push(Instance { name, kind });
+        }
+    }
+
+    fn action(&mut self) {
+        let name = self.name("a");
+        let params: Vec<(String, Ty)> = (0..self.choices.below(4))
+            .map(|_| (self.name("p"), self.ty()))
+            .collect();
+        // Action parameters without direction are the control plane's; an action that code calls has `in` ones.
+        let has_control_plane_params = self.choices.one_in(2);
+        let direction = if has_control_plane_params { "" } else { "in " };
+        let list: Vec<String> = params
+            .iter()
+            .map(|(name, ty)| format!("{direction}{} {name}", ty.text()))
+            .collect();
+        self.line(format!("    action {name}({}) {{", list.join(", ")));
+        let outer = self.variables.len();
+        for (path, ty) in &params {
+            self.variables.push(Variable {
+                path: path.clone(),
+                ty: *ty,
+                is_writable: false,
+            });
+        }
+        self.size = 0;
+        let count = self.choices.below(4);
+        self.statements(Place::Action, count, 2);
+        self.line("    }");
+        self.variables.truncate(outer);
+        self.actions.push(Action {
+            name,
+            params: params.iter().map(|(_, ty)| *ty).collect(),
+            has_control_plane_params,
+        });
+    }
+
+    fn table(&mut self) {
+        let name = self.name("t");
+        let mut text = format!("    table {name} {{\n        key = {{\n");
+        let mut has_lpm = false;
+        for _ in 0..1 + self.choices.below(4) {
+            let ty = Ty::Bit(self.width());
+            let kind =
+                ["exact", "exact", "ternary", "lpm", "range", "optional"][self.choices.below(6)];
+            let kind = match kind {
+                "lpm" if has_lpm => "exact",
+                kind => kind,
+            };
+            has_lpm |= kind == "lpm";
+            let key = self.expr(ty, 1);
+            let key_name = self.name("k");
+            let _ = writeln!(text, "            {key}: {kind} @name(\"{key_name}\");");
+        }
+        let usable: Vec<String> = self
+            .actions
+            .iter()
+            .filter(|action| action.has_control_plane_params || action.params.is_empty())
+            .map(|action| action.name.clone())
+            .collect();
+        let _ = writeln!(text, "        }}\n        actions = {{");
+        for action in &usable {
+            let _ = writeln!(text, "            {action};");
+        }
+        let _ = writeln!(text, "            NoAction;\n        }}");
+        let _ = writeln!(
+            text,
+            "        default_action = NoAction();\n        size = 64;\n    }}"
+        );
+        self.line(text);
+        self.tables.push(Table {
+            name,
+            actions: usable,
+            is_applied: false,
+        });
+    }
+
+    fn deparser(&mut self) {
+        self.line("control D(packet_out packet, in headers_t hdr) {\n    apply {");
+        let mut order: Vec<String> = self
+            .headers
+            .iter()
+            .map(|(header, _)| header.clone())
+            .collect();
+        if self.stack.is_some() {
+            order.insert(self.choices.below(order.len() + 1), String::from("hdr.s"));
+        }
+        if self.choices.one_in(3) {
+            let (a, b) = (
+                self.choices.below(order.len()),
+                self.choices.below(order.len()),
+            );
+            order.swap(a, b);
+        }
+        for header in order {
+            self.line(format!("        packet.emit({header});"));
+        }
+        self.line("    }\n}\n");
+    }
+}
+
+fn width_of(ty: Ty) -> u32 {
+    match ty {
+        Ty::Bit(width) | Ty::Int(width) => width,
+        Ty::Bool => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_programs_are_accepted() {
+        let refused: Vec<String> = (0..200)
+            .filter_map(|seed| {
+                let text = program(&mut Choices::new(seed));
+                crate::compile_text(&text)
+                    .err()
+                    .map(|e| format!("{seed}: {e}"))
+            })
+            .collect();
+        let first: String = refused.iter().take(3).cloned().collect();
+        assert!(
+            refused.len() < 20,
+            "{} of 200 are refused: {first}",
+            refused.len()
+        );
+    }
+}
