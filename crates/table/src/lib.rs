@@ -26,10 +26,12 @@
 pub mod counter;
 pub mod engine;
 pub mod entry;
+mod flat_map;
 pub mod key;
 pub mod learning;
 mod limb_map;
 pub mod meter;
+mod packing;
 mod paged;
 pub mod prefetch;
 pub mod profile;

@@ -72,7 +72,7 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 pub fn choose(shape: &Arc<KeyShape>) -> Box<dyn MatchEngine> {
     let fields = shape.fields().len();
     match (shape.count(MatchKind::Exact), shape.count(MatchKind::Lpm)) {
-        (exact, 0) if exact == fields => Box::new(Exact::new()),
+        (exact, 0) if exact == fields => Box::new(Exact::new(shape)),
         (exact, 1) if exact + 1 == fields => Box::new(Lpm::new(shape.clone())),
         _ => Box::new(TupleSpace::new(shape.clone())),
     }

@@ -1,0 +1,206 @@
+//! Keys of one or two limbs, which lie in the lines themselves.
+
+use super::hash::{Hash, Seed};
+use super::lines::{Line, Lines, NoRoom, Overflow};
+use super::{BATCH, MapCore};
+use crate::prefetch::prefetch;
+
+/// A cache line of `SLOTS` keys of `LIMBS` limbs.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct InlineLine<const LIMBS: usize, const SLOTS: usize> {
+    keys: [[u64; LIMBS]; SLOTS],
+    /// The values, plus 1; 0 is a free slot.
+    values: [u32; SLOTS],
+    overflow: Overflow,
+}
+
+const _: () = assert!(size_of::<InlineLine<1, 5>>() == 64 && size_of::<InlineLine<2, 3>>() == 64);
+
+impl<const LIMBS: usize, const SLOTS: usize> Line for InlineLine<LIMBS, SLOTS> {
+    type Mark = [u64; LIMBS];
+    const SLOTS: usize = SLOTS;
+    const EMPTY: Self = Self {
+        keys: [[0; LIMBS]; SLOTS],
+        values: [0; SLOTS],
+        overflow: Overflow::NONE,
+    };
+
+    #[inline(always)]
+    fn value(&self, slot: usize) -> u32 {
+        self.values[slot]
+    }
+
+    fn mark(&self, slot: usize) -> [u64; LIMBS] {
+        self.keys[slot]
+    }
+
+    fn set(&mut self, slot: usize, mark: [u64; LIMBS], value: u32) {
+        self.keys[slot] = mark;
+        self.values[slot] = value;
+    }
+
+    fn overflow(&mut self) -> &mut Overflow {
+        &mut self.overflow
+    }
+}
+
+impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
+    /// The value of a key, plus 1; 0 if it is not in this line. Without branches: which slot it is
+    /// cannot be foreseen.
+    #[inline(always)]
+    pub(super) fn probe(&self, key: &[u64; LIMBS]) -> u32 {
+        let mut found = 0;
+        for (stored, value) in self.keys.iter().zip(self.values) {
+            let differs = stored
+                .iter()
+                .zip(key)
+                .fold(0, |differs, (a, b)| differs | a ^ b);
+            found |= if differs == 0 { value } else { 0 };
+        }
+        found
+    }
+
+    fn slot_of(&self, key: &[u64; LIMBS]) -> Option<usize> {
+        (0..SLOTS).find(|&slot| self.values[slot] != 0 && self.keys[slot] == *key)
+    }
+}
+
+/// A map whose keys lie in its lines.
+#[derive(Debug, Clone)]
+pub(crate) struct InlineMap<const LIMBS: usize, const SLOTS: usize> {
+    seed: Seed,
+    pub(super) lines: Lines<InlineLine<LIMBS, SLOTS>>,
+}
+
+impl<const LIMBS: usize, const SLOTS: usize> InlineMap<LIMBS, SLOTS> {
+    #[inline(always)]
+    fn hash(seed: Seed, key: &[u64; LIMBS]) -> Hash {
+        if LIMBS == 1 {
+            seed.hash_one(key[0])
+        } else {
+            seed.hash(key)
+        }
+    }
+
+    /// The slot of a key.
+    fn place(&self, key: &[u64; LIMBS], hash: Hash) -> Option<(usize, usize)> {
+        let lines = &self.lines.lines;
+        let homes = [hash.first(lines.len()), hash.second(lines.len())];
+        homes
+            .iter()
+            .find_map(|&line| Some((line, lines[line].slot_of(key)?)))
+    }
+
+    /// At most [`BATCH`] keys at once.
+    #[inline(always)]
+    fn get_some(&self, keys: &[[u64; LIMBS]], out: &mut [u32]) {
+        let lines = &self.lines.lines[..];
+        let mut hashes = [Hash::default(); BATCH];
+        for (key, hash) in keys.iter().zip(&mut hashes) {
+            *hash = Self::hash(self.seed, key);
+            prefetch(lines, hash.first(lines.len()));
+        }
+        let mut late = [0u8; BATCH];
+        let mut lates = 0;
+        for (i, ((key, hash), found)) in keys.iter().zip(hashes).zip(&mut *out).enumerate() {
+            let line = &lines[hash.first(lines.len())];
+            *found = line.probe(key);
+            late[lates % BATCH] = i as u8;
+            lates += usize::from(*found == 0 && line.overflow.may_have(hash));
+        }
+        let late = &late[..lates];
+        for &i in late {
+            prefetch(lines, hashes[i as usize % BATCH].second(lines.len()));
+        }
+        for &i in late {
+            let hash = hashes[i as usize % BATCH];
+            out[i as usize] = lines[hash.second(lines.len())].probe(&keys[i as usize]);
+        }
+    }
+}
+
+impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS> {
+    /// Searches for room succeed up to 0.95 (two slots: 0.9) in theory; beyond this they take long.
+    const FILL: usize = if SLOTS >= 5 { 93 } else { 89 };
+
+    fn with_lines(seed: Seed, lines: usize, _limbs: usize) -> Self {
+        Self {
+            seed,
+            lines: Lines::new(lines),
+        }
+    }
+
+    fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    fn line_count(&self) -> usize {
+        self.lines.lines.len()
+    }
+
+    fn slots(&self) -> usize {
+        self.lines.slots()
+    }
+
+    fn memory(&self) -> usize {
+        self.lines.memory()
+    }
+
+    #[inline(always)]
+    fn get(&self, key: &[u64]) -> u32 {
+        let Some((key, _)) = key.split_first_chunk::<LIMBS>() else {
+            return 0;
+        };
+        let hash = Self::hash(self.seed, key);
+        let lines = &self.lines.lines[..];
+        let line = &lines[hash.first(lines.len())];
+        let found = line.probe(key);
+        if found == 0 && line.overflow.may_have(hash) {
+            return lines[hash.second(lines.len())].probe(key);
+        }
+        found
+    }
+
+    fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
+        let (keys, _) = keys.as_chunks::<LIMBS>();
+        for (keys, out) in keys.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
+            self.get_some(keys, out);
+        }
+    }
+
+    fn replace(&mut self, key: &[u64], value: u32) -> Option<u32> {
+        let key = key.first_chunk()?;
+        let (line, slot) = self.place(key, Self::hash(self.seed, key))?;
+        let line = &mut self.lines.lines[line];
+        let old = line.values[slot] - 1;
+        line.values[slot] = value + 1;
+        Some(old)
+    }
+
+    fn insert_new(&mut self, key: &[u64], value: u32) -> Result<(), NoRoom> {
+        let key = key.first_chunk().expect("a key of the map's length");
+        let seed = self.seed;
+        let hash = Self::hash(seed, key);
+        self.lines
+            .insert(hash, *key, value, |key, _| Self::hash(seed, &key))
+    }
+
+    fn remove(&mut self, key: &[u64]) -> Option<u32> {
+        let key = key.first_chunk()?;
+        let hash = Self::hash(self.seed, key);
+        let (line, slot) = self.place(key, hash)?;
+        let value = self.lines.lines[line].values[slot] - 1;
+        self.lines.remove(line, slot, hash);
+        Some(value)
+    }
+
+    fn rebuild(&mut self, seed: Seed, lines: usize) -> Result<(), NoRoom> {
+        let mut rebuilt = Self::with_lines(seed, lines, LIMBS);
+        for (key, value) in self.lines.iter() {
+            rebuilt.insert_new(&key, value)?;
+        }
+        *self = rebuilt;
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Keys of many limbs: lines have tags of them, and the keys lie beside, each at the place that its value says.
+
+use super::hash::{Hash, Seed};
+use super::lines::{Line, Lines, NoRoom, Overflow};
+use super::{BATCH, MapCore};
+use crate::prefetch::prefetch;
+
+const SLOTS: usize = 10;
+
+/// A cache line of ten tags.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct TagLine {
+    /// The values, plus 1; 0 is a free slot.
+    values: [u32; SLOTS],
+    tags: [u16; SLOTS],
+    overflow: Overflow,
+}
+
+const _: () = assert!(size_of::<TagLine>() == 64);
+
+impl Line for TagLine {
+    type Mark = u16;
+    const SLOTS: usize = SLOTS;
+    const EMPTY: Self = Self {
+        values: [0; SLOTS],
+        tags: [0; SLOTS],
+        overflow: Overflow::NONE,
+    };
+
+    #[inline(always)]
+    fn value(&self, slot: usize) -> u32 {
+        self.values[slot]
+    }
+
+    fn mark(&self, slot: usize) -> u16 {
+        self.tags[slot]
+    }
+
+    fn set(&mut self, slot: usize, mark: u16, value: u32) {
+        self.tags[slot] = mark;
+        self.values[slot] = value;
+    }
+
+    fn overflow(&mut self) -> &mut Overflow {
+        &mut self.overflow
+    }
+}
+
+impl TagLine {
+    /// The slots that are in use and have this tag: bit `i` is slot `i`.
+    #[inline(always)]
+    fn with_tag(&self, tag: u16) -> u32 {
+        let mut slots = 0;
+        for slot in 0..SLOTS {
+            let is_it = self.tags[slot] == tag && self.values[slot] != 0;
+            slots |= u32::from(is_it) << slot;
+        }
+        slots
+    }
+}
+
+/// A map whose keys lie beside its lines. Values have to be dense: memory is taken up to the largest.
+#[derive(Debug, Clone)]
+pub(crate) struct TaggedMap {
+    seed: Seed,
+    lines: Lines<TagLine>,
+    keys: Keys,
+}
+
+/// Keys by value, one after the other.
+#[derive(Debug, Clone)]
+struct Keys {
+    limbs: usize,
+    store: AlignedLimbs,
+}
+
+impl Keys {
+    #[inline(always)]
+    fn get(&self, value: u32) -> &[u64] {
+        let start = value as usize * self.limbs;
+        &self.store.as_slice()[start..start + self.limbs]
+    }
+
+    fn set(&mut self, value: u32, key: &[u64]) {
+        let start = value as usize * self.limbs;
+        self.store.reach(start + self.limbs);
+        self.store.as_mut_slice()[start..start + self.limbs].copy_from_slice(key);
+    }
+
+    /// Asks for the first and the last line of a key.
+    #[inline(always)]
+    fn prefetch(&self, value: u32) {
+        let start = value as usize * self.limbs;
+        prefetch(self.store.as_slice(), start);
+        prefetch(self.store.as_slice(), start + self.limbs - 1);
+    }
+
+    fn memory(&self) -> usize {
+        size_of_val(self.store.as_slice())
+    }
+}
+
+impl TaggedMap {
+    /// Which of the slots that have the key's tag has the key.
+    #[inline(always)]
+    fn slot_of(&self, line: &TagLine, tag: u16, key: &[u64]) -> Option<usize> {
+        let mut slots = line.with_tag(tag);
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            if self.keys.get(line.values[slot] - 1) == key {
+                return Some(slot);
+            }
+            slots &= slots - 1;
+        }
+        None
+    }
+
+    /// The slot of a key.
+    #[inline(always)]
+    fn place(&self, key: &[u64], hash: Hash) -> Option<(usize, usize)> {
+        let lines = &self.lines.lines[..];
+        let first = hash.first(lines.len());
+        if let Some(slot) = self.slot_of(&lines[first], hash.tag(), key) {
+            return Some((first, slot));
+        }
+        if !lines[first].overflow.may_have(hash) {
+            return None;
+        }
+        let second = hash.second(lines.len());
+        Some((second, self.slot_of(&lines[second], hash.tag(), key)?))
+    }
+
+    /// The value of a key, plus 1; 0 if it is not there.
+    #[inline(always)]
+    fn get_hashed(&self, key: &[u64], hash: Hash) -> u32 {
+        self.place(key, hash)
+            .map_or(0, |(line, slot)| self.lines.lines[line].values[slot])
+    }
+
+    /// At most [`BATCH`] keys at once.
+    fn get_some(&self, keys: &[u64], out: &mut [u32]) {
+        let lines = &self.lines.lines[..];
+        let limbs = self.keys.limbs;
+        let keys = || keys.chunks_exact(limbs);
+        let mut hashes = [Hash::default(); BATCH];
+        for (key, hash) in keys().zip(&mut hashes) {
+            *hash = self.seed.hash(key);
+            prefetch(lines, hash.first(lines.len()));
+        }
+        for (_, hash) in keys().zip(hashes) {
+            let line = &lines[hash.first(lines.len())];
+            match line.with_tag(hash.tag()) {
+                0 => prefetch(lines, hash.second(lines.len())),
+                slots => {
+                    let slot = slots.trailing_zeros() as usize;
+                    self.keys.prefetch(line.values[slot] - 1);
+                }
+            }
+        }
+        for ((key, hash), found) in keys().zip(hashes).zip(out) {
+            *found = self.get_hashed(key, hash);
+        }
+    }
+
+    /// [`Lines::insert`] of a key that is in `keys` already.
+    fn put(&mut self, value: u32) -> Result<(), NoRoom> {
+        let (seed, keys) = (self.seed, &self.keys);
+        let hash = seed.hash(keys.get(value));
+        let hash_of = |_, value| seed.hash(keys.get(value));
+        self.lines.insert(hash, hash.tag(), value, hash_of)
+    }
+}
+
+impl MapCore for TaggedMap {
+    const FILL: usize = 93;
+
+    fn with_lines(seed: Seed, lines: usize, limbs: usize) -> Self {
+        Self {
+            seed,
+            lines: Lines::new(lines),
+            keys: Keys {
+                limbs,
+                store: AlignedLimbs::default(),
+            },
+        }
+    }
+
+    fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    fn line_count(&self) -> usize {
+        self.lines.lines.len()
+    }
+
+    fn slots(&self) -> usize {
+        self.lines.slots()
+    }
+
+    fn memory(&self) -> usize {
+        self.lines.memory() + self.keys.memory()
+    }
+
+    #[inline]
+    fn get(&self, key: &[u64]) -> u32 {
+        self.get_hashed(key, self.seed.hash(key))
+    }
+
+    fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
+        let limbs = self.keys.limbs;
+        for (keys, out) in keys.chunks(BATCH * limbs).zip(out.chunks_mut(BATCH)) {
+            self.get_some(keys, out);
+        }
+    }
+
+    fn replace(&mut self, key: &[u64], value: u32) -> Option<u32> {
+        let (line, slot) = self.place(key, self.seed.hash(key))?;
+        self.keys.set(value, key);
+        let old = &mut self.lines.lines[line].values[slot];
+        Some(std::mem::replace(old, value + 1) - 1)
+    }
+
+    fn insert_new(&mut self, key: &[u64], value: u32) -> Result<(), NoRoom> {
+        self.keys.set(value, key);
+        self.put(value)
+    }
+
+    fn remove(&mut self, key: &[u64]) -> Option<u32> {
+        let hash = self.seed.hash(key);
+        let (line, slot) = self.place(key, hash)?;
+        let value = self.lines.lines[line].values[slot] - 1;
+        self.lines.remove(line, slot, hash);
+        Some(value)
+    }
+
+    fn rebuild(&mut self, seed: Seed, lines: usize) -> Result<(), NoRoom> {
+        let old_seed = std::mem::replace(&mut self.seed, seed);
+        let old = std::mem::replace(&mut self.lines, Lines::new(lines));
+        let rebuilt = old.iter().try_for_each(|(_, value)| self.put(value));
+        if rebuilt.is_err() {
+            (self.seed, self.lines) = (old_seed, old);
+        }
+        rebuilt
+    }
+}
+
+/// Limbs that begin at a cache line, so that eight of them that belong together are one.
+#[derive(Debug, Default)]
+struct AlignedLimbs {
+    limbs: Vec<u64>,
+    /// Where they begin in `limbs`.
+    start: usize,
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+impl AlignedLimbs {
+    #[inline(always)]
+    fn as_slice(&self) -> &[u64] {
+        &self.limbs[self.start..]
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u64] {
+        &mut self.limbs[self.start..]
+    }
+
+    /// A copy, with zeros behind up to `len`.
+    fn grown(&self, len: usize) -> Self {
+        let mut limbs: Vec<u64> = Vec::with_capacity(len + LINE / 8);
+        let start = limbs.as_ptr().align_offset(LINE).min(LINE / 8);
+        limbs.resize(start, 0);
+        limbs.extend_from_slice(self.as_slice());
+        limbs.resize(start + len, 0);
+        Self { limbs, start }
+    }
+
+    /// Grows to at least `len` limbs, if it is shorter.
+    fn reach(&mut self, len: usize) {
+        let now = self.as_slice().len();
+        if len > now {
+            *self = self.grown(len.max(now + now / 2));
+        }
+    }
+}
+
+impl Clone for AlignedLimbs {
+    fn clone(&self) -> Self {
+        self.grown(self.as_slice().len())
+    }
+}

@@ -1,0 +1,204 @@
+//! The map against the standard library's, and what its lines promise.
+
+use super::hash::{Hash, Seed};
+use super::lines::{Line, Lines};
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// A key of `limbs` limbs of which the numbers are few.
+fn key(number: u64, limbs: usize) -> Vec<u64> {
+    (0..limbs as u64).map(|i| number << (i * 7 % 50)).collect()
+}
+
+/// One by one and in batches, what the map has is what the model has.
+fn check(map: &FlatMap, model: &HashMap<u64, u32>, limbs: usize, numbers: std::ops::Range<u64>) {
+    assert_eq!(map.len(), model.len());
+    let keys: Vec<u64> = numbers.clone().flat_map(|n| key(n, limbs)).collect();
+    let mut found = vec![77; numbers.clone().count()];
+    map.get_batch(&keys, &mut found);
+    for (number, batched) in numbers.zip(found) {
+        let want = model.get(&number).map_or(0, |value| value + 1);
+        assert_eq!(
+            (map.get(&key(number, limbs)), batched),
+            (want, want),
+            "{number}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_equals_the_map_of_the_standard_library(
+        limbs in 1usize..10,
+        steps in proptest::collection::vec((0u8..3, 0u64..150), 0..600),
+    ) {
+        let mut map = FlatMap::new(limbs);
+        let mut model = HashMap::new();
+        let mut free: Vec<u32> = (0..150).collect();
+        for (step, number) in steps {
+            let key = key(number, limbs);
+            if step == 0 {
+                let old = model.remove(&number);
+                prop_assert_eq!(map.remove(&key), old);
+                free.extend(old);
+            } else if let Some(value) = free.pop() {
+                let old = model.insert(number, value);
+                prop_assert_eq!(map.insert(&key, value), old);
+                free.extend(old);
+            }
+        }
+        check(&map, &model, limbs, 0..150);
+    }
+}
+
+#[test]
+fn large_maps_keep_all_keys_while_they_grow_and_shrink() {
+    for limbs in [1, 2, 3, 8] {
+        let mut map = FlatMap::new(limbs);
+        let mut model = HashMap::new();
+        for number in 0..20_000 {
+            map.insert(&key(number, limbs), number as u32);
+            model.insert(number, number as u32);
+        }
+        check(&map, &model, limbs, 0..30_000);
+        for number in (0..20_000).filter(|number| number % 3 != 0) {
+            assert_eq!(map.remove(&key(number, limbs)), Some(number as u32));
+            model.remove(&number);
+        }
+        check(&map, &model, limbs, 0..30_000);
+    }
+}
+
+/// How full a map of this form is when it grows by itself or finds no room: the least of many sizes.
+fn fill<M: MapCore>(limbs: usize, lines: usize) -> f64 {
+    let fills = (0..20).map(|number| {
+        let mut map = M::with_lines(Seed::from_number(number), lines, limbs);
+        let full = |&len: &usize| {
+            (len + 1) * 100 > map.slots() * M::FILL
+                || map.insert_new(&key(len as u64, limbs), len as u32).is_err()
+        };
+        let len = (0..).find(full).unwrap();
+        len as f64 / map.slots() as f64
+    });
+    fills.fold(1.0, f64::min)
+}
+
+#[test]
+fn lines_fill_to_more_than_85_hundredths() {
+    for lines in [200, 3001] {
+        assert!(fill::<InlineMap<1, 5>>(1, lines) > 0.9);
+        assert!(fill::<InlineMap<2, 3>>(2, lines) > 0.86);
+        assert!(fill::<TaggedMap>(5, lines) > 0.9);
+    }
+}
+
+#[test]
+fn most_keys_lie_in_their_first_line() {
+    let mut map = InlineMap::<1, 5>::with_lines(Seed::from_number(3), 2000, 1);
+    for number in 0..8500 {
+        map.insert_new(&[number], number as u32).unwrap();
+    }
+    let first = |number: &u64| {
+        let hash = map.seed().hash_one(*number);
+        map.lines.lines[hash.first(2000)].probe(&[*number]) != 0
+    };
+    let firsts = (0..8500).filter(first).count();
+    assert!(firsts > 6800, "{firsts} of 8500");
+}
+
+/// A line of two slots that are named by hashes of our choosing.
+#[derive(Debug, Clone, Copy)]
+struct Toy([(u64, u32); 2], super::lines::Overflow);
+
+impl Line for Toy {
+    type Mark = u64;
+    const SLOTS: usize = 2;
+    const EMPTY: Self = Self([(0, 0); 2], super::lines::Overflow::NONE);
+
+    fn value(&self, slot: usize) -> u32 {
+        self.0[slot].1
+    }
+    fn mark(&self, slot: usize) -> u64 {
+        self.0[slot].0
+    }
+    fn set(&mut self, slot: usize, mark: u64, value: u32) {
+        self.0[slot] = (mark, value);
+    }
+    fn overflow(&mut self) -> &mut super::lines::Overflow {
+        &mut self.1
+    }
+}
+
+proptest! {
+    /// Whatever hashes an attacker might reach: no key is lost, and the overflow counters lead to
+    /// each key that lies in its second line.
+    #[test]
+    fn every_key_lies_where_lookups_look_for_it(
+        marks in proptest::collection::hash_set((0u64..8, 0u64..8, 0u64..4), 1..40),
+        removed in proptest::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let count = 8;
+        // The number that chooses line `first` and line `second` of eight.
+        let of = |(first, second, low): (u64, u64, u64)| first << 61 | low << 40 | second << 29;
+        let mut lines = Lines::<Toy>::new(count);
+        let mut there = Vec::new();
+        for (value, mark) in marks.into_iter().enumerate() {
+            let hash = Hash::from_bits(of(mark));
+            let result = lines.insert(hash, of(mark), value as u32, |m, _| Hash::from_bits(m));
+            if result.is_ok() {
+                there.push(of(mark));
+            }
+        }
+        for which in removed {
+            if there.is_empty() {
+                break;
+            }
+            let mark = there.swap_remove(which.index(there.len()));
+            let (line, slot) = place(&lines, mark).unwrap();
+            lines.remove(line, slot, Hash::from_bits(mark));
+        }
+        prop_assert_eq!(lines.iter().count(), there.len());
+        for mark in there {
+            let hash = Hash::from_bits(mark);
+            let (line, _) = place(&lines, mark).unwrap();
+            let first = hash.first(count);
+            prop_assert!(line == first || lines.lines[first].1.may_have(hash));
+        }
+    }
+}
+
+fn place(lines: &Lines<Toy>, mark: u64) -> Option<(usize, usize)> {
+    let hash = Hash::from_bits(mark);
+    let homes = [
+        hash.first(lines.lines.len()),
+        hash.second(lines.lines.len()),
+    ];
+    homes.iter().find_map(|&line| {
+        let slot = (0..2)
+            .find(|&slot| lines.lines[line].0[slot].0 == mark && lines.lines[line].0[slot].1 != 0);
+        Some((line, slot?))
+    })
+}
+
+#[test]
+fn overflow_counters_count_to_their_end_and_then_stay() {
+    let hash = Hash::from_bits(5 << 40);
+    let mut lines = Lines::<Toy>::new(2);
+    let overflow = lines.lines[0].overflow();
+    for _ in 0..14 {
+        overflow.count(hash, 1);
+    }
+    assert!(overflow.may_have(hash) && !overflow.may_have(Hash::from_bits(4 << 40)));
+    for _ in 0..14 {
+        overflow.count(hash, -1);
+    }
+    assert!(!overflow.may_have(hash));
+    for _ in 0..20 {
+        overflow.count(hash, 1);
+    }
+    for _ in 0..20 {
+        overflow.count(hash, -1);
+    }
+    assert!(overflow.may_have(hash));
+}

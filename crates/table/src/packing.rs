@@ -1,0 +1,187 @@
+//! [`Packing`]: the fields of a key brought together without the gaps between them.
+//!
+//! Each field of a key starts on its own limb. What an index stores, hashes and compares is shorter
+//! when narrow fields share limbs: a port and a MAC address are one limb, an IPv4 5-tuple is two.
+
+use crate::key::{FieldMatch, KeyShape};
+use bits::limbs_for;
+
+/// The longest key that is packed, in limbs after it.
+pub(crate) const MOST: usize = 8;
+
+/// How some fields of a key are packed.
+#[derive(Debug, Clone)]
+pub(crate) struct Packing {
+    /// One a limb of the key that has bits of these fields.
+    steps: Box<[Step]>,
+    limbs: usize,
+    /// Whether the key as it is has the same limbs.
+    is_identity: bool,
+}
+
+/// Bits of one limb of the key, and where in the packed key they begin.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    field: usize,
+    /// Which limb of the field.
+    limb: usize,
+    /// Which limb of the key.
+    from: usize,
+    to: usize,
+    shift: u32,
+    /// Whether the bits go on into limb `to + 1`.
+    spills: bool,
+}
+
+impl Packing {
+    /// Packs the fields with these numbers, in this order, the first into the lowest bits. A key that
+    /// would still be long stays as it is, if these are all its fields; else this gives `None`.
+    pub(crate) fn new(shape: &KeyShape, fields: &[usize]) -> Option<Self> {
+        let width = |field: &usize| shape.fields()[*field].width;
+        let is_whole = (0..shape.fields().len()).eq(fields.iter().copied());
+        let packed = fields.iter().map(width).sum::<u32>();
+        let is_long = limbs_for(packed) > MOST;
+        if is_long && !is_whole {
+            return None;
+        }
+        let mut steps = Vec::new();
+        let mut bits = 0;
+        for &field in fields {
+            for limb in 0..limbs_for(width(&field)) {
+                let taken = (width(&field) as usize - limb * 64).min(64);
+                steps.push(Step {
+                    field,
+                    limb,
+                    from: shape.offset(field) + limb,
+                    to: bits / 64,
+                    shift: (bits % 64) as u32,
+                    spills: bits % 64 + taken > 64,
+                });
+                bits += if is_long { 64 } else { taken };
+            }
+        }
+        let is_identity = is_whole && bits.div_ceil(64) == shape.limbs();
+        if is_identity {
+            // As many limbs packed as not: then better none is shifted.
+            for (i, step) in steps.iter_mut().enumerate() {
+                (step.to, step.shift, step.spills) = (i, 0, false);
+            }
+        }
+        Some(Self {
+            limbs: bits.div_ceil(64),
+            is_identity,
+            steps: steps.into(),
+        })
+    }
+
+    /// How many limbs a packed key has.
+    #[inline(always)]
+    pub(crate) fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Whether a key is its own packed form.
+    #[inline(always)]
+    pub(crate) fn is_identity(&self) -> bool {
+        self.is_identity
+    }
+
+    /// Packs the fields of `key` into `packed`, which has [`limbs`](Self::limbs) limbs.
+    #[inline(always)]
+    pub(crate) fn pack(&self, key: &[u64], packed: &mut [u64]) {
+        self.pack_from(packed, |step| key[step.from]);
+    }
+
+    /// Packs the values of exact matches.
+    pub(crate) fn pack_matches(&self, matches: &[FieldMatch], packed: &mut [u64]) {
+        self.pack_from(packed, |step| match &matches[step.field] {
+            FieldMatch::Exact(value) => value.limbs()[step.limb],
+            _ => 0,
+        });
+    }
+
+    #[inline(always)]
+    fn pack_from(&self, packed: &mut [u64], limb: impl Fn(&Step) -> u64) {
+        packed.fill(0);
+        for step in &self.steps {
+            let limb = limb(step);
+            packed[step.to] |= limb << step.shift;
+            if step.spills {
+                packed[step.to + 1] |= limb >> (64 - step.shift);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KeyField, MatchKind};
+    use bits::Value;
+    use proptest::prelude::*;
+
+    fn shape(widths: &[u32]) -> KeyShape {
+        let kind = MatchKind::Exact;
+        KeyShape::new(widths.iter().map(|&width| KeyField { width, kind }))
+    }
+
+    fn packing(widths: &[u32]) -> Packing {
+        let fields: Vec<usize> = (0..widths.len()).collect();
+        Packing::new(&shape(widths), &fields).unwrap()
+    }
+
+    #[test]
+    fn keys_take_no_more_limbs_than_their_bits_need() {
+        let limbs = |widths: &[u32]| packing(widths).limbs();
+        assert_eq!(limbs(&[9, 48]), 1);
+        assert_eq!(limbs(&[32, 32, 16, 16, 8]), 2);
+        assert_eq!(limbs(&[128, 128, 16, 16, 8]), 5);
+        assert_eq!((limbs(&[]), limbs(&[1000, 1])), (0, 17));
+        assert!(packing(&[64, 60]).is_identity() && packing(&[700, 3]).is_identity());
+        assert!(!packing(&[60, 65]).is_identity());
+        assert!(Packing::new(&shape(&[700, 3]), &[0]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn packed_keys_are_equal_if_keys_are(
+            widths in proptest::collection::vec(1u32..150, 1..9),
+            a in proptest::collection::vec(0u64..4, 24),
+            b in proptest::collection::vec(0u64..4, 24),
+            differs in any::<prop::sample::Index>(),
+        ) {
+            let shape = shape(&widths);
+            let packing = packing(&widths);
+            let matches = |limbs: &[u64]| -> Vec<FieldMatch> {
+                let spread = |field: usize, width: u32| {
+                    let limbs = &limbs[shape.offset(field)..];
+                    let top: Vec<u64> = limbs.iter().map(|limb| limb | limb << 62).collect();
+                    Value::from_limbs(&top, width)
+                };
+                widths.iter().enumerate().map(|(i, &w)| FieldMatch::Exact(spread(i, w))).collect()
+            };
+            let key = |matches: &[FieldMatch]| -> Vec<u64> {
+                let values = matches.iter().map(|matched| match matched {
+                    FieldMatch::Exact(value) => value.limbs(),
+                    _ => &[],
+                });
+                values.flatten().copied().collect()
+            };
+            let pack = |matches: &[FieldMatch]| {
+                let (mut packed, mut again) = (vec![7; packing.limbs()], vec![8; packing.limbs()]);
+                packing.pack(&key(matches), &mut packed);
+                packing.pack_matches(matches, &mut again);
+                assert_eq!(packed, again);
+                packed
+            };
+            let (a, mut b) = (matches(&a), matches(&b));
+            prop_assert_eq!(pack(&a) == pack(&b), a == b);
+            b.clone_from(&a);
+            let field = differs.index(widths.len());
+            if let FieldMatch::Exact(value) = &mut b[field] {
+                *value = value.not();
+            }
+            prop_assert_ne!(pack(&a), pack(&b));
+        }
+    }
+}
