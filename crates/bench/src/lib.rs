@@ -8,7 +8,9 @@
 //! Tests: `tests/`.
 
 pub mod choices;
+pub mod routes;
 pub mod rules;
 
 pub use choices::Choices;
+pub use routes::{Family, Route, RoutingTable};
 pub use rules::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
