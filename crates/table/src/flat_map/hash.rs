@@ -80,13 +80,13 @@ impl Hash {
     /// The first of the two lines, of `lines`, in which the key may lie.
     #[inline(always)]
     pub(crate) fn first(self, lines: usize) -> usize {
-        ((self.0 >> 32) * lines as u64 >> 32) as usize
+        (((self.0 >> 32) * lines as u64) >> 32) as usize
     }
 
     /// The second of the two lines.
     #[inline(always)]
     pub(crate) fn second(self, lines: usize) -> usize {
-        ((self.0 & 0xffff_ffff) * lines as u64 >> 32) as usize
+        (((self.0 & 0xffff_ffff) * lines as u64) >> 32) as usize
     }
 
     /// A short name of the key: from the low ends of both halves, of which the lines take the high ones.
