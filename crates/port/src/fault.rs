@@ -1,5 +1,6 @@
 //! A port that misbehaves as links do: it loses, doubles, swaps and damages frames, by a seed.
 
+use crate::chance::SplitMix;
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxOutcome};
 use packet::{Batch, Frame, FramePool, Nanos, PortId};
 use std::collections::VecDeque;
@@ -57,7 +58,7 @@ impl<P: Port> FaultPort<P> {
             inner,
             rates,
             counts: FaultCounts::default(),
-            chance: SplitMix(seed),
+            chance: SplitMix::new(seed),
             arrived: Batch::default(),
             ready: VecDeque::new(),
             pool: FramePool::default(),
@@ -184,20 +185,6 @@ fn flip_bit(frame: &mut Frame, place: u64) -> bool {
     let bit = place % bits;
     frame.bytes_mut()[(bit / 8) as usize] ^= 1 << (bit % 8);
     true
-}
-
-/// The SplitMix64 generator: a counter and a mixing function, good enough to choose frames.
-#[derive(Debug)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 #[cfg(test)]

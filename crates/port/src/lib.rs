@@ -2,7 +2,8 @@
 //!
 //! - **In:** interface names, capture files, and on transmission [`packet::Frame`]s.
 //! - **Out:** frames as they are on the wire: VLAN tags where they were, checksums complete,
-//!   nothing longer than what the link carries, none that this machine sent itself.
+//!   nothing longer than what the link carries, none that this machine sent itself. A [`Generator`]
+//!   makes frames up for benches.
 //! - **May import:** `packet`.
 //! - **Invariants:** no call waits, except [`Poller::wait`]; every frame that a port was asked to carry
 //!   is counted as sent or as dropped for a named reason; a capture is delivered up to its last whole
@@ -11,8 +12,11 @@
 //!   with a line that says so where a machine forbids them.
 #![deny(unsafe_code)]
 
+mod chance;
 mod error;
 mod fault;
+mod generate;
+mod inet;
 #[cfg(target_os = "linux")]
 mod linux;
 mod memory;
@@ -23,6 +27,7 @@ mod stats;
 
 pub use error::PortError;
 pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
+pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
     AfPacketPort, EchoSocket, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError,

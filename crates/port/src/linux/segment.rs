@@ -1,20 +1,8 @@
 //! Frames as the kernel has them, made frames as they are on a wire: checksums completed, merged
 //! segments taken apart, VLAN tags put back.
 
+use crate::inet::{Transport, Version, find_network, find_transport, network_end, pseudo_sum, sum};
 use packet::{Frame, FrameError};
-
-/// Bytes of an Ethernet header without tags.
-const ETHERNET: usize = 14;
-
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const ETHERTYPE_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
-/// IPv6 extension headers that may stand before the transport header and have the usual length
-/// field: hop-by-hop options, routing, destination options.
-const IPV6_EXTENSIONS: [u8; 3] = [0, 43, 60];
 
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
@@ -68,25 +56,6 @@ pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
     !(sum(bytes, 0) as u16)
 }
 
-/// The sum of 16-bit words that Internet checksums are made of, before it is inverted. `bytes` of odd
-/// length count as if a zero byte came behind.
-fn sum(bytes: &[u8], start: u32) -> u32 {
-    let mut words = bytes.chunks_exact(2);
-    // 65535 bytes are 32768 words: a 64-bit sum cannot overflow.
-    let mut total = u64::from(start);
-    total += words
-        .by_ref()
-        .map(|w| u64::from(u16::from_be_bytes([w[0], w[1]])))
-        .sum::<u64>();
-    if let [last] = words.remainder() {
-        total += u64::from(*last) << 8;
-    }
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    total as u32
-}
-
 /// Completes a checksum of which the kernel has put the pseudo header's part into its field. Whether
 /// the offsets are inside the frame; where not, it is unchanged.
 pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
@@ -127,20 +96,6 @@ pub(super) fn insert_vlan(
     Ok(())
 }
 
-/// The version of a frame's Internet Protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    V4,
-    V6,
-}
-
-/// The transport protocol of merged segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transport {
-    Tcp,
-    Udp,
-}
-
 /// How a frame of merged segments is taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segments {
@@ -163,12 +118,12 @@ impl Segments {
     pub(super) fn find(frame: &[u8], header: &VnetHeader) -> Option<Segments> {
         let (kind, size) = header.segments?;
         let (version, network_at) = find_network(frame)?;
-        let transport = match (kind, version) {
+        let wanted = match (kind, version) {
             (SegmentKind::Tcp4, Version::V4) | (SegmentKind::Tcp6, Version::V6) => Transport::Tcp,
             (SegmentKind::Udp, _) => Transport::Udp,
             _ => return None,
         };
-        let transport_at = find_transport(frame, version, network_at, transport)?;
+        let (transport, transport_at) = find_transport(frame, version, network_at)?;
         let is_outermost = header
             .checksum
             .is_none_or(|(start, _)| start == transport_at);
@@ -178,7 +133,7 @@ impl Segments {
         };
         let payload_at = transport_at + header_len;
         let payload_len = network_end(frame, version, network_at)?.checked_sub(payload_at)?;
-        let is_sound = is_outermost && size > 0 && payload_len > 0;
+        let is_sound = transport == wanted && is_outermost && size > 0 && payload_len > 0;
         let is_tcp_header = transport == Transport::Udp || header_len >= 20;
         (is_sound && is_tcp_header).then_some(Segments {
             version,
@@ -231,9 +186,10 @@ impl Segments {
     /// Corrects the TCP or UDP header: sequence number and flags or length, and the checksum.
     fn write_transport(&self, bytes: &mut [u8], i: usize) {
         let is_last = i + 1 == self.count();
-        let pseudo = self.pseudo_sum(bytes);
+        let len = bytes.len() - self.transport_at;
+        let pseudo = pseudo_sum(bytes, self.version, self.network_at, self.transport, len);
         let segment = &mut bytes[self.transport_at..];
-        let checksum_at = match self.transport {
+        match self.transport {
             Transport::Tcp => {
                 let first = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
                 let sequence = first.wrapping_add((i * self.size) as u32);
@@ -244,99 +200,19 @@ impl Segments {
                 if !is_last {
                     segment[13] &= !(TCP_FIN | TCP_PSH);
                 }
-                16
             }
             Transport::Udp => {
                 let len = segment.len() as u16;
                 segment[4..6].copy_from_slice(&len.to_be_bytes());
-                6
             }
-        };
+        }
+        let checksum_at = self.transport.checksum_at();
         segment[checksum_at..checksum_at + 2].fill(0);
         let value = !(sum(segment, pseudo) as u16);
         let is_udp = self.transport == Transport::Udp;
         let value = if value == 0 && is_udp { 0xffff } else { value };
         segment[checksum_at..checksum_at + 2].copy_from_slice(&value.to_be_bytes());
     }
-
-    /// The sum of the pseudo header: addresses, protocol, length.
-    fn pseudo_sum(&self, bytes: &[u8]) -> u32 {
-        let addresses = match self.version {
-            Version::V4 => self.network_at + 12..self.network_at + 20,
-            Version::V6 => self.network_at + 8..self.network_at + 40,
-        };
-        let protocol = match self.transport {
-            Transport::Tcp => PROTOCOL_TCP,
-            Transport::Udp => PROTOCOL_UDP,
-        };
-        let len = (bytes.len() - self.transport_at) as u32;
-        sum(&bytes[addresses], u32::from(protocol) + len)
-    }
-}
-
-/// The IP header of a frame, behind any tags.
-fn find_network(frame: &[u8]) -> Option<(Version, usize)> {
-    let mut at = ETHERNET;
-    loop {
-        let ethertype = u16::from_be_bytes([*frame.get(at - 2)?, *frame.get(at - 1)?]);
-        match ethertype {
-            ETHERTYPE_IPV4 => return Some((Version::V4, at)),
-            ETHERTYPE_IPV6 => return Some((Version::V6, at)),
-            tag if ETHERTYPE_VLAN.contains(&tag) => at += 4,
-            _ => return None,
-        }
-    }
-}
-
-/// Where the transport header starts, if it is of the protocol and all headers are inside the frame.
-fn find_transport(
-    frame: &[u8],
-    version: Version,
-    network_at: usize,
-    transport: Transport,
-) -> Option<usize> {
-    let wanted = match transport {
-        Transport::Tcp => PROTOCOL_TCP,
-        Transport::Udp => PROTOCOL_UDP,
-    };
-    let (protocol, at) = match version {
-        Version::V4 => {
-            let len = usize::from(frame.get(network_at)? & 0xf) * 4;
-            (*frame.get(network_at + 9)?, network_at + len.max(20))
-        }
-        Version::V6 => {
-            let mut next = *frame.get(network_at + 6)?;
-            let mut at = network_at + 40;
-            while IPV6_EXTENSIONS.contains(&next) {
-                next = *frame.get(at)?;
-                at += (usize::from(*frame.get(at + 1)?) + 1) * 8;
-            }
-            (next, at)
-        }
-    };
-    (protocol == wanted && at + 8 <= frame.len()).then_some(at)
-}
-
-/// Where the IP packet ends: what its length says, as a short frame has padding behind it, but all of
-/// the frame where the length is 0, which a packet above 64 KiB has.
-fn network_end(frame: &[u8], version: Version, network_at: usize) -> Option<usize> {
-    let half = |at: usize| {
-        Some(usize::from(u16::from_be_bytes([
-            *frame.get(at)?,
-            *frame.get(at + 1)?,
-        ])))
-    };
-    let end = match version {
-        Version::V4 => match half(network_at + 2)? {
-            0 => frame.len(),
-            len => network_at + len,
-        },
-        Version::V6 => match half(network_at + 4)? {
-            0 => frame.len(),
-            len => network_at + 40 + len,
-        },
-    };
-    (end <= frame.len()).then_some(end)
 }
 
 #[cfg(test)]

@@ -1,0 +1,135 @@
+//! Chance by a seed: the same draws in every run.
+
+/// The SplitMix64 generator: a counter and a mixing function, good enough to choose frames.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix(u64);
+
+impl SplitMix {
+    pub(crate) fn new(seed: u64) -> SplitMix {
+        SplitMix(seed)
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// One of `n` choices: `draw` scaled to `0..n`.
+#[inline]
+pub(crate) fn scale(draw: u32, n: usize) -> usize {
+    ((u64::from(draw) * n as u64) >> 32) as usize
+}
+
+/// Choices by weight, each in constant time: the alias method (M. D. Vose, "A linear algorithm for
+/// generating random numbers with a given distribution", 1991).
+#[derive(Clone, Debug)]
+pub(crate) struct Weighted {
+    columns: Vec<Column>,
+}
+
+/// An equal share of the whole, divided between two choices.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    /// Draws below this are the column's own choice.
+    own: u32,
+    /// The other choice.
+    other: u32,
+}
+
+impl Weighted {
+    /// The choices `0..weights.len()`, below 2^32 of them, each as likely as its weight says. The weights
+    /// must be finite, not negative, and not all zero.
+    pub(crate) fn new(weights: &[f64]) -> Weighted {
+        let total: f64 = weights.iter().sum();
+        let mut shares: Vec<f64> = weights
+            .iter()
+            .map(|weight| weight * weights.len() as f64 / total)
+            .collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) =
+            (0..shares.len()).partition(|&i| shares[i] < 1.0);
+        let mut columns: Vec<Column> = (0..shares.len())
+            .map(|i| Column {
+                own: u32::MAX,
+                other: i as u32,
+            })
+            .collect();
+        while let (Some(&i), Some(&giver)) = (small.last(), large.last()) {
+            small.pop();
+            columns[i] = Column {
+                own: (shares[i] * f64::from(u32::MAX)) as u32,
+                other: giver as u32,
+            };
+            shares[giver] -= 1.0 - shares[i];
+            if shares[giver] < 1.0 {
+                large.pop();
+                small.push(giver);
+            }
+        }
+        // What is left has a share of 1, but for rounding: a column of its own choice only.
+        Weighted { columns }
+    }
+
+    /// One choice.
+    #[inline]
+    pub(crate) fn choose(&self, chance: &mut SplitMix) -> usize {
+        let draw = chance.next();
+        let i = scale((draw >> 32) as u32, self.columns.len());
+        let column = self.columns[i];
+        if (draw as u32) < column.own {
+            i
+        } else {
+            column.other as usize
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    impl Weighted {
+        /// The exact probability of each choice.
+        fn probabilities(&self) -> Vec<f64> {
+            let share = 1.0 / self.columns.len() as f64;
+            let mut all = vec![0.0; self.columns.len()];
+            for (i, column) in self.columns.iter().enumerate() {
+                let own = f64::from(column.own) / f64::from(u32::MAX);
+                all[i] += share * own;
+                all[column.other as usize] += share * (1.0 - own);
+            }
+            all
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_choice_is_as_likely_as_its_weight(
+            weights in prop::collection::vec(0.0f64..1000.0, 1..200)
+        ) {
+            prop_assume!(weights.iter().sum::<f64>() > 1.0);
+            let total: f64 = weights.iter().sum();
+            let got = Weighted::new(&weights).probabilities();
+            for (weight, got) in weights.iter().zip(got) {
+                prop_assert!((weight / total - got).abs() < 1e-8, "{weight} {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_weight_of_zero_is_never_chosen() {
+        let weighted = Weighted::new(&[0.0, 1.0, 0.0, 3.0]);
+        let mut chance = SplitMix::new(1);
+        let mut counts = [0; 4];
+        for _ in 0..40_000 {
+            counts[weighted.choose(&mut chance)] += 1;
+        }
+        assert_eq!((counts[0], counts[2]), (0, 0));
+        assert!((9_500..10_500).contains(&counts[1]), "{counts:?}");
+    }
+}
