@@ -36,6 +36,8 @@ pub struct Configuration {
     /// PNA: time-outs of entries that packets add.
     pub expire_profiles: Arc<ExpireProfiles>,
     next_flow_id: Arc<std::sync::atomic::AtomicU32>,
+    /// The device's: programs that follow each other share what it guards.
+    pub atomic: Arc<crate::AtomicGate>,
 }
 
 /// Bytes that the preallocated state of a program may take: counters, meters, registers, tables that packets write.
@@ -111,6 +113,7 @@ impl Configuration {
             host_ports: Arc::default(),
             expire_profiles: Arc::default(),
             next_flow_id: Arc::default(),
+            atomic: Arc::default(),
             program,
         })
     }
@@ -153,6 +156,7 @@ impl Configuration {
             host_ports: self.host_ports.clone(),
             expire_profiles: self.expire_profiles.clone(),
             next_flow_id: self.next_flow_id.clone(),
+            atomic: self.atomic.clone(),
         }
     }
 }

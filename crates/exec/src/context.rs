@@ -39,6 +39,8 @@ pub struct PacketContext {
     pub current: Option<CurrentEntry>,
     /// Parameters of a learned entry that was hit.
     pub learned_params: Vec<u64>,
+    /// How deep the packet is in `@atomic` code.
+    pub atomic: crate::AtomicDepth,
     /// Messages that the program wrote.
     pub log: LogBuffer,
     /// Digests that the program sent.
@@ -73,6 +75,7 @@ impl PacketContext {
             work_left: WORK_BUDGET,
             current: None,
             learned_params: vec![0; most_param_limbs(program)],
+            atomic: crate::AtomicDepth::default(),
             log: LogBuffer::default(),
             digests: Digests::default(),
         }

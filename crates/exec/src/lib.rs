@@ -12,6 +12,7 @@
 //!
 //! Tests: beside each module; `interp` and `switch` test what packets see.
 
+mod atomic;
 mod bit_buffer;
 mod configuration;
 mod context;
@@ -28,6 +29,7 @@ mod state;
 mod trace;
 pub mod wide;
 
+pub use atomic::{AtomicDepth, AtomicGate};
 pub use bit_buffer::BitBuffer;
 pub use configuration::{Configuration, ConfigurationError};
 pub use context::{CurrentEntry, DigestMessage, Digests, PacketContext, WORK_BUDGET};

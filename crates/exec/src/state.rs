@@ -11,7 +11,7 @@ use table::{
     LearningTable, Lookup, MemberId, MeterArray, ProfileLookup, RegisterArray, ValueSet,
 };
 
-use crate::HashParameters;
+use crate::{AtomicGate, HashParameters};
 
 /// The root that packets read. Cells behind it are shared with other roots of the device.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct State {
     pub expire_profiles: Arc<ExpireProfiles>,
     /// PNA: the next flow id.
     pub next_flow_id: Arc<AtomicU32>,
+    /// What `@atomic` code goes through.
+    pub atomic: Arc<AtomicGate>,
 }
 
 impl State {

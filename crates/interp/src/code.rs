@@ -243,6 +243,10 @@ pub(crate) enum Inst {
         b: Slot,
         to: Pc,
     },
+    /// `@atomic` code begins.
+    EnterAtomic,
+    /// `@atomic` code ends.
+    LeaveAtomic,
     /// A back edge: takes one unit of work.
     Round,
     /// Runs an action; its parameters are in place.

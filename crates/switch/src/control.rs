@@ -272,6 +272,9 @@ impl Device {
             Change::SetQueue(port, config) => {
                 let now = self.core.now;
                 self.core.queues.configure(*port, *config, now);
+                if let Some(office) = &self.office {
+                    office.configure(*port, *config);
+                }
             }
         }
         Ok(None)

@@ -12,13 +12,14 @@ use exec::{DropDetail, PassOutcome, WORK_BUDGET};
 use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
 use packet::{Nanos, PortId};
 
-use crate::arch::{PassPlan, Pipeline};
+use crate::arch::{self, PassPlan, Pipeline};
 use crate::ledger::Ledger;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
+use crate::worker::{Handover, HandoverError};
 
 /// How many messages and digests wait for the control plane; more are counted as lost.
-const MAX_WAITING: usize = 65_536;
+pub(crate) const MAX_WAITING: usize = 65_536;
 
 /// How many copies may be made of one packet that came in, and how often it may start over, with all copies of copies, so that clones of
 /// clones end.
@@ -206,6 +207,8 @@ pub(crate) struct Core {
     pub(crate) outcomes: Vec<PassOutcome>,
     /// Ports whose queues are shaped or hold packets; kept to be used again.
     pub(crate) busy_ports: Vec<u32>,
+    /// Where packets for shaped ports go, if there are workers.
+    pub(crate) handover: Option<Handover>,
 }
 
 impl Core {
@@ -228,6 +231,7 @@ impl Core {
             replicas: Vec::new(),
             outcomes: Vec::new(),
             busy_ports: Vec::new(),
+            handover: None,
         }
     }
 
@@ -431,6 +435,19 @@ impl Core {
 
     /// Puts a packet into the queue of a port.
     pub(crate) fn enqueue(&mut self, job: Job, port: PortId, priority: u8, trace: &mut Trace<'_>) {
+        let job = match &self.handover {
+            Some(handover) if self.queues.is_shaped(port) => {
+                match handover.give(job, port, priority) {
+                    Ok(()) => return,
+                    Err(HandoverError::Own(job)) => job,
+                    Err(HandoverError::Full(job)) => {
+                        let detail = DropDetail::Number(port.0);
+                        return self.drop(job, DropReason::TailDrop, detail, trace);
+                    }
+                }
+            }
+            _ => job,
+        };
         let (bytes, now) = (job.packet.bytes.len(), job.packet.now);
         let depth = self.queues.waiting(port, priority) as u32;
         trace.event(|| TraceEvent::Queued {
@@ -529,6 +546,29 @@ impl Core {
         let (port, mut job, times) = self.queues.pop(now)?;
         job.packet.now = times.dequeued;
         Some((port, job, times))
+    }
+
+    /// Takes each packet that came in as far as it can get, one after the other.
+    pub(crate) fn run_arrived(&mut self, trace: &mut Trace<'_>) {
+        while let Some(mut job) = self.arriving.pop_front() {
+            self.begin(&mut job);
+            arch::ingress(self, job, trace);
+            self.drain(self.now, trace);
+        }
+    }
+
+    /// Runs what starts over, and what leaves a queue by `until`.
+    pub(crate) fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
+        loop {
+            if let Some(job) = self.again.pop_front() {
+                arch::ingress(self, job, trace);
+            } else if let Some((port, job, times)) = self.dequeue(until) {
+                trace.event(|| TraceEvent::Dequeued { port: port.0 });
+                arch::egress(self, job, port, times, trace);
+            } else {
+                return;
+            }
+        }
     }
 
     /// Packets inside.

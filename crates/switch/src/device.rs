@@ -9,12 +9,12 @@ use ir::{Layout, Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
 use table::{EntryId, LearnedEntry};
 
-use crate::arch;
 use crate::control::{Change, Record};
 use crate::core::{Code, Core, Digest, Root, Trace};
 use crate::ledger::{Ledger, Unbalanced};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
+use crate::worker::{Desk, Office};
 
 /// How a device is set up.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,8 @@ pub struct Device {
     /// Hits of entries that are gone, by table.
     retired_hits: Vec<u64>,
     expired: Vec<(TableId, LearnedEntry)>,
+    /// What is shared with workers, if there are some.
+    pub(crate) office: Option<Arc<Office>>,
 }
 
 impl Device {
@@ -135,6 +137,7 @@ impl Device {
             told_idle: BTreeMap::new(),
             retired_hits,
             expired: Vec::new(),
+            office: None,
         })
     }
 
@@ -172,8 +175,8 @@ impl Device {
         }
     }
 
-    /// Publishes what was changed since the last time.
-    pub(crate) fn publish(&mut self) {
+    /// Lets packets see what was changed since the last time. The device's own packets see every change at once; workers see what was published.
+    pub fn publish(&mut self) {
         if !std::mem::take(&mut self.is_stale) {
             return;
         }
@@ -184,6 +187,9 @@ impl Device {
             state,
             replication,
         });
+        if let Some(office) = &self.office {
+            office.publish(&self.root);
+        }
     }
 
     /// Takes a packet in; the next step processes it.
@@ -224,7 +230,7 @@ impl Device {
     /// by this moment runs before them all.
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         self.begin_step(now, trace);
-        self.run_arrived(trace);
+        self.core.run_arrived(trace);
     }
 
     /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
@@ -232,34 +238,11 @@ impl Device {
     pub(crate) fn begin_step(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
-            self.drain(Nanos(before), trace);
+            self.core.drain(Nanos(before), trace);
         }
         self.core.now = now;
         self.expire();
-        self.drain(now, trace);
-    }
-
-    /// Takes each packet that came in as far as it can get, one after the other.
-    pub(crate) fn run_arrived(&mut self, trace: &mut Trace<'_>) {
-        while let Some(mut job) = self.core.arriving.pop_front() {
-            self.core.begin(&mut job);
-            arch::ingress(&mut self.core, job, trace);
-            self.drain(self.core.now, trace);
-        }
-    }
-
-    /// Runs what starts over, and what leaves a queue by `until`.
-    pub(crate) fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
-        loop {
-            if let Some(job) = self.core.again.pop_front() {
-                arch::ingress(&mut self.core, job, trace);
-            } else if let Some((port, job, times)) = self.core.dequeue(until) {
-                trace.event(|| exec::TraceEvent::Dequeued { port: port.0 });
-                arch::egress(&mut self.core, job, port, times, trace);
-            } else {
-                return;
-            }
-        }
+        self.core.drain(now, trace);
     }
 
     /// Deletes the entries that packets added and that were idle for their time-out.
@@ -312,35 +295,53 @@ impl Device {
 
     /// The next digest message.
     pub fn take_digest(&mut self) -> Option<Digest> {
-        self.core.digests.pop_front()
+        let own = self.core.digests.pop_front();
+        own.or_else(|| {
+            let mut desks = self.desks().iter();
+            desks.find_map(|desk| desk.papers().digests.pop_front())
+        })
     }
 
     /// The next message that the program wrote (`log_msg`, `assert`, `assume`).
     pub fn take_message(&mut self) -> Option<String> {
-        self.core.messages.pop_front()
+        let own = self.core.messages.pop_front();
+        own.or_else(|| {
+            let mut desks = self.desks().iter();
+            desks.find_map(|desk| desk.papers().messages.pop_front())
+        })
     }
 
     /// Messages and digests that were lost because nobody took them.
     pub fn lost_messages(&self) -> u64 {
-        self.core.lost_messages
+        let lost = self.desks().iter().map(|desk| desk.papers().lost_messages);
+        self.core.lost_messages + lost.sum::<u64>()
     }
 
     /// What became of all packets.
-    pub fn ledger(&self) -> &Ledger {
-        &self.core.ledger
+    pub fn ledger(&self) -> Ledger {
+        let mut ledger = self.core.ledger.clone();
+        for desk in self.desks() {
+            ledger.add(&desk.papers().ledger);
+        }
+        ledger
     }
 
     /// Packets inside.
     pub fn held(&self) -> usize {
-        self.core.held()
+        let at_workers: usize = self.desks().iter().map(|desk| desk.held()).sum();
+        self.core.held() + at_workers
     }
 
-    /// Whether all packets are accounted for.
+    fn desks(&self) -> &[Arc<Desk>] {
+        self.office.as_ref().map_or(&[], |office| &office.desks)
+    }
+
+    /// Whether all packets are accounted for. With workers the answer counts only while none of them has packets in hand.
     ///
     /// # Errors
     /// They are not: a defect of the device.
     pub fn check_conservation(&self) -> Result<(), Unbalanced> {
-        self.core.ledger.check(self.core.held())
+        self.ledger().check(self.held())
     }
 
     /// Counts a packet that a port refused after it had left here; nothing if none has left.
@@ -401,6 +402,7 @@ impl Device {
         config: &DeviceConfig,
     ) -> Result<(), LoadError> {
         let mut new = Device::of_version(program, engine, config, self.code.version + 1)?;
+        new.configuration.atomic = Arc::clone(&self.configuration.atomic);
         crate::replace::keep(&self.configuration, &mut new.configuration, self.core.now);
         self.code = new.code;
         self.configuration = new.configuration;

@@ -6,7 +6,7 @@ use exec::{Burst, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
-use crate::core::{FusedPass, Job, Root, Trace};
+use crate::core::{Core, FusedPass, Job, Root, Trace};
 use crate::device::Device;
 
 impl Device {
@@ -23,14 +23,25 @@ impl Device {
     ) {
         self.publish();
         self.begin_step(now, &mut Trace(None));
-        self.run_arrived(&mut Trace(None));
-        self.take_sent(&mut sent);
-        let root = Arc::clone(&self.root);
+        self.core.run_arrived(&mut Trace(None));
+        self.core.forward(&self.root, frames, &mut sent);
+    }
+}
+
+impl Core {
+    /// Sends what is to be sent, then takes frames through the program, at the time of the step that has begun.
+    pub(crate) fn forward(
+        &mut self,
+        root: &Arc<Root>,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.take_sent(sent);
         match &root.code.fused {
-            Some(fused) if self.core.queues.is_usually_free() => {
-                self.forward_fused(&root, fused, frames, &mut sent);
+            Some(fused) if self.queues.is_usually_free() => {
+                self.forward_fused(root, fused, frames, sent);
             }
-            _ => self.forward_one_by_one(&root, frames, &mut sent),
+            _ => self.forward_one_by_one(root, frames, sent),
         }
     }
 
@@ -41,15 +52,15 @@ impl Device {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         for frame in frames {
-            let mut packet = self.core.context(&root.code);
+            let mut packet = self.context(&root.code);
             std::mem::swap(&mut packet.bytes, frame);
             packet.length = packet.bytes.len() as u32;
-            self.core.ledger.received += 1;
+            self.ledger.received += 1;
             let ingress = packet.bytes.ingress;
             let mut job = Job::arrived(root, packet, ingress);
-            self.core.begin(&mut job);
-            arch::ingress(&mut self.core, job, &mut Trace(None));
-            self.drain(self.core.now, &mut Trace(None));
+            self.begin(&mut job);
+            arch::ingress(self, job, &mut Trace(None));
+            self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);
         }
     }
@@ -61,43 +72,42 @@ impl Device {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let mut outcomes = std::mem::take(&mut self.core.outcomes);
+        let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(frames.len(), PassOutcome::Waiting);
-        let mut context = self.core.context(&root.code);
+        let mut context = self.context(&root.code);
         let mut done = 0;
-        self.core.ledger.received += frames.len() as u64;
+        self.ledger.received += frames.len() as u64;
         while done < frames.len() {
             let from = done;
-            let core = &mut self.core;
-            core.queues.busy(&mut core.busy_ports);
+            self.queues.busy(self.now, &mut self.busy_ports);
             let mut burst = Burst {
                 frames,
                 outcomes: &mut outcomes,
-                now: core.now,
-                busy_ports: &core.busy_ports,
-                seed: core.seed,
-                first_packet: core.packets + 1,
+                now: self.now,
+                busy_ports: &self.busy_ports,
+                seed: self.seed,
+                first_packet: self.packets + 1,
             };
             let end = fused.run.run(&mut burst, from, &mut context, &root.state);
             // An engine that does nothing would never end.
             done = end.clamp(from + 1, frames.len());
-            core.packets += (done - from) as u64;
-            core.collect(&root.code.program, &mut context, &mut Trace(None));
+            self.packets += (done - from) as u64;
+            self.collect(&root.code.program, &mut context, &mut Trace(None));
             let Some(last) = self.account(&mut frames[from..done], &outcomes[from..done], sent)
             else {
                 continue;
             };
             let ingress = context.bytes.ingress;
-            let packet = std::mem::replace(&mut context, self.core.context(&root.code));
+            let packet = std::mem::replace(&mut context, self.context(&root.code));
             let job = Job::arrived(root, packet, ingress);
             let resume = fused.plan.resume(last.0);
-            arch::resume(&mut self.core, job, resume, last.1, &mut Trace(None));
-            self.drain(self.core.now, &mut Trace(None));
+            arch::resume(self, job, resume, last.1, &mut Trace(None));
+            self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);
         }
-        self.core.put_back(context, &root.code);
-        self.core.outcomes = outcomes;
+        self.put_back(context, &root.code);
+        self.outcomes = outcomes;
     }
 
     /// Sends and drops what went through; the step and the port of the packet that left its pass, if the last one has.
@@ -110,22 +120,22 @@ impl Device {
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
             match *outcome {
                 PassOutcome::Sent(port) => {
-                    self.core.ledger.sent += 1;
-                    sent(port, frame, self.core.now);
+                    self.ledger.sent += 1;
+                    sent(port, frame, self.now);
                 }
-                PassOutcome::Dropped(reason) => self.core.ledger.drop(reason),
+                PassOutcome::Dropped(reason) => self.ledger.drop(reason),
                 PassOutcome::Left { step, egress } => return Some((step, egress)),
                 // Engines give every frame an outcome; one that has none is accounted for all the same.
-                PassOutcome::Waiting => self.core.ledger.drop(exec::DropReason::Aborted),
+                PassOutcome::Waiting => self.ledger.drop(exec::DropReason::Aborted),
             }
         }
         None
     }
 
     fn take_sent(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
-        while let Some(mut gone) = self.core.sent.pop_front() {
+        while let Some(mut gone) = self.sent.pop_front() {
             sent(gone.port, &mut gone.packet.bytes, gone.time);
-            self.core.put_back(gone.packet, &gone.root.code);
+            self.put_back(gone.packet, &gone.root.code);
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct Ledger {
     /// Left at a port.
     pub sent: u64,
     /// Ended otherwise, by [`DropReason::index`].
-    dropped: Vec<u64>,
+    dropped: [u64; DropReason::ALL.len()],
     /// Copies that were asked for and not made, because the packet and its copies had made all that they may; this changes no sum.
     pub copies_refused: u64,
     /// Started over, which changes no sum.
@@ -27,7 +27,7 @@ pub struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        let dropped = vec![0; DropReason::ALL.len()];
+        let dropped = [0; DropReason::ALL.len()];
         Ledger {
             received: 0,
             generated: 0,
@@ -63,6 +63,20 @@ impl std::fmt::Display for Unbalanced {
 impl std::error::Error for Unbalanced {}
 
 impl Ledger {
+    /// Adds another part of the same device's packets.
+    pub(crate) fn add(&mut self, other: &Ledger) {
+        self.received += other.received;
+        self.generated += other.generated;
+        self.replicated += other.replicated;
+        self.sent += other.sent;
+        self.copies_refused += other.copies_refused;
+        self.resubmitted += other.resubmitted;
+        self.recirculated += other.recirculated;
+        for (sum, more) in self.dropped.iter_mut().zip(&other.dropped) {
+            *sum += more;
+        }
+    }
+
     /// Notes a drop.
     pub(crate) fn drop(&mut self, reason: DropReason) {
         self.dropped[reason.index()] += 1;

@@ -22,6 +22,7 @@ mod profiles;
 mod queue;
 mod replace;
 mod slot;
+mod worker;
 
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::Digest;
@@ -31,3 +32,4 @@ pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 pub use table::{CounterReading, EntryId, LearnedEntry, MeterConfig};
+pub use worker::Worker;

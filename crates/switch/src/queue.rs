@@ -158,14 +158,38 @@ impl<T> Queues<T> {
         self.most_ports = IDLE_PORTS.max(self.ports.len() * 2);
     }
 
+    /// How ports send that are not configured.
+    pub fn default_config(&self) -> QueueConfig {
+        self.default
+    }
+
+    /// How a port sends.
+    pub fn config(&self, port: PortId) -> QueueConfig {
+        let queues = self.ports.get(&port);
+        queues.map_or(self.default, |queues| queues.config)
+    }
+
+    /// Whether packets may have to wait at a port.
+    pub fn is_shaped(&self, port: PortId) -> bool {
+        self.config(port).is_limited()
+    }
+
+    /// The ports that are configured, and how.
+    pub fn configured(&self) -> Vec<(PortId, QueueConfig)> {
+        let ports = self.ports.iter().filter(|(_, queues)| queues.is_configured);
+        ports.map(|(port, queues)| (*port, queues.config)).collect()
+    }
+
     /// Whether ports that are not configured send at once.
     pub fn is_usually_free(&self) -> bool {
         !self.default.is_limited()
     }
 
-    /// Writes the ports that are shaped, or where packets wait, into `busy`, ascending.
-    pub fn busy(&self, busy: &mut Vec<u32>) {
-        let is_busy = |queues: &PortQueues<T>| queues.config.is_limited() || !queues.is_empty();
+    /// Writes the ports that are shaped, that still send at `now`, or where packets wait, into `busy`, ascending.
+    pub fn busy(&self, now: Nanos, busy: &mut Vec<u32>) {
+        let is_busy = |queues: &PortQueues<T>| {
+            queues.config.is_limited() || queues.free_at > now || !queues.is_empty()
+        };
         let ports = self.ports.iter().filter(|(_, queues)| is_busy(queues));
         busy.clear();
         busy.extend(ports.map(|(port, _)| port.0));

@@ -52,8 +52,12 @@ impl Compiler<'_> {
                 self.emit(Inst::Jump { to });
                 Ok(())
             }
-            // One packet runs at a time, so every body is one step with regard to other packets.
-            StmtKind::Atomic(body) => self.body(body),
+            StmtKind::Atomic(body) => {
+                self.emit(Inst::EnterAtomic);
+                self.body(body)?;
+                self.emit(Inst::LeaveAtomic);
+                Ok(())
+            }
             StmtKind::Exit => {
                 self.tell(Tell::Exit);
                 self.emit(Inst::End);

@@ -54,6 +54,7 @@ impl<'m> Machine<'m> {
             position: NONE,
         };
         let outcome = machine.go(start as usize, tap);
+        machine.packet.atomic.leave_all(&state.atomic);
         machine.packet.limbs = machine.limbs;
         outcome
     }
@@ -173,6 +174,8 @@ impl<'m> Machine<'m> {
                         pc = to as usize;
                     }
                 }
+                Inst::EnterAtomic => self.packet.atomic.enter(&self.state.atomic),
+                Inst::LeaveAtomic => self.packet.atomic.leave(&self.state.atomic),
                 Inst::Round | Inst::EnterState => {
                     if !self.packet.spend(1) {
                         return Outcome::Drop(DropReason::WorkBudget);

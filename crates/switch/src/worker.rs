@@ -1,0 +1,271 @@
+//! Workers: each takes a share of a device's packets, on a thread of its own.
+//!
+//! A worker has its own queues, contexts and ledger, and sees the device's state through the root that it takes at the begin of a burst; cells
+//! (counters, meters, registers, learned entries) are shared. A port that is shaped belongs to one worker, by its number: the others hand packets for
+//! it over, so that its rate and its order hold. Nothing here waits: what a worker has to tell is left on its desk when nobody reads there.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_queue::ArrayQueue;
+use packet::{Frame, Nanos, PortId};
+
+use crate::core::{Core, Digest, Job, MAX_WAITING, Root, Trace};
+use crate::device::Device;
+use crate::ledger::Ledger;
+use crate::queue::QueueConfig;
+
+/// Packets that wait to be taken over by the worker of their port; one more is dropped as from a full queue.
+const MOST_HANDED: usize = 4096;
+
+/// A packet for a port of another worker.
+pub(crate) struct Handed {
+    job: Job,
+    port: PortId,
+    priority: u8,
+}
+
+/// Where a worker leaves what it has to tell, and others leave packets for it.
+pub(crate) struct Desk {
+    papers: Mutex<Papers>,
+    inbox: ArrayQueue<Handed>,
+}
+
+/// What a worker has to tell the device.
+#[derive(Default)]
+pub(crate) struct Papers {
+    pub(crate) ledger: Ledger,
+    pub(crate) held: usize,
+    pub(crate) digests: VecDeque<Digest>,
+    pub(crate) messages: VecDeque<String>,
+    pub(crate) lost_messages: u64,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        Desk {
+            papers: Mutex::default(),
+            inbox: ArrayQueue::new(MOST_HANDED),
+        }
+    }
+
+    /// The papers, for the device: it may wait, workers do not.
+    pub(crate) fn papers(&self) -> MutexGuard<'_, Papers> {
+        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Packets on this desk and at its worker.
+    pub(crate) fn held(&self) -> usize {
+        self.papers().held + self.inbox.len()
+    }
+}
+
+/// What a device publishes to its workers.
+struct Published {
+    root: Arc<Root>,
+    queues: Vec<(PortId, QueueConfig)>,
+}
+
+/// What a device and its workers share.
+pub(crate) struct Office {
+    published: Mutex<Published>,
+    version: AtomicU64,
+    pub(crate) desks: Vec<Arc<Desk>>,
+}
+
+impl Office {
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn publish(&self, root: &Arc<Root>) {
+        self.published().root = Arc::clone(root);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn configure(&self, port: PortId, config: QueueConfig) {
+        let mut published = self.published();
+        published.queues.retain(|(other, _)| *other != port);
+        published.queues.push((port, config));
+        drop(published);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How a core hands packets over.
+pub(crate) struct Handover {
+    office: Arc<Office>,
+    /// The worker whose core this is; none for the device's own.
+    own: Option<usize>,
+}
+
+impl Handover {
+    /// Gives a packet for a shaped port to the worker of that port.
+    ///
+    /// # Errors
+    /// The packet comes back, with the reason.
+    pub(crate) fn give(&self, job: Job, port: PortId, priority: u8) -> Result<(), HandoverError> {
+        let owner = port.0 as usize % self.office.desks.len();
+        if self.own == Some(owner) {
+            return Err(HandoverError::Own(job));
+        }
+        let handed = Handed {
+            job,
+            port,
+            priority,
+        };
+        let pushed = self.office.desks[owner].inbox.push(handed);
+        pushed.map_err(|handed| HandoverError::Full(handed.job))
+    }
+}
+
+/// Why a packet was not handed over.
+pub(crate) enum HandoverError {
+    /// The port belongs to this worker.
+    Own(Job),
+    /// The other worker has too many packets to take over.
+    Full(Job),
+}
+
+/// A share of a device's packets. It is moved to the thread that runs it.
+pub struct Worker {
+    core: Core,
+    root: Arc<Root>,
+    version: u64,
+    office: Arc<Office>,
+    desk: Arc<Desk>,
+}
+
+impl Worker {
+    /// [`Device::forward`] for this worker's share. Time is each worker's own; it never goes back.
+    pub fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.take_root();
+        let now = self.core.now.max(now);
+        if let Some(before) = now.0.checked_sub(1) {
+            self.core.drain(Nanos(before), &mut Trace(None));
+        }
+        self.core.now = now;
+        self.take_over();
+        self.core.drain(now, &mut Trace(None));
+        self.core.forward(&self.root, frames, &mut sent);
+        self.tell();
+    }
+
+    /// When a packet may leave a queue of this worker.
+    pub fn next_time(&self) -> Option<Nanos> {
+        self.core.queues.next_time()
+    }
+
+    fn take_root(&mut self) {
+        let version = self.office.version.load(Ordering::Acquire);
+        if version == self.version {
+            return;
+        }
+        // A device that publishes right now is not waited for: the next burst sees it.
+        let Ok(published) = self.office.published.try_lock() else {
+            return;
+        };
+        self.version = version;
+        if self.root.code.version != published.root.code.version {
+            self.core.keep_contexts_of(&published.root.code);
+        }
+        self.root = Arc::clone(&published.root);
+        for (port, config) in &published.queues {
+            if self.core.queues.config(*port) != *config {
+                self.core.queues.configure(*port, *config, self.core.now);
+            }
+        }
+    }
+
+    /// Takes over packets for this worker's ports. Those of one worker stay in their order.
+    fn take_over(&mut self) {
+        for _ in 0..self.desk.inbox.len() {
+            let Some(handed) = self.desk.inbox.pop() else {
+                return;
+            };
+            self.core
+                .enqueue(handed.job, handed.port, handed.priority, &mut Trace(None));
+        }
+    }
+
+    fn tell(&mut self) {
+        let Ok(mut papers) = self.desk.papers.try_lock() else {
+            return;
+        };
+        let core = &mut self.core;
+        papers.ledger.clone_from(&core.ledger);
+        papers.held = core.held();
+        papers.lost_messages = core.lost_messages;
+        let room = MAX_WAITING.saturating_sub(papers.digests.len());
+        let count = core.digests.len().min(room);
+        papers.digests.extend(core.digests.drain(..count));
+        let room = MAX_WAITING.saturating_sub(papers.messages.len());
+        let count = core.messages.len().min(room);
+        papers.messages.extend(core.messages.drain(..count));
+    }
+}
+
+impl Drop for Worker {
+    /// What the worker has done stays in the device's ledger.
+    fn drop(&mut self) {
+        let mut papers = self.desk.papers();
+        papers.ledger.clone_from(&self.core.ledger);
+        papers.held = self.core.held();
+    }
+}
+
+impl Device {
+    /// Workers for this device's packets, which from now on go through them. The device itself goes on to be the control side; packets that it takes in
+    /// itself (traced ones, those of a controller) are processed as before. Workers are made once; later calls give none.
+    pub fn workers(&mut self, count: usize) -> Vec<Worker> {
+        if self.office.is_some() || count == 0 {
+            return Vec::new();
+        }
+        self.publish();
+        let desks: Vec<Arc<Desk>> = (0..count).map(|_| Arc::new(Desk::new())).collect();
+        let published = Published {
+            root: Arc::clone(&self.root),
+            queues: self.core.queues.configured(),
+        };
+        let office = Arc::new(Office {
+            published: Mutex::new(published),
+            version: AtomicU64::new(1),
+            desks,
+        });
+        self.core.handover = Some(Handover {
+            office: Arc::clone(&office),
+            own: None,
+        });
+        let workers = (0..count)
+            .map(|number| self.worker(number, &office))
+            .collect();
+        self.office = Some(office);
+        workers
+    }
+
+    fn worker(&self, number: usize, office: &Arc<Office>) -> Worker {
+        // Random numbers depend on the seed, the worker and the packet's number among those of the worker.
+        let seed = self.core.seed.wrapping_add((number as u64 + 1) << 48);
+        let mut core = Core::new(seed, self.core.queues.default_config());
+        core.keep_contexts_of(&self.root.code);
+        core.handover = Some(Handover {
+            office: Arc::clone(office),
+            own: Some(number),
+        });
+        Worker {
+            core,
+            root: Arc::clone(&self.root),
+            version: 0,
+            office: Arc::clone(office),
+            desk: Arc::clone(&office.desks[number]),
+        }
+    }
+}

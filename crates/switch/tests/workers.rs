@@ -1,0 +1,139 @@
+//! Workers: several threads forward for one device, and nothing that they share is lost.
+
+mod common;
+
+use std::thread;
+
+use common::{code, device, packet, slow, v1model, value};
+use ir::ExternId;
+use packet::{Frame, Nanos, PortId};
+use switch::{Change, Device, Worker};
+
+const BURSTS: u64 = 2_000;
+const BURST: usize = 16;
+
+fn frames(kind: u8, from: usize) -> Vec<Frame> {
+    let frame = |number: usize| {
+        let payload = (number as u32).to_be_bytes();
+        Frame::from_bytes(&packet(kind, &payload)).unwrap()
+    };
+    (from..from + BURST).map(frame).collect()
+}
+
+/// Runs each worker on a thread of its own with packets of its own kind, 0 for the first; the numbers of the packets that left, by port.
+fn run(workers: Vec<Worker>) -> Vec<(u32, u32)> {
+    let threads: Vec<_> = workers
+        .into_iter()
+        .enumerate()
+        .map(|(kind, mut worker)| {
+            thread::spawn(move || {
+                let mut sent = Vec::new();
+                for burst in 0..BURSTS {
+                    let mut frames = frames(kind as u8, burst as usize * BURST);
+                    let now = Nanos::from_micros(burst);
+                    worker.forward(&mut frames, now, |port, frame, _| {
+                        let bytes = frame.bytes();
+                        let number = u32::from_be_bytes(bytes[6..10].try_into().unwrap());
+                        sent.push((port.0, number));
+                    });
+                }
+                sent
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for thread in threads {
+        all.extend(thread.join().unwrap());
+    }
+    all
+}
+
+fn forwarding(declarations: &str, body: &str) -> Device {
+    let ingress = code("ingress", &format!("sm.egress_spec = 9w0x1; {body}"));
+    device(&v1model(declarations, &ingress, &code("egress", "")))
+}
+
+#[test]
+fn what_workers_count_adds_up() {
+    let mut device = forwarding(
+        "extern c: counter packets_and_bytes size 2",
+        "call counter.count on c (24w0x0 ++ hdr.h.kind);",
+    );
+    let sent = run(device.workers(2));
+    let each = BURSTS * BURST as u64;
+    assert_eq!(sent.len() as u64, 2 * each);
+    assert_eq!(device.ledger().received, 2 * each);
+    assert_eq!(device.ledger().sent, 2 * each);
+    device.check_conservation().unwrap();
+    for index in 0..2 {
+        let reading = device.read_counter(ExternId::new(0), index).unwrap();
+        assert_eq!((reading.packets, reading.bytes), (each, 10 * each));
+    }
+}
+
+#[test]
+fn atomic_code_of_workers_does_not_mix() {
+    let register =
+        "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
+    let mut device = forwarding(
+        register,
+        "atomic { call register.read on r (32w0x0, out {tmp}); call register.write on r (32w0x0, {tmp + 32w0x1}); }",
+    );
+    run(device.workers(2));
+    let count = value(u128::from(2 * BURSTS * BURST as u64), 32);
+    assert_eq!(device.read_register(ExternId::new(0), 0), Some(vec![count]));
+}
+
+#[test]
+fn packets_of_a_shaped_port_keep_its_rate_and_none_is_lost() {
+    let mut device = forwarding("", "");
+    device
+        .apply(Change::SetQueue(PortId(1), slow(1_000_000, 100_000)))
+        .unwrap();
+    let mut workers = device.workers(2);
+    let mut times = Vec::new();
+    for burst in 0..40u64 {
+        for worker in &mut workers {
+            let now = Nanos::from_micros(burst);
+            worker.forward(&mut frames(0, 0), now, |_, _, time| times.push(time.0));
+        }
+        device.check_conservation().unwrap();
+    }
+    for worker in &mut workers {
+        let end = Nanos::from_millis(10);
+        worker.forward(&mut [], end, |_, _, time| times.push(time.0));
+    }
+    device.check_conservation().unwrap();
+    assert_eq!(times.len(), 40 * 2 * BURST);
+    assert!(
+        times.windows(2).all(|pair| pair[1] == pair[0] + 1000),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn workers_see_what_was_published_from_their_next_burst_on() {
+    let mut device = forwarding(
+        "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>",
+        "",
+    );
+    let mut workers = device.workers(1);
+    let next = v1model(
+        "",
+        &code("ingress", "sm.egress_spec = 9w0x2;"),
+        &code("egress", ""),
+    );
+    let config = switch::DeviceConfig::default();
+    device.replace(next, &interp::Interp, &config).unwrap();
+    let mut ports = Vec::new();
+    let mut forward = |workers: &mut Vec<Worker>| {
+        ports.clear();
+        workers[0].forward(&mut frames(0, 0)[..1], Nanos::ZERO, |port, _, _| {
+            ports.push(port.0)
+        });
+        ports.clone()
+    };
+    assert_eq!(forward(&mut workers), [1]);
+    device.publish();
+    assert_eq!(forward(&mut workers), [2]);
+}
