@@ -219,7 +219,7 @@ fn meters_answer_in_the_program_s_colours() {
     let exec::ExternState::Meter(meters) = &loaded.configuration.cells[ExternId::new(0)] else {
         panic!("a meter");
     };
-    let config = table::MeterConfig {
+    let config = table::MeterConfig::TwoRate {
         cir: 1,
         cburst: 1,
         pir: 1,

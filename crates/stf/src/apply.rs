@@ -188,7 +188,7 @@ pub(crate) fn replicas(all: &[entries::Replica]) -> Vec<Replica> {
 }
 
 fn meter_config(config: &entries::MeterConfig) -> MeterConfig {
-    MeterConfig {
+    MeterConfig::TwoRate {
         cir: config.cir,
         cburst: config.cburst,
         pir: config.pir,

@@ -330,10 +330,7 @@ impl<'a> Test<'a> {
                 vec![format!("[{index}] {packets} packets, {bytes} bytes")]
             }
             CommandKind::MeterRead(meter, index) => match self.device.read_meter(*meter, *index) {
-                Some(rates) => vec![format!(
-                    "[{index}] cir {} cburst {} pir {} pburst {}",
-                    rates.cir, rates.cburst, rates.pir, rates.pburst
-                )],
+                Some(rates) => vec![format!("[{index}] {rates}")],
                 None => vec![format!("[{index}] no rates")],
             },
             CommandKind::MirrorGet(session) => match self.device.replication().session(*session) {

@@ -274,7 +274,7 @@ fn an_entry_s_own_members_make_room_for_its_next_ones_and_stay_when_those_are_re
 fn direct_meters_colour_by_the_device_s_time() {
     let mut device = device(&switching());
     let id = insert(&mut device, key(1), 0, port(5));
-    let rates = MeterConfig {
+    let rates = MeterConfig::TwoRate {
         cir: 1,
         cburst: 1,
         pir: 2,

@@ -1,11 +1,12 @@
-//! Meters: the two rate three colour marker of RFC 2698, indirect ([`MeterArray`]) and direct
-//! ([`MeterCell`] of an entry).
+//! Meters: three colour markers, of two rates (RFC 2698) or of one (RFC 2697), indirect ([`MeterArray`]) and direct ([`MeterCell`]
+//! of an entry).
 //!
-//! A meter has two token buckets, peak and committed. Time is an input: tokens are computed from the
-//! time of the packet, never from a clock of this room. A meter that is not configured marks green.
+//! A meter has two token buckets. Time is an input: tokens are computed from the time of the packet,
+//! never from a clock of this room. A meter that is not configured marks green.
 
+use portable_atomic::AtomicU128;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// How a meter marks a packet, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -30,15 +31,46 @@ pub enum MeterUnit {
 
 /// Rates in packets or bytes a second, bursts in packets or bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MeterConfig {
-    /// Committed information rate; at most the peak rate.
-    pub cir: u64,
-    /// Committed burst: the size of the committed bucket.
-    pub cburst: u64,
-    /// Peak information rate.
-    pub pir: u64,
-    /// Peak burst: the size of the peak bucket.
-    pub pburst: u64,
+pub enum MeterConfig {
+    /// Two rates (RFC 2698): beyond the committed rate packets are yellow, beyond the peak rate red.
+    TwoRate {
+        /// Committed information rate; at most the peak rate.
+        cir: u64,
+        /// Committed burst: the size of the committed bucket.
+        cburst: u64,
+        /// Peak information rate.
+        pir: u64,
+        /// Peak burst: the size of the peak bucket.
+        pburst: u64,
+    },
+    /// One rate (RFC 2697): what a full committed bucket cannot take fills the excess bucket, from which yellow packets take. Without
+    /// an excess burst there are two colours: green and red.
+    SingleRate {
+        /// Committed information rate.
+        cir: u64,
+        /// Committed burst: the size of the committed bucket.
+        cburst: u64,
+        /// Excess burst: the size of the excess bucket.
+        eburst: u64,
+    },
+}
+
+impl fmt::Display for MeterConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TwoRate {
+                cir,
+                cburst,
+                pir,
+                pburst,
+            } => write!(f, "cir {cir} cburst {cburst} pir {pir} pburst {pburst}"),
+            Self::SingleRate {
+                cir,
+                cburst,
+                eburst,
+            } => write!(f, "cir {cir} cburst {cburst} eburst {eburst}"),
+        }
+    }
 }
 
 /// Why a configuration was refused.
@@ -75,21 +107,29 @@ impl fmt::Display for MeterConfigError {
 
 impl std::error::Error for MeterConfigError {}
 
-/// The largest number of tokens; keeps all sums inside of `i64`.
-const MOST: i64 = i64::MAX / 4;
+/// The largest number of tokens in a bucket; more bits are for marks.
+const MOST: u64 = u64::MAX >> 1;
 
-/// [`Bucket::spent`] of a bucket that is not configured.
-const UNCONFIGURED: i64 = i64::MAX;
+/// [`Bucket::level`] of a bucket that is not configured.
+const UNCONFIGURED: u128 = u128::MAX;
 
-/// A token bucket whose whole state is one number, so that packets take tokens without a lock.
-///
-/// By time `t` the rate has generated `g(t)` tokens since time 0, rounded down. `spent` is where the
-/// bucket is empty on that line: at `t` it holds `min(burst, g(t) - spent)`.
+/// Set in a level that says "full, whenever the next packet comes".
+const FULL: u128 = 1 << 127;
+
+/// A token bucket, from which packets take without a lock.
 #[derive(Debug)]
 struct Bucket {
     rate: AtomicU64,
     burst: AtomicU64,
-    spent: AtomicI64,
+    /// How many tokens there were (upper half) at the time of the last packet that took some (lower half), or a mark.
+    level: AtomicU128,
+}
+
+/// What became of a try to take tokens.
+struct Taken {
+    is_enough: bool,
+    /// Tokens that had come since the last time and for which there was no room.
+    overflow: u64,
 }
 
 impl Bucket {
@@ -97,33 +137,64 @@ impl Bucket {
         Self {
             rate: 0.into(),
             burst: 0.into(),
-            spent: UNCONFIGURED.into(),
+            level: AtomicU128::new(UNCONFIGURED),
         }
     }
 
-    /// Takes `tokens` at `now_ns`, all or none. Says whether there were enough.
+    /// Takes `tokens` at `now_ns`, all or none.
     ///
     /// A retry means that another packet took tokens meanwhile, so someone always gets on.
     #[inline]
-    fn take(&self, tokens: i64, now_ns: u64) -> bool {
+    fn take(&self, tokens: u64, now_ns: u64) -> Taken {
         loop {
-            let spent = self.spent.load(SeqCst);
-            if spent == UNCONFIGURED {
-                return true;
+            let level = self.level.load(SeqCst);
+            if level == UNCONFIGURED {
+                return Taken {
+                    is_enough: true,
+                    overflow: 0,
+                };
             }
-            let generated = generated(now_ns, self.rate.load(SeqCst));
-            let burst = bounded(u128::from(self.burst.load(SeqCst)));
-            let empty_at = spent.max(generated - burst);
-            if generated - empty_at < tokens {
-                return false;
+            let burst = self.burst.load(SeqCst).min(MOST);
+            let (held, last) = if level & FULL != 0 {
+                (u128::from(burst), now_ns)
+            } else {
+                // Time that goes back brings no tokens, and takes none.
+                let last = level as u64;
+                let now = now_ns.max(last);
+                let rate = self.rate.load(SeqCst);
+                let came = generated(now, rate) - generated(last, rate);
+                ((level >> 64) + came, now)
+            };
+            let there = held.min(u128::from(burst)) as u64;
+            let overflow = (held - u128::from(there)).min(u128::from(MOST)) as u64;
+            let left = there.checked_sub(tokens);
+            if left.is_none() && overflow == 0 && level & FULL == 0 {
+                return Taken {
+                    is_enough: false,
+                    overflow,
+                };
             }
-            let taken = self
-                .spent
-                .compare_exchange(spent, empty_at + tokens, SeqCst, SeqCst);
+            let next = u128::from(left.unwrap_or(there)) << 64 | u128::from(last);
+            let taken = self.level.compare_exchange(level, next, SeqCst, SeqCst);
             if taken.is_ok() {
-                return true;
+                return Taken {
+                    is_enough: left.is_some(),
+                    overflow,
+                };
             }
         }
+    }
+
+    /// Puts tokens in, as far as there is room.
+    #[inline]
+    fn put(&self, tokens: u64) {
+        let _ = self.level.fetch_update(SeqCst, SeqCst, |level| {
+            let burst = self.burst.load(SeqCst).min(MOST);
+            let there = (level >> 64) as u64;
+            let more = there.saturating_add(tokens).min(burst);
+            (level & FULL == 0 && more > there)
+                .then(|| u128::from(more) << 64 | u128::from(level as u64))
+        });
     }
 
     /// Sets rate and burst, and fills the bucket.
@@ -131,22 +202,25 @@ impl Bucket {
     /// `generation` is new for every call. It makes "full" a number that was never there before, on
     /// both sides of the change: a packet that computed with an old rate, or with half of a change,
     /// then fails to exchange, or is overwritten.
-    fn configure(&self, rate: u64, burst: u64, generation: u32) {
-        let full = |step: i64| i64::MIN + i64::from(generation) * 2 + step;
-        self.spent.store(full(0), SeqCst);
+    fn configure(&self, rate: u64, burst: u64, generation: u64) {
+        let full = |step: u128| FULL | u128::from(generation) << 1 | step;
+        self.level.store(full(0), SeqCst);
         self.rate.store(rate, SeqCst);
         self.burst.store(burst, SeqCst);
-        self.spent.store(full(1), SeqCst);
+        self.level.store(full(1), SeqCst);
     }
 }
 
-fn bounded(tokens: u128) -> i64 {
-    tokens.min(MOST as u128) as i64
-}
-
+/// How many tokens a rate has made by a time, rounded down: `now_ns * rate / 10^9`, without a division of 128 bits.
+///
+/// Levels move by differences of this, so that no fraction of a token is ever lost.
 #[inline]
-fn generated(now_ns: u64, rate: u64) -> i64 {
-    bounded(u128::from(now_ns) * u128::from(rate) / 1_000_000_000)
+fn generated(now_ns: u64, rate: u64) -> u128 {
+    const SECOND: u64 = 1_000_000_000;
+    let (seconds, nanos) = (now_ns / SECOND, now_ns % SECOND);
+    let (a_nano, in_a_second) = (rate / SECOND, rate % SECOND);
+    let whole = u128::from(seconds) * u128::from(rate) + u128::from(nanos) * u128::from(a_nano);
+    whole + u128::from(nanos * in_a_second / SECOND)
 }
 
 /// One meter.
@@ -158,64 +232,118 @@ pub struct MeterCell {
 
 #[derive(Debug)]
 struct Buckets {
-    peak: Bucket,
     committed: Bucket,
+    /// The peak bucket, or the excess bucket of a single rate.
+    beyond: Bucket,
+    is_single_rate: AtomicBool,
     generation: AtomicU64,
 }
 
 impl Buckets {
     fn new() -> Self {
         Self {
-            peak: Bucket::new(),
             committed: Bucket::new(),
+            beyond: Bucket::new(),
+            is_single_rate: false.into(),
             generation: 0.into(),
+        }
+    }
+
+    #[inline]
+    fn execute(&self, unit: MeterUnit, pre_color: Color, bytes: u64, now_ns: u64) -> Color {
+        let tokens = match unit {
+            MeterUnit::Packets => 1,
+            MeterUnit::Bytes => bytes,
+        };
+        if self.is_single_rate.load(SeqCst) {
+            self.single_rate(pre_color, tokens, now_ns)
+        } else {
+            self.two_rate(pre_color, tokens, now_ns)
         }
     }
 
     /// RFC 2698, section 3: the peak bucket first, and the committed one only if that had enough.
     #[inline]
-    fn execute(&self, unit: MeterUnit, pre_color: Color, bytes: u64, now_ns: u64) -> Color {
-        let tokens = match unit {
-            MeterUnit::Packets => 1,
-            MeterUnit::Bytes => bounded(u128::from(bytes)),
-        };
-        if pre_color == Color::Red || !self.peak.take(tokens, now_ns) {
+    fn two_rate(&self, pre_color: Color, tokens: u64, now_ns: u64) -> Color {
+        if pre_color == Color::Red || !self.beyond.take(tokens, now_ns).is_enough {
             Color::Red
-        } else if pre_color == Color::Yellow || !self.committed.take(tokens, now_ns) {
+        } else if pre_color == Color::Yellow || !self.committed.take(tokens, now_ns).is_enough {
             Color::Yellow
         } else {
             Color::Green
         }
     }
 
-    fn configure(&self, config: MeterConfig) -> Result<(), MeterConfigError> {
-        let MeterConfig {
-            cir,
-            cburst,
-            pir,
-            pburst,
-        } = config;
-        if cir > pir {
-            return Err(MeterConfigError::CommittedAbovePeak { cir, pir });
+    /// RFC 2697, section 3: the committed bucket first; what it could not hold goes to the excess bucket.
+    #[inline]
+    fn single_rate(&self, pre_color: Color, tokens: u64, now_ns: u64) -> Color {
+        let is_green = pre_color == Color::Green;
+        let committed = self
+            .committed
+            .take(if is_green { tokens } else { 0 }, now_ns);
+        if committed.overflow > 0 {
+            self.beyond.put(committed.overflow);
         }
-        let generation = self.generation.fetch_add(1, SeqCst) as u32;
-        self.peak.configure(pir, pburst, generation);
+        if is_green && committed.is_enough {
+            Color::Green
+        } else if pre_color != Color::Red && self.beyond.take(tokens, now_ns).is_enough {
+            Color::Yellow
+        } else {
+            Color::Red
+        }
+    }
+
+    fn configure(&self, config: MeterConfig) -> Result<(), MeterConfigError> {
+        let (is_single_rate, cir, cburst, beyond) = match config {
+            MeterConfig::TwoRate { cir, pir, .. } if cir > pir => {
+                return Err(MeterConfigError::CommittedAbovePeak { cir, pir });
+            }
+            MeterConfig::TwoRate {
+                cir,
+                cburst,
+                pir,
+                pburst,
+            } => (false, cir, cburst, (pir, pburst)),
+            // The excess bucket gets nothing but what the committed one leaves.
+            MeterConfig::SingleRate {
+                cir,
+                cburst,
+                eburst,
+            } => (true, cir, cburst, (0, eburst)),
+        };
+        let generation = self.generation.fetch_add(1, SeqCst);
+        self.is_single_rate.store(is_single_rate, SeqCst);
+        self.beyond.configure(beyond.0, beyond.1, generation);
         self.committed.configure(cir, cburst, generation);
         Ok(())
     }
 
     fn config(&self) -> Option<MeterConfig> {
-        (self.peak.spent.load(SeqCst) != UNCONFIGURED).then(|| MeterConfig {
-            cir: self.committed.rate.load(SeqCst),
-            cburst: self.committed.burst.load(SeqCst),
-            pir: self.peak.rate.load(SeqCst),
-            pburst: self.peak.burst.load(SeqCst),
+        if self.committed.level.load(SeqCst) == UNCONFIGURED {
+            return None;
+        }
+        let cir = self.committed.rate.load(SeqCst);
+        let cburst = self.committed.burst.load(SeqCst);
+        let burst = self.beyond.burst.load(SeqCst);
+        Some(if self.is_single_rate.load(SeqCst) {
+            MeterConfig::SingleRate {
+                cir,
+                cburst,
+                eburst: burst,
+            }
+        } else {
+            MeterConfig::TwoRate {
+                cir,
+                cburst,
+                pir: self.beyond.rate.load(SeqCst),
+                pburst: burst,
+            }
         })
     }
 
     fn reset(&self) {
-        self.peak.spent.store(UNCONFIGURED, SeqCst);
-        self.committed.spent.store(UNCONFIGURED, SeqCst);
+        self.beyond.level.store(UNCONFIGURED, SeqCst);
+        self.committed.level.store(UNCONFIGURED, SeqCst);
     }
 }
 

@@ -60,7 +60,7 @@ fn an_index_beyond_the_end_is_none_and_does_nothing() {
     assert_eq!((dst, registers.get(u64::MAX)), ([9, 9], None));
     let meters = MeterArray::new(MeterUnit::Packets, 3);
     assert_eq!(meters.execute(3, Color::Green, 1, 0), None);
-    let config = MeterConfig {
+    let config = MeterConfig::TwoRate {
         cir: 1,
         cburst: 1,
         pir: 1,
@@ -104,7 +104,7 @@ const SECOND: u64 = 1_000_000_000;
 fn meter(unit: MeterUnit, cir: u64, cburst: u64, pir: u64, pburst: u64) -> MeterCell {
     let meter = MeterCell::new(unit);
     meter
-        .configure(MeterConfig {
+        .configure(MeterConfig::TwoRate {
             cir,
             cburst,
             pir,
@@ -173,7 +173,7 @@ fn a_meter_that_is_not_configured_marks_green() {
     let meter = MeterCell::new(MeterUnit::Bytes);
     assert_eq!(meter.config(), None);
     check(&meter, Color::Green, 9000, &[0, 0, 0], "ggg");
-    let config = MeterConfig {
+    let config = MeterConfig::TwoRate {
         cir: 0,
         cburst: 0,
         pir: 0,
@@ -194,7 +194,7 @@ fn a_new_configuration_fills_the_buckets() {
     assert_eq!(meter.execute(Color::Green, 64, late), Color::Red);
     // A slower rate has generated less by now; the old bucket must not count against it.
     meter
-        .configure(MeterConfig {
+        .configure(MeterConfig::TwoRate {
             cir: 1,
             cburst: 1,
             pir: 1,
@@ -211,7 +211,7 @@ fn a_committed_rate_above_the_peak_is_refused() {
     let meters = MeterArray::new(MeterUnit::Bytes, 1);
     let error = meters.configure(
         0,
-        MeterConfig {
+        MeterConfig::TwoRate {
             cir: 2,
             cburst: 1,
             pir: 1,
@@ -230,12 +230,12 @@ proptest! {
     #[test]
     fn meters_equal_buckets_that_are_refilled(
         cir in 0u64..4, extra in 0u64..4, cburst in 0i64..6, pburst in 0i64..6,
-        gaps in proptest::collection::vec(0u64..4, 1..60),
+        gaps in proptest::collection::vec(0u64..4, 1..60), start in prop_oneof![Just(0), Just(EPOCH_TIME)],
     ) {
         // Rates per nanosecond, so that every refill is a whole number.
         let (pir, scale) = (cir + extra, SECOND);
         let meter = meter(MeterUnit::Packets, cir * scale, cburst as u64, pir * scale, pburst as u64);
-        let (mut peak, mut committed, mut now) = (pburst, cburst, 0);
+        let (mut peak, mut committed, mut now) = (pburst, cburst, start);
         for gap in gaps {
             now += gap;
             peak = pburst.min(peak + (gap * pir) as i64);
@@ -251,6 +251,33 @@ proptest! {
     }
 }
 
+/// Nanoseconds since 1970 in the year 2024.
+const EPOCH_TIME: u64 = 1_700_000_000_000_000_000;
+
+#[test]
+fn meters_keep_their_rates_at_all_times_and_at_extreme_rates() {
+    for start in [0, EPOCH_TIME, u64::MAX - 70 * SECOND] {
+        // Ten thousand packets of 1000 bytes in ten seconds; 400 and 700 a second may pass, and the burst of two.
+        let meter = meter(MeterUnit::Bytes, 400_000, 2000, 700_000, 2000);
+        let mut count = [0; 3];
+        for ms in 0..10_000 {
+            count[meter.execute(Color::Green, 1000, start + ms * 1_000_000) as usize] += 1;
+        }
+        assert_eq!(count, [4001, 3000, 2999], "from {start}");
+        for rate in [1 << 40, i64::MAX as u64, u64::MAX] {
+            let meter = self::meter(MeterUnit::Packets, rate, 2, rate, 2);
+            let at = |gap: u64| {
+                let now = start + gap;
+                [(); 3].map(|()| meter.execute(Color::Green, 64, now))
+            };
+            // Each nanosecond fills the bucket, however much or little time goes by.
+            for gap in [0, 1, 2, SECOND, 60 * SECOND] {
+                assert_eq!(at(gap), [Color::Green, Color::Green, Color::Red], "{rate}");
+            }
+        }
+    }
+}
+
 #[test]
 fn extreme_rates_and_times_do_not_overflow() {
     let meter = meter(MeterUnit::Bytes, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
@@ -262,6 +289,76 @@ fn extreme_rates_and_times_do_not_overflow() {
     assert_eq!(meter.execute(Color::Green, 1, 10 * SECOND), Color::Green);
     assert_eq!(meter.execute(Color::Green, 1, 5 * SECOND), Color::Red);
     assert_eq!(meter.execute(Color::Green, 1, 11 * SECOND), Color::Green);
+}
+
+fn single_rate(unit: MeterUnit, cir: u64, cburst: u64, eburst: u64) -> MeterCell {
+    let meter = MeterCell::new(unit);
+    let config = MeterConfig::SingleRate {
+        cir,
+        cburst,
+        eburst,
+    };
+    meter.configure(config).unwrap();
+    assert_eq!(meter.config(), Some(config));
+    meter
+}
+
+#[test]
+fn a_single_rate_fills_the_excess_bucket_with_what_the_committed_one_cannot_take() {
+    let meter = single_rate(MeterUnit::Packets, 1, 2, 3);
+    check(&meter, Color::Green, 64, &[0; 7], "ggyyyrr");
+    // Three seconds bring three tokens: two committed, one excess.
+    check(&meter, Color::Green, 64, &[3000; 5], "ggyrr");
+    // One second at a time never fills the committed bucket, so that nothing is left over.
+    check(&meter, Color::Green, 64, &[4000, 5000, 6000, 6000], "gggr");
+    check(&meter, Color::Green, 64, &[60_000; 7], "ggyyyrr");
+}
+
+#[test]
+fn a_single_rate_without_excess_has_two_colours() {
+    let meter = single_rate(MeterUnit::Bytes, 1000, 1500, 0);
+    check(&meter, Color::Green, 1000, &[0, 0, 500, 500], "grgr");
+}
+
+#[test]
+fn a_packet_that_was_yellow_takes_from_the_excess_bucket_only() {
+    let meter = single_rate(MeterUnit::Packets, 1, 2, 1);
+    check(&meter, Color::Yellow, 64, &[0, 0, 1000], "yry");
+    check(&meter, Color::Red, 64, &[2000, 3000], "rr");
+    check(&meter, Color::Green, 64, &[3000; 4], "ggyr");
+}
+
+proptest! {
+    /// RFC 2697, section 3, token by token.
+    #[test]
+    fn single_rates_equal_the_rfc_s_buckets(
+        cir in 0u64..4, cburst in 0u64..6, eburst in 0u64..6, start in prop_oneof![Just(0), Just(EPOCH_TIME)],
+        packets in proptest::collection::vec((0u64..4, 0u64..4, 0u8..3), 1..60),
+    ) {
+        let meter = single_rate(MeterUnit::Bytes, cir * SECOND, cburst, eburst);
+        let (mut committed, mut excess, mut now) = (cburst, eburst, start);
+        for (gap, bytes, before) in packets {
+            now += gap;
+            for _ in 0..gap * cir {
+                match (committed < cburst, excess < eburst) {
+                    (true, _) => committed += 1,
+                    (false, true) => excess += 1,
+                    (false, false) => {}
+                }
+            }
+            let before = [Color::Green, Color::Yellow, Color::Red][usize::from(before)];
+            let expect = if before == Color::Green && committed >= bytes {
+                committed -= bytes;
+                Color::Green
+            } else if before != Color::Red && excess >= bytes {
+                excess -= bytes;
+                Color::Yellow
+            } else {
+                Color::Red
+            };
+            prop_assert_eq!(meter.execute(before, bytes, now), expect);
+        }
+    }
 }
 
 #[test]

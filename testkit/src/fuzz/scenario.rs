@@ -351,7 +351,7 @@ impl Maker<'_> {
 
     fn meter(&mut self) -> Option<MeterConfig> {
         let rate = 1u64 << self.choices.below(50);
-        let config = MeterConfig {
+        let config = MeterConfig::TwoRate {
             cir: rate,
             cburst: 1 << self.choices.below(20),
             pir: rate << self.choices.below(10),
