@@ -10,16 +10,24 @@
 //! by compare and exchange, and then looks whether another slot within reach has the same tag. If so,
 //! somebody else may be inserting the same key, and it gives up: a key is never there twice. A reader
 //! copies what it needs and reads `meta` again; if that has changed, it did not see the entry whole.
+//!
+//! Packets do not expire entries, and do not keep the order of the times at which these are due. The control side has a heap of slots
+//! ([`Timers`]) with times at which to look at them, each not later than its entry is due: restarting a timer changes nothing there,
+//! and a slot that is looked at too early is filed again. A packet tells the control side of a slot ([`SlotSet`]) only where the heap's
+//! time for it, its `FILED`, would be too late: when it inserts an entry, and when it shortens a time-out.
 
 use crate::entry::{ActionRef, EntryId, UsageReading};
 use crate::key::KeyShape;
 use crate::limb_map;
+use crate::slot_set::SlotSet;
+use crate::timers::Timers;
 use std::fmt;
 use std::sync::atomic::{
     AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An entry to be inserted.
 #[derive(Debug, Clone, Copy)]
@@ -83,8 +91,18 @@ pub struct LearnedEntry {
     pub action: ActionRef,
     /// When it expires, counted from the last restart of its timer.
     pub idle_timeout_ns: Option<u64>,
+    /// When its timer was last restarted.
+    pub timer_start_ns: u64,
     /// How much it is used.
     pub usage: UsageReading,
+}
+
+impl LearnedEntry {
+    /// When its time-out is over, if its timer is not restarted; `u64::MAX` if it never is.
+    pub fn due_ns(&self) -> u64 {
+        let timeout = self.idle_timeout_ns.unwrap_or(NEVER);
+        self.timer_start_ns.saturating_add(timeout)
+    }
 }
 
 /// A table that packets insert into.
@@ -104,7 +122,27 @@ pub struct LearningTable {
     next_id: AtomicU64,
     /// No entry expires before this time.
     next_expiry: AtomicU64,
+    /// Slots in which packets have put entries that [`LearningTable::take_inserted`] has not given yet.
+    inserted: SlotSet,
+    /// Slots that are to be looked at earlier than the timers say.
+    retimed: SlotSet,
+    /// The control side's, never a packet's.
+    expiry: Mutex<Expiry>,
 }
+
+/// What the control side knows of time-outs.
+#[derive(Debug)]
+struct Expiry {
+    timers: Timers,
+    /// When the next slot would have its turn if there were no bursts: how many were looked at, as a time.
+    turn_ns: u64,
+}
+
+/// How many slots whose time has come are looked at in any one moment.
+const BURST: u64 = 1024;
+
+/// How often another one is looked at, where more of them have come than that.
+const PACE_NS: u64 = 1000;
 
 /// The words of a slot that come before its key.
 mod word {
@@ -116,10 +154,12 @@ mod word {
     pub(super) const HITS: usize = 4;
     pub(super) const BYTES: usize = 5;
     pub(super) const LAST_USE: usize = 6;
-    pub(super) const KEY: usize = 7;
+    /// When the timers look at the slot; written by the control side only.
+    pub(super) const FILED: usize = 7;
+    pub(super) const KEY: usize = 8;
 }
 
-/// `IDLE_TIMEOUT` of an entry that never expires.
+/// `IDLE_TIMEOUT` of an entry that never expires, `FILED` of a slot that the timers do not have.
 const NEVER: u64 = u64::MAX;
 
 /// How far from its home a key is at most.
@@ -162,15 +202,22 @@ impl LearningTable {
     /// and at most `param_limbs` limbs of parameters.
     pub fn new(shape: KeyShape, param_limbs: usize, capacity: usize) -> Self {
         let slots = (capacity * 2).next_power_of_two().max(2);
-        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let stride = word::KEY + shape.limbs() + param_limbs;
+        let first = |at: usize| AtomicU64::new(if at % stride == word::FILED { NEVER } else { 0 });
         Self {
-            meta: zeros(slots),
-            words: zeros(slots * (word::KEY + shape.limbs() + param_limbs)),
+            meta: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..slots * stride).map(first).collect(),
             reach: (0..slots).map(|_| AtomicU8::new(0)).collect(),
             len: 0.into(),
             full: 0.into(),
             next_id: 0.into(),
             next_expiry: NEVER.into(),
+            inserted: SlotSet::new(slots),
+            retimed: SlotSet::new(slots),
+            expiry: Mutex::new(Expiry {
+                timers: Timers::new(slots),
+                turn_ns: 0,
+            }),
             shape,
             param_limbs,
             capacity,
@@ -185,6 +232,11 @@ impl LearningTable {
     /// The most entries it takes.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// The most limbs of parameters that an entry has.
+    pub fn param_limbs(&self) -> usize {
+        self.param_limbs
     }
 
     /// How many entries there are; those being inserted at this moment may count.
@@ -233,35 +285,39 @@ impl LearningTable {
     #[inline]
     pub fn set_idle_timeout(&self, hit: &Learned, timeout_ns: Option<u64>, now_ns: u64) {
         if self.is_current(hit) {
-            self.words(hit.slot)[word::IDLE_TIMEOUT].store(timeout_ns.unwrap_or(NEVER), Relaxed);
             self.restart_timer(hit, now_ns);
-            self.note_expiry(timeout_ns, now_ns);
+            self.words(hit.slot)[word::IDLE_TIMEOUT].store(timeout_ns.unwrap_or(NEVER), SeqCst);
+            self.note_expiry(hit.slot, timeout_ns, now_ns);
         }
     }
 
     /// Inserts an entry.
     pub fn insert(&self, new: Learn<'_>) -> Result<EntryId, LearnError> {
-        if new.key.len() != self.shape.limbs() || new.params.len() > self.param_limbs {
-            return Err(LearnError::WrongSize);
-        }
-        let (home, tag) = self.place(new.key);
-        if self.find_slot(home, tag, new.key).is_some() {
-            return Err(LearnError::Exists);
-        }
-        let slot = self.claim(home, tag).inspect_err(|_| {
-            self.full.fetch_add(1, Relaxed);
-        })?;
-        if let Err(error) = self.check_alone(slot, home, tag, new.key) {
-            self.release(slot);
-            return Err(error);
-        }
+        let (slot, tag) = self.claim_for(new.key, new.params.len())?;
         let id = self.next_id.fetch_add(1, Relaxed);
-        fence(Release);
-        self.fill(slot, id, &new);
-        let claimed = self.meta[slot].load(Relaxed);
-        self.meta[slot].store(next(claimed, State::Full, tag), SeqCst);
-        self.note_expiry(new.idle_timeout_ns, new.now_ns);
+        let usage = UsageReading {
+            last_use_ns: new.now_ns,
+            ..UsageReading::default()
+        };
+        self.fill(slot, tag, id, &new, usage);
+        self.inserted.insert(slot);
         Ok(EntryId(id))
+    }
+
+    /// Inserts an entry that a table gave: its name, its timer and its usage stay. [`LearningTable::take_inserted`] does not give it.
+    pub fn restore(&self, entry: &LearnedEntry) -> Result<(), LearnError> {
+        let (slot, tag) = self.claim_for(&entry.key, entry.action.params.len())?;
+        self.next_id
+            .fetch_max(entry.id.0.saturating_add(1), Relaxed);
+        let new = Learn {
+            key: &entry.key,
+            action: entry.action.action,
+            params: &entry.action.params,
+            idle_timeout_ns: entry.idle_timeout_ns,
+            now_ns: entry.timer_start_ns,
+        };
+        self.fill(slot, tag, entry.id.0, &new, entry.usage);
+        Ok(())
     }
 
     /// Changes what the entry with this key does. `false` if there is none. Packets see the old
@@ -294,42 +350,134 @@ impl LearningTable {
             .is_some_and(|(slot, meta)| self.empty(slot, meta))
     }
 
+    /// The entry with this key, as the control side reads it.
+    pub fn get(&self, key: &[u64]) -> Option<LearnedEntry> {
+        let (home, tag) = self.place(key);
+        let (slot, _) = self.find_slot(home, tag, key)?;
+        self.read_entry(slot).map(|(entry, _)| entry)
+    }
+
+    /// Whether packets have told something that [`LearningTable::take_inserted`] has not seen.
+    #[inline]
+    pub fn is_told(&self) -> bool {
+        !(self.inserted.is_empty() && self.retimed.is_empty())
+    }
+
+    /// The entries that packets have inserted since the last time, in order of insertion, as they are now. Those that are gone again
+    /// are left out. To be called after each batch of packets: it costs what was inserted.
+    pub fn take_inserted(&self) -> Vec<LearnedEntry> {
+        let mut expiry = self.lock_expiry();
+        self.file_retimed(&mut expiry.timers);
+        let mut entries = Vec::new();
+        self.inserted.take(|slot| {
+            entries.extend(self.read_entry(slot).map(|(entry, _)| entry));
+        });
+        entries.sort_unstable_by_key(|entry| entry.id);
+        entries
+    }
+
     /// No entry expires before this time; `u64::MAX` if none ever does. Restarted timers may put it off.
+    #[inline]
     pub fn next_expiry(&self) -> u64 {
         self.next_expiry.load(SeqCst)
     }
 
-    fn note_expiry(&self, timeout_ns: Option<u64>, now_ns: u64) {
-        if let Some(timeout) = timeout_ns {
-            self.next_expiry
-                .fetch_min(now_ns.saturating_add(timeout), SeqCst);
+    /// Deletes and gives the entries whose time-out is over at `now_ns`, which is not before it was in the last call.
+    ///
+    /// None goes early. At any one moment at most 1024 entries are looked at, and one more in each microsecond: an entry goes late by at
+    /// most a microsecond for each one that there is, and only if more than 1024 were due, or had been when they were last looked at,
+    /// within a millisecond. Calls in between change nothing of what is gone at `now_ns`.
+    pub fn expire(&self, now_ns: u64) -> Vec<LearnedEntry> {
+        let mut expired = Vec::new();
+        if self.next_expiry() > now_ns {
+            return expired;
+        }
+        let mut expiry = self.lock_expiry();
+        // What packets note from here on lowers this again.
+        self.next_expiry.store(NEVER, SeqCst);
+        let Expiry { timers, turn_ns } = &mut *expiry;
+        self.file_retimed(timers);
+        while let Some((at, slot)) = timers.first() {
+            let turn = at.max(turn_ns.saturating_sub((BURST - 1) * PACE_NS));
+            if turn > now_ns {
+                self.next_expiry.fetch_min(turn, SeqCst);
+                break;
+            }
+            *turn_ns = turn.max(*turn_ns).saturating_add(PACE_NS);
+            match self.look_at(slot, turn, &mut expired) {
+                Some(due) => self.file(timers, slot, due),
+                None => self.unfile(timers, slot),
+            }
+        }
+        expired
+    }
+
+    /// The entry in a slot goes if it is due by `turn`; otherwise gives when to look at it again, if ever.
+    fn look_at(&self, slot: usize, turn: u64, expired: &mut Vec<LearnedEntry>) -> Option<u64> {
+        let due = self.due(slot)?;
+        if due > turn {
+            return Some(due);
+        }
+        match self.read_entry(slot) {
+            Some((entry, meta)) if entry.due_ns() <= turn && self.empty(slot, meta) => {
+                expired.push(entry);
+                None
+            }
+            // A packet is changing it.
+            _ => Some(turn.saturating_add(PACE_NS)),
         }
     }
 
-    /// Deletes and gives the entries whose time-out is over at `now_ns`.
-    pub fn expire(&self, now_ns: u64) -> Vec<LearnedEntry> {
-        // Entries that are inserted while this looks note their own.
-        self.next_expiry.store(NEVER, SeqCst);
-        let is_over = |slot: usize| {
-            let words = self.words(slot);
-            let timeout = words[word::IDLE_TIMEOUT].load(Relaxed);
-            if timeout == NEVER {
-                return false;
+    /// When the entry in a slot is due, if there is one that ever is.
+    fn due(&self, slot: usize) -> Option<u64> {
+        if matches!(
+            state(self.meta[slot].load(SeqCst)),
+            State::Empty | State::Claimed
+        ) {
+            return None;
+        }
+        let words = self.words(slot);
+        let timeout = words[word::IDLE_TIMEOUT].load(SeqCst);
+        let start = words[word::TIMER_START].load(SeqCst);
+        (timeout != NEVER).then(|| start.saturating_add(timeout))
+    }
+
+    fn file(&self, timers: &mut Timers, slot: usize, at: u64) {
+        timers.file(slot, at);
+        self.words(slot)[word::FILED].store(at, SeqCst);
+    }
+
+    /// Takes a slot out of the timers, unless a packet makes it need them at this moment: of the two, one sees the other.
+    fn unfile(&self, timers: &mut Timers, slot: usize) {
+        self.words(slot)[word::FILED].store(NEVER, SeqCst);
+        match self.due(slot) {
+            Some(due) => self.file(timers, slot, due),
+            None => timers.remove(slot),
+        }
+    }
+
+    fn file_retimed(&self, timers: &mut Timers) {
+        self.retimed.take(|slot| {
+            let filed = self.words(slot)[word::FILED].load(Relaxed);
+            if let Some(due) = self.due(slot).filter(|&due| due < filed) {
+                self.file(timers, slot, due);
             }
-            let due = words[word::TIMER_START]
-                .load(Relaxed)
-                .saturating_add(timeout);
-            if due > now_ns {
-                self.next_expiry.fetch_min(due, SeqCst);
-            }
-            due <= now_ns
-        };
-        (0..self.meta.len())
-            .filter_map(|slot| {
-                let (entry, meta) = self.read_entry(slot)?;
-                (is_over(slot) && self.empty(slot, meta)).then_some(entry)
-            })
-            .collect()
+        });
+    }
+
+    /// An entry got this time-out: sees to it that it is looked at in time.
+    #[inline]
+    fn note_expiry(&self, slot: usize, timeout_ns: Option<u64>, now_ns: u64) {
+        let Some(timeout) = timeout_ns else { return };
+        let due = now_ns.saturating_add(timeout);
+        if due < self.words(slot)[word::FILED].load(SeqCst) {
+            self.retimed.insert(slot);
+        }
+        self.next_expiry.fetch_min(due, SeqCst);
+    }
+
+    fn lock_expiry(&self) -> MutexGuard<'_, Expiry> {
+        self.expiry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Deletes all entries.
@@ -350,6 +498,27 @@ impl LearningTable {
             .collect();
         entries.sort_unstable_by_key(|entry| entry.id);
         entries
+    }
+
+    /// A slot of its own for an entry with this key, and the key's tag.
+    fn claim_for(&self, key: &[u64], params: usize) -> Result<(usize, u64), LearnError> {
+        if key.len() != self.shape.limbs() || params > self.param_limbs {
+            return Err(LearnError::WrongSize);
+        }
+        let (home, tag) = self.place(key);
+        if self.find_slot(home, tag, key).is_some() {
+            return Err(LearnError::Exists);
+        }
+        let slot = self.claim(home, tag).inspect_err(|_| {
+            self.full.fetch_add(1, Relaxed);
+        })?;
+        match self.check_alone(slot, home, tag, key) {
+            Ok(()) => Ok((slot, tag)),
+            Err(error) => {
+                self.release(slot);
+                Err(error)
+            }
+        }
     }
 
     /// The home and the tag of a key.
@@ -464,6 +633,7 @@ impl LearningTable {
                 params: params.into(),
             },
             idle_timeout_ns: (idle_timeout != NEVER).then_some(idle_timeout),
+            timer_start_ns: words[word::TIMER_START],
             usage: UsageReading {
                 hits: words[word::HITS],
                 bytes: words[word::BYTES],
@@ -534,18 +704,23 @@ impl LearningTable {
         Ok(())
     }
 
-    fn fill(&self, slot: usize, id: u64, new: &Learn<'_>) {
+    /// Makes a claimed slot an entry.
+    fn fill(&self, slot: usize, tag: u64, id: u64, new: &Learn<'_>, usage: UsageReading) {
+        fence(Release);
         let words = self.words(slot);
         words[word::ID].store(id, Relaxed);
         words[word::IDLE_TIMEOUT].store(new.idle_timeout_ns.unwrap_or(NEVER), Relaxed);
         words[word::TIMER_START].store(new.now_ns, Relaxed);
-        words[word::HITS].store(0, Relaxed);
-        words[word::BYTES].store(0, Relaxed);
-        words[word::LAST_USE].store(new.now_ns, Relaxed);
+        words[word::HITS].store(usage.hits, Relaxed);
+        words[word::BYTES].store(usage.bytes, Relaxed);
+        words[word::LAST_USE].store(usage.last_use_ns, Relaxed);
         for (word, &limb) in words[word::KEY..].iter().zip(new.key) {
             word.store(limb, Relaxed);
         }
         self.fill_action(slot, new.action, new.params);
+        let claimed = self.meta[slot].load(Relaxed);
+        self.meta[slot].store(next(claimed, State::Full, tag), SeqCst);
+        self.note_expiry(slot, new.idle_timeout_ns, new.now_ns);
     }
 
     fn fill_action(&self, slot: usize, action: u32, params: &[u64]) {

@@ -36,7 +36,9 @@ mod paged;
 pub mod prefetch;
 pub mod profile;
 pub mod register;
+mod slot_set;
 mod table;
+mod timers;
 pub mod value_set;
 
 pub use counter::{CounterArray, CounterCell, CounterKind, CounterReading};

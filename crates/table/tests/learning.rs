@@ -125,6 +125,7 @@ fn an_entry_expires_when_its_timer_was_not_restarted_in_time() {
             params: [5].into(),
         },
         idle_timeout_ns: Some(100),
+        timer_start_ns: 1000,
         usage: UsageReading {
             hits: 1,
             bytes: 64,
@@ -245,4 +246,210 @@ fn a_reader_sees_an_entry_whole_or_not_at_all() {
             }
         });
     });
+}
+
+/// Inserts an entry with this time-out.
+fn insert_timed(table: &LearningTable, key: u64, timeout: Option<u64>, now: u64) -> bool {
+    let key = [key];
+    let timed = Learn {
+        idle_timeout_ns: timeout,
+        now_ns: now,
+        ..learn(&key, &[])
+    };
+    table.insert(timed).is_ok()
+}
+
+#[derive(Debug, Clone)]
+enum Timed {
+    Insert(u64, Option<u64>),
+    Restart(u64),
+    SetTimeout(u64, Option<u64>),
+    Delete(u64),
+    Wait(u64),
+    Expire,
+    TakeInserted,
+}
+
+fn timed() -> impl Strategy<Value = Timed> {
+    let timeout = || proptest::option::weighted(0.9, 0u64..50);
+    prop_oneof![
+        4 => (0u64..12, timeout()).prop_map(|(key, timeout)| Timed::Insert(key, timeout)),
+        3 => (0u64..12).prop_map(Timed::Restart),
+        3 => (0u64..12, timeout()).prop_map(|(key, timeout)| Timed::SetTimeout(key, timeout)),
+        1 => (0u64..12).prop_map(Timed::Delete),
+        3 => (0u64..20).prop_map(Timed::Wait),
+        2 => Just(Timed::Expire),
+        1 => Just(Timed::TakeInserted),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn entries_expire_exactly_when_their_time_is_over(steps in proptest::collection::vec(timed(), 0..200)) {
+        let table = LearningTable::new(shape(1), 0, 10);
+        let mut model: BTreeMap<u64, (u64, Option<u64>)> = BTreeMap::new();
+        let (mut now, mut untold) = (0, Vec::new());
+        for step in steps {
+            match step {
+                Timed::Insert(key, idle_timeout_ns) => {
+                    if insert_timed(&table, key, idle_timeout_ns, now) {
+                        prop_assert_eq!(model.insert(key, (now, idle_timeout_ns)), None);
+                        untold.push(key);
+                    }
+                }
+                Timed::Restart(key) => {
+                    if let Some(hit) = table.find(&[key], &mut []) {
+                        table.restart_timer(&hit, now);
+                        model.get_mut(&key).unwrap().0 = now;
+                    }
+                }
+                Timed::SetTimeout(key, timeout) => {
+                    if let Some(hit) = table.find(&[key], &mut []) {
+                        table.set_idle_timeout(&hit, timeout, now);
+                        model.insert(key, (now, timeout));
+                    }
+                }
+                Timed::Delete(key) => {
+                    prop_assert_eq!(table.delete(&[key]), model.remove(&key).is_some());
+                    untold.retain(|&other| other != key);
+                }
+                Timed::Wait(time) => now += time,
+                Timed::Expire => {
+                    let due = |&(start, timeout): &(u64, Option<u64>)| timeout.map(|timeout| start + timeout);
+                    let is_over = |timer: &(u64, Option<u64>)| due(timer).is_some_and(|due| due <= now);
+                    let next = model.values().filter_map(due).min().unwrap_or(u64::MAX);
+                    prop_assert!(table.next_expiry() <= next);
+                    let expect: Vec<u64> = model.iter().filter(|(_, timer)| is_over(timer)).map(|(&key, _)| key).collect();
+                    let mut expired: Vec<u64> = table.expire(now).iter().map(|entry| entry.key[0]).collect();
+                    expired.sort_unstable();
+                    prop_assert_eq!(&expired, &expect);
+                    model.retain(|_, timer| !is_over(timer));
+                    untold.retain(|key| model.contains_key(key));
+                }
+                Timed::TakeInserted => {
+                    let told: Vec<u64> = table.take_inserted().iter().map(|entry| entry.key[0]).collect();
+                    prop_assert_eq!(&told, &untold);
+                    prop_assert!(!table.is_told());
+                    untold.clear();
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_has_expired_at_a_time_does_not_depend_on_how_often_it_was_asked(
+        timeouts in proptest::collection::vec(0u64..4_000_000, 2000..4000),
+        restarted in proptest::collection::vec(any::<bool>(), 4000),
+        asked in proptest::collection::vec(0u64..5_000_000, 0..10),
+        last in 0u64..5_000_000,
+    ) {
+        let gone = |times: &[u64]| {
+            let table = LearningTable::new(shape(1), 0, timeouts.len());
+            for (key, &timeout) in timeouts.iter().enumerate() {
+                insert_timed(&table, key as u64, Some(timeout), 0);
+                if restarted[key] {
+                    table.restart_timer(&table.find(&[key as u64], &mut []).unwrap(), 1000);
+                }
+            }
+            let mut keys = Vec::new();
+            for &now in times {
+                keys.extend(table.expire(now).iter().map(|entry| entry.key[0]));
+            }
+            keys
+        };
+        let mut times: Vec<u64> = asked.into_iter().filter(|&at| at < last).chain([last]).collect();
+        times.sort_unstable();
+        prop_assert_eq!(gone(&times), gone(&[last]));
+    }
+}
+
+#[test]
+fn many_entries_that_are_due_at_once_go_little_by_little_and_within_the_bound() {
+    const ENTRIES: u64 = 200_000;
+    let table = LearningTable::new(shape(1), 0, ENTRIES as usize);
+    for key in 0..ENTRIES {
+        assert!(insert_timed(&table, key, Some(1_000_000), 0));
+    }
+    table.take_inserted();
+    assert!(table.expire(999_999).is_empty());
+    let (mut now, mut gone) = (1_000_000, 0);
+    while gone < ENTRIES {
+        let expired = table.expire(now).len() as u64;
+        assert!((1..=1024).contains(&expired), "{expired}");
+        gone += expired;
+        let late = now - 1_000_000;
+        assert!(late <= ENTRIES * 1000 && table.next_expiry() > now);
+        now += 1_000_000;
+    }
+    assert!(table.is_empty() && table.next_expiry() == u64::MAX);
+}
+
+#[test]
+fn an_entry_that_is_restored_keeps_its_name_its_timer_and_its_usage() {
+    let table = LearningTable::new(shape(1), 1, 4);
+    table.insert(learn(&[1], &[])).unwrap();
+    let timed = Learn {
+        idle_timeout_ns: Some(100),
+        now_ns: 50,
+        ..learn(&[2], &[7])
+    };
+    table.insert(timed).unwrap();
+    let hit = table.find(&[2], &mut [0]).unwrap();
+    table.record(&hit, 64, 60);
+    let (entry, other) = (table.get(&[2]).unwrap(), LearningTable::new(shape(1), 1, 4));
+    other.restore(&entry).unwrap();
+    assert_eq!(other.restore(&entry), Err(LearnError::Exists));
+    assert_eq!(other.get(&[2]).as_ref(), Some(&entry));
+    assert_eq!(other.get(&[1]), None);
+    assert!(other.take_inserted().is_empty());
+    assert_eq!(other.insert(learn(&[3], &[])), Ok(EntryId(2)));
+    assert!(other.expire(149).is_empty());
+    assert_eq!(other.expire(150), [entry]);
+}
+
+#[test]
+fn entries_come_and_go_once_while_packets_and_the_control_side_work_at_the_same_time() {
+    const KEYS: u64 = 64;
+    let table = LearningTable::new(shape(1), 0, 40);
+    let (clock, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let inserted = AtomicUsize::new(0);
+    let mut expired = 0;
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let (table, clock, done, inserted) = (&table, &clock, &done, &inserted);
+            scope.spawn(move || {
+                let mut round = worker;
+                while !done.load(Ordering::SeqCst) {
+                    round += 7;
+                    let key = round % KEYS;
+                    let now_ns = clock.fetch_add(2000, Ordering::SeqCst);
+                    let timeout = Some(10_000 + key * 500);
+                    match table.find(&[key], &mut []) {
+                        Some(hit) if round % 3 == 0 => {
+                            table.set_idle_timeout(&hit, timeout, now_ns)
+                        }
+                        Some(hit) => table.restart_timer(&hit, now_ns),
+                        None => {
+                            let is_new = insert_timed(table, key, timeout, now_ns);
+                            inserted.fetch_add(usize::from(is_new), Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+        while expired < 2000 && clock.load(Ordering::SeqCst) < 100_000_000_000 {
+            expired += table.expire(clock.load(Ordering::SeqCst)).len();
+            table.take_inserted();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(expired >= 2000, "{expired} only");
+    // Whatever raced, no slot is forgotten: all entries have time-outs, so all go.
+    expired += table.expire(1 << 40).len();
+    assert!(table.is_empty());
+    assert_eq!(expired, inserted.into_inner());
 }
