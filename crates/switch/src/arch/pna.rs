@@ -75,7 +75,7 @@ impl Pna {
     }
 
     /// The usual way: [`Pna::run`] of a packet of which nothing is asked but its destination.
-    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         for slot in self.ports {
             pass.set(slot, PassInput::IngressPort);

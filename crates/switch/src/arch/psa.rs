@@ -412,7 +412,7 @@ impl Psa {
     }
 
     /// The usual way: [`Psa::ingress`] and [`Psa::egress`] of a packet of which nothing is asked.
-    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         pass.set(self.parser_port, PassInput::IngressPort);
         pass.set(self.parser_path, path(PacketPath::Normal));

@@ -387,7 +387,7 @@ impl V1model {
     }
 
     /// The usual way: [`V1model::ingress`] and [`V1model::egress`] of a packet of which nothing is asked.
-    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         pass.set(self.packet_length, PassInput::ReceivedLength);
         pass.set(self.ingress_port, PassInput::IngressPort);
