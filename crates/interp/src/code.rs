@@ -355,7 +355,14 @@ pub(crate) enum Tell {
     Before,
     /// A statement has ended: tells what it wrote.
     After(FieldId, Option<Loc>),
-    Call(Op, Option<ExternId>, Option<Loc>),
+    /// A call is done ([`Code::calls`]), or about to be where it can end the run.
+    Call(u32, Box<ir::Call>, Option<Loc>),
+    /// A loop begins.
+    Loop(u32),
+    /// A round of it begins.
+    Round(u32, Option<Loc>),
+    /// Behind a loop.
+    LoopLeft(u32),
 }
 
 /// An operation on more than one limb. Operands and result may overlap.

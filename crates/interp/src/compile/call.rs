@@ -6,9 +6,9 @@ use ir::{
     limbs_of,
 };
 
-use super::Compiler;
 use super::place::Located;
-use crate::code::{Bounds, CallCode, In, Inst, NONE, Slot};
+use super::{Compiler, Mode};
+use crate::code::{Bounds, CallCode, In, Inst, NONE, Slot, Tell};
 
 /// v1model's port that means dropping.
 const DROP_PORT: u64 = 511;
@@ -92,11 +92,25 @@ impl Compiler<'_> {
         code.outs = outs.into();
         self.code.calls.push(code);
         let at = self.code.calls.len() as u32 - 1;
+        // What ends the run is told before it does.
+        let ends = matches!(call.op, Op::Assert | Op::Assume);
+        if ends {
+            self.tell_call(at, call);
+        }
         self.emit(Inst::Call(at));
+        if !ends {
+            self.tell_call(at, call);
+        }
         for (to, from) in moves {
             self.store(to, from);
         }
         Ok(())
+    }
+
+    fn tell_call(&mut self, at: u32, call: &Call) {
+        if self.mode == Mode::Traced {
+            self.tell(Tell::Call(at, Box::new(call.clone()), self.loc));
+        }
     }
 
     fn input(&mut self, value: &Expr) -> Result<In, Unsupported> {

@@ -3,7 +3,7 @@
 use exec::Unsupported;
 use ir::{ActionId, Expr, FieldId, HeaderPlace, Place, Stmt, StmtKind, limbs_of};
 
-use super::{Compiler, Mode};
+use super::Compiler;
 use crate::code::{HeaderCopy, Inst, LookaheadCode, NONE, Slot, Tell, Wide};
 
 impl Compiler<'_> {
@@ -31,11 +31,15 @@ impl Compiler<'_> {
             StmtKind::Loop(label, body) => {
                 let (round, leave) = (self.label(), self.label());
                 self.enclosing.insert(*label, (leave, round));
+                self.tell(Tell::Loop(round));
+                let loc = self.loc;
                 self.place_label(round);
                 self.emit(Inst::Round);
+                self.tell(Tell::Round(round, loc));
                 self.body(body)?;
                 self.emit(Inst::Jump { to: round });
                 self.place_label(leave);
+                self.tell(Tell::LoopLeft(round));
                 Ok(())
             }
             StmtKind::Leave(label) => {
@@ -91,11 +95,6 @@ impl Compiler<'_> {
             writing => {
                 let loc = self.loc;
                 self.tell(Tell::Before);
-                if self.mode == Mode::Traced
-                    && let StmtKind::Call(call) = writing
-                {
-                    self.tell(Tell::Call(call.op, call.instance, loc));
-                }
                 let target = self.writing(writing)?;
                 self.tell(Tell::After(target, loc));
                 Ok(())

@@ -11,7 +11,7 @@ use crate::code::{CallCode, In};
 
 impl Machine<'_> {
     /// Calls an extern; the reason if the packet must be dropped.
-    pub(super) fn call<T: Tap>(&mut self, at: u32, _tap: &mut T) -> Result<(), DropReason> {
+    pub(super) fn call<T: Tap>(&mut self, at: u32, tap: &mut T) -> Result<(), DropReason> {
         let code = self.code;
         let call = &code.calls[at as usize];
         match call.op {
@@ -74,7 +74,9 @@ impl Machine<'_> {
             Op::VerifyChecksum | Op::VerifyChecksumWithPayload => {
                 if self.small(call, 0) != 0 {
                     let sum = self.checksum(call, call.op == Op::VerifyChecksumWithPayload);
-                    if sum & mask(call.ins.get(1)) != self.small(call, 1) {
+                    let sum = sum & mask(call.ins.get(1));
+                    tap.checksum_found(sum);
+                    if sum != self.small(call, 1) {
                         self.packet.requests.checksum_error = true;
                     }
                 }
