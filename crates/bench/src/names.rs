@@ -67,7 +67,10 @@ impl TableName {
     /// # Errors
     /// There is none.
     pub fn find(program: &Program, name: &str) -> Result<Self, NameError> {
-        let found = program.tables.iter().find(|(_, t)| is_called(&t.name, name));
+        let found = program
+            .tables
+            .iter()
+            .find(|(_, t)| is_called(&t.name, name));
         let (id, table) = found.ok_or_else(|| NameError {
             name: format!("table {name}"),
         })?;
@@ -90,7 +93,10 @@ impl TableName {
             .enumerate();
         let mut named = named.filter(|(_, action)| is_called(&action.control_plane_name, name));
         let (position, action) = named.next().ok_or_else(|| NameError {
-            name: format!("action {name} in the table {}", program.tables[self.id].name),
+            name: format!(
+                "action {name} in the table {}",
+                program.tables[self.id].name
+            ),
         })?;
         let widths = action.params.iter().map(|param| param.ty.width());
         Ok(ActionName {

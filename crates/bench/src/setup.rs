@@ -28,7 +28,12 @@ pub enum Item {
 
 impl Item {
     /// An entry without priority.
-    pub(crate) fn entry(table: &TableName, keys: &[Key], action: &ActionName, args: &[u64]) -> Self {
+    pub(crate) fn entry(
+        table: &TableName,
+        keys: &[Key],
+        action: &ActionName,
+        args: &[u64],
+    ) -> Self {
         Self::ranked(table, keys, None, action, args)
     }
 

@@ -206,7 +206,7 @@ mod tests {
     fn a_wrong_checksum_is_seen() {
         let mut header = [0u8; 20];
         header[0] = 0x45;
-        header[1..4].copy_from_slice(&[0xba, 0xff, 0xff]);
+        header[2..4].copy_from_slice(&[0xba, 0xff]);
         seal_ipv4(&mut header, 0);
         assert_eq!(be16(&header, 10), 0);
         put16(&mut header, 10, 0xffff);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bench::{OnDevice, Outbox, Workload, compare, workloads};
+use bench::{OnDevice, Outbox, Workload, compare, workloads, workloads::Size};
 use packet::{Frame, Nanos};
 
 /// The workload's program, as `testkit` compiles files.
@@ -24,7 +24,10 @@ fn check(workload: &dyn Workload, packets: u64) {
         let mut device = OnDevice::load(&program, engine.as_ref(), workload).expect(&name);
         let compared = compare(workload, packets, &mut device, &mut *hand);
         compared.unwrap_or_else(|difference| panic!("{name}: {difference}"));
-        device.0.check_conservation().expect("packets are conserved");
+        device
+            .0
+            .check_conservation()
+            .expect("packets are conserved");
     }
 }
 
@@ -44,7 +47,7 @@ fn forwards_all(workload: &dyn Workload) {
 #[test]
 fn every_loop_does_what_its_program_does() {
     for (name, make) in workloads::ALL {
-        let workload = make();
+        let workload = make(Size::Small);
         assert_eq!(workload.name(), *name);
         check(&*workload, 20_000);
         forwards_all(&*workload);

@@ -5,6 +5,7 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use table::EntryIdx;
 
+use super::Size;
 use super::flat::{BURST, Flat};
 use crate::forward::{Forward, Outbox, Reading};
 use crate::names::{Key, TableName};
@@ -21,13 +22,18 @@ const LEN: usize = 64;
 
 /// The workload.
 pub(super) struct Switch {
+    stations: u64,
     ports: Vec<u32>,
 }
 
 impl Switch {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(size: Size) -> Self {
         let ports = 0..PORTS as u32;
         Self {
+            stations: match size {
+                Size::Full => STATIONS,
+                Size::Small => 256,
+            },
             ports: ports.collect(),
         }
     }
@@ -70,7 +76,7 @@ impl Workload for Switch {
         let known = stations.action(program, "NoAction")?;
         let destinations = TableName::find(program, "destinations")?;
         let to_port = destinations.action(program, "to_port")?;
-        for station in 0..STATIONS {
+        for station in 0..self.stations {
             let (mac, port) = (Key::Is(address(station)), u64::from(port(station)));
             setup(Item::entry(&stations, &[mac, Key::Is(port)], &known, &[]))?;
             setup(Item::entry(&destinations, &[mac], &to_port, &[port]))?;
@@ -79,14 +85,14 @@ impl Workload for Switch {
     }
 
     fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
-        let (src, hop) = (choices.below(STATIONS), choices.between(1, PORTS - 1));
-        let other = choices.below(STATIONS) / PORTS * PORTS;
+        let (src, hop) = (choices.below(self.stations), choices.between(1, PORTS - 1));
+        let other = choices.below(self.stations) / PORTS * PORTS;
         let dst = other + (src + hop) % PORTS;
         write(frame, address(src), address(dst), port(src));
     }
 
     fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
-        let (src, dst) = (choices.below(STATIONS), choices.below(STATIONS));
+        let (src, dst) = (choices.below(self.stations), choices.below(self.stations));
         match choices.below(4) {
             // Back to where it came from.
             0 => write(frame, address(src), address(src), port(src)),
@@ -138,8 +144,7 @@ impl Loop {
         let n = frames.len();
         let mut known = [None; BURST];
         let mut found: [Option<EntryIdx>; BURST] = [None; BURST];
-        self.stations
-            .find_batch(&sources[..2 * n], &mut known[..n]);
+        self.stations.find_batch(&sources[..2 * n], &mut known[..n]);
         self.destinations
             .find_batch(&destinations[..n], &mut found[..n]);
         for (i, frame) in frames.iter().enumerate() {
