@@ -161,7 +161,7 @@ impl Shared<'_> {
         let start = Instant::now();
         loop {
             let round = rounds.len();
-            let seed = self.plan.seed + (round as u64) << 16 | worker as u64;
+            let seed = self.plan.seed + ((round as u64) << 16) + worker as u64;
             let mut passes = vec![Pass::default(); sides.len()];
             for turn in 0..sides.len() {
                 // Another one begins each time: none always follows the same.
