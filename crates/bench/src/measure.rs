@@ -288,7 +288,7 @@ mod tests {
                     self.0 = std::hint::black_box(self.0).wrapping_mul(3);
                 }
                 self.0 += 1;
-                if self.0 % 2 == 0 {
+                if self.0.is_multiple_of(2) {
                     out.take(frame.ingress, frame);
                 }
             }
