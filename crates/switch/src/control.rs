@@ -8,8 +8,8 @@ use exec::{ExternState, HashParameters, Registers, action_params, field_match};
 use ir::{ActionCall, ActionId, ActionScope, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use packet::{Nanos, PortId};
 use table::{
-    ActionRef, CounterReading, EntryAction, EntryCells, EntryId, FieldMatch, KeyField, MeterConfig,
-    NewEntry,
+    ActionRef, CounterReading, EntryAction, EntryCells, EntryId, FieldMatch, KeyField,
+    LearnedEntry, MeterConfig, NewEntry,
 };
 
 use crate::device::Device;
@@ -117,6 +117,10 @@ pub enum Change {
     SetExpireProfile(u8, Option<Nanos>),
     /// Sets how a port sends.
     SetQueue(PortId, QueueConfig),
+    /// A packet added this entry. Made by the device itself when a step ends; one who follows its records makes the same of it.
+    Learn(TableId, LearnedEntry),
+    /// The time of this entry, which a packet had added, is over. As [`Change::Learn`].
+    Expire(TableId, LearnedEntry),
 }
 
 /// A change that was made: its place in the device's one order of changes.
@@ -128,7 +132,7 @@ pub struct Record {
     pub time: Nanos,
     /// What was changed.
     pub change: Change,
-    /// The entry that came into being.
+    /// The entry that the control side made.
     pub entry: Option<EntryId>,
 }
 
@@ -276,6 +280,8 @@ impl Device {
                     office.configure(*port, *config);
                 }
             }
+            Change::Learn(table, entry) => self.learn(*table, entry)?,
+            Change::Expire(table, entry) => self.forget(*table, entry)?,
         }
         Ok(None)
     }
@@ -479,6 +485,7 @@ impl Device {
 
     fn clear(&mut self, table: TableId) -> Result<(), ControlError> {
         self.table_of(table)?;
+        self.tell_learned();
         let entries = self.configuration.tables[table].iter();
         let going: Vec<_> = entries.filter(|entry| !entry.is_const).cloned().collect();
         self.configuration.tables[table].clear();

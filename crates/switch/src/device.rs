@@ -82,7 +82,7 @@ pub struct Device {
     told_idle: BTreeMap<(TableId, EntryId), u64>,
     /// Hits of entries that are gone, by table.
     retired_hits: Vec<u64>,
-    expired: Vec<(TableId, LearnedEntry)>,
+    pub(crate) expired: Vec<(TableId, LearnedEntry)>,
     /// What is shared with workers, if there are some.
     pub(crate) office: Option<Arc<Office>>,
 }
@@ -161,8 +161,14 @@ impl Device {
         self.followers.push(Box::new(follower));
     }
 
+    /// Records a change of what is published.
     pub(crate) fn record(&mut self, change: Change, entry: Option<EntryId>) {
         self.is_stale = true;
+        self.tell(change, entry);
+    }
+
+    /// Gives a change its number, and tells it.
+    pub(crate) fn tell(&mut self, change: Change, entry: Option<EntryId>) {
         self.changes += 1;
         let record = Record {
             number: self.changes,
@@ -231,6 +237,7 @@ impl Device {
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         self.begin_step(now, trace);
         self.core.run_arrived(trace);
+        self.tell_learned();
     }
 
     /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
@@ -245,30 +252,11 @@ impl Device {
         self.core.drain(now, trace);
     }
 
-    /// Deletes the entries that packets added and that were idle for their time-out.
-    fn expire(&mut self) {
-        let now = self.core.now.0;
-        for (table, learned) in self.configuration.learned.iter() {
-            let Some(learned) = learned.as_ref().filter(|l| l.next_expiry() <= now) else {
-                continue;
-            };
-            for entry in learned.expire(now) {
-                self.retired_hits[table.get() as usize] += entry.usage.hits;
-                self.expired.push((table, entry));
-            }
-        }
-    }
-
     /// Hits of entries that are gone stay in [`Device::table_hits`].
     pub(crate) fn retire(&mut self, table: TableId, hits: u64) {
         if let Some(retired) = self.retired_hits.get_mut(table.get() as usize) {
             *retired += hits;
         }
-    }
-
-    /// Entries that packets added and that have expired since the last call.
-    pub fn take_expired(&mut self) -> Vec<(TableId, LearnedEntry)> {
-        std::mem::take(&mut self.expired)
     }
 
     /// When something is to be done that needs no packet: the next packet leaves its queue, entries may expire.

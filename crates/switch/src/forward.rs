@@ -25,6 +25,7 @@ impl Device {
         self.begin_step(now, &mut Trace(None));
         self.core.run_arrived(&mut Trace(None));
         self.core.forward(&self.root, frames, &mut sent);
+        self.tell_learned();
     }
 }
 

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - received + generated + replicated = sent + dropped by named reason + held, after every step ([`Device::check_conservation`]);
 //! - a packet finishes on the root (code, state, replication entries) that it began with; changes are visible to packets received after them;
-//! - every change is one numbered [`Record`], in one order; a refused change changes nothing;
+//! - every change, be it of the control side, of a packet or of time, is one numbered [`Record`], in one order; a refused change changes nothing;
 //! - time and seeds come from outside: the same inputs give the same outputs.
 //!
 //! Tests: `tests/`, one file an architecture; `testkit` runs programs.
@@ -16,6 +16,7 @@ mod control;
 mod core;
 mod device;
 mod forward;
+mod learned;
 mod ledger;
 mod pre;
 mod profiles;

@@ -1,0 +1,154 @@
+//! Entries that packets add: told as records when a step ends, deleted when their time is over, and added again by one who follows the records.
+
+use std::sync::Arc;
+
+use bits::Value;
+use ir::{ActionId, ScalarTy, TableId, limbs_of};
+use table::{LearnError, LearnedEntry, LearningTable};
+
+use crate::control::{Change, ControlCode, ControlError, refused};
+use crate::core::MAX_WAITING;
+use crate::device::Device;
+
+impl Device {
+    /// Deletes the entries that packets added and whose time-out is over.
+    pub(crate) fn expire(&mut self) {
+        let now = self.core.now.0;
+        for (table, learned) in self.learning(|learned| learned.next_expiry() <= now) {
+            // An entry is told of before its end is.
+            self.tell_inserted(table, &learned);
+            for entry in learned.expire(now) {
+                self.retire(table, entry.usage.hits);
+                self.tell(Change::Expire(table, entry.clone()), None);
+                self.put_expired(table, entry);
+            }
+        }
+    }
+
+    /// Records the entries that packets have added since the last time, table by table, in the order in which they were added.
+    pub(crate) fn tell_learned(&mut self) {
+        for (table, learned) in self.learning(LearningTable::is_told) {
+            self.tell_inserted(table, &learned);
+        }
+    }
+
+    fn tell_inserted(&mut self, table: TableId, learned: &LearningTable) {
+        for entry in learned.take_inserted() {
+            self.tell(Change::Learn(table, entry), None);
+        }
+    }
+
+    /// The tables that packets add entries to and for which this holds; no memory is taken while it holds for none.
+    fn learning(
+        &self,
+        holds: impl Fn(&LearningTable) -> bool,
+    ) -> Vec<(TableId, Arc<LearningTable>)> {
+        let tables = self.configuration.learned.iter();
+        tables
+            .filter_map(|(id, learned)| Some((id, learned.as_ref()?)))
+            .filter(|(_, learned)| holds(learned))
+            .map(|(id, learned)| (id, Arc::clone(learned)))
+            .collect()
+    }
+
+    fn put_expired(&mut self, table: TableId, entry: LearnedEntry) {
+        if self.expired.len() < MAX_WAITING {
+            self.expired.push((table, entry));
+        } else {
+            self.core.lost_messages += 1;
+        }
+    }
+
+    /// Entries that packets added and that have expired since the last call. Those that nobody takes are lost in the end, as digests are.
+    pub fn take_expired(&mut self) -> Vec<(TableId, LearnedEntry)> {
+        std::mem::take(&mut self.expired)
+    }
+
+    /// [`Change::Learn`]: an entry that a packet added to this table elsewhere.
+    pub(crate) fn learn(&mut self, id: TableId, entry: &LearnedEntry) -> Result<(), ControlError> {
+        let learned = self.learning_table(id)?;
+        let name = &self.table_of(id)?.name;
+        if !self.fits(id, &learned, entry) {
+            let message = format!("the entry does not fit the table `{name}`");
+            return refused(ControlCode::InvalidArgument, message);
+        }
+        learned.restore(entry).or_else(|error| {
+            let code = match error {
+                LearnError::Exists | LearnError::Contended => ControlCode::AlreadyExists,
+                LearnError::Full => ControlCode::ResourceExhausted,
+                LearnError::WrongSize => ControlCode::InvalidArgument,
+            };
+            refused(code, format!("the table `{name}`: {error}"))
+        })
+    }
+
+    /// [`Change::Expire`]: the end of an entry that a packet added elsewhere.
+    pub(crate) fn forget(&mut self, id: TableId, entry: &LearnedEntry) -> Result<(), ControlError> {
+        let learned = self.learning_table(id)?;
+        let has_its_shape = entry.key.len() == learned.shape().limbs();
+        let known = has_its_shape.then(|| learned.get(&entry.key)).flatten();
+        let Some(known) = known.filter(|known| known.id == entry.id) else {
+            let name = &self.table_of(id)?.name;
+            let message = format!("the table `{name}` does not have this entry");
+            return refused(ControlCode::NotFound, message);
+        };
+        learned.delete(&known.key);
+        self.retire(id, known.usage.hits);
+        self.put_expired(id, known);
+        Ok(())
+    }
+
+    fn learning_table(&self, id: TableId) -> Result<Arc<LearningTable>, ControlError> {
+        let name = &self.table_of(id)?.name;
+        match &self.configuration.learned[id] {
+            Some(learned) => Ok(Arc::clone(learned)),
+            None => refused(
+                ControlCode::InvalidArgument,
+                format!("packets add no entries to the table `{name}`"),
+            ),
+        }
+    }
+
+    /// Whether an entry is one that a packet of this program could have added.
+    fn fits(&self, id: TableId, learned: &LearningTable, entry: &LearnedEntry) -> bool {
+        let program = self.program();
+        let fields = learned.shape().fields().iter();
+        let key = fields.map(|field| ScalarTy::Bit(field.width));
+        let action = ActionId::new(entry.action.action);
+        let is_listed = program.tables.get(id).is_some_and(|table| {
+            let mut listed = table.actions.iter();
+            listed.any(|listed| listed.action == action)
+        });
+        let params = program.actions.get(action).map(|action| &action.params);
+        is_listed
+            && are_values(&entry.key, key)
+            && params.is_some_and(|params| {
+                are_values(&entry.action.params, params.iter().map(|param| param.ty))
+            })
+    }
+}
+
+/// Whether limbs are values of these types, one behind the other, as engines leave them.
+fn are_values(limbs: &[u64], types: impl IntoIterator<Item = ScalarTy>) -> bool {
+    let mut rest = limbs;
+    for ty in types {
+        let Some((value, behind)) = rest.split_at_checked(limbs_of(ty) as usize) else {
+            return false;
+        };
+        rest = behind;
+        let (length, value) = match ty {
+            ScalarTy::Varbit(_) => value.split_at(1),
+            _ => value.split_at(0),
+        };
+        let width = length.first().copied().unwrap_or(ty.width().into());
+        if width > u64::from(ty.width()) {
+            return false;
+        }
+        let canonical = Value::from_limbs(value, width as u32);
+        let padded = canonical.limbs().iter().chain(std::iter::repeat(&0));
+        if !value.iter().eq(padded.take(value.len())) {
+            return false;
+        }
+    }
+    rest.is_empty()
+}
