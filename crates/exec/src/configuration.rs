@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use bits::IdVec;
 use ir::{ActionCall, ExternId, ExternKind, HashAlgorithm, Program, TableId, ValueSetId};
@@ -35,7 +36,8 @@ pub struct Configuration {
     pub host_ports: Arc<[u32]>,
     /// PNA: time-outs of entries that packets add.
     pub expire_profiles: Arc<ExpireProfiles>,
-    next_flow_id: Arc<std::sync::atomic::AtomicU32>,
+    /// PNA: the next flow id.
+    pub next_flow_id: Arc<AtomicU32>,
     /// The device's: programs that follow each other share what it guards.
     pub atomic: Arc<crate::AtomicGate>,
 }

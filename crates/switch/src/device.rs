@@ -14,6 +14,7 @@ use crate::core::{Code, Core, Digest, Root, Trace};
 use crate::ledger::{Ledger, Unbalanced};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
+use crate::replace::{self, Dropped};
 use crate::worker::{Desk, Office};
 
 /// How a device is set up.
@@ -378,8 +379,8 @@ impl Device {
     }
 
     /// Loads another program in place of the running one. State of the same name and shape stays: registers, counters, meters, profiles,
-    /// tables with their entries, groups and sessions; counts of entries begin anew, but for direct counters. Packets inside finish on the
-    /// old program.
+    /// tables with their entries, value sets, groups and sessions; counts of entries begin anew, but for direct counters. Packets inside finish
+    /// on the old program. Gives the state for which the new program has no place.
     ///
     /// # Errors
     /// As [`Device::new`]; the running program stays.
@@ -388,16 +389,17 @@ impl Device {
         program: Arc<Program>,
         engine: &dyn Engine,
         config: &DeviceConfig,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Vec<Dropped>, LoadError> {
         let mut new = Device::of_version(program, engine, config, self.code.version + 1)?;
         new.configuration.atomic = Arc::clone(&self.configuration.atomic);
-        crate::replace::keep(&self.configuration, &mut new.configuration, self.core.now);
+        self.tell_learned();
+        let dropped = replace::keep(&self.configuration, &mut new.configuration, self.core.now);
         self.code = new.code;
         self.configuration = new.configuration;
         self.retired_hits = new.retired_hits;
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
         self.is_stale = true;
-        Ok(())
+        Ok(dropped)
     }
 }

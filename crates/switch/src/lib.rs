@@ -32,5 +32,6 @@ pub use ledger::{Ledger, Unbalanced};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
+pub use replace::{Dropped, StateKind};
 pub use table::{CounterReading, EntryId, LearnedEntry, MeterConfig};
 pub use worker::Worker;

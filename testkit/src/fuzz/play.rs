@@ -136,7 +136,7 @@ impl Player {
         let engine = self.playing.engine.as_ref();
         let replaced = self.device.replace(program, engine, &self.config);
         match replaced {
-            Ok(()) | Err(LoadError::Entry(_)) => Ok(()),
+            Ok(_) | Err(LoadError::Entry(_)) => Ok(()),
             Err(error) => Err(Fault::new(
                 "a program does not load in another's place",
                 error.to_string(),
