@@ -2,10 +2,8 @@
 //!
 //! Events of the engine and the device become steps with the program's names ([`tell`]); text and JSON are written from those.
 
-mod called;
 mod dump;
 mod entry;
-mod fold;
 mod input;
 mod page;
 mod source;
@@ -61,9 +59,6 @@ pub(crate) struct Options {
     /// Write JSON: an object with the packet, the events and the outputs.
     #[arg(long)]
     json: bool,
-    /// Tell all rounds of loops; otherwise of loops with more than eight rounds the first three and the last two.
-    #[arg(long)]
-    all_rounds: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
@@ -77,10 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     device
         .trace(port, frame.bytes(), frame.arrival, &mut events)
         .map_err(|error| error.to_string())?;
-    let mut steps = steps(&device, &events);
-    if !options.all_rounds {
-        steps = fold::fold(steps);
-    }
+    let steps = steps(&device, &events);
     if options.json {
         out::line(&json(options.port, &frame, &steps)?);
     } else {

@@ -40,7 +40,6 @@ pub(super) struct PassBuilder<'p> {
     steps: Vec<PassStep>,
     resumes: Vec<Resume>,
     resume: Resume,
-    is_whole: bool,
 }
 
 impl<'p> PassBuilder<'p> {
@@ -50,7 +49,6 @@ impl<'p> PassBuilder<'p> {
             steps: Vec::new(),
             resumes: Vec::new(),
             resume: Resume::IngressDone,
-            is_whole: true,
         }
     }
 
@@ -83,11 +81,10 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Without a deparser (only IR that people wrote has none) nothing but what was not parsed is sent: such a program has no pass.
+    /// A pass without a deparser would send what it did not parse only: there is always one.
     pub(super) fn deparse(&mut self, role: BlockRole) {
-        match self.block(role) {
-            Some(BlockCode::Control(control)) => self.step(PassStep::Deparse(control)),
-            _ => self.is_whole = false,
+        if let Some(BlockCode::Control(control)) = self.block(role) {
+            self.step(PassStep::Deparse(control));
         }
     }
 
@@ -136,12 +133,12 @@ impl<'p> PassBuilder<'p> {
         self.step(PassStep::Enqueue(PassPort::Destination));
     }
 
-    pub(super) fn send(mut self) -> Option<PassPlan> {
+    pub(super) fn send(mut self) -> PassPlan {
         self.step(PassStep::Send);
-        self.is_whole.then_some(PassPlan {
+        PassPlan {
             pass: Pass { steps: self.steps },
             resumes: self.resumes,
-        })
+        }
     }
 
     fn block(&self, role: BlockRole) -> Option<BlockCode> {
