@@ -45,6 +45,11 @@ fn engines_agree_on_random_programs() {
 }
 
 #[test]
+fn accepted_ir_runs_alike_whoever_wrote_it() {
+    finds_nothing(Target::Ir, 23);
+}
+
+#[test]
 fn what_was_found_before_stays_right() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let mut wrong = Vec::new();

@@ -10,7 +10,7 @@ use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// `front` (P4 text to IR), `packets` (random packets and entries through programs) or `engines` (random programs on all engines).
+    /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines` (random programs on all engines) or `ir` (mutated IR text).
     target: String,
     /// How long.
     #[arg(long, default_value_t = 600)]

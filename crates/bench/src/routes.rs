@@ -198,13 +198,18 @@ impl RoutingTable {
     /// `count` addresses, each at random in a route at random.
     pub fn destinations(&self, count: usize, seed: u64) -> Vec<u128> {
         let mut choices = Choices::new(seed);
-        let mut destination = || {
-            let route = self.routes[choices.below(self.routes.len() as u64) as usize];
-            let host_bits = self.family.width() - u32::from(route.len);
-            let host = u128::from(choices.bits()) << 64 | u128::from(choices.bits());
-            route.address | host & !u128::MAX.checked_shl(host_bits).unwrap_or(0)
+        (0..count).map(|_| self.destination(&mut choices)).collect()
+    }
+
+    /// An address at random in a route at random; 0 where there is none.
+    pub fn destination(&self, choices: &mut Choices) -> u128 {
+        let which = choices.below(self.routes.len() as u64) as usize;
+        let Some(route) = self.routes.get(which) else {
+            return 0;
         };
-        (0..count).map(|_| destination()).collect()
+        let host_bits = self.family.width() - u32::from(route.len);
+        let host = u128::from(choices.bits()) << 64 | u128::from(choices.bits());
+        route.address | host & !u128::MAX.checked_shl(host_bits).unwrap_or(0)
     }
 
     /// The limbs of the lookup keys of these addresses, one key after the other.

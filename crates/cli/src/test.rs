@@ -95,6 +95,9 @@ fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
             line => out::note(&format!("{file}:{line}: {}", failure.message)),
         }
     }
+    if !report.unusual.is_empty() {
+        out::note(&format!("{file}: warning: {}", report.unusual.join(", ")));
+    }
     let (packets, held, failed) = (report.packets, report.held, report.failures.len());
     if failed > 0 {
         out::note(&format!("{failed} of {} checks failed", failed + held));

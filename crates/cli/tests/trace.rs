@@ -367,3 +367,88 @@ fn every_example_can_be_traced_with_the_first_packet_of_its_test() {
     }
     assert!(traced >= 10, "{traced} examples");
 }
+
+/// What a trace of the program with all sorts of externs says.
+fn externs(args: &[&str]) -> String {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/externs.p4");
+    stdout("router", &[&[program, "--port", "1"], args].concat())
+}
+
+#[test]
+fn externs_show_arguments_and_results_and_the_architecture_what_it_sets() {
+    let text = externs(&["--packet", "0005fde8"]);
+    let lines = [
+        "set by the architecture",
+        "std.packet_length  4",
+        "std.ingress_port   1",
+        "call verify_checksum",
+        "algorithm   csum16",
+        "hdr.data.a  5",
+        "checksum    0xfde8 (65000)",
+        "computed    -> 0xfffa (65530)",
+        "set by the architecture",
+        "std.checksum_error  1",
+        "call register.read of I.cells",
+        "index  3",
+        "value  -> 0",
+        "call register.write of I.cells",
+        "hdr.data.a  5",
+        "call counter.count of I.seen",
+        "index  5",
+        "call meter.execute of I.rate",
+        "color  -> 0 (green)",
+        "call hash",
+        "algorithm   identity",
+        "max         0x00000100 (256)",
+        "hdr.data.a  5",
+        "result      -> 5",
+        "call random",
+        "result  -> 7",
+        "call log_msg",
+        "meta.value  7",
+        "round 3",
+        "... 64995 rounds like these ...",
+        "round 64999",
+        "round 65000",
+        "message: value 7",
+        "set by the architecture",
+        "std.egress_port    2",
+        "call update_checksum",
+        "checksum    -> 0xfffa (65530)",
+    ];
+    check(&text, &lines);
+    assert!(text.lines().count() < 150, "{}", text.lines().count());
+    check(
+        &externs(&["--packet", "dead0000"]),
+        &[
+            "reject with error.NoMatch",
+            "std.parser_error  error.NoMatch",
+        ],
+    );
+}
+
+#[test]
+fn calls_and_rounds_are_told_as_json_too() {
+    let json: Value = serde_json::from_str(&externs(&["--packet", "00050014", "--json"]))
+        .expect("the output is JSON");
+    let events = json["events"].as_array().expect("the events are a list");
+    let of = |kind: &str| {
+        events
+            .iter()
+            .filter(|e| e["event"] == kind)
+            .collect::<Vec<_>>()
+    };
+    let hash = of("call")
+        .into_iter()
+        .find(|call| call["function"] == "hash");
+    let hash = hash.expect("the hash is told");
+    assert_eq!(hash["constants"][0]["text"], "identity");
+    assert_eq!(hash["arguments"][2]["name"], "hdr.data.a");
+    assert_eq!(hash["arguments"][2]["value"], "0x0005");
+    assert_eq!(hash["results"][0]["value"], "0x0005");
+    assert_eq!(of("folded")[0]["rounds"], 15);
+    assert_eq!(of("round").len(), 5);
+    assert_eq!(of("given").len(), 4);
+    let all = externs(&["--packet", "00050014", "--json", "--all-rounds"]);
+    assert_eq!(all.matches("\"event\": \"round\"").count(), 20);
+}

@@ -41,7 +41,15 @@ pub(crate) fn check_copy(arch: Arch, port: u32, at: (usize, usize)) -> Result<()
     }
 }
 
-/// Checks the number of a multicast group or clone session (`what`): v1model's have 16 bits.
+/// Checks the number of a multicast group. No packet goes to group 0: it means none.
+pub(crate) fn check_group(arch: Arch, group: u32, at: (usize, usize)) -> Result<(), Fault> {
+    match group {
+        0 => Err(Fault::new(at, "a multicast group's number is at least 1")),
+        _ => check_number(arch, group, "a multicast group's number", at),
+    }
+}
+
+/// Checks the number of a clone session or an instance (`what`): v1model's have 16 bits.
 pub(crate) fn check_number(
     arch: Arch,
     number: u32,

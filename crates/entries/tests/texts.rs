@@ -232,7 +232,8 @@ fn keys_named_by_expressions_are_written_as_they_are_named() {
 fn ports_groups_and_sessions_are_those_of_the_architecture() {
     let told = |arch: Arch, text: &str| -> Option<String> {
         let program = Program { arch, ..program() };
-        let errors = match text.starts_with(['p', 'e']) {
+        let is_stf = ["packet", "expect", "mc_", "mirroring_"];
+        let errors = match is_stf.iter().any(|command| text.starts_with(command)) {
             true => stf::read(&program, "t", text).err()?,
             false => read(&program, "t", text).err()?,
         };
@@ -244,6 +245,7 @@ fn ports_groups_and_sessions_are_those_of_the_architecture() {
     };
     let wide = |what: &str| format!("65536 is too large for {what}: v1model's have 16 bits");
     let twice = "port 1 instance 2 is given twice";
+    let none = "a multicast group's number is at least 1";
     let (group, session) = ("a multicast group's number", "a clone session's number");
     for (arch, text, expected) in [
         (Arch::V1model, "multicast 65535 { port 510, port 0 }", None),
@@ -290,6 +292,67 @@ fn ports_groups_and_sessions_are_those_of_the_architecture() {
             Arch::Pna,
             "multicast 1 { port 1 instance 2, port 1, port 2 instance 2, port 1 instance 2 }",
             Some(format!("61 {twice}")),
+        ),
+        (
+            Arch::Pna,
+            "multicast 0 { port 1 }",
+            Some(format!("11 {none}")),
+        ),
+        (Arch::V1model, "mc_mgrp_create 65535", None),
+        (
+            Arch::V1model,
+            "mc_mgrp_create 65536",
+            Some(format!("16 {}", wide(group))),
+        ),
+        (Arch::Psa, "mc_mgrp_create 65536", None),
+        (Arch::Psa, "mc_mgrp_create 0", Some(format!("16 {none}"))),
+        (Arch::V1model, "mc_node_create 65535 0 510", None),
+        (
+            Arch::V1model,
+            "mc_node_create 65536 0",
+            Some(format!("16 {}", wide("an instance"))),
+        ),
+        (
+            Arch::V1model,
+            "mc_node_create 7 7 511",
+            Some(format!("20 {v1model}")),
+        ),
+        (
+            Arch::V1model,
+            "mc_node_create 7 7 8 7",
+            Some("22 port 7 is given twice".to_owned()),
+        ),
+        (
+            Arch::Psa,
+            "mc_node_update 99999 1 4294967290 4294967291",
+            Some(format!("35 {}", psa(0xffff_fffb))),
+        ),
+        (
+            Arch::V1model,
+            "mc_node_associate 65536 70000",
+            Some(format!("19 {}", wide(group))),
+        ),
+        (Arch::V1model, "mc_node_dissociate 1 70000", None),
+        (Arch::V1model, "mirroring_add 0 510", None),
+        (
+            Arch::V1model,
+            "mirroring_add 65536 1",
+            Some(format!("15 {}", wide(session))),
+        ),
+        (
+            Arch::V1model,
+            "mirroring_add 5 511",
+            Some(format!("17 {v1model}")),
+        ),
+        (
+            Arch::V1model,
+            "mirroring_add_mc 5 0",
+            Some(format!("20 {none}")),
+        ),
+        (
+            Arch::V1model,
+            "mirroring_delete 65536",
+            Some(format!("18 {}", wide(session))),
         ),
     ] {
         assert_eq!(told(arch, text), expected, "{text}");

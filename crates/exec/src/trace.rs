@@ -1,7 +1,9 @@
 //! What a traced packet tells, step by step.
 
 use bits::Value;
-use ir::{ActionId, BlockRole, ControlId, FieldId, HeaderId, Loc, Op, ParserId, StageId, StateId};
+use ir::{
+    ActionId, BlockRole, Call, ControlId, FieldId, HeaderId, Loc, ParserId, StageId, StateId,
+};
 use ir::{ExternId, TableId, Target};
 use table::EntryId;
 
@@ -34,6 +36,11 @@ pub enum TraceEvent {
         port: u32,
         /// The bytes.
         bytes: Vec<u8>,
+    },
+    /// The architecture set fields that the next block is told.
+    Given {
+        /// The fields and their values.
+        fields: Vec<(FieldId, Value)>,
     },
     /// A block starts.
     Block {
@@ -129,12 +136,28 @@ pub enum TraceEvent {
     },
     /// An extern function or method was called.
     Call {
-        /// The function.
-        op: Op,
-        /// The instance.
-        instance: Option<ExternId>,
+        /// The call as the program has it.
+        call: Box<Call>,
+        /// The values of its operands that are values or data, in order.
+        arguments: Vec<Value>,
+        /// What its destinations get, in order; behind them what a checksum that is verified was found to be.
+        results: Vec<Value>,
         /// The statement.
         loc: Option<Loc>,
+    },
+    /// A round of a loop starts.
+    Round {
+        /// The loop.
+        of: u32,
+        /// Which round, from 1.
+        number: u64,
+        /// The loop's statement.
+        loc: Option<Loc>,
+    },
+    /// A loop was left by its own condition or a `break`.
+    LoopLeft {
+        /// The loop.
+        of: u32,
     },
     /// A deparser emitted a header.
     Emitted {

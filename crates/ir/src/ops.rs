@@ -51,7 +51,7 @@ pub enum InstanceKind {
 }
 
 macro_rules! ops {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal : $instance:ident ($($operand:ident),*);)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal : $instance:ident ($($operand_name:ident $operand:ident),*);)*) => {
         /// An extern function or method.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Op { $($(#[$doc])* $variant,)* }
@@ -60,122 +60,125 @@ macro_rules! ops {
         pub const OPS: &[(Op, &str, InstanceKind, &[OperandKind])] = &[
             $((Op::$variant, $name, InstanceKind::$instance, &[$(OperandKind::$operand),*]),)*
         ];
+
+        /// What the operands of each operation are called, in the order of [`OPS`].
+        const OPERAND_NAMES: &[&[&str]] = &[$(&[$(stringify!($operand_name)),*],)*];
     };
 }
 
 ops! {
     /// Counts the packet at an index; outside the array nothing happens. PNA/PSA and v1model.
-    CounterCount = "counter.count": Counter (In);
+    CounterCount = "counter.count": Counter (index In);
     /// Counts the packet at an index, told its length in bytes: index, length.
-    CounterCountLength = "counter.count_length": Counter (In, In);
+    CounterCountLength = "counter.count_length": Counter (index In, length In);
     /// Adds a number to a counter (eBPF `CounterArray.add`): index, value.
-    CounterAdd = "counter.add": Counter (In, In);
+    CounterAdd = "counter.add": Counter (index In, value In);
     /// Counts the packet for the entry of the table being applied.
     DirectCounterCount = "direct_counter.count": DirectCounter ();
     /// Counts the packet for the entry of the table being applied, told its length in bytes.
-    DirectCounterCountLength = "direct_counter.count_length": DirectCounter (In);
+    DirectCounterCountLength = "direct_counter.count_length": DirectCounter (length In);
     /// Meters the packet at an index, colour-blind: index, colour (0 green, 1 yellow, 2 red).
-    MeterExecute = "meter.execute": Meter (In, Out);
+    MeterExecute = "meter.execute": Meter (index In, color Out);
     /// Meters the packet at an index, colour-aware: index, colour before, colour.
-    MeterExecuteColored = "meter.execute_colored": Meter (In, In, Out);
+    MeterExecuteColored = "meter.execute_colored": Meter (index In, color_before In, color Out);
     /// The same, told the packet's length in bytes: index, colour before, length, colour.
-    MeterExecuteLength = "meter.execute_length": Meter (In, In, In, Out);
+    MeterExecuteLength = "meter.execute_length": Meter (index In, color_before In, length In, color Out);
     /// Meters the packet for the entry of the table being applied, colour-blind.
-    DirectMeterExecute = "direct_meter.execute": DirectMeter (Out);
+    DirectMeterExecute = "direct_meter.execute": DirectMeter (color Out);
     /// The same, colour-aware: colour before, colour.
-    DirectMeterExecuteColored = "direct_meter.execute_colored": DirectMeter (In, Out);
+    DirectMeterExecuteColored = "direct_meter.execute_colored": DirectMeter (color_before In, color Out);
     /// The same, told the packet's length in bytes: colour before, length, colour.
-    DirectMeterExecuteLength = "direct_meter.execute_length": DirectMeter (In, In, Out);
+    DirectMeterExecuteLength = "direct_meter.execute_length": DirectMeter (color_before In, length In, color Out);
     /// Reads a cell: index, one destination for each scalar of the cell. Outside the array: zeros.
-    RegisterRead = "register.read": Register (In, Outs);
+    RegisterRead = "register.read": Register (index In, value Outs);
     /// Writes a cell: index, one value for each scalar of the cell. Outside the array: nothing.
-    RegisterWrite = "register.write": Register (In, Data);
+    RegisterWrite = "register.write": Register (index In, value Data);
     /// v1model `hash`, PSA `Hash.get_hash(base, data, max)`: algorithm number, base, max, data, destination. `base + hash % max`; `max` 0 gives `base`.
-    Hash = "hash": None (Number, In, In, Data, Out);
+    Hash = "hash": None (algorithm Number, base In, max In, data Data, result Out);
     /// PSA `Hash.get_hash(data)`: data, destination (the hash truncated or extended to its type).
-    HashGet = "hash.get": Hash (Data, Out);
+    HashGet = "hash.get": Hash (data Data, result Out);
     /// PSA `Hash.get_hash(base, data, max)`: base, max, data, destination.
-    HashGetBase = "hash.get_base": Hash (In, In, Data, Out);
+    HashGetBase = "hash.get_base": Hash (base In, max In, data Data, result Out);
     /// v1model `verify_checksum`: algorithm number, condition, data, checksum. A mismatch sets `checksum_error`.
-    VerifyChecksum = "verify_checksum": None (Number, In, Data, In);
+    VerifyChecksum = "verify_checksum": None (algorithm Number, condition In, data Data, checksum In);
     /// The same over the payload too.
-    VerifyChecksumWithPayload = "verify_checksum_with_payload": None (Number, In, Data, In);
+    VerifyChecksumWithPayload = "verify_checksum_with_payload": None (algorithm Number, condition In, data Data, checksum In);
     /// v1model `update_checksum`: algorithm number, condition, data, checksum.
-    UpdateChecksum = "update_checksum": None (Number, In, Data, Out);
+    UpdateChecksum = "update_checksum": None (algorithm Number, condition In, data Data, checksum Out);
     /// The same over the payload too.
-    UpdateChecksumWithPayload = "update_checksum_with_payload": None (Number, In, Data, Out);
+    UpdateChecksumWithPayload = "update_checksum_with_payload": None (algorithm Number, condition In, data Data, checksum Out);
     /// Empties a running checksum.
     ChecksumClear = "checksum.clear": Checksum ();
     /// Adds data to a running checksum.
-    ChecksumUpdate = "checksum.update": Checksum (Data);
+    ChecksumUpdate = "checksum.update": Checksum (data Data);
     /// The running checksum.
-    ChecksumGet = "checksum.get": Checksum (Out);
+    ChecksumGet = "checksum.get": Checksum (result Out);
     /// Empties a running ones' complement sum.
     InternetChecksumClear = "internet_checksum.clear": InternetChecksum ();
     /// Adds data, a multiple of 16 bits.
-    InternetChecksumAdd = "internet_checksum.add": InternetChecksum (Data);
+    InternetChecksumAdd = "internet_checksum.add": InternetChecksum (data Data);
     /// Subtracts data, a multiple of 16 bits.
-    InternetChecksumSubtract = "internet_checksum.subtract": InternetChecksum (Data);
+    InternetChecksumSubtract = "internet_checksum.subtract": InternetChecksum (data Data);
     /// The complement of the sum.
-    InternetChecksumGet = "internet_checksum.get": InternetChecksum (Out);
+    InternetChecksumGet = "internet_checksum.get": InternetChecksum (result Out);
     /// The sum itself.
-    InternetChecksumGetState = "internet_checksum.get_state": InternetChecksum (Out);
+    InternetChecksumGetState = "internet_checksum.get_state": InternetChecksum (result Out);
     /// Sets the sum.
-    InternetChecksumSetState = "internet_checksum.set_state": InternetChecksum (In);
+    InternetChecksumSetState = "internet_checksum.set_state": InternetChecksum (sum In);
     /// RFC 1624: checksum, old 16-bit value, new 16-bit value, destination (uBPF, XDP `csum_replace2`).
-    ChecksumReplace2 = "csum_replace2": None (In, In, In, Out);
+    ChecksumReplace2 = "csum_replace2": None (checksum In, old In, new In, result Out);
     /// RFC 1624: checksum, old 32-bit value, new 32-bit value, destination.
-    ChecksumReplace4 = "csum_replace4": None (In, In, In, Out);
+    ChecksumReplace4 = "csum_replace4": None (checksum In, old In, new In, result Out);
     /// v1model `random`: low, high, destination.
-    RandomBetween = "random": None (In, In, Out);
+    RandomBetween = "random": None (low In, high In, result Out);
     /// PSA `Random.read`.
-    RandomRead = "random.read": Random (Out);
+    RandomRead = "random.read": Random (result Out);
     /// v1model `digest`: queues the data as a message of the digest.
-    DigestSend = "digest.send": Digest (Data);
+    DigestSend = "digest.send": Digest (data Data);
     /// v1model `mark_to_drop(standard_metadata)`, uBPF `mark_to_drop()`: the architecture's own drop mark.
     MarkToDrop = "mark_to_drop": None ();
     /// uBPF `mark_to_pass`.
     MarkToPass = "mark_to_pass": None ();
     /// v1model clone: type (0 ingress to egress, 1 egress to egress), field list index plus one or 0 for none; session.
-    Clone = "clone": None (Number, Number, In);
+    Clone = "clone": None (type Number, field_list Number, session In);
     /// v1model resubmit: field list index plus one or 0 for none.
-    Resubmit = "resubmit": None (Number);
+    Resubmit = "resubmit": None (field_list Number);
     /// v1model recirculate: field list index plus one or 0 for none.
-    Recirculate = "recirculate": None (Number);
+    Recirculate = "recirculate": None (field_list Number);
     /// Cuts the packet to this many bytes when it leaves the pipeline (v1model, uBPF).
-    Truncate = "truncate": None (In);
+    Truncate = "truncate": None (length In);
     /// v1model `assert`: condition, its text. A failure is shown and drops the packet.
-    Assert = "assert": None (In, Text);
+    Assert = "assert": None (condition In, text Text);
     /// v1model `assume`: the same with other words.
-    Assume = "assume": None (In, Text);
+    Assume = "assume": None (condition In, text Text);
     /// v1model `log_msg`: format with `{}`, values.
-    LogMessage = "log_msg": None (Text, Data);
+    LogMessage = "log_msg": None (format Text, value Data);
     /// PNA `drop_packet`.
     DropPacket = "drop_packet": None ();
     /// PNA `send_to_port`.
-    SendToPort = "send_to_port": None (In);
+    SendToPort = "send_to_port": None (port In);
     /// PNA `mirror_packet`: slot, session.
-    MirrorPacket = "mirror_packet": None (In, In);
+    MirrorPacket = "mirror_packet": None (slot In, session In);
     /// PNA `recirculate`.
     RecirculatePacket = "recirculate_packet": None ();
     /// PNA `add_entry`: action position in the table being missed, expiry profile, parameters, success (0) or failure (1).
-    AddEntry = "add_entry": None (Number, In, Data, Out);
+    AddEntry = "add_entry": None (action Number, expire_profile In, params Data, failed Out);
     /// PNA `set_entry_expire_time`: profile.
-    SetEntryExpireTime = "set_entry_expire_time": None (In);
+    SetEntryExpireTime = "set_entry_expire_time": None (expire_profile In);
     /// PNA `restart_expire_timer`.
     RestartExpireTimer = "restart_expire_timer": None ();
     /// PNA `allocate_flow_id`.
-    AllocateFlowId = "allocate_flow_id": None (Out);
+    AllocateFlowId = "allocate_flow_id": None (result Out);
     /// PNA `is_host_port`: port, destination.
-    IsHostPort = "is_host_port": None (In, Out);
+    IsHostPort = "is_host_port": None (port In, result Out);
     /// PNA `is_net_port`: port, destination.
-    IsNetPort = "is_net_port": None (In, Out);
+    IsNetPort = "is_net_port": None (port In, result Out);
     /// The clock in nanoseconds (uBPF `ubpf_time_get_ns`, XDP `BPF_KTIME_GET_NS`).
-    TimeNs = "time_ns": None (Out);
+    TimeNs = "time_ns": None (result Out);
     /// XDP `BPF_PERF_EVENT_OUTPUT`: the packet goes to the control plane.
-    PerfEventOutput = "perf_event_output": None (Out);
+    PerfEventOutput = "perf_event_output": None (result Out);
     /// An extern function that the user declares and the host supplies: name, arguments, results (`out`, `inout`, then the return value).
-    Native = "native": None (Text, Data, Outs);
+    Native = "native": None (name Text, argument Data, result Outs);
 }
 
 impl Op {
@@ -197,6 +200,11 @@ impl Op {
     /// The operands that it takes.
     pub fn signature(self) -> &'static [OperandKind] {
         self.row().3
+    }
+
+    /// What its operands are called, for people.
+    pub fn operand_names(self) -> &'static [&'static str] {
+        OPERAND_NAMES[self as usize]
     }
 
     /// The operation with this name in IR text.

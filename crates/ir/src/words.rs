@@ -69,6 +69,13 @@ impl BlockRole {
     }
 }
 
+impl HashAlgorithm {
+    /// Its word in IR text.
+    pub fn name(self) -> &'static str {
+        self.word()
+    }
+}
+
 impl MatchKind {
     /// Its name in P4.
     pub fn name(self) -> &'static str {

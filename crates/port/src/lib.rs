@@ -31,7 +31,7 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 #[cfg(target_os = "linux")]
 pub use linux::{
     AfPacketPort, EchoSocket, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError,
-    Signal, StopSignals, TapPort, enter_private, interfaces,
+    Signal, StopSignals, TapPort, enter_private, interfaces, pin_to_core,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

@@ -1,6 +1,8 @@
 //! What a test run came to, as text for people.
 
 use entries::stf::{Mismatch, Pattern};
+use exec::DropReason;
+use switch::Device;
 
 /// Bytes of a packet that a failure shows on a line.
 const BYTES_A_LINE: usize = 32;
@@ -16,6 +18,52 @@ pub struct Report {
     pub shown: Vec<String>,
     /// What went wrong, in the order of the test's lines.
     pub failures: Vec<Failure>,
+    /// What hardly a program means to happen, whether the test asked for it or not: packets dropped by a limit of the device, copies refused,
+    /// messages lost; each with its number.
+    pub unusual: Vec<String>,
+}
+
+/// Drops that are limits of the device, which hardly a program means to meet.
+const LIMITS: [(DropReason, &str); 3] = [
+    (DropReason::WorkBudget, "used up the work budget"),
+    (DropReason::CopyBudget, "asked for too many copies"),
+    (
+        DropReason::FrameTooLong,
+        "became longer than a frame may be",
+    ),
+];
+
+/// What of a device's work is [`Report::unusual`].
+pub(crate) fn unusual(device: &Device) -> Vec<String> {
+    let ledger = device.ledger();
+    let limits = LIMITS.iter().filter_map(|(reason, words)| {
+        let name = reason.name();
+        match ledger.dropped(*reason) {
+            0 => None,
+            1 => Some(format!("1 packet {words} ({name})")),
+            packets => Some(format!("{packets} packets {words} ({name})")),
+        }
+    });
+    let counted = [
+        (
+            ledger.copies_refused,
+            "copy was refused",
+            "copies were refused",
+        ),
+        (
+            device.lost_messages(),
+            "message to the control plane was lost",
+            "messages to the control plane were lost",
+        ),
+    ];
+    let counted = counted
+        .iter()
+        .filter_map(|(number, one, many)| match number {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            number => Some(format!("{number} {many}")),
+        });
+    limits.chain(counted).collect()
 }
 
 /// One thing that went wrong.

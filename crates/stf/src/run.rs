@@ -13,7 +13,7 @@ use switch::{Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadEr
 
 use crate::apply::{apply, apply_file, replicas};
 use crate::replication::Replication;
-use crate::report::{Failure, Report, difference, hex};
+use crate::report::{Failure, Report, difference, hex, unusual};
 
 /// When a test's first packet comes: a time that no program takes for "never".
 const START: Nanos = Nanos::from_millis(1);
@@ -367,6 +367,7 @@ impl<'a> Test<'a> {
             let message = format!("packets are not conserved: {error}");
             self.report.failures.push(Failure::new(0, message));
         }
+        self.report.unusual = unusual(&self.device);
         self.report
             .failures
             .sort_by_key(|failure| match failure.line {

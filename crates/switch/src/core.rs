@@ -16,6 +16,7 @@ use crate::arch::{self, PassPlan, Pipeline};
 use crate::ledger::Ledger;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
+use crate::slot::Slot;
 use crate::worker::{Handover, HandoverError};
 
 /// How many messages and digests wait for the control plane; more are counted as lost.
@@ -173,6 +174,19 @@ impl Trace<'_> {
     pub(crate) fn event(&mut self, event: impl FnOnce() -> TraceEvent) {
         if let Some(tracer) = &mut self.0 {
             tracer.event(event());
+        }
+    }
+
+    /// Tells what the architecture has set; fields that the program has not are passed over.
+    pub(crate) fn given<'s>(&mut self, frame: &[u64], slots: impl IntoIterator<Item = &'s Slot>) {
+        if let Some(tracer) = &mut self.0 {
+            let fields: Vec<_> = slots
+                .into_iter()
+                .filter_map(|slot| slot.read(frame))
+                .collect();
+            if !fields.is_empty() {
+                tracer.event(TraceEvent::Given { fields });
+            }
         }
     }
 }

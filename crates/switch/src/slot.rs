@@ -1,6 +1,6 @@
 //! Intrinsic fields in a packet's frame: found by name once, when a program is loaded.
 
-use bits::one;
+use bits::{Value, one};
 use ir::{FieldId, Layout, Program};
 
 /// Where a field of at most 64 bits lives. A field that the program does not have reads as 0 and ignores writes.
@@ -39,6 +39,13 @@ impl Slot {
     #[inline]
     pub(crate) fn get(self, frame: &[u64]) -> u64 {
         self.place.map_or(0, |(at, _)| frame[at as usize])
+    }
+
+    /// The field with its value, if the program has it.
+    pub(crate) fn read(self, frame: &[u64]) -> Option<(FieldId, Value)> {
+        let (at, mask) = self.place?;
+        let value = Value::truncated(frame[at as usize].into(), mask.count_ones());
+        Some((self.field?, value))
     }
 
     /// Writes the low bits.

@@ -533,6 +533,12 @@ impl Lookup {
             .expect("the index is of this snapshot")
     }
 
+    /// All entries with their places, in order of place.
+    pub fn iter(&self) -> impl Iterator<Item = (EntryIdx, &Entry)> {
+        let places = (0..self.slots.len()).map(EntryIdx::from_index);
+        places.filter_map(|idx| Some((idx, self.slots.get(idx.index()).as_deref()?)))
+    }
+
     /// What a miss does.
     #[inline]
     pub fn default_action(&self) -> &EntryAction {

@@ -30,7 +30,8 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     judged(case, &text, acts, |acts| judge(&program, acts, case))
 }
 
-fn judge(program: &Arc<Program>, acts: &[Act], case: &Case<'_>) -> Judged {
+/// Plays a scenario on all engines, one by one and in bursts.
+pub(crate) fn judge(program: &Arc<Program>, acts: &[Act], case: &Case<'_>) -> Judged {
     let programs = [Arc::clone(program), Arc::clone(program)];
     let mut reference = None;
     for engine in crate::engines() {

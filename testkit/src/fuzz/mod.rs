@@ -8,6 +8,7 @@ mod engines;
 mod front;
 mod generate;
 mod guard;
+mod ir;
 mod minimise;
 mod packets;
 mod play;
@@ -27,6 +28,8 @@ pub enum Target {
     Packets,
     /// Random programs, which all engines must run alike.
     Engines,
+    /// Mutated IR text, which is refused or runs alike on all engines.
+    Ir,
 }
 
 impl Target {
@@ -36,6 +39,7 @@ impl Target {
             "front" => Some(Target::Front),
             "packets" => Some(Target::Packets),
             "engines" => Some(Target::Engines),
+            "ir" => Some(Target::Ir),
             _ => None,
         }
     }
@@ -157,6 +161,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Front => front::case(&seeds, &case),
             Target::Packets => packets::case(&seeds, &case),
             Target::Engines => engines::case(&seeds, &case),
+            Target::Ir => ir::case(&seeds, &case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {

@@ -2,8 +2,10 @@
 //!
 //! Events of the engine and the device become steps with the program's names ([`tell`]); text and JSON are written from those.
 
+mod called;
 mod dump;
 mod entry;
+mod fold;
 mod input;
 mod page;
 mod source;
@@ -59,6 +61,9 @@ pub(crate) struct Options {
     /// Write JSON: an object with the packet, the events and the outputs.
     #[arg(long)]
     json: bool,
+    /// Tell all rounds of loops; otherwise of loops with more than eight rounds the first three and the last two.
+    #[arg(long)]
+    all_rounds: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
@@ -72,7 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     device
         .trace(port, frame.bytes(), frame.arrival, &mut events)
         .map_err(|error| error.to_string())?;
-    let steps = steps(&device, &events);
+    let mut steps = steps(&device, &events);
+    if !options.all_rounds {
+        steps = fold::fold(steps);
+    }
     if options.json {
         out::line(&json(options.port, &frame, &steps)?);
     } else {

@@ -32,7 +32,7 @@ impl<'a> SourceLines<'a> {
         let read = self.read;
         let lines = self.lines.entry(loc.file).or_insert_with(|| {
             let text = read(file).unwrap_or_default();
-            text.lines().map(|line| line.trim().to_owned()).collect()
+            text.lines().map(str::to_owned).collect()
         });
         let line = (loc.line as usize)
             .checked_sub(1)
@@ -41,9 +41,36 @@ impl<'a> SourceLines<'a> {
             file: file.clone(),
             line: loc.line,
             column: loc.column,
-            text: line.filter(|text| !text.is_empty()).cloned(),
+            text: line
+                .map(|line| excerpt(line, loc.column as usize))
+                .filter(|text| !text.is_empty()),
         })
     }
+}
+
+/// Characters of a line that are shown.
+const MOST: usize = 80;
+
+/// Characters of a long line that are shown before the place that is meant.
+const BEFORE: usize = 16;
+
+/// A line without its indentation; of a long one what stands around `column`, which counts characters from 1.
+fn excerpt(line: &str, column: usize) -> String {
+    let text = line.trim();
+    let length = text.chars().count();
+    if length <= MOST {
+        return text.to_owned();
+    }
+    let indentation = line.chars().take_while(|c| c.is_whitespace()).count();
+    let at = column.saturating_sub(1).saturating_sub(indentation);
+    let start = match at.saturating_sub(BEFORE) {
+        start if start <= BEFORE => 0,
+        start => start.min(length - MOST),
+    };
+    let shown: String = text.chars().skip(start).take(MOST).collect();
+    let before = if start > 0 { "..." } else { "" };
+    let behind = if start + MOST < length { "..." } else { "" };
+    format!("{before}{}{behind}", shown.trim())
 }
 
 /// Reads a file from where its name says, or, where that is in angle brackets, from the include files that are built in.
@@ -56,4 +83,32 @@ pub(crate) fn read_from_disk(file: &str) -> Option<String> {
     }
     let bytes = std::fs::read(file).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excerpt;
+
+    #[test]
+    fn a_long_line_is_cut_around_the_place_that_is_meant() {
+        assert_eq!(excerpt("    a = b;\t", 5), "a = b;");
+        let long: String = (0..100).map(|n| format!("{n:02}äö;")).collect();
+        assert_eq!(long.chars().count(), 500);
+        let head: String = long.chars().take(80).collect();
+        assert_eq!(excerpt(&long, 1), format!("{head}..."));
+        assert_eq!(excerpt(&format!("   {long}"), 20), format!("{head}..."));
+        let around = excerpt(&long, 251);
+        assert!(
+            around.starts_with("...;47") && around.contains("50äö;"),
+            "{around}"
+        );
+        assert_eq!(around.chars().count(), 3 + 80 + 3);
+        let tail: String = long.chars().skip(420).collect();
+        assert_eq!(excerpt(&long, 499), format!("...{tail}"));
+        assert_eq!(
+            excerpt(&long, 4000),
+            format!("...{tail}"),
+            "a place outside"
+        );
+    }
 }

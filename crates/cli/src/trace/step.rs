@@ -12,6 +12,8 @@ use super::value::Reading;
 pub(crate) enum Step {
     /// The device received a packet.
     Received(Bytes),
+    /// The architecture set fields that the next block is told.
+    Given { fields: Vec<Named> },
     /// A block starts.
     Block {
         /// What it is in its architecture.
@@ -83,7 +85,31 @@ pub(crate) enum Step {
     Call {
         function: &'static str,
         instance: Option<String>,
+        /// What the program fixes: algorithms, field lists, texts.
+        constants: Vec<Constant>,
+        arguments: Vec<Named>,
+        results: Vec<Named>,
         source: Option<Source>,
+    },
+    /// A round of a loop starts.
+    Round {
+        number: u64,
+        /// Which loop.
+        #[serde(skip)]
+        of: u32,
+        source: Option<Source>,
+    },
+    /// A loop was left by its own condition or a `break`.
+    LoopLeft {
+        #[serde(skip)]
+        of: u32,
+    },
+    /// Rounds of a loop that are left out.
+    Folded {
+        /// How many.
+        rounds: usize,
+        /// How many steps they have.
+        steps: usize,
     },
     /// A deparser emitted a header.
     Emitted { header: String, bits: usize },
@@ -154,6 +180,13 @@ pub(crate) struct Named {
     pub(crate) name: String,
     #[serde(flatten)]
     pub(crate) value: Reading,
+}
+
+/// What a call fixes when the program is written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Constant {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
 }
 
 /// A key of a lookup.

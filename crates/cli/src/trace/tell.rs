@@ -3,14 +3,14 @@
 use bits::{Id, Value};
 use exec::{Configuration, DropDetail, DropReason, TraceEvent};
 use ir::{
-    Action, BlockCode, BlockRole, ControlId, DataTy, Expr, ExternId, ExternKind, FieldId, Header,
-    HeaderId, KeySet, Keyset, Loc, MatchKind, NamedTypeKind, ParserId, Program, ScalarTy, StageId,
-    StageKind, StateId, TableId, Target, Transition,
+    Action, ActionId, BlockCode, BlockRole, ControlId, DataTy, Expr, ExternId, ExternKind, FieldId,
+    Header, HeaderId, KeySet, Keyset, Loc, MatchKind, NamedTypeKind, ParserId, Program, ScalarTy,
+    StageId, StageKind, StateId, TableId, Target, Transition,
 };
 
 use super::entry;
 use super::source::{ReadSource, SourceLines};
-use super::step::{Bytes, Key, Named, Step};
+use super::step::{Bytes, Key, Named, Source, Step};
 use super::value::Reading;
 
 /// Tells the steps of one packet.
@@ -23,6 +23,8 @@ pub(crate) struct Teller<'a> {
     state: Option<(ParserId, StateId)>,
     /// Which stage runs.
     stage: Option<(ControlId, StageId)>,
+    /// The action that runs, or ran last: whose parameters code reads.
+    action: Option<&'a Action>,
 }
 
 impl<'a> Teller<'a> {
@@ -35,12 +37,25 @@ impl<'a> Teller<'a> {
             sources: SourceLines::new(&program.files, read),
             state: None,
             stage: None,
+            action: None,
         }
     }
 
-    /// All steps.
+    /// All steps, but for rounds that only find that their loop is done.
     pub(crate) fn tell(&mut self, events: &[TraceEvent]) -> Vec<Step> {
-        events.iter().map(|event| self.step(event)).collect()
+        let mut steps = Vec::with_capacity(events.len());
+        for (at, event) in events.iter().enumerate() {
+            let is_last = match (event, events.get(at + 1)) {
+                (TraceEvent::Round { of, .. }, Some(TraceEvent::LoopLeft { of: left })) => {
+                    of == left
+                }
+                _ => false,
+            };
+            if !is_last {
+                steps.push(self.step(event));
+            }
+        }
+        steps
     }
 
     fn step(&mut self, event: &TraceEvent) -> Step {
@@ -79,19 +94,27 @@ impl<'a> Teller<'a> {
                 member: *member,
                 group: *group,
             },
-            TraceEvent::Action { action, params } => {
-                self.action(&self.program.actions[*action], params)
-            }
+            TraceEvent::Action { action, params } => self.action(*action, params),
             TraceEvent::Written {
                 field,
                 old,
                 new,
                 loc,
             } => self.written(*field, old, new, *loc),
-            TraceEvent::Call { op, instance, loc } => Step::Call {
-                function: op.name(),
-                instance: instance.map(|id| self.program.externs[id].name.clone()),
+            TraceEvent::Call {
+                call,
+                arguments,
+                results,
+                loc,
+            } => self.call(call, arguments, results, *loc),
+            TraceEvent::Round { of, number, loc } => Step::Round {
+                number: *number,
+                of: *of,
                 source: self.sources.at(*loc),
+            },
+            TraceEvent::LoopLeft { of } => Step::LoopLeft { of: *of },
+            TraceEvent::Given { fields } => Step::Given {
+                fields: self.given(fields),
             },
             TraceEvent::Emitted { header, bits } => Step::Emitted {
                 header: self.header(*header).name.clone(),
@@ -151,6 +174,14 @@ impl<'a> Teller<'a> {
             role: role.name(),
             name: name.cloned().unwrap_or_default(),
         }
+    }
+
+    fn given(&self, fields: &[(FieldId, Value)]) -> Vec<Named> {
+        let fields = fields.iter().map(|(id, value)| {
+            let field = &self.program.fields[*id];
+            self.named(&field_name(&field.name), field.ty, None, value)
+        });
+        fields.collect()
     }
 
     fn state(&mut self, parser: ParserId, state: StateId) -> Step {
@@ -306,7 +337,9 @@ impl<'a> Teller<'a> {
         told.collect()
     }
 
-    fn action(&mut self, action: &Action, values: &[Value]) -> Step {
+    fn action(&mut self, id: ActionId, values: &[Value]) -> Step {
+        let action = &self.program.actions[id];
+        self.action = Some(action);
         let params = action.params.iter().zip(values);
         let params = params
             .map(|(param, value)| self.named(&param.name, param.ty, Some(&param.data_ty), value));
@@ -350,16 +383,40 @@ impl<'a> Teller<'a> {
         &self.program.headers[id]
     }
 
-    fn named(&self, name: &str, ty: ScalarTy, data_ty: Option<&DataTy>, value: &Value) -> Named {
+    pub(super) fn program(&self) -> &'a Program {
+        self.program
+    }
+
+    pub(super) fn source(&mut self, loc: Option<Loc>) -> Option<Source> {
+        self.sources.at(loc)
+    }
+
+    pub(super) fn named(
+        &self,
+        name: &str,
+        ty: ScalarTy,
+        data_ty: Option<&DataTy>,
+        value: &Value,
+    ) -> Named {
         named(self.program, name, ty, data_ty, value)
     }
 
-    fn ty(&self, expr: &Expr) -> ScalarTy {
-        expr.ty(self.program, None).unwrap_or(ScalarTy::Bit(0))
+    pub(super) fn ty(&self, expr: &Expr) -> ScalarTy {
+        expr.ty(self.program, self.action)
+            .unwrap_or(ScalarTy::Bit(0))
     }
 
     /// An expression as people know it: a field by its name, anything else as IR text.
-    fn expr(&self, expr: &Expr) -> String {
+    pub(super) fn expr(&self, expr: &Expr) -> String {
+        match (expr, self.action) {
+            (Expr::Param(at), Some(action)) if (*at as usize) < action.params.len() => {
+                action.params[*at as usize].name.clone()
+            }
+            _ => self.expr_of_fields(expr),
+        }
+    }
+
+    fn expr_of_fields(&self, expr: &Expr) -> String {
         match expr {
             Expr::Read(place) if place.dims.is_empty() => {
                 field_name(&self.program.fields[place.base].name)
@@ -369,7 +426,7 @@ impl<'a> Teller<'a> {
     }
 
     /// The control plane's type of the header field that an expression reads.
-    fn field_data_ty(&self, expr: &Expr) -> Option<&'a DataTy> {
+    pub(super) fn field_data_ty(&self, expr: &Expr) -> Option<&'a DataTy> {
         match expr {
             Expr::Read(place) => self.header_data_ty(place.base),
             _ => None,
@@ -377,7 +434,7 @@ impl<'a> Teller<'a> {
     }
 
     /// The control plane's type of a field, if it is a header's.
-    fn header_data_ty(&self, field: FieldId) -> Option<&'a DataTy> {
+    pub(super) fn header_data_ty(&self, field: FieldId) -> Option<&'a DataTy> {
         let of = self.program.headers.values().find_map(|header| {
             let at = field.index().checked_sub(header.valid.index() + 1)?;
             self.program.header_types[header.ty].fields.get(at)

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bits::Value;
 use exec::{DropDetail, DropReason, TraceEvent};
 use ir::{
-    ActionCall, ActionId, BlockRole, ControlId, ExternId, FieldId, HeaderId, KeyMatch, Loc, Op,
-    ParserId, Program, StageId, StateId, TableId, Target,
+    ActionCall, ActionId, BlockRole, Call, ControlId, Expr, ExternId, FieldId, HashAlgorithm,
+    HeaderId, KeyMatch, Loc, Op, Operand, ParserId, Place, Program, StageId, StateId, TableId,
+    Target,
 };
 use switch::{Action, Change, Device, DeviceConfig, TableEntry};
 use table::EntryId;
 
+use super::fold::fold;
 use super::step::Step;
 use super::tell::Teller;
 use super::text::text;
@@ -93,6 +95,17 @@ fn check(events: &[TraceEvent], expect: &str) {
 
 fn v(number: u128, width: u32) -> Value {
     Value::truncated(number, width)
+}
+
+fn place(field: u32) -> Place {
+    Place {
+        base: FieldId::new(field),
+        dims: vec![],
+    }
+}
+
+fn read(field: u32) -> Expr {
+    Expr::Read(place(field))
 }
 
 fn loc(line: u32) -> Option<Loc> {
@@ -388,8 +401,13 @@ fn writes_show_old_and_new_and_those_that_change_nothing_are_left_out() {
         loc: loc(6),
     };
     let call = TraceEvent::Call {
-        op: Op::CounterCount,
-        instance: Some(ExternId::new(0)),
+        call: Box::new(Call {
+            op: Op::CounterCount,
+            instance: Some(ExternId::new(0)),
+            operands: vec![Operand::In(read(12))],
+        }),
+        arguments: vec![v(17, 9)],
+        results: vec![],
         loc: loc(6),
     };
     check_after(
@@ -410,12 +428,187 @@ fn writes_show_old_and_new_and_those_that_change_nothing_are_left_out() {
     hdr.ipv4.isValid() = false, was true                        router.p4:6  six
     hdr.ethernet.type = 0x0806 (2054, EtherType.Arp), was 0     router.p4:6  six
     call counter.count of ingress.drops                         router.p4:6  six
+      index  0x011 (17)
     message: hello
     digest ingress.learn is sent
       mac  0x000000000007 (00:00:00:00:00:07)
       new  true
     exit
 no clone: there is no clone session 5\n",
+    );
+}
+
+#[test]
+fn a_call_shows_what_it_takes_and_gives_by_name() {
+    let port = || Expr::Read(place(12));
+    let hash = Call {
+        op: Op::Hash,
+        instance: None,
+        operands: vec![
+            Operand::Number(HashAlgorithm::Crc16.number()),
+            Operand::In(Expr::Const(ir::ScalarTy::Bit(16), v(0, 16))),
+            Operand::In(Expr::Const(ir::ScalarTy::Bit(16), v(64, 16))),
+            Operand::Data(vec![
+                Expr::Read(place(1)),
+                Expr::Const(ir::ScalarTy::Bit(8), v(7, 8)),
+            ]),
+            Operand::Out(place(3)),
+        ],
+    };
+    let verify = Call {
+        op: Op::VerifyChecksum,
+        instance: None,
+        operands: vec![
+            Operand::Number(HashAlgorithm::Csum16.number()),
+            Operand::In(Expr::Read(place(13))),
+            Operand::Data(vec![]),
+            Operand::In(Expr::Read(place(3))),
+        ],
+    };
+    let meter = Call {
+        op: Op::MeterExecute,
+        instance: None,
+        operands: vec![Operand::In(port()), Operand::Out(place(12))],
+    };
+    let call = |call: Call, arguments: Vec<Value>, results: Vec<Value>| TraceEvent::Call {
+        call: Box::new(call),
+        arguments,
+        results,
+        loc: None,
+    };
+    check_after(
+        &[stage(2)],
+        &[
+            call(
+                hash,
+                vec![v(0, 16), v(64, 16), v(2, 48), v(7, 8)],
+                vec![v(0x800, 16)],
+            ),
+            call(verify, vec![v(1, 1), v(5, 16)], vec![v(6, 16)]),
+            call(meter, vec![v(1, 9)], vec![v(2, 9)]),
+            TraceEvent::Given {
+                fields: vec![(FieldId::new(12), v(3, 9)), (FieldId::new(13), v(0, 1))],
+            },
+        ],
+        "  stage RouterIngress.act                                       router.p4:20
+    call hash
+      algorithm         crc16
+      base              0
+      max               0x0040 (64)
+      hdr.ethernet.dst  0x000000000002 (00:00:00:00:00:02)
+      data              7
+      result            -> 0x0800 (2048, EtherType.Ipv4)
+    call verify_checksum
+      algorithm  csum16
+      condition  true
+      checksum   5
+      computed   -> 6
+    call meter.execute
+      index  1
+      color  -> 2 (red)
+set by the architecture
+  meta.port  3\n",
+    );
+}
+
+/// Rounds of a loop, each with one write and what `inside` says.
+fn rounds(of: u32, count: u64, inside: &[TraceEvent]) -> Vec<TraceEvent> {
+    let round = |number| {
+        let head = TraceEvent::Round {
+            of,
+            number,
+            loc: None,
+        };
+        let written = TraceEvent::Written {
+            field: FieldId::new(12),
+            old: v(u128::from(number) - 1, 9),
+            new: v(u128::from(number), 9),
+            loc: None,
+        };
+        [&[head, written], inside].concat()
+    };
+    let mut events: Vec<_> = (1..=count).flat_map(round).collect();
+    events.push(TraceEvent::LoopLeft { of });
+    events
+}
+
+#[test]
+fn many_rounds_are_told_by_the_first_and_the_last() {
+    let shown = |events: &[TraceEvent]| text(&fold(told(events)), false);
+    let some = [stage(2)]
+        .into_iter()
+        .chain(rounds(1, 8, &[]))
+        .collect::<Vec<_>>();
+    assert_eq!(fold(told(&some)), told(&some), "few rounds are all told");
+
+    let many: Vec<_> = [stage(2)]
+        .into_iter()
+        .chain(rounds(1, 1000, &[]))
+        .chain(rounds(2, 2, &[]))
+        .collect();
+    let expect = "  stage RouterIngress.act                                       router.p4:20
+    round 1
+      meta.port = 1, was 0
+    round 2
+      meta.port = 2, was 1
+    round 3
+      meta.port = 3, was 2
+    ... 995 rounds like these ...
+    round 999
+      meta.port = 0x1e7 (487), was 0x1e6 (486)
+    round 1000
+      meta.port = 0x1e8 (488), was 0x1e7 (487)
+    round 1
+      meta.port = 1, was 0
+    round 2
+      meta.port = 2, was 1\n";
+    assert_eq!(shown(&many), expect);
+
+    // Of loops in loops each is folded, and both loops of a round are loops of their own.
+    let inner = [rounds(2, 20, &[]), rounds(2, 9, &[])].concat();
+    let nested = told(&rounds(1, 100, &inner));
+    let folded = fold(nested.clone());
+    let cuts: Vec<usize> = folded
+        .iter()
+        .filter_map(|step| match step {
+            Step::Folded { rounds, .. } => Some(*rounds),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cuts, [15, 4, 15, 4, 15, 4, 95, 15, 4, 15, 4]);
+    let told_steps: usize = folded
+        .iter()
+        .map(|step| match step {
+            Step::Folded { steps, .. } => *steps,
+            _ => 1,
+        })
+        .sum();
+    assert_eq!(told_steps, nested.len(), "no step is lost");
+}
+
+#[test]
+fn states_and_stages_that_come_again_are_rounds_too() {
+    let block = |role| TraceEvent::Block { role };
+    let mut events = vec![block(BlockRole::Parser)];
+    (0..50).for_each(|_| events.extend([state(0), state(1)]));
+    events.push(block(BlockRole::Ingress));
+    (0..50).for_each(|_| events.extend([stage(0), stage(1)]));
+    let folded = fold(told(&events));
+    assert_eq!(folded.len(), 2 + 2 * (5 * 2 + 1));
+    assert_eq!(
+        folded[7],
+        Step::Folded {
+            rounds: 45,
+            steps: 90
+        }
+    );
+    let once: Vec<_> = (0..50)
+        .flat_map(|_| [block(BlockRole::Parser), state(0)])
+        .collect();
+    assert_eq!(
+        fold(told(&once)),
+        told(&once),
+        "a parser that runs for each copy does not loop"
     );
 }
 
@@ -686,9 +879,28 @@ fn all_kinds() -> Vec<TraceEvent> {
             loc: None,
         },
         TraceEvent::Call {
-            op: Op::MarkToDrop,
-            instance: None,
+            call: Box::new(Call {
+                op: Op::Hash,
+                instance: None,
+                operands: vec![
+                    Operand::Number(HashAlgorithm::Crc16.number()),
+                    Operand::In(read(0)),
+                    Operand::Out(place(0)),
+                ],
+            }),
+            arguments: vec![v(1, 9)],
+            results: vec![v(1, 9)],
             loc: None,
+        },
+        TraceEvent::Round {
+            of: 1,
+            number: 1,
+            loc: None,
+        },
+        TraceEvent::Advanced { bits: 8 },
+        TraceEvent::LoopLeft { of: 1 },
+        TraceEvent::Given {
+            fields: vec![(FieldId::new(0), v(1, 1))],
         },
         TraceEvent::Emitted {
             header: HeaderId::new(0),
@@ -737,7 +949,11 @@ fn the_guide_describes_every_event_with_its_keys() {
         .lines()
         .filter(|line| line.starts_with("| `"))
         .collect();
-    for step in told(&all_kinds()) {
+    let folded = Step::Folded {
+        rounds: 1,
+        steps: 1,
+    };
+    for step in told(&all_kinds()).into_iter().chain([folded]) {
         let json = serde_json::to_value(&step).expect("steps can be written");
         let json = json.as_object().expect("a step is an object");
         let event = json["event"].as_str().expect("its kind is a string");

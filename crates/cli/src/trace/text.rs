@@ -17,6 +17,7 @@ pub(crate) fn text(steps: &[Step], colours: bool) -> String {
     let mut writer = Writer {
         page: Page::new(colours),
         depth: 0,
+        loops: Vec::new(),
         stage: String::new(),
         has_copies: false,
         received: Vec::new(),
@@ -61,6 +62,8 @@ struct Writer {
     page: Page,
     /// How deep the steps at hand lie: in a block 1, in a state or stage 2, in an action 3.
     depth: usize,
+    /// The loops that run, outermost first, and how deep they lie.
+    loops: Vec<(u32, usize)>,
     /// The stage that runs.
     stage: String,
     /// Whether the packet was copied.
@@ -135,19 +138,18 @@ impl Writer {
                 page.plain(&format!(", was {}", old.text))
                     .end_with(source.as_ref());
             }
-            Step::Call {
-                function,
-                instance,
-                source,
-            } => {
-                let on = instance.as_ref().map(|name| format!(" of {name}"));
-                let text = format!("call {function}{}", on.unwrap_or_default());
-                let depth = self.depth;
-                self.page
-                    .begin(depth)
-                    .plain(&text)
-                    .end_with(source.as_ref());
+            Step::Call { .. } => self.call(step),
+            Step::Round { of, number, source } => self.round(*of, *number, source.as_ref()),
+            Step::LoopLeft { of } => self.leave_loop(*of),
+            Step::Folded { rounds, .. } => {
+                let text = format!(
+                    "... {} like these ...",
+                    amount::count(*rounds as u64, "round")
+                );
+                let depth = self.loops.last().map_or(1, |(_, depth)| *depth);
+                self.page.line(depth, Style::Faint, &text);
             }
+            Step::Given { fields } => self.given(fields),
             Step::Emitted { header, bits } => {
                 self.inner(&format!("emit {header} ({})", bit_count(*bits as u64)));
             }
@@ -173,6 +175,78 @@ impl Writer {
                 self.depth = 0;
                 self.page.line(0, Style::Bad, &format!("dropped: {text}"));
             }
+        }
+    }
+
+    /// A call, with what it takes and gives below it.
+    fn call(&mut self, step: &Step) {
+        let Step::Call {
+            function,
+            instance,
+            constants,
+            arguments,
+            results,
+            source,
+        } = step
+        else {
+            return;
+        };
+        let on = instance.as_ref().map(|name| format!(" of {name}"));
+        let text = format!("call {function}{}", on.unwrap_or_default());
+        let depth = self.depth;
+        self.page
+            .begin(depth)
+            .plain(&text)
+            .end_with(source.as_ref());
+        let constants = constants
+            .iter()
+            .map(|constant| (constant.name, constant.text.as_str(), ""));
+        let values = |values: &'_ [Named], mark: &'static str| {
+            let rows = values.iter();
+            let rows = rows.map(|row| (row.name.clone(), row.value.text.clone(), mark));
+            rows.collect::<Vec<_>>()
+        };
+        let mut rows: Vec<_> = constants
+            .map(|(name, text, mark)| (name.to_owned(), text.to_owned(), mark))
+            .collect();
+        rows.extend(values(arguments, ""));
+        rows.extend(values(results, "-> "));
+        let widest = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+        for (name, text, mark) in rows {
+            let line = format!("{name:<widest$}  {mark}{text}");
+            self.page.line(depth + 1, Style::Plain, &line);
+        }
+    }
+
+    /// What the architecture says; zeros say nothing.
+    fn given(&mut self, fields: &[Named]) {
+        let is_zero = |field: &&Named| field.value.is_zero();
+        let fields: Vec<Named> = fields.iter().filter(|f| !is_zero(f)).cloned().collect();
+        if fields.is_empty() {
+            return;
+        }
+        self.page.line(0, Style::Heading, "set by the architecture");
+        self.depth = 0;
+        self.named(&fields);
+    }
+
+    /// A round of a loop; what happens in it is told one deeper.
+    fn round(&mut self, of: u32, number: u64, source: Option<&Source>) {
+        self.leave_loop(of);
+        self.loops.push((of, self.depth));
+        let depth = self.depth;
+        self.page
+            .begin(depth)
+            .plain(&format!("round {number}"))
+            .end_with(source);
+        self.depth += 1;
+    }
+
+    /// Back to where a loop began, if it runs.
+    fn leave_loop(&mut self, of: u32) {
+        if let Some(at) = self.loops.iter().position(|(open, _)| *open == of) {
+            self.depth = self.loops[at].1;
+            self.loops.truncate(at);
         }
     }
 
@@ -202,6 +276,7 @@ impl Writer {
 
     fn block(&mut self, role: &str, name: &str) {
         self.depth = 1;
+        self.loops.clear();
         let page = self.page.begin(0).put(Style::Heading, role);
         page.plain(&format!(" {name}")).end();
     }
@@ -209,6 +284,7 @@ impl Writer {
     /// A state or stage.
     fn opens(&mut self, what: &str, name: &str, source: Option<&Source>) {
         self.depth = 2;
+        self.loops.clear();
         self.page
             .begin(1)
             .plain(&format!("{what} {name}"))

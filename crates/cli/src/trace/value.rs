@@ -40,6 +40,11 @@ impl Reading {
             text: text(program, ty, data_ty, value),
         }
     }
+
+    /// Whether the number is 0.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.value.chars().all(|digit| matches!(digit, '0' | 'x'))
+    }
 }
 
 /// `0x` and all digits of the value's width.

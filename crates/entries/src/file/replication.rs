@@ -8,14 +8,14 @@ use crate::update::{CloneSession, Replica, Update};
 impl Reader<'_> {
     pub(super) fn multicast(&mut self) -> Result<Update, Fault> {
         Ok(Update::Multicast {
-            id: self.replication_number("a multicast group's number")?,
+            id: self.group_number()?,
             replicas: self.replicas()?,
         })
     }
 
     pub(super) fn clone_session(&mut self) -> Result<Update, Fault> {
         let mut session = CloneSession {
-            id: self.replication_number("a clone session's number")?,
+            id: self.session_number()?,
             replicas: self.replicas()?,
             truncate: None,
             class_of_service: 0,
@@ -31,9 +31,18 @@ impl Reader<'_> {
         }
     }
 
-    fn replication_number(&mut self, what: &str) -> Result<u32, Fault> {
+    fn group_number(&mut self) -> Result<u32, Fault> {
         self.skip_blanks(false);
         let start = self.at;
+        let number = self.number32("a multicast group's number")?;
+        ports::check_group(self.program.arch, number, (start, self.at))?;
+        Ok(number)
+    }
+
+    fn session_number(&mut self) -> Result<u32, Fault> {
+        self.skip_blanks(false);
+        let start = self.at;
+        let what = "a clone session's number";
         let number = self.number32(what)?;
         ports::check_number(self.program.arch, number, what, (start, self.at))?;
         Ok(number)

@@ -20,6 +20,7 @@
 mod own;
 
 mod expectation;
+mod replication;
 
 use bits::Value;
 use ir::{ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
@@ -599,41 +600,6 @@ impl<'a> Line<'a> {
             value.and(&Value::prefix_mask(len, width)),
             len,
         ))
-    }
-
-    fn replication(
-        &self,
-        keyword: &str,
-        name: Word<'a>,
-        args: &[Word<'a>],
-    ) -> Result<CommandKind, Fault> {
-        let numbers: Result<Vec<u32>, Fault> = args.iter().map(|word| number32(*word)).collect();
-        let numbers = numbers?;
-        Ok(match (keyword, &numbers[..]) {
-            ("mc_mgrp_create", &[group]) => CommandKind::GroupCreate(group),
-            ("mc_mgrp_destroy", &[group]) => CommandKind::GroupDestroy(group),
-            ("mc_node_create", [rid, ports @ ..]) => CommandKind::NodeCreate {
-                rid: *rid,
-                ports: ports.to_vec(),
-            },
-            ("mc_node_update", [handle, ports @ ..]) => CommandKind::NodeUpdate {
-                handle: *handle,
-                ports: ports.to_vec(),
-            },
-            ("mc_node_destroy", &[handle]) => CommandKind::NodeDestroy(handle),
-            ("mc_node_associate", &[group, handle]) => CommandKind::NodeAssociate { group, handle },
-            ("mc_node_dissociate", &[group, handle]) => {
-                CommandKind::NodeDissociate { group, handle }
-            }
-            ("mirroring_add", &[session, port]) => CommandKind::MirrorToPort { session, port },
-            ("mirroring_add_mc", &[session, group]) => {
-                CommandKind::MirrorToGroup { session, group }
-            }
-            ("mirroring_delete", &[session]) => CommandKind::MirrorDelete(session),
-            ("mirroring_get", &[session]) => CommandKind::MirrorGet(session),
-            _ if COMMANDS.contains(&keyword) => return Err(self.usage(keyword)),
-            _ => return Err(self.unknown(name)),
-        })
     }
 
     fn usage(&self, keyword: &str) -> Fault {

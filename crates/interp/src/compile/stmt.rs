@@ -1,13 +1,10 @@
 //! Statements.
 
 use exec::Unsupported;
-use exec::slots::Slot;
-use exec::slots::header::{HeaderCopy, Lookahead};
-use exec::slots::wide::WideOp;
 use ir::{ActionId, Expr, FieldId, HeaderPlace, Place, Stmt, StmtKind, limbs_of};
 
-use super::{Compiler, Mode};
-use crate::code::{HeaderCopyAt, Inst, NONE, Tell};
+use super::Compiler;
+use crate::code::{HeaderCopy, Inst, LookaheadCode, NONE, Slot, Tell, Wide};
 
 impl Compiler<'_> {
     pub(super) fn body(&mut self, stmts: &[Stmt]) -> Result<(), Unsupported> {
@@ -34,11 +31,15 @@ impl Compiler<'_> {
             StmtKind::Loop(label, body) => {
                 let (round, leave) = (self.label(), self.label());
                 self.enclosing.insert(*label, (leave, round));
+                self.tell(Tell::Loop(round));
+                let loc = self.loc;
                 self.place_label(round);
                 self.emit(Inst::Round);
+                self.tell(Tell::Round(round, loc));
                 self.body(body)?;
                 self.emit(Inst::Jump { to: round });
                 self.place_label(leave);
+                self.tell(Tell::LoopLeft(round));
                 Ok(())
             }
             StmtKind::Leave(label) => {
@@ -94,11 +95,6 @@ impl Compiler<'_> {
             writing => {
                 let loc = self.loc;
                 self.tell(Tell::Before);
-                if self.mode == Mode::Traced
-                    && let StmtKind::Call(call) = writing
-                {
-                    self.tell(Tell::Call(call.op, call.instance, loc));
-                }
                 let target = self.writing(writing)?;
                 self.tell(Tell::After(target, loc));
                 Ok(())
@@ -212,7 +208,7 @@ impl Compiler<'_> {
                 w: (hi + 1 - lo) as u8,
             });
         } else {
-            self.wide(WideOp::Deposit, whole, a, a, hi + 1 - lo, lo);
+            self.wide(Wide::Deposit, whole, a, a, hi + 1 - lo, lo);
         }
         self.store(to, whole);
         Ok(place.base)
@@ -260,18 +256,16 @@ impl Compiler<'_> {
     fn copy_header(&mut self, to: &HeaderPlace, from: &HeaderPlace) -> Result<(), Unsupported> {
         let (dst, dst_at) = self.locate_header(to)?;
         let (src, src_at) = self.locate_header(from)?;
-        let sites = &self.code.headers;
-        let (Some(to), Some(from)) = (sites.get(dst as usize), sites.get(src as usize)) else {
-            return Err(self.unsupported("a header that does not exist"));
+        let valid = |header: u32| {
+            let header = self.code.headers.get(header as usize);
+            header.map_or(0, |header| header.valid)
         };
-        let copy = HeaderCopyAt {
-            copy: HeaderCopy {
-                dst: to.valid,
-                src: from.valid,
-                limbs: to.limbs(),
-            },
+        let copy = HeaderCopy {
+            dst: valid(dst),
             dst_at,
+            src: valid(src),
             src_at,
+            limbs: self.header_limbs(dst),
         };
         self.code.header_copies.push(copy);
         let at = self.code.header_copies.len() as u32 - 1;
@@ -292,7 +286,7 @@ impl Compiler<'_> {
             slots.push((slot, to.ty.width(), *offset));
             moves.push((to, slot));
         }
-        self.code.lookaheads.push(Lookahead {
+        self.code.lookaheads.push(LookaheadCode {
             total,
             dests: slots.into(),
         });

@@ -1,14 +1,14 @@
 //! What a run tells: nothing ([`Quiet`]), or every step ([`Telling`]). The run is compiled once for each.
 
+use std::collections::HashMap;
+
 use bits::{Value, limbs_for};
-use exec::slots::header::HeaderSite;
-use exec::slots::table::{Applied, TableSite};
 use exec::{TraceEvent, Tracer};
-use ir::{FieldId, HeaderId, Layout, Program, ScalarTy, limbs_of};
+use ir::{Call, FieldId, HeaderId, Layout, Operand, Program, ScalarTy, limbs_of};
 use table::EntryId;
 
 use super::Outcome;
-use crate::code::{Code, Tell};
+use crate::code::{CallCode, Code, HeaderCode, In, TableCode, Tell};
 
 /// Where a run's steps go.
 pub(crate) trait Tap {
@@ -18,21 +18,24 @@ pub(crate) trait Tap {
     fn tell(&mut self, tell: &Tell, limbs: &[u64], code: &Code);
     fn looked_up(
         &mut self,
-        table: &TableSite,
+        table: &TableCode,
         limbs: &[u64],
-        applied: &Applied<'_>,
+        hit: bool,
         entry: Option<EntryId>,
+        member_group: (Option<u32>, Option<u32>),
     );
     fn extracted(
         &mut self,
-        header: &HeaderSite,
+        header: &HeaderCode,
         distance: usize,
         limbs: &[u64],
         offset: usize,
         bits: usize,
     );
     fn advanced(&mut self, bits: u64);
-    fn emitted(&mut self, header: &HeaderSite, distance: usize, bits: Option<usize>);
+    fn emitted(&mut self, header: &HeaderCode, distance: usize, bits: Option<usize>);
+    /// What a checksum that is verified should be.
+    fn checksum_found(&mut self, sum: u64);
 }
 
 /// Tells nothing, at no cost.
@@ -42,10 +45,19 @@ impl Tap for Quiet {
     const ON: bool = false;
 
     fn tell(&mut self, _: &Tell, _: &[u64], _: &Code) {}
-    fn looked_up(&mut self, _: &TableSite, _: &[u64], _: &Applied<'_>, _: Option<EntryId>) {}
-    fn extracted(&mut self, _: &HeaderSite, _: usize, _: &[u64], _: usize, _: usize) {}
+    fn looked_up(
+        &mut self,
+        _: &TableCode,
+        _: &[u64],
+        _: bool,
+        _: Option<EntryId>,
+        _: (Option<u32>, Option<u32>),
+    ) {
+    }
+    fn extracted(&mut self, _: &HeaderCode, _: usize, _: &[u64], _: usize, _: usize) {}
     fn advanced(&mut self, _: u64) {}
-    fn emitted(&mut self, _: &HeaderSite, _: usize, _: Option<usize>) {}
+    fn emitted(&mut self, _: &HeaderCode, _: usize, _: Option<usize>) {}
+    fn checksum_found(&mut self, _: u64) {}
 }
 
 /// Tells a tracer every step.
@@ -55,6 +67,10 @@ pub(crate) struct Telling<'t> {
     layout: &'t Layout,
     /// All fields before the current statement.
     before: Vec<u64>,
+    /// The checksum that the current call has found.
+    checksum: Option<u64>,
+    /// Which round each loop is in.
+    rounds: HashMap<u32, u64>,
 }
 
 impl<'t> Telling<'t> {
@@ -68,6 +84,8 @@ impl<'t> Telling<'t> {
             program,
             layout,
             before: Vec::new(),
+            checksum: None,
+            rounds: HashMap::new(),
         }
     }
 
@@ -99,8 +117,43 @@ impl<'t> Telling<'t> {
         }
     }
 
+    /// A call with its values. Its results are not yet moved to their places.
+    fn called(
+        &mut self,
+        code: &CallCode,
+        call: &Call,
+        loc: Option<ir::Loc>,
+        limbs: &[u64],
+    ) -> TraceEvent {
+        let read = |from: &In| {
+            let slot = from.slot as usize;
+            value(&limbs[slot..slot + limbs_of(from.ty) as usize], from.ty)
+        };
+        let (mut ins, mut data) = (code.ins.iter(), code.data.iter());
+        let mut arguments = Vec::new();
+        for operand in &call.operands {
+            match operand {
+                Operand::In(_) => arguments.extend(ins.next().map(read)),
+                Operand::Data(values) => {
+                    arguments.extend(data.by_ref().take(values.len()).map(read));
+                }
+                _ => {}
+            }
+        }
+        let mut results: Vec<Value> = code.outs.iter().map(read).collect();
+        if let (Some(sum), Some(given)) = (self.checksum.take(), code.ins.get(1)) {
+            results.push(Value::truncated(sum.into(), given.ty.width()));
+        }
+        TraceEvent::Call {
+            call: Box::new(call.clone()),
+            arguments,
+            results,
+            loc,
+        }
+    }
+
     /// The element of a stack that lies `distance` limbs behind.
-    fn header(&self, header: &HeaderSite, distance: usize) -> HeaderId {
+    fn header(&self, header: &HeaderCode, distance: usize) -> HeaderId {
         let slot = header.valid as usize + distance;
         let found = self
             .program
@@ -168,21 +221,32 @@ impl Tap for Telling<'_> {
                 return;
             }
             Tell::After(target, loc) => return self.written(*target, *loc, limbs),
-            Tell::Call(op, instance, loc) => TraceEvent::Call {
-                op: *op,
-                instance: *instance,
-                loc: *loc,
-            },
+            Tell::Call(at, call, loc) => self.called(&code.calls[*at as usize], call, *loc, limbs),
+            Tell::Loop(of) => {
+                self.rounds.insert(*of, 0);
+                return;
+            }
+            Tell::Round(of, loc) => {
+                let number = self.rounds.entry(*of).or_default();
+                *number += 1;
+                TraceEvent::Round {
+                    of: *of,
+                    number: *number,
+                    loc: *loc,
+                }
+            }
+            Tell::LoopLeft(of) => TraceEvent::LoopLeft { of: *of },
         };
         self.tracer.event(event);
     }
 
     fn looked_up(
         &mut self,
-        table: &TableSite,
+        table: &TableCode,
         limbs: &[u64],
-        applied: &Applied<'_>,
+        hit: bool,
         entry: Option<EntryId>,
+        (member, group): (Option<u32>, Option<u32>),
     ) {
         let mut slot = table.key as usize;
         let key = table.key_widths.iter().map(|&width| {
@@ -194,16 +258,16 @@ impl Tap for Telling<'_> {
         self.tracer.event(TraceEvent::Lookup {
             table: table.id,
             key,
-            hit: applied.hit,
+            hit,
             entry,
-            member: applied.member,
-            group: applied.group,
+            member,
+            group,
         });
     }
 
     fn extracted(
         &mut self,
-        header: &HeaderSite,
+        header: &HeaderCode,
         distance: usize,
         limbs: &[u64],
         offset: usize,
@@ -230,11 +294,15 @@ impl Tap for Telling<'_> {
         self.tracer.event(TraceEvent::Advanced { bits });
     }
 
-    fn emitted(&mut self, header: &HeaderSite, distance: usize, bits: Option<usize>) {
+    fn emitted(&mut self, header: &HeaderCode, distance: usize, bits: Option<usize>) {
         let header = self.header(header, distance);
         self.tracer.event(match bits {
             Some(bits) => TraceEvent::Emitted { header, bits },
             None => TraceEvent::NotEmitted { header },
         });
+    }
+
+    fn checksum_found(&mut self, sum: u64) {
+        self.checksum = Some(sum);
     }
 }

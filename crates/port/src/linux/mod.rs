@@ -1,6 +1,7 @@
 //! Ports on a Linux machine: real interfaces, TAP devices, and the network namespaces to try them in.
 
 mod af_packet;
+mod core;
 mod echo;
 mod link;
 mod netns;
@@ -13,6 +14,7 @@ mod sys;
 mod tap;
 
 pub use af_packet::AfPacketPort;
+pub use core::pin_to_core;
 pub use echo::EchoSocket;
 pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};

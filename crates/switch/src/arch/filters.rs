@@ -70,6 +70,10 @@ impl Ubpf {
         self.input_port.set(frame, port.into());
         self.packet_length.set(frame, length.into());
         self.output_action.set(frame, ubpf_action::PASS);
+        trace.given(
+            frame,
+            &[self.input_port, self.packet_length, self.output_action],
+        );
         match core.parse(&mut job, BlockRole::Parser, trace) {
             ParserVerdict::Accept => {}
             // The code that runs on such devices returns before it looks at the packet: it passes as it came.
@@ -166,6 +170,7 @@ impl Xdp {
         begin(&mut job);
         let port = job.ingress.0;
         self.input_port.set(job.packet.frame_mut(), port.into());
+        trace.given(job.packet.frame(), &[self.input_port]);
         let done = parse_and_run(core, &mut job, trace).and_then(|()| {
             core.deparse(&mut job, BlockRole::Deparser, trace)
                 .map_err(|reason| (reason, DropDetail::None))

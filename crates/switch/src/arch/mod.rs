@@ -43,9 +43,9 @@ impl Pipeline {
     /// The usual way of a packet, if engines may fuse it.
     pub(crate) fn pass(&self, program: &Program) -> Option<PassPlan> {
         match self {
-            Pipeline::V1model(arch) => Some(arch.pass(program)),
-            Pipeline::Psa(arch) => Some(arch.pass(program)),
-            Pipeline::Pna(arch) => Some(arch.pass(program)),
+            Pipeline::V1model(arch) => arch.pass(program),
+            Pipeline::Psa(arch) => arch.pass(program),
+            Pipeline::Pna(arch) => arch.pass(program),
             Pipeline::Ebpf(_) | Pipeline::Ubpf(_) | Pipeline::Xdp(_) | Pipeline::Own(_) => None,
         }
     }

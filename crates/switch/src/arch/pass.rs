@@ -40,6 +40,7 @@ pub(super) struct PassBuilder<'p> {
     steps: Vec<PassStep>,
     resumes: Vec<Resume>,
     resume: Resume,
+    is_whole: bool,
 }
 
 impl<'p> PassBuilder<'p> {
@@ -49,6 +50,7 @@ impl<'p> PassBuilder<'p> {
             steps: Vec::new(),
             resumes: Vec::new(),
             resume: Resume::IngressDone,
+            is_whole: true,
         }
     }
 
@@ -81,10 +83,11 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// A pass without a deparser would send what it did not parse only: there is always one.
+    /// Without a deparser (only IR that people wrote has none) nothing but what was not parsed is sent: such a program has no pass.
     pub(super) fn deparse(&mut self, role: BlockRole) {
-        if let Some(BlockCode::Control(control)) = self.block(role) {
-            self.step(PassStep::Deparse(control));
+        match self.block(role) {
+            Some(BlockCode::Control(control)) => self.step(PassStep::Deparse(control)),
+            _ => self.is_whole = false,
         }
     }
 
@@ -133,12 +136,12 @@ impl<'p> PassBuilder<'p> {
         self.step(PassStep::Enqueue(PassPort::Destination));
     }
 
-    pub(super) fn send(mut self) -> PassPlan {
+    pub(super) fn send(mut self) -> Option<PassPlan> {
         self.step(PassStep::Send);
-        PassPlan {
+        self.is_whole.then_some(PassPlan {
             pass: Pass { steps: self.steps },
             resumes: self.resumes,
-        }
+        })
     }
 
     fn block(&self, role: BlockRole) -> Option<BlockCode> {

@@ -75,7 +75,7 @@ impl Pna {
     }
 
     /// The usual way: [`Pna::run`] of a packet of which nothing is asked but its destination.
-    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         for slot in self.ports {
             pass.set(slot, PassInput::IngressPort);
@@ -120,6 +120,9 @@ impl Pna {
             .iter()
             .for_each(|slot| slot.set(frame, pass.into()));
         self.timestamp.set(frame, now);
+        let told = self.ports.iter().chain(&self.recirculated);
+        let told = told.chain(&self.directions).chain(&self.passes);
+        trace.given(frame, told.chain([&self.timestamp]));
         match core.parse(job, BlockRole::Parser, trace) {
             ParserVerdict::Accept => {}
             ParserVerdict::Reject(error) => {
@@ -130,6 +133,7 @@ impl Pna {
             }
             ParserVerdict::Drop(reason) => return Err(reason),
         }
+        trace.given(job.packet.frame(), &self.errors);
         core.control(job, BlockRole::PreControl, trace)?;
         core.control(job, BlockRole::Ingress, trace)?;
         core.deparse(job, BlockRole::Deparser, trace)

@@ -218,6 +218,15 @@ impl Psa {
         self.ingress_path.set(frame, path);
         self.ingress_time.set(frame, now);
         self.out_drop.set(frame, 1);
+        let told = [
+            self.parser_port,
+            self.parser_path,
+            self.ingress_port,
+            self.ingress_path,
+            self.ingress_time,
+            self.out_drop,
+        ];
+        trace.given(frame, &told);
         match core.parse(job, BlockRole::Parser, trace) {
             ParserVerdict::Accept => {}
             ParserVerdict::Reject(error) => {
@@ -225,6 +234,7 @@ impl Psa {
             }
             ParserVerdict::Drop(reason) => return Err(reason),
         }
+        trace.given(job.packet.frame(), &[self.ingress_error]);
         core.control(job, BlockRole::Ingress, trace)
     }
 
@@ -412,7 +422,7 @@ impl Psa {
     }
 
     /// The usual way: [`Psa::ingress`] and [`Psa::egress`] of a packet of which nothing is asked.
-    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         pass.set(self.parser_port, PassInput::IngressPort);
         pass.set(self.parser_path, path(PacketPath::Normal));
@@ -468,6 +478,17 @@ impl Psa {
         self.egress_instance.set(frame, instance.into());
         self.egress_time.set(frame, now);
         self.deparser_port.set(frame, port.0.into());
+        let told = [
+            self.egress_parser_port,
+            self.egress_parser_path,
+            self.egress_class,
+            self.egress_port,
+            self.egress_path,
+            self.egress_instance,
+            self.egress_time,
+            self.deparser_port,
+        ];
+        trace.given(frame, &told);
         match core.parse(job, BlockRole::EgressParser, trace) {
             ParserVerdict::Accept => {}
             ParserVerdict::Reject(error) => {
@@ -475,6 +496,7 @@ impl Psa {
             }
             ParserVerdict::Drop(reason) => return Err(reason),
         }
+        trace.given(job.packet.frame(), &[self.egress_error]);
         core.control(job, BlockRole::Egress, trace)?;
         core.deparse(job, BlockRole::Deparser, trace)
     }

@@ -124,16 +124,25 @@ impl V1model {
             self.ingress_port.set(frame, port);
             self.ingress_timestamp.set(frame, micros);
         }
+        let told = [
+            self.instance_type,
+            self.packet_length,
+            self.ingress_port,
+            self.ingress_timestamp,
+        ];
+        trace.given(job.packet.frame(), &told);
         let error = match core.parse(job, BlockRole::Parser, trace) {
             ParserVerdict::Accept => NO_ERROR,
             ParserVerdict::Reject(error) => error.into(),
             ParserVerdict::Drop(reason) => return Err(reason),
         };
         self.parser_error.set(job.packet.frame_mut(), error);
+        trace.given(job.packet.frame(), &[self.parser_error]);
         core.control(job, BlockRole::VerifyChecksum, trace)?;
         let is_wrong = job.packet.requests.checksum_error;
         self.checksum_error
             .set(job.packet.frame_mut(), is_wrong.into());
+        trace.given(job.packet.frame(), &[self.checksum_error]);
         core.control(job, BlockRole::Ingress, trace)
     }
 
@@ -341,7 +350,7 @@ impl V1model {
         times: QueueTimes,
         trace: &mut Trace<'_>,
     ) {
-        self.enter_egress(&mut job, port, times);
+        self.enter_egress(&mut job, port, times, trace);
         if let Err(reason) = core.control(&mut job, BlockRole::Egress, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
@@ -387,7 +396,7 @@ impl V1model {
     }
 
     /// The usual way: [`V1model::ingress`] and [`V1model::egress`] of a packet of which nothing is asked.
-    pub(super) fn pass(&self, program: &Program) -> PassPlan {
+    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         pass.set(self.packet_length, PassInput::ReceivedLength);
         pass.set(self.ingress_port, PassInput::IngressPort);
@@ -437,7 +446,7 @@ impl V1model {
         pass.send()
     }
 
-    fn enter_egress(&self, job: &mut Job, port: PortId, times: QueueTimes) {
+    fn enter_egress(&self, job: &mut Job, port: PortId, times: QueueTimes, trace: &mut Trace<'_>) {
         let length = u64::from(job.packet.length);
         let frame = job.packet.frame_mut();
         self.enq_timestamp.set(frame, times.enqueued.as_micros());
@@ -450,6 +459,19 @@ impl V1model {
         // Any value but the one that drops, so that only egress itself can drop the packet now.
         self.egress_spec.set(frame, 0);
         self.packet_length.set(frame, length);
+        let told = [
+            self.instance_type,
+            self.egress_port,
+            self.egress_rid,
+            self.packet_length,
+            self.enq_timestamp,
+            self.enq_qdepth,
+            self.deq_timedelta,
+            self.deq_qdepth,
+            self.egress_timestamp,
+            self.egress_spec,
+        ];
+        trace.given(job.packet.frame(), &told);
     }
 }
 

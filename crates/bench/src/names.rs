@@ -1,0 +1,137 @@
+//! A program's tables and actions by name, and entries with values as wide as the program wants them.
+
+use bits::Value;
+use ir::{ActionCall, KeyMatch, Program, TableId};
+use std::fmt;
+
+/// A program does not have what its workload names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameError {
+    /// What was looked for: `table routes`.
+    pub name: String,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the program has no {}", self.name)
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// What an entry wants of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// Anything.
+    Any,
+    /// One value.
+    Is(u64),
+    /// The first bits.
+    Lpm(u64, u32),
+    /// Value and mask.
+    Mask(u64, u64),
+    /// Bounds, both included.
+    Range(u64, u64),
+}
+
+/// A table of a program.
+#[derive(Debug, Clone)]
+pub struct TableName {
+    /// Its id.
+    pub id: TableId,
+    widths: Vec<u32>,
+}
+
+/// An action of a table.
+#[derive(Debug, Clone)]
+pub struct ActionName {
+    /// Position in the table's list.
+    position: usize,
+    widths: Vec<u32>,
+}
+
+/// Whether `full` is `name`, or ends with it behind a point.
+fn is_called(full: &str, name: &str) -> bool {
+    full.strip_suffix(name)
+        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// The last part of a name with points.
+pub(crate) fn last_name(full: &str) -> &str {
+    full.rsplit('.').next().unwrap_or(full)
+}
+
+impl TableName {
+    /// The table of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(program: &Program, name: &str) -> Result<Self, NameError> {
+        let found = program
+            .tables
+            .iter()
+            .find(|(_, t)| is_called(&t.name, name));
+        let (id, table) = found.ok_or_else(|| NameError {
+            name: format!("table {name}"),
+        })?;
+        let spec = exec::table_spec(program, table);
+        let widths = spec.shape.fields().iter().map(|field| field.width);
+        Ok(Self {
+            id,
+            widths: widths.collect(),
+        })
+    }
+
+    /// The action of this name.
+    ///
+    /// # Errors
+    /// The table has none.
+    pub fn action(&self, program: &Program, name: &str) -> Result<ActionName, NameError> {
+        let actions = program.tables[self.id].actions.iter();
+        let named = actions
+            .map(|listed| &program.actions[listed.action])
+            .enumerate();
+        let mut named = named.filter(|(_, action)| is_called(&action.control_plane_name, name));
+        let (position, action) = named.next().ok_or_else(|| NameError {
+            name: format!(
+                "action {name} in the table {}",
+                program.tables[self.id].name
+            ),
+        })?;
+        let widths = action.params.iter().map(|param| param.ty.width());
+        Ok(ActionName {
+            position,
+            widths: widths.collect(),
+        })
+    }
+
+    /// What an entry wants, in the IR's words.
+    pub(crate) fn keys(&self, keys: &[Key]) -> Vec<KeyMatch> {
+        let both = self.widths.iter().zip(keys);
+        both.map(|(&width, key)| key_match(*key, width)).collect()
+    }
+}
+
+impl ActionName {
+    /// A call with these arguments.
+    pub(crate) fn call(&self, args: &[u64]) -> ActionCall {
+        let both = self.widths.iter().zip(args);
+        ActionCall {
+            action: self.position,
+            args: both
+                .map(|(&width, &arg)| Value::truncated(arg.into(), width))
+                .collect(),
+        }
+    }
+}
+
+fn key_match(key: Key, width: u32) -> KeyMatch {
+    let value = |number: u64| Value::truncated(number.into(), width);
+    match key {
+        Key::Any => KeyMatch::Any,
+        Key::Is(number) => KeyMatch::Exact(value(number)),
+        Key::Lpm(number, len) => KeyMatch::Lpm(value(number), len),
+        Key::Mask(number, mask) => KeyMatch::Ternary(value(number), value(mask)),
+        Key::Range(lo, hi) => KeyMatch::Range(value(lo), value(hi)),
+    }
+}

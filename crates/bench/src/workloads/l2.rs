@@ -1,0 +1,193 @@
+//! `l2`: a switch that knows its stations.
+
+use exec::Configuration;
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use table::EntryIdx;
+
+use super::Size;
+use super::flat::{BURST, Flat};
+use crate::forward::{Forward, Outbox, Reading};
+use crate::names::{Key, TableName};
+use crate::setup::{Item, Setup, SetupError};
+use crate::wire::{ETHERNET, be48, put16, put48};
+use crate::{Choices, Hand, Workload};
+
+/// Stations that the switch knows.
+const STATIONS: u64 = 1 << 16;
+/// Ports, from 0.
+const PORTS: u64 = 16;
+/// Bytes of a frame.
+const LEN: usize = 64;
+
+/// The workload.
+pub(super) struct Switch {
+    stations: u64,
+    ports: Vec<u32>,
+}
+
+impl Switch {
+    pub(super) fn new(size: Size) -> Self {
+        let ports = 0..PORTS as u32;
+        Self {
+            stations: match size {
+                Size::Full => STATIONS,
+                Size::Small => 256,
+            },
+            ports: ports.collect(),
+        }
+    }
+}
+
+/// The address of a station: locally administered, of one sender, no order in it.
+fn address(station: u64) -> u64 {
+    0x0200_0000_0000 | Choices::new(station).bits() >> 24
+}
+
+fn port(station: u64) -> u32 {
+    (station % PORTS) as u32
+}
+
+fn write(frame: &mut Frame, src: u64, dst: u64, ingress: u32) {
+    frame.ingress = PortId(ingress);
+    if let Ok(bytes) = frame.make_space(LEN) {
+        bytes.fill(0);
+        put48(bytes, 0, dst);
+        put48(bytes, 6, src);
+        put16(bytes, 12, 0x0800);
+    }
+}
+
+impl Workload for Switch {
+    fn name(&self) -> &'static str {
+        "l2"
+    }
+
+    fn about(&self) -> &'static str {
+        "a learning switch with 65,536 stations: two exact lookups"
+    }
+
+    fn source(&self) -> &'static str {
+        include_str!("../../programs/l2.p4")
+    }
+
+    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+        let stations = TableName::find(program, "stations")?;
+        let known = stations.action(program, "NoAction")?;
+        let destinations = TableName::find(program, "destinations")?;
+        let to_port = destinations.action(program, "to_port")?;
+        for station in 0..self.stations {
+            let (mac, port) = (Key::Is(address(station)), u64::from(port(station)));
+            setup(Item::entry(&stations, &[mac, Key::Is(port)], &known, &[]))?;
+            setup(Item::entry(&destinations, &[mac], &to_port, &[port]))?;
+        }
+        setup(Item::Multicast(1, self.ports.clone()))
+    }
+
+    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+        let (src, hop) = (choices.below(self.stations), choices.between(1, PORTS - 1));
+        let other = choices.below(self.stations) / PORTS * PORTS;
+        let dst = other + (src + hop) % PORTS;
+        write(frame, address(src), address(dst), port(src));
+    }
+
+    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+        let (src, dst) = (choices.below(self.stations), choices.below(self.stations));
+        match choices.below(4) {
+            // Back to where it came from.
+            0 => write(frame, address(src), address(src), port(src)),
+            // A station that has moved.
+            1 => write(frame, address(src), address(dst), port(src + 1)),
+            2 => write(frame, address(src), 0xffff_ffff_ffff, port(src)),
+            _ => {
+                write(frame, address(src), address(dst), port(src));
+                frame.truncate(ETHERNET - 1);
+            }
+        }
+    }
+
+    fn hand_over(&self, configuration: &mut Configuration) -> Result<Hand, SetupError> {
+        Ok(Box::new(Loop {
+            stations: Flat::new(configuration, "stations", |_, _| ())?,
+            destinations: Flat::new(configuration, "destinations", |_, params| params[0] as u32)?,
+            ports: self.ports.clone(),
+            copy: Frame::new(),
+            unknown: Vec::new(),
+        }))
+    }
+}
+
+struct Loop {
+    stations: Flat<()>,
+    destinations: Flat<u32>,
+    ports: Vec<u32>,
+    /// For copies of what is flooded.
+    copy: Frame,
+    /// Stations to tell the control plane of.
+    unknown: Vec<(u64, PortId)>,
+}
+
+/// Messages that wait for the control plane, at most.
+const MOST_MESSAGES: usize = 65_536;
+
+impl Loop {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+        let mut sources = [0; 2 * BURST];
+        let mut destinations = [0; BURST];
+        for (i, frame) in frames.iter().enumerate() {
+            if let Some(bytes) = frame.bytes().first_chunk::<ETHERNET>() {
+                destinations[i] = be48(bytes, 0);
+                sources[2 * i] = be48(bytes, 6);
+            }
+            sources[2 * i + 1] = u64::from(frame.ingress.0);
+        }
+        let n = frames.len();
+        let mut known = [None; BURST];
+        let mut found: [Option<EntryIdx>; BURST] = [None; BURST];
+        self.stations.find_batch(&sources[..2 * n], &mut known[..n]);
+        self.destinations
+            .find_batch(&destinations[..n], &mut found[..n]);
+        for (i, frame) in frames.iter().enumerate() {
+            if frame.len() < ETHERNET {
+                continue;
+            }
+            if known[i].is_none() {
+                self.report(sources[2 * i], frame.ingress);
+            }
+            match found[i].map(|idx| PortId(self.destinations.at(idx))) {
+                Some(port) if port == frame.ingress => {}
+                Some(port) => out.take(port, frame),
+                None => self.flood(frame, out),
+            }
+        }
+    }
+
+    #[cold]
+    fn report(&mut self, station: u64, port: PortId) {
+        if self.unknown.len() < MOST_MESSAGES {
+            self.unknown.push((station, port));
+        }
+    }
+
+    #[cold]
+    fn flood(&mut self, frame: &Frame, out: &mut Outbox) {
+        for port in self.ports.iter().map(|&port| PortId(port)) {
+            if port != frame.ingress {
+                self.copy.copy_from(frame);
+                out.take(port, &self.copy);
+            }
+        }
+    }
+}
+
+impl Forward for Loop {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+        for burst in frames.chunks_mut(BURST) {
+            self.burst(burst, out);
+        }
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,55 @@
+//! Every workload's loop does on every packet what its program does, on every engine.
+
+use std::path::Path;
+
+use bench::{OnDevice, Outbox, Workload, compare, workloads, workloads::Size};
+use packet::{Frame, Nanos};
+
+/// The workload's program, as `testkit` compiles files.
+fn program(workload: &dyn Workload) -> std::sync::Arc<ir::Program> {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let file = std::fs::read_dir(programs)
+        .expect("there are programs")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| std::fs::read_to_string(path).is_ok_and(|text| text == workload.source()))
+        .expect("each workload's program is a file");
+    testkit::compile(&file).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn check(workload: &dyn Workload, packets: u64) {
+    let program = program(workload);
+    for engine in testkit::engines() {
+        let name = format!("{} on {}", workload.name(), engine.name());
+        let mut hand = workload.hand(&program).expect(&name);
+        let mut device = OnDevice::load(&program, engine.as_ref(), workload).expect(&name);
+        let compared = compare(workload, packets, &mut device, &mut *hand);
+        compared.unwrap_or_else(|difference| panic!("{name}: {difference}"));
+        device
+            .0
+            .check_conservation()
+            .expect("packets are conserved");
+    }
+}
+
+/// The usual traffic is what the program is for: all of it leaves.
+fn forwards_all(workload: &dyn Workload) {
+    let mut hand = workload.hand(&program(workload)).expect("a loop");
+    let mut choices = bench::Choices::new(7);
+    let mut frames: Vec<Frame> = (0..1000).map(|_| Frame::new()).collect();
+    for frame in &mut frames {
+        workload.packet(&mut choices, frame);
+    }
+    let mut out = Outbox::new();
+    hand.forward(&mut frames, Nanos::ZERO, &mut out);
+    assert_eq!(out.flush(), 1000, "{}", workload.name());
+}
+
+#[test]
+fn every_loop_does_what_its_program_does() {
+    for (name, make) in workloads::ALL {
+        let workload = make(Size::Small);
+        assert_eq!(workload.name(), *name);
+        check(&*workload, 20_000);
+        forwards_all(&*workload);
+    }
+}

@@ -1,0 +1,297 @@
+//! Random expressions give what a naive evaluator over `u128` gives, with and without a tracer.
+
+mod common;
+
+use std::sync::Arc;
+
+use bits::Value;
+use exec::{Configuration, Engine, Natives, PacketContext};
+use interp::Interp;
+use ir::{BinOp, ControlId, Expr, FieldId, Layout, Program, ScalarTy, StageKind, StmtKind, UnOp};
+use proptest::prelude::*;
+
+/// Fields that expressions read: their types, some below and some above a limb.
+const FIELDS: [ScalarTy; 8] = [
+    ScalarTy::Bit(1),
+    ScalarTy::Bit(13),
+    ScalarTy::Bit(64),
+    ScalarTy::Bit(65),
+    ScalarTy::Bit(128),
+    ScalarTy::Int(8),
+    ScalarTy::Int(100),
+    ScalarTy::Bool,
+];
+
+/// A stream of choices.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % n
+    }
+
+    fn number(&mut self, width: u32) -> u128 {
+        let draw = |c: &mut Choices| u128::from(c.below(1 << 31));
+        let wide =
+            draw(self) | draw(self) << 31 | draw(self) << 62 | draw(self) << 93 | draw(self) << 124;
+        // Small numbers and all ones are where the corners are.
+        match self.below(4) {
+            0 => wide % 5,
+            1 => u128::MAX,
+            _ => wide,
+        }
+        .checked_rem(1u128.checked_shl(width).unwrap_or(0))
+        .unwrap_or(wide)
+    }
+}
+
+fn mask(width: u32) -> u128 {
+    u128::MAX.checked_shr(128 - width).unwrap_or(0)
+}
+
+fn signed(value: u128, width: u32) -> i128 {
+    (value << (128 - width)) as i128 >> (128 - width)
+}
+
+/// An expression of this type.
+fn expr(ty: ScalarTy, depth: u32, c: &mut Choices) -> Expr {
+    let boxed = |e: Expr| Box::new(e);
+    let same: Vec<usize> = (0..FIELDS.len()).filter(|&i| FIELDS[i] == ty).collect();
+    if depth == 0 || c.below(6) == 0 {
+        if !same.is_empty() && c.below(3) > 0 {
+            let field = same[c.below(same.len() as u64) as usize];
+            return Expr::Read(FieldId::new(field as u32).into());
+        }
+        let value = Value::truncated(c.number(ty.width()), ty.width());
+        return Expr::Const(ty, value);
+    }
+    let d = depth - 1;
+    if ty == ScalarTy::Bool {
+        let operands = FIELDS[c.below(7) as usize];
+        return match c.below(4) {
+            0 => Expr::Unary(UnOp::Not, boxed(expr(ty, d, c))),
+            1 => {
+                let op = [BinOp::LogicalAnd, BinOp::LogicalOr][c.below(2) as usize];
+                Expr::Binary(op, boxed(expr(ty, d, c)), boxed(expr(ty, d, c)))
+            }
+            _ => {
+                use BinOp::{Eq, Ge, Gt, Le, Lt, Ne};
+                let op = [Eq, Ne, Lt, Le, Gt, Ge][c.below(6) as usize];
+                Expr::Binary(op, boxed(expr(operands, d, c)), boxed(expr(operands, d, c)))
+            }
+        };
+    }
+    let width = ty.width();
+    match c.below(8) {
+        0 => {
+            let op = [UnOp::Neg, UnOp::Complement][c.below(2) as usize];
+            Expr::Unary(op, boxed(expr(ty, d, c)))
+        }
+        1 => {
+            let cond = boxed(expr(ScalarTy::Bool, d, c));
+            Expr::Ternary(cond, boxed(expr(ty, d, c)), boxed(expr(ty, d, c)))
+        }
+        2 => {
+            let from = FIELDS[c.below(7) as usize];
+            // Only the width or the sign may change in one cast.
+            let from = match ty {
+                ScalarTy::Int(_) => ScalarTy::Int(from.width()),
+                _ => ScalarTy::Bit(from.width()),
+            };
+            Expr::Cast(ty, boxed(expr(from, d, c)))
+        }
+        3 if !ty.is_signed() && width > 1 => {
+            let low = 1 + c.below(u64::from(width) - 1) as u32;
+            let high = ScalarTy::Bit(width - low);
+            let low = ScalarTy::Bit(low);
+            Expr::Concat(boxed(expr(high, d, c)), boxed(expr(low, d, c)))
+        }
+        4 if !ty.is_signed() => {
+            let from = (width + c.below(10) as u32).min(128);
+            let lo = c.below(u64::from(from - width) + 1) as u32;
+            Expr::Slice(boxed(expr(ScalarTy::Bit(from), d, c)), lo + width - 1, lo)
+        }
+        5 => {
+            let op = [BinOp::Shl, BinOp::Shr][c.below(2) as usize];
+            let amount = expr(ScalarTy::Bit(13), 0, c);
+            Expr::Binary(op, boxed(expr(ty, d, c)), boxed(amount))
+        }
+        _ => {
+            use BinOp::{Add, AddSaturating, And, Div, Mod, Mul, Or, Sub, SubSaturating, Xor};
+            let ops = [
+                Add,
+                Sub,
+                Mul,
+                AddSaturating,
+                SubSaturating,
+                And,
+                Or,
+                Xor,
+                Div,
+                Mod,
+            ];
+            let count = if ty.is_signed() { 8 } else { 10 };
+            let op = ops[c.below(count) as usize];
+            Expr::Binary(op, boxed(expr(ty, d, c)), boxed(expr(ty, d, c)))
+        }
+    }
+}
+
+/// The naive evaluator.
+fn eval(e: &Expr, program: &Program, fields: &[u128]) -> u128 {
+    let of = |e: &Expr| eval(e, program, fields);
+    let ty = |e: &Expr| e.ty(program, None).unwrap();
+    let width = ty(e).width();
+    let value = match e {
+        Expr::Const(_, value) => value.to_u128().unwrap(),
+        Expr::Read(place) => fields[place.base.get() as usize],
+        Expr::Unary(UnOp::Neg, a) => of(a).wrapping_neg(),
+        Expr::Unary(_, a) => !of(a),
+        Expr::Concat(a, b) => of(a).checked_shl(ty(b).width()).unwrap_or(0) | of(b),
+        Expr::Slice(a, _, lo) => of(a).checked_shr(*lo).unwrap_or(0),
+        Expr::Cast(_, a) if ty(a).is_signed() => signed(of(a), ty(a).width()) as u128,
+        Expr::Cast(_, a) => of(a),
+        Expr::Ternary(c, a, b) => {
+            if of(c) != 0 {
+                of(a)
+            } else {
+                of(b)
+            }
+        }
+        Expr::Binary(op, a, b) => binary(*op, ty(a), of(a), of(b)),
+        other => panic!("{other:?} is not made here"),
+    };
+    value & mask(width)
+}
+
+fn binary(op: BinOp, ty: ScalarTy, a: u128, b: u128) -> u128 {
+    let width = ty.width();
+    let (sa, sb) = (signed(a, width), signed(b, width));
+    let is_signed = ty.is_signed();
+    let (least, most) = (i128::MIN >> (128 - width), i128::MAX >> (128 - width));
+    let order = if is_signed { sa.cmp(&sb) } else { a.cmp(&b) };
+    let amount = u32::try_from(b).unwrap_or(u32::MAX);
+    match op {
+        BinOp::Add => a.wrapping_add(b),
+        BinOp::Sub => a.wrapping_sub(b),
+        BinOp::Mul => a.wrapping_mul(b),
+        BinOp::Div => a.checked_div(b).unwrap_or(0),
+        BinOp::Mod => a.checked_rem(b).unwrap_or(0),
+        BinOp::AddSaturating if is_signed => sa.saturating_add(sb).clamp(least, most) as u128,
+        BinOp::SubSaturating if is_signed => sa.saturating_sub(sb).clamp(least, most) as u128,
+        BinOp::AddSaturating => a.saturating_add(b).min(mask(width)),
+        BinOp::SubSaturating => a.saturating_sub(b),
+        BinOp::And => a & b,
+        BinOp::Or => a | b,
+        BinOp::Xor => a ^ b,
+        BinOp::Shl => a.checked_shl(amount).unwrap_or(0),
+        BinOp::Shr if is_signed => (sa >> amount.min(127)) as u128,
+        BinOp::Shr => a.checked_shr(amount).unwrap_or(0),
+        BinOp::Eq => u128::from(a == b),
+        BinOp::Ne => u128::from(a != b),
+        BinOp::Lt => u128::from(order.is_lt()),
+        BinOp::Le => u128::from(order.is_le()),
+        BinOp::Gt => u128::from(order.is_gt()),
+        BinOp::Ge => u128::from(order.is_ge()),
+        BinOp::LogicalAnd => u128::from(a != 0 && b != 0),
+        BinOp::LogicalOr => u128::from(a != 0 || b != 0),
+    }
+}
+
+/// A program that assigns each expression to a field of its own.
+fn program(exprs: &[Expr]) -> Program {
+    let fields: String = FIELDS
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| format!("field f{i}: {}\n", name(*ty)))
+        .collect();
+    let text = format!(
+        "program t v1model\nerrors {{NoError}}\n{fields}control c {{\n stage c.code: action next end {{\n }}\n}}\n"
+    );
+    let mut program = ir::read(&text).unwrap();
+    let mut body = Vec::new();
+    for (i, e) in exprs.iter().enumerate() {
+        let ty = e.ty(&program, None).unwrap();
+        let field = program.fields.push(ir::Field {
+            name: format!("r{i}"),
+            ty,
+        });
+        body.push(ir::Stmt {
+            kind: StmtKind::Assign(field.into(), e.clone()),
+            loc: None,
+        });
+    }
+    let control = &mut program.controls[ControlId::new(0)];
+    if let StageKind::Action { body: empty, .. } = &mut control.stages[ir::StageId::new(0)].kind {
+        *empty = body;
+    }
+    program
+}
+
+fn name(ty: ScalarTy) -> String {
+    match ty {
+        ScalarTy::Bit(w) => format!("bit<{w}>"),
+        ScalarTy::Int(w) => format!("int<{w}>"),
+        _ => "bool".to_string(),
+    }
+}
+
+fn check(seed: u64) {
+    let mut c = Choices(seed);
+    let exprs: Vec<Expr> = (0..6)
+        .map(|_| {
+            let ty = FIELDS[c.below(8) as usize];
+            expr(ty, 5, &mut c)
+        })
+        .collect();
+    let program = Arc::new(program(&exprs));
+    ir::verify(&program).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let layout = Layout::of(&program);
+    let loaded = Interp.load(&program, &layout, &Natives::default()).unwrap();
+    let state = Configuration::new(program.clone()).unwrap().snapshot();
+    let fields: Vec<u128> = FIELDS.iter().map(|ty| c.number(ty.width())).collect();
+    let mut packets: Vec<PacketContext> = (0..2)
+        .map(|_| {
+            let mut packet = PacketContext::new(&program, &layout, loaded.scratch_limbs());
+            loaded.prepare(&mut packet);
+            packet.begin_pass();
+            for (i, (value, ty)) in fields.iter().zip(FIELDS).enumerate() {
+                let at = layout.offset(FieldId::new(i as u32)) as usize;
+                let value = Value::truncated(*value, ty.width());
+                packet.frame_mut()[at..at + value.limbs().len()].copy_from_slice(value.limbs());
+            }
+            packet
+        })
+        .collect();
+    let control = ControlId::new(0);
+    loaded.run_control(control, &mut packets[0], &state);
+    loaded.trace_control(control, &mut packets[1], &state, &mut |_| {});
+    for (i, e) in exprs.iter().enumerate() {
+        let width = e.ty(&program, None).unwrap().width();
+        let at = layout.offset(FieldId::new((FIELDS.len() + i) as u32)) as usize;
+        let expected = Value::truncated(eval(e, &program, &fields), width);
+        for packet in &packets {
+            let limbs = &packet.frame()[at..at + bits::limbs_for(width)];
+            assert_eq!(
+                limbs,
+                expected.limbs(),
+                "{e:?} with {fields:x?} (seed {seed})"
+            );
+        }
+    }
+    // What a packet leaves in the scratch does not matter to the next: the constants are still there.
+    loaded.run_control(control, &mut packets[1], &state);
+    assert_eq!(packets[0].frame(), packets[1].frame());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #[test]
+    fn random_expressions_give_what_the_naive_evaluator_gives(seed: u64) {
+        check(seed);
+    }
+}

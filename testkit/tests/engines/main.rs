@@ -1,8 +1,0 @@
-//! What programs mean, on every engine at once: see [`common`].
-
-mod common;
-mod expressions;
-mod externs;
-mod parsers;
-mod random_expressions;
-mod tables;
