@@ -320,6 +320,6 @@ fn cells(kind: &ExternKind) -> ExternState {
 
 fn value_set(set: &ir::ValueSet) -> ValueSet {
     let fields = set.fields.iter();
-    let shape = key_shape(fields.map(|field| (field.ty.width(), field.match_kind)));
+    let shape = key_shape(fields.map(|field| (field.ty, field.match_kind)));
     ValueSet::new(shape, set.size as usize)
 }

@@ -1,25 +1,26 @@
 //! From the IR's words to `table`'s: keys, matches, parameters.
 
 use bits::{Value, limbs_for};
-use ir::{Action, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, Table};
+use ir::{Action, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, Table};
 use table::{CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, TableSpec};
 
-/// The match kind in `table`'s words; `None` for a selector key, which is not matched.
-fn match_kind(kind: MatchKind) -> Option<table::MatchKind> {
+/// The match kind in `table`'s words, for a field of this type; `None` for a selector key, which is not matched.
+fn match_kind(kind: MatchKind, ty: ScalarTy) -> Option<table::MatchKind> {
     Some(match kind {
         MatchKind::Exact => table::MatchKind::Exact,
         MatchKind::Lpm => table::MatchKind::Lpm,
         MatchKind::Ternary => table::MatchKind::Ternary,
+        MatchKind::Range if ty.is_signed() => table::MatchKind::SignedRange,
         MatchKind::Range => table::MatchKind::Range,
         MatchKind::Optional => table::MatchKind::Optional,
         MatchKind::Selector => return None,
     })
 }
 
-/// The shape of fields with these widths and match kinds; selectors are left out.
-pub fn key_shape(fields: impl IntoIterator<Item = (u32, MatchKind)>) -> KeyShape {
-    KeyShape::new(fields.into_iter().filter_map(|(width, kind)| {
-        let kind = match_kind(kind)?;
+/// The shape of fields with these types and match kinds; selectors are left out.
+pub fn key_shape(fields: impl IntoIterator<Item = (ScalarTy, MatchKind)>) -> KeyShape {
+    KeyShape::new(fields.into_iter().filter_map(|(ty, kind)| {
+        let (width, kind) = (ty.width(), match_kind(kind, ty)?);
         Some(KeyField { width, kind })
     }))
 }
@@ -27,8 +28,8 @@ pub fn key_shape(fields: impl IntoIterator<Item = (u32, MatchKind)>) -> KeyShape
 /// What a table is made from.
 pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
     let fields = table.keys.iter().map(|key| {
-        let width = key.expr.ty(program, None).map_or(0, |ty| ty.width());
-        (width, key.match_kind)
+        let ty = key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(0));
+        (ty, key.match_kind)
     });
     let kind_of = |id: Option<ir::ExternId>| Some(&program.externs.get(id?)?.kind);
     TableSpec {
@@ -70,7 +71,7 @@ pub(crate) fn meter_unit(unit: CounterUnit) -> MeterUnit {
 /// What an entry says of one field, in the field's own kind and with ignored bits cleared; `None` if that kind cannot say it, or if
 /// values do not have the field's width. Full masks and prefixes are values; ternary fields take all kinds but ranges.
 pub fn field_match(field: &KeyField, wanted: &KeyMatch) -> Option<FieldMatch> {
-    use table::MatchKind::{Exact, Lpm, Optional, Range, Ternary};
+    use table::MatchKind::{Exact, Lpm, Optional, Range, SignedRange, Ternary};
     let width = field.width;
     let fits = |value: &Value| value.width() == width;
     let matched = match (field.kind, wanted) {
@@ -78,13 +79,13 @@ pub fn field_match(field: &KeyField, wanted: &KeyMatch) -> Option<FieldMatch> {
         (Exact, KeyMatch::Exact(value)) => FieldMatch::Exact(value.clone()),
         (Lpm, KeyMatch::Exact(value)) => lpm(value, width),
         (Ternary, KeyMatch::Exact(value)) => ternary(value, &Value::all_ones(width)),
-        (Range, KeyMatch::Exact(value)) => range(value, value),
+        (Range | SignedRange, KeyMatch::Exact(value)) => range(value, value),
         (Optional, KeyMatch::Exact(value)) => FieldMatch::Optional(Some(value.clone())),
         (Lpm, KeyMatch::Lpm(value, len)) if *len <= width => lpm(value, *len),
         (Ternary, KeyMatch::Lpm(value, len)) => ternary(value, &Value::prefix_mask(*len, width)),
         (Ternary, KeyMatch::Ternary(value, mask)) if fits(mask) => ternary(value, mask),
         (Lpm, KeyMatch::Ternary(value, mask)) => lpm(value, mask.prefix_len()?),
-        (Range, KeyMatch::Range(lo, hi)) if fits(hi) => range(lo, hi),
+        (Range | SignedRange, KeyMatch::Range(lo, hi)) if fits(hi) => range(lo, hi),
         (_, KeyMatch::Lpm(value, len)) if *len == width => {
             return field_match(field, &KeyMatch::Exact(value.clone()));
         }

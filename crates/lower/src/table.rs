@@ -1,6 +1,6 @@
 //! Tables: keys, actions specialised to the table, entries, properties.
 
-use bits::Value;
+use bits::{Value, limbs};
 use ir::{
     ActionCall, ActionParam, ActionScope, Entry, Expr, ExternKind, KeyMatch, MatchKind,
     MatchOutcome, ScalarTy, StmtKind, TableAction,
@@ -464,6 +464,7 @@ impl Lower<'_> {
     }
 
     fn key_match(&mut self, set: &KeySet, ty: TyId, kind: MatchKind) -> Option<KeyMatch> {
+        let is_signed = self.scalar(ty).is_some_and(ScalarTy::is_signed);
         let mut constant = |expr: &hir::Expr| self.constants(expr, ty).into_iter().next();
         Some(match set {
             KeySet::Any | KeySet::ValueSet(_) => KeyMatch::Any,
@@ -496,7 +497,11 @@ impl Lower<'_> {
             }
             KeySet::Range(first, last) => {
                 let (lo, hi) = (constant(first)?, constant(last)?);
-                if lo > hi {
+                let is_reversed = match is_signed {
+                    true => limbs::cmp_signed(lo.limbs(), hi.limbs(), lo.width()).is_gt(),
+                    false => lo > hi,
+                };
+                if is_reversed {
                     self.error(
                         "E1101",
                         last.span,

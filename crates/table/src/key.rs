@@ -15,6 +15,8 @@ pub enum MatchKind {
     Ternary,
     /// Between two values, both inclusive, as unsigned numbers.
     Range,
+    /// Between two values, both inclusive, as numbers in two's complement.
+    SignedRange,
     /// Equal to the value, or anything.
     Optional,
 }
@@ -25,7 +27,7 @@ impl fmt::Display for MatchKind {
             Self::Exact => "exact",
             Self::Lpm => "lpm",
             Self::Ternary => "ternary",
-            Self::Range => "range",
+            Self::Range | Self::SignedRange => "range",
             Self::Optional => "optional",
         })
     }
@@ -97,10 +99,10 @@ impl KeyShape {
     /// Whether entries need a priority: a field is ternary, range or optional (P4Runtime, section
     /// "TableEntry").
     pub fn needs_priority(&self) -> bool {
-        use MatchKind::{Optional, Range, Ternary};
+        use MatchKind::{Exact, Lpm};
         self.fields
             .iter()
-            .any(|field| matches!(field.kind, Ternary | Range | Optional))
+            .any(|field| !matches!(field.kind, Exact | Lpm))
     }
 
     /// How many fields are of this kind.
@@ -187,7 +189,8 @@ pub enum FieldMatch {
         /// Which bits to match; all zeros is anything.
         mask: Value,
     },
-    /// From `lo` to `hi`, both inclusive, as unsigned numbers; `lo` is at most `hi`.
+    /// From `lo` to `hi`, both inclusive. `lo` is at most `hi` in the order of the field's kind. Read as unsigned numbers, a signed range
+    /// from a negative number to another goes over the end: all from `lo` on, and all up to `hi`.
     Range {
         /// The least value.
         lo: Value,
@@ -199,7 +202,7 @@ pub enum FieldMatch {
 }
 
 impl FieldMatch {
-    /// The kind of field that this is for.
+    /// The kind of field that this is for; a range may also be for a signed one.
     pub fn kind(&self) -> MatchKind {
         match self {
             Self::Exact(_) => MatchKind::Exact,
@@ -227,6 +230,11 @@ impl FieldMatch {
                 lo: Value::zero(width),
                 hi: Value::all_ones(width),
             }),
+            MatchKind::SignedRange => {
+                let lo = Value::prefix_mask(1, width);
+                let hi = lo.not();
+                Some(Self::Range { lo, hi })
+            }
             MatchKind::Optional => Some(Self::Optional(None)),
         }
     }
@@ -269,14 +277,22 @@ impl FieldMatch {
                 masked.eq(value.limbs().iter().copied())
             }
             Self::Range { lo, hi } => {
-                limbs::cmp(lo.limbs(), field) != Ordering::Greater
-                    && limbs::cmp(field, hi.limbs()) != Ordering::Greater
+                let is_from = limbs::cmp(lo.limbs(), field) != Ordering::Greater;
+                let is_to = limbs::cmp(field, hi.limbs()) != Ordering::Greater;
+                match lo <= hi {
+                    true => is_from && is_to,
+                    false => is_from || is_to,
+                }
             }
         }
     }
 
     fn check(&self, field: &KeyField) -> Result<(), KeyFault> {
-        if self.kind() != field.kind {
+        let is_for_it = match field.kind {
+            MatchKind::SignedRange => self.kind() == MatchKind::Range,
+            kind => self.kind() == kind,
+        };
+        if !is_for_it {
             return Err(KeyFault::WrongKind {
                 expected: field.kind,
                 got: self.kind(),
@@ -319,10 +335,15 @@ impl FieldMatch {
             Self::Range { lo, hi } => {
                 width_is_right(lo)?;
                 width_is_right(hi)?;
-                if lo <= hi {
-                    Ok(())
-                } else {
-                    Err(KeyFault::RangeReversed)
+                let order = match field.kind {
+                    MatchKind::SignedRange => {
+                        limbs::cmp_signed(lo.limbs(), hi.limbs(), field.width)
+                    }
+                    _ => limbs::cmp(lo.limbs(), hi.limbs()),
+                };
+                match order {
+                    Ordering::Greater => Err(KeyFault::RangeReversed),
+                    _ => Ok(()),
                 }
             }
         }

@@ -41,10 +41,27 @@ fn field_match(field: KeyField) -> BoxedStrategy<FieldMatch> {
                 FieldMatch::Range { lo, hi }
             })
             .boxed(),
+        MatchKind::SignedRange => (number(w), number(w))
+            .prop_map(|(a, b)| {
+                let (lo, hi) = if biased(&a) <= biased(&b) {
+                    (a, b)
+                } else {
+                    (b, a)
+                };
+                FieldMatch::Range { lo, hi }
+            })
+            .boxed(),
         MatchKind::Optional => proptest::option::of(number(w))
             .prop_map(FieldMatch::Optional)
             .boxed(),
     }
+}
+
+/// A signed number as an unsigned one of the same order: more by half of all.
+fn biased(number: &Value) -> Value {
+    let mut limbs = number.limbs().to_vec();
+    *limbs.last_mut().unwrap() ^= 1 << ((number.width() - 1) % 64);
+    Value::from_limbs(&limbs, number.width())
 }
 
 fn kinds() -> impl Strategy<Value = Vec<MatchKind>> {
@@ -61,9 +78,21 @@ fn kinds() -> impl Strategy<Value = Vec<MatchKind>> {
     ]
 }
 
-fn shape() -> impl Strategy<Value = KeyShape> {
+/// Kinds of keys with at least one signed range, most of them short enough for other engines behind it.
+fn signed_kinds() -> impl Strategy<Value = Vec<MatchKind>> {
+    use MatchKind::{Exact, Lpm, Optional, Range, SignedRange, Ternary};
+    let any_kind = vec![Exact, Lpm, Ternary, Range, Optional, SignedRange];
+    let any_kind = proptest::sample::select(any_kind);
+    (proptest::collection::vec(any_kind, 0..6), any::<bool>()).prop_map(|(mut kinds, is_first)| {
+        let at = if is_first { 0 } else { kinds.len() };
+        kinds.insert(at, SignedRange);
+        kinds
+    })
+}
+
+fn shape(kinds: impl Strategy<Value = Vec<MatchKind>>) -> impl Strategy<Value = KeyShape> {
     let width = proptest::sample::select(vec![1u32, 3, 3, 8, 32, 48, 64, 65, 128, 200]);
-    kinds().prop_flat_map(move |kinds| {
+    kinds.prop_flat_map(move |kinds| {
         let widths = proptest::collection::vec(width.clone(), kinds.len());
         widths.prop_map(move |widths| {
             let fields = widths.iter().zip(&kinds);
@@ -111,7 +140,13 @@ fn steps(shape: &KeyShape) -> impl Strategy<Value = Vec<Step>> + use<> {
 type Keys = Vec<Vec<Value>>;
 
 fn scenario() -> impl Strategy<Value = (KeyShape, Vec<Step>, Keys, bool)> {
-    shape().prop_flat_map(|shape| {
+    scenario_of(shape(kinds()))
+}
+
+fn scenario_of(
+    shape: impl Strategy<Value = KeyShape>,
+) -> impl Strategy<Value = (KeyShape, Vec<Step>, Keys, bool)> {
+    shape.prop_flat_map(|shape| {
         let key: Vec<_> = shape
             .fields()
             .iter()
@@ -134,8 +169,8 @@ struct Row {
 }
 
 /// What P4 and P4Runtime say, entry by entry, without a word of the room's own code.
-fn model_find(rows: &[Row], key: &[Value], largest_wins: bool) -> Option<u32> {
-    let field_hits = |(matched, value): (&FieldMatch, &Value)| {
+fn model_find(shape: &KeyShape, rows: &[Row], key: &[Value], largest_wins: bool) -> Option<u32> {
+    let field_hits = |((matched, value), field): ((&FieldMatch, &Value), &KeyField)| {
         let bit = |value: &Value, i: u32| value.limbs()[i as usize / 64] >> (i % 64) & 1;
         let equal_where = |want: &Value, cares: &dyn Fn(u32) -> bool| {
             (0..value.width()).all(|i| !cares(i) || bit(want, i) == bit(value, i))
@@ -150,6 +185,9 @@ fn model_find(rows: &[Row], key: &[Value], largest_wins: bool) -> Option<u32> {
                 prefix_len,
             } => equal_where(want, &|i| i >= value.width() - prefix_len),
             FieldMatch::Ternary { value: want, mask } => equal_where(want, &|i| bit(mask, i) == 1),
+            FieldMatch::Range { lo, hi } if field.kind == MatchKind::SignedRange => {
+                (biased(lo)..=biased(hi)).contains(&biased(value))
+            }
             FieldMatch::Range { lo, hi } => lo <= value && value <= hi,
         }
     };
@@ -171,7 +209,7 @@ fn model_find(rows: &[Row], key: &[Value], largest_wins: bool) -> Option<u32> {
     };
     let hits = rows
         .iter()
-        .filter(|row| row.matches.iter().zip(key).all(field_hits));
+        .filter(|row| (row.matches.iter().zip(key).zip(shape.fields())).all(field_hits));
     // `max_by_key` takes the last of equals; the first inserted has to win.
     hits.rev().max_by_key(goodness).map(|row| row.action)
 }
@@ -306,11 +344,22 @@ fn check(
         );
     }
     seen.push((table.snapshot(), rows));
+    // More than any engine takes at a time.
+    let many: Vec<&Vec<Value>> = keys.iter().cycle().take(150).collect();
+    let limbs = many
+        .iter()
+        .flat_map(|key| key.iter().flat_map(Value::limbs));
+    let packed: Vec<u64> = limbs.copied().collect();
     for (lookup, rows) in &seen {
+        let mut batch = vec![None; many.len()];
+        lookup.find_batch(&packed, &mut batch);
+        for (key, found) in packed.chunks_exact(shape.limbs()).zip(&batch) {
+            assert_eq!(lookup.find(key), *found);
+        }
         for key in keys {
             assert_eq!(
                 found(lookup, key),
-                model_find(rows, key, largest_wins),
+                model_find(shape, rows, key, largest_wins),
                 "{key:?} in {rows:#?}"
             );
         }
@@ -328,6 +377,15 @@ proptest! {
     #[test]
     fn tuple_space_search_serves_every_shape((shape, steps, keys, largest_wins) in scenario()) {
         let engine = Box::new(TupleSpace::new(Arc::new(shape.clone())));
+        check(&shape, Some(engine), &steps, &keys, largest_wins);
+    }
+
+    #[test]
+    fn signed_ranges_are_in_the_order_of_signed_numbers(
+        (shape, steps, keys, largest_wins) in scenario_of(shape(signed_kinds())),
+    ) {
+        check(&shape, None, &steps, &keys, largest_wins);
+        let engine = Box::new(Linear::new(Arc::new(shape.clone())));
         check(&shape, Some(engine), &steps, &keys, largest_wins);
     }
 

@@ -250,13 +250,13 @@ fn the_table_knows_how_many_entries_refer_to_a_member() {
 #[test]
 fn a_wildcard_matches_everything() {
     use MatchKind as K;
-    for kind in [K::Lpm, K::Ternary, K::Range, K::Optional] {
+    for kind in [K::Lpm, K::Ternary, K::Range, K::SignedRange, K::Optional] {
         let field = KeyField { width: 70, kind };
         let any = FieldMatch::any(&field).unwrap();
         let shape = KeyShape::new([field]);
         assert_eq!(shape.check(std::slice::from_ref(&any)), Ok(()));
         assert!(
-            any.matches(&[0, 0]) && any.matches(&[u64::MAX, 0x3f]),
+            any.matches(&[0, 0]) && any.matches(&[u64::MAX, 0x3f]) && any.matches(&[7, 0x20]),
             "{kind}"
         );
     }
@@ -267,6 +267,23 @@ fn a_wildcard_matches_everything() {
         }),
         None
     );
+}
+
+#[test]
+fn the_ends_of_a_range_are_in_the_order_of_its_field() {
+    let range = |lo: u64, hi: u64| FieldMatch::Range {
+        lo: value(lo, 8),
+        hi: value(hi, 8),
+    };
+    let check = |kind, range: FieldMatch| {
+        let shape = KeyShape::new([KeyField { width: 8, kind }]);
+        shape.check(&[range]).map_err(|error| error.to_string())
+    };
+    let reversed = Err("key field 0: the range ends before it begins".to_owned());
+    assert_eq!(check(MatchKind::SignedRange, range(0xff, 1)), Ok(()));
+    assert_eq!(check(MatchKind::SignedRange, range(1, 0xff)), reversed);
+    assert_eq!(check(MatchKind::Range, range(1, 0xff)), Ok(()));
+    assert_eq!(check(MatchKind::Range, range(0xff, 1)), reversed);
 }
 
 #[test]

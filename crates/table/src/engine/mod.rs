@@ -6,12 +6,14 @@
 mod exact;
 mod linear;
 mod lpm;
+mod signed;
 mod tuple_space;
 mod versions;
 
 pub use exact::Exact;
 pub use linear::Linear;
 pub use lpm::Lpm;
+pub use signed::Signed;
 pub use tuple_space::TupleSpace;
 pub use versions::{Replay, RuleChange, Versions};
 
@@ -70,6 +72,12 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 
 /// The engine for keys of this shape.
 pub fn choose(shape: &Arc<KeyShape>) -> Box<dyn MatchEngine> {
+    if shape.count(MatchKind::SignedRange) > 0 {
+        return match Signed::new(shape) {
+            Some(engine) => Box::new(engine),
+            None => Box::new(Linear::new(shape.clone())),
+        };
+    }
     let fields = shape.fields().len();
     match (shape.count(MatchKind::Exact), shape.count(MatchKind::Lpm)) {
         (exact, 0) if exact == fields => Box::new(Exact::new(shape)),

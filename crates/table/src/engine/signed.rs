@@ -1,0 +1,158 @@
+//! [`Signed`]: ranges of signed fields by an engine that knows unsigned ones.
+
+use super::{MatchEngine, Matcher, Rule, choose};
+use crate::entry::EntryIdx;
+use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
+use bits::{Value, limbs_for};
+use std::sync::Arc;
+
+/// The most limbs of a key that this serves: keys are copied to the stack.
+const MOST_LIMBS: usize = 16;
+
+/// Limbs of keys that are copied at a time.
+const COPIED: usize = 32 * MOST_LIMBS;
+
+/// Another engine with the sign bits of signed range fields flipped, in rules and in keys: that keeps the order and makes it unsigned.
+#[derive(Debug)]
+pub struct Signed {
+    shape: Arc<KeyShape>,
+    signs: Signs,
+    inner: Box<dyn MatchEngine>,
+}
+
+impl Signed {
+    /// No rules. `None` for keys that are too long.
+    pub fn new(shape: &Arc<KeyShape>) -> Option<Self> {
+        if shape.limbs() > MOST_LIMBS {
+            return None;
+        }
+        let unsigned = shape.fields().iter().map(|field| KeyField {
+            kind: match field.kind {
+                MatchKind::SignedRange => MatchKind::Range,
+                kind => kind,
+            },
+            ..*field
+        });
+        let fields = shape.fields().iter().enumerate();
+        let signed = fields.filter(|(_, field)| field.kind == MatchKind::SignedRange);
+        let sign = signed.map(|(at, field)| {
+            let limb = shape.offset(at) + limbs_for(field.width).saturating_sub(1);
+            (limb, sign_bit(field.width))
+        });
+        Some(Self {
+            signs: Signs(sign.collect()),
+            inner: choose(&Arc::new(KeyShape::new(unsigned))),
+            shape: shape.clone(),
+        })
+    }
+
+    /// The same rule for the inner engine.
+    fn unsigned(&self, matches: &[FieldMatch]) -> Arc<[FieldMatch]> {
+        let fields = self.shape.fields().iter().zip(matches);
+        fields
+            .map(|(field, matched)| match matched {
+                FieldMatch::Range { lo, hi } if field.kind == MatchKind::SignedRange => {
+                    FieldMatch::Range {
+                        lo: flipped(lo),
+                        hi: flipped(hi),
+                    }
+                }
+                other => other.clone(),
+            })
+            .collect()
+    }
+}
+
+impl MatchEngine for Signed {
+    fn insert(&mut self, rule: Rule<'_>) {
+        let matches = &self.unsigned(rule.matches);
+        self.inner.insert(Rule { matches, ..rule });
+    }
+
+    fn remove(&mut self, rule: Rule<'_>) {
+        let matches = &self.unsigned(rule.matches);
+        self.inner.remove(Rule { matches, ..rule });
+    }
+
+    fn clear(&mut self) {
+        self.inner.clear();
+    }
+
+    fn snapshot(&self) -> Arc<dyn Matcher> {
+        Arc::new(SignedMatcher {
+            signs: self.signs.clone(),
+            limbs: self.shape.limbs(),
+            inner: self.inner.snapshot(),
+        })
+    }
+
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+}
+
+/// Where the sign bits of a key are: limbs, and the bit in each.
+#[derive(Debug, Clone)]
+struct Signs(Arc<[(usize, u64)]>);
+
+impl Signs {
+    #[inline]
+    fn flip(&self, key: &mut [u64]) {
+        for &(limb, sign) in &*self.0 {
+            key[limb] ^= sign;
+        }
+    }
+}
+
+/// The sign bit of a field of this width, in its last limb.
+fn sign_bit(width: u32) -> u64 {
+    match width {
+        0 => 0,
+        _ => 1 << ((width - 1) % 64),
+    }
+}
+
+/// The number with its sign bit flipped.
+fn flipped(number: &Value) -> Value {
+    let mut limbs = number.limbs().to_vec();
+    if let Some(last) = limbs.last_mut() {
+        *last ^= sign_bit(number.width());
+    }
+    Value::from_limbs(&limbs, number.width())
+}
+
+#[derive(Debug)]
+struct SignedMatcher {
+    signs: Signs,
+    limbs: usize,
+    inner: Arc<dyn Matcher>,
+}
+
+impl Matcher for SignedMatcher {
+    #[inline]
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        let mut copy = [0; MOST_LIMBS];
+        let copy = &mut copy[..key.len()];
+        copy.copy_from_slice(key);
+        self.signs.flip(copy);
+        self.inner.find(copy)
+    }
+
+    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        let mut copy = [0; COPIED];
+        let at_once = COPIED / self.limbs.max(1);
+        let batches = keys.chunks(at_once * self.limbs.max(1));
+        for (keys, out) in batches.zip(out.chunks_mut(at_once)) {
+            let copy = &mut copy[..keys.len()];
+            copy.copy_from_slice(keys);
+            for key in copy.chunks_exact_mut(self.limbs.max(1)) {
+                self.signs.flip(key);
+            }
+            self.inner.find_batch(copy, out);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+}
