@@ -8,5 +8,9 @@ use crate::Stepwise;
 
 /// All engines; the first is the one that defines the meaning.
 pub fn engines() -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(interp::Interp), Arc::new(Stepwise(interp::Interp))]
+    vec![
+        Arc::new(interp::Interp),
+        Arc::new(Stepwise(interp::Interp)),
+        Arc::new(jit::Jit::new(Arc::new(interp::Interp))),
+    ]
 }

@@ -97,6 +97,20 @@ impl BitBuffer {
         self.grow(missing);
     }
 
+    /// Where the next bits go, for code that appends by itself: the whole memory, and how many bits there may be before it must grow. Behind these
+    /// there are eight more bytes to write, but whatever is behind the last bit must be zero.
+    #[inline]
+    pub fn storage(&mut self) -> (&mut [u8], usize) {
+        let room = self.bytes.len().saturating_sub(SLACK) * 8;
+        (&mut self.bytes, room)
+    }
+
+    /// Says how many bits there are after such code has appended some.
+    #[inline]
+    pub fn set_bits(&mut self, bits: usize) {
+        self.bits = bits.min(self.bytes.len().saturating_sub(SLACK) * 8);
+    }
+
     /// Appends `width` zeros and gives their place.
     #[inline]
     fn grow(&mut self, width: usize) -> usize {

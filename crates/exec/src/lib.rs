@@ -5,7 +5,7 @@
 //! **May import:** `ir`, `table`, `packet`, `bits`.
 //!
 //! Invariants:
-//! - what an extern function does is defined here once ([`externs`]); engines only bring its operands;
+//! - what an extern function, a table and a header do is defined here once ([`externs`], [`slots`]); engines only bring operands;
 //! - engines hold code, never state: [`State`] is an immutable root of shared cells, [`Configuration`] its control side;
 //! - the packet path does not allocate once its buffers are warm, takes no lock and makes no system call; user-controlled data never panics;
 //! - time and chance are inputs: [`PacketContext::now`] and [`RandomStream`].
@@ -25,6 +25,7 @@ mod native;
 mod pass;
 mod random;
 mod requests;
+pub mod slots;
 mod state;
 mod trace;
 pub mod wide;

@@ -1,14 +1,13 @@
 //! Flat code: instructions over slots, and the side tables that they refer to.
 
 use bits::IdVec;
-use exec::{NativeFunction, ParserErrors};
-use ir::{
-    ActionId, ControlId, ExternId, FieldId, HashAlgorithm, HeaderId, Loc, Op, ParserId, ScalarTy,
-    StageId, StateId, TableId, Target,
-};
-
-/// A place in [`exec::PacketContext::limbs`].
-pub(crate) type Slot = u32;
+use exec::ParserErrors;
+use exec::slots::Slot;
+use exec::slots::call::ExternCall;
+use exec::slots::header::{HeaderCopy, HeaderSite, Lookahead, StackSite};
+use exec::slots::table::TableSite;
+use exec::slots::wide::WideStep;
+use ir::{ActionId, ControlId, FieldId, Loc, ParserId, StageId, StateId, TableId, Target};
 
 /// A place in [`Code::insts`]; while compiling, a label.
 pub(crate) type Pc = u32;
@@ -365,58 +364,6 @@ pub(crate) enum Tell {
     LoopLeft(u32),
 }
 
-/// An operation on more than one limb. Operands and result may overlap.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WideInst {
-    pub(crate) kind: Wide,
-    pub(crate) d: Slot,
-    pub(crate) a: Slot,
-    pub(crate) b: Slot,
-    /// Width of `a`, and of the result unless the kind says otherwise.
-    pub(crate) width: u32,
-    /// Width of `b`, or what the kind says.
-    pub(crate) other: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wide {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-    AddSaturating,
-    SubSaturating,
-    AddSaturatingSigned,
-    SubSaturatingSigned,
-    And,
-    Or,
-    Xor,
-    /// The amount is one limb.
-    Shl,
-    Shr,
-    ShrSigned,
-    Neg,
-    Complement,
-    /// Comparisons give one limb.
-    Lt,
-    Le,
-    LtSigned,
-    LeSigned,
-    /// `a` of `width` bits, then `b` of `other` bits.
-    Concat,
-    /// `width` bits of `a` from bit `other` on; `b` limbs of `a` there are.
-    Slice,
-    /// To `other` bits.
-    ZeroExtend,
-    /// To `other` bits.
-    SignExtend,
-    /// Overwrites `width` bits of `d` from bit `other` on.
-    Deposit,
-    /// One limb: the number, or the largest number if it needs more.
-    Saturate,
-}
-
 /// An index: how many elements there are and how many limbs lie between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stride {
@@ -434,67 +381,12 @@ pub(crate) struct AtN {
     pub(crate) n: u32,
 }
 
-/// A header as extract and emit walk it. Slots are those of the instance, or of element 0 for an address.
-#[derive(Clone, Debug)]
-pub(crate) struct HeaderCode {
-    pub(crate) id: HeaderId,
-    pub(crate) valid: Slot,
-    pub(crate) fields: Box<[HeaderFieldCode]>,
-    /// Bits of all fields but the varbit.
-    pub(crate) fixed_bits: u32,
-    /// Whether all fields have at most 64 bits and none is a varbit.
-    pub(crate) is_plain: bool,
-}
-
+/// A header that is copied, with the slots of the addresses to add, or `NONE`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeaderFieldCode {
-    pub(crate) slot: Slot,
-    /// Bits; of a varbit the most.
-    pub(crate) width: u32,
-    pub(crate) is_varbit: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct LookaheadCode {
-    pub(crate) total: u32,
-    /// Destination, its width, its offset.
-    pub(crate) dests: Box<[(Slot, u32, u32)]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeaderCopy {
-    pub(crate) dst: Slot,
+pub(crate) struct HeaderCopyAt {
+    pub(crate) copy: HeaderCopy,
     pub(crate) dst_at: Slot,
-    pub(crate) src: Slot,
     pub(crate) src_at: Slot,
-    pub(crate) limbs: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StackCode {
-    pub(crate) first: Slot,
-    pub(crate) len: u32,
-    /// Limbs of an element.
-    pub(crate) limbs: u32,
-    pub(crate) next_index: Slot,
-}
-
-/// A table: where its key is put, and its actions.
-#[derive(Clone, Debug)]
-pub(crate) struct TableCode {
-    pub(crate) id: TableId,
-    pub(crate) key: Slot,
-    pub(crate) key_limbs: u32,
-    /// Widths of the matched keys.
-    pub(crate) key_widths: Box<[u32]>,
-    /// Values of the selector keys, for the hash.
-    pub(crate) selectors: Box<[(Slot, u32)]>,
-    /// The table's actions, by position.
-    pub(crate) actions: Box<[ActionId]>,
-    /// Position in the table's list, by action id; `NONE` for others.
-    pub(crate) positions: Box<[u32]>,
-    /// v1model: a hit counts by itself.
-    pub(crate) counts_hits: bool,
 }
 
 /// An action: its code and where its parameters are put.
@@ -509,43 +401,6 @@ pub(crate) struct ActionCode {
     pub(crate) is_empty: bool,
 }
 
-/// An operand that is a value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct In {
-    pub(crate) slot: Slot,
-    pub(crate) ty: ScalarTy,
-}
-
-/// Smallest and largest value of a random source.
-pub(crate) type Bounds = (Box<[u64]>, Box<[u64]>);
-
-/// A call of an extern.
-#[derive(Clone)]
-pub(crate) struct CallCode {
-    pub(crate) op: Op,
-    pub(crate) instance: ExternId,
-    pub(crate) ins: Box<[In]>,
-    pub(crate) data: Box<[In]>,
-    /// Where results are put, each with its type; moved to their places by the code behind.
-    pub(crate) outs: Box<[In]>,
-    pub(crate) text: Box<str>,
-    pub(crate) numbers: [u64; 2],
-    pub(crate) algorithm: HashAlgorithm,
-    /// Fields that the architecture's drop or pass mark sets.
-    pub(crate) marks: Box<[(Slot, u64)]>,
-    pub(crate) native: Option<NativeFunction>,
-    /// Bounds of a random source, in the result's limbs.
-    pub(crate) range: Option<Bounds>,
-    /// Colours as the program numbers them: of green, yellow, red.
-    pub(crate) colors: [u64; 3],
-}
-
-impl std::fmt::Debug for CallCode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.op.name())
-    }
-}
-
 /// A whole program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Code {
@@ -553,16 +408,16 @@ pub(crate) struct Code {
     pub(crate) parsers: IdVec<ParserId, Pc>,
     pub(crate) controls: IdVec<ControlId, Pc>,
     pub(crate) actions: IdVec<ActionId, ActionCode>,
-    pub(crate) tables: IdVec<TableId, TableCode>,
-    pub(crate) wides: Vec<WideInst>,
+    pub(crate) tables: IdVec<TableId, TableSite>,
+    pub(crate) wides: Vec<WideStep>,
     pub(crate) strides: Vec<Stride>,
     pub(crate) at_ns: Vec<AtN>,
     pub(crate) switches: Vec<Box<[Pc]>>,
-    pub(crate) headers: Vec<HeaderCode>,
-    pub(crate) lookaheads: Vec<LookaheadCode>,
-    pub(crate) header_copies: Vec<HeaderCopy>,
-    pub(crate) stacks: Vec<StackCode>,
-    pub(crate) calls: Vec<CallCode>,
+    pub(crate) headers: Vec<HeaderSite>,
+    pub(crate) lookaheads: Vec<Lookahead>,
+    pub(crate) header_copies: Vec<HeaderCopyAt>,
+    pub(crate) stacks: Vec<StackSite>,
+    pub(crate) calls: Vec<ExternCall>,
     pub(crate) tells: Vec<Tell>,
     pub(crate) errors: ParserErrors,
     pub(crate) first_constant: Slot,

@@ -11,7 +11,7 @@
 //! - a slot always holds a canonical value: the bits above its width are zero;
 //! - a `varbit` is its length in bits in one limb and its value, right-aligned, behind it.
 //!
-//! Tests: `tests/` (semantics of expressions, parsers, tables, externs on IR text), and `switch`'s and `testkit`'s.
+//! Tests: `testkit/tests/engines` (expressions, parsers, tables, externs on IR text, on every engine), and `switch`'s and `testkit`'s others.
 
 mod code;
 mod compile;

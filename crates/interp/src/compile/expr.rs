@@ -2,10 +2,12 @@
 
 use bits::limbs_for;
 use exec::Unsupported;
+use exec::slots::Slot;
+use exec::slots::wide::{WideOp, WideStep};
 use ir::{BinOp, Expr, ScalarTy, UnOp, limbs_of};
 
 use super::Compiler;
-use crate::code::{Inst, NONE, Pc, Slot, Wide, WideInst};
+use crate::code::{Inst, NONE, Pc};
 
 impl Compiler<'_> {
     pub(super) fn ty(&self, expr: &Expr) -> Result<ScalarTy, Unsupported> {
@@ -50,28 +52,21 @@ impl Compiler<'_> {
             return Ok(a);
         }
         let d = self.temporary(1);
-        self.wide(Wide::Saturate, d, a, a, width, width);
+        self.wide(WideOp::Saturate, d, a, a, width, width);
         Ok(d)
     }
 
-    pub(super) fn wide(&mut self, kind: Wide, d: Slot, a: Slot, b: Slot, width: u32, other: u32) {
-        // `Slice` keeps the width of its operand in `b`, `Deposit` writes into `d`; results of `Concat` and extensions are the widest.
-        let widest = match kind {
-            Wide::Concat => width + other,
-            Wide::Slice => b.saturating_mul(64).max(width),
-            Wide::ZeroExtend | Wide::SignExtend => width.max(other),
-            Wide::Deposit => width,
-            _ => width,
-        };
-        self.note_wide(widest);
-        self.code.wides.push(WideInst {
-            kind,
+    pub(super) fn wide(&mut self, op: WideOp, d: Slot, a: Slot, b: Slot, width: u32, other: u32) {
+        let step = WideStep {
+            op,
             d,
             a,
             b,
             width,
             other,
-        });
+        };
+        self.wide = self.wide.max(step.scratch_limbs());
+        self.code.wides.push(step);
         let at = self.code.wides.len() as u32 - 1;
         self.emit(Inst::Wide(at));
     }
@@ -147,8 +142,8 @@ impl Compiler<'_> {
         let a = self.operand(operand)?;
         if width > 64 {
             let kind = match op {
-                UnOp::Neg => Wide::Neg,
-                UnOp::Complement | UnOp::Not => Wide::Complement,
+                UnOp::Neg => WideOp::Neg,
+                UnOp::Complement | UnOp::Not => WideOp::Complement,
             };
             self.wide(kind, d, a, a, width, width);
             return Ok(());
@@ -212,34 +207,34 @@ impl Compiler<'_> {
         let (width, signed) = (ty.width(), ty.is_signed());
         let n = limbs_for(width) as u32;
         let (kind, a, b) = match op {
-            BinOp::Add => (Wide::Add, a, b),
-            BinOp::Sub => (Wide::Sub, a, b),
-            BinOp::Mul => (Wide::Mul, a, b),
-            BinOp::Div => (Wide::Div, a, b),
-            BinOp::Mod => (Wide::Mod, a, b),
-            BinOp::AddSaturating if signed => (Wide::AddSaturatingSigned, a, b),
-            BinOp::SubSaturating if signed => (Wide::SubSaturatingSigned, a, b),
-            BinOp::AddSaturating => (Wide::AddSaturating, a, b),
-            BinOp::SubSaturating => (Wide::SubSaturating, a, b),
-            BinOp::And | BinOp::LogicalAnd => (Wide::And, a, b),
-            BinOp::Or | BinOp::LogicalOr => (Wide::Or, a, b),
-            BinOp::Xor => (Wide::Xor, a, b),
-            BinOp::Shl => (Wide::Shl, a, b),
-            BinOp::Shr if signed => (Wide::ShrSigned, a, b),
-            BinOp::Shr => (Wide::Shr, a, b),
+            BinOp::Add => (WideOp::Add, a, b),
+            BinOp::Sub => (WideOp::Sub, a, b),
+            BinOp::Mul => (WideOp::Mul, a, b),
+            BinOp::Div => (WideOp::Div, a, b),
+            BinOp::Mod => (WideOp::Mod, a, b),
+            BinOp::AddSaturating if signed => (WideOp::AddSaturatingSigned, a, b),
+            BinOp::SubSaturating if signed => (WideOp::SubSaturatingSigned, a, b),
+            BinOp::AddSaturating => (WideOp::AddSaturating, a, b),
+            BinOp::SubSaturating => (WideOp::SubSaturating, a, b),
+            BinOp::And | BinOp::LogicalAnd => (WideOp::And, a, b),
+            BinOp::Or | BinOp::LogicalOr => (WideOp::Or, a, b),
+            BinOp::Xor => (WideOp::Xor, a, b),
+            BinOp::Shl => (WideOp::Shl, a, b),
+            BinOp::Shr if signed => (WideOp::ShrSigned, a, b),
+            BinOp::Shr => (WideOp::Shr, a, b),
             BinOp::Eq => return self.emit(Inst::EqN { d, a, b, n }),
             BinOp::Ne => {
                 self.emit(Inst::EqN { d, a, b, n });
                 return self.emit(Inst::Complement { d, a: d, w: 1 });
             }
-            BinOp::Lt if signed => (Wide::LtSigned, a, b),
-            BinOp::Le if signed => (Wide::LeSigned, a, b),
-            BinOp::Gt if signed => (Wide::LtSigned, b, a),
-            BinOp::Ge if signed => (Wide::LeSigned, b, a),
-            BinOp::Lt => (Wide::Lt, a, b),
-            BinOp::Le => (Wide::Le, a, b),
-            BinOp::Gt => (Wide::Lt, b, a),
-            BinOp::Ge => (Wide::Le, b, a),
+            BinOp::Lt if signed => (WideOp::LtSigned, a, b),
+            BinOp::Le if signed => (WideOp::LeSigned, a, b),
+            BinOp::Gt if signed => (WideOp::LtSigned, b, a),
+            BinOp::Ge if signed => (WideOp::LeSigned, b, a),
+            BinOp::Lt => (WideOp::Lt, a, b),
+            BinOp::Le => (WideOp::Le, a, b),
+            BinOp::Gt => (WideOp::Lt, b, a),
+            BinOp::Ge => (WideOp::Le, b, a),
         };
         self.wide(kind, d, a, b, width, width);
     }
@@ -256,7 +251,7 @@ impl Compiler<'_> {
             let w = low as u8;
             self.emit(Inst::Concat { d, a, b, w });
         } else {
-            self.wide(Wide::Concat, d, a, b, high, low);
+            self.wide(WideOp::Concat, d, a, b, high, low);
         }
         Ok(())
     }
@@ -273,7 +268,7 @@ impl Compiler<'_> {
                 w: taken as u8,
             });
         } else {
-            self.wide(Wide::Slice, d, a, limbs_for(width) as u32, taken, lo);
+            self.wide(WideOp::Slice, d, a, limbs_for(width) as u32, taken, lo);
         }
         Ok(())
     }
@@ -303,11 +298,11 @@ impl Compiler<'_> {
                 self.copy(d, a, 1);
             }
         } else if wanted < width {
-            self.wide(Wide::Slice, d, a, limbs_for(width) as u32, wanted, 0);
+            self.wide(WideOp::Slice, d, a, limbs_for(width) as u32, wanted, 0);
         } else if from.is_signed() && width > 0 {
-            self.wide(Wide::SignExtend, d, a, a, width, wanted);
+            self.wide(WideOp::SignExtend, d, a, a, width, wanted);
         } else {
-            self.wide(Wide::ZeroExtend, d, a, a, width, wanted);
+            self.wide(WideOp::ZeroExtend, d, a, a, width, wanted);
         }
         Ok(())
     }

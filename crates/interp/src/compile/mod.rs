@@ -12,14 +12,13 @@ mod stmt;
 
 use std::collections::HashMap;
 
-use bits::{IdVec, Value, limbs_for};
+use bits::{IdVec, Value};
+use exec::slots::Slot;
+use exec::slots::table::TableSite;
 use exec::{Natives, ParserErrors, Unsupported};
-use ir::{
-    Action, ActionId, Arch, ExternKind, FieldId, Layout, Loc, MatchKind, Program, ScalarTy, Table,
-    limbs_of,
-};
+use ir::{Action, ActionId, FieldId, Layout, Loc, Program, ScalarTy, limbs_of};
 
-use crate::code::{ActionCode, Code, Inst, NONE, Pc, Slot, TableCode, Tell};
+use crate::code::{ActionCode, Code, Inst, NONE, Pc, Tell};
 
 /// Which code to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +63,7 @@ struct Compiler<'p> {
     /// Temporaries in use by the current statement, and the most that any used.
     temporaries: u32,
     most_temporaries: u32,
+    /// Limbs of scratch that wide operations need.
     wide: u32,
     /// The action whose code is being compiled.
     action: Option<ActionId>,
@@ -91,7 +91,7 @@ impl<'p> Compiler<'p> {
         let tables = program
             .tables
             .iter()
-            .map(|(id, table)| table_code(program, id, table, &mut take))
+            .map(|(id, table)| TableSite::new(program, id, table, &mut take))
             .collect();
         let mut params = IdVec::default();
         let actions = program
@@ -145,7 +145,7 @@ impl<'p> Compiler<'p> {
 
     /// Compiles everything.
     fn whole(mut self) -> Result<Self, Unsupported> {
-        self.stacks_and_headers();
+        self.stacks_and_headers()?;
         for (id, action) in self.program.actions.iter() {
             self.whole_action(id, action)?;
         }
@@ -203,8 +203,7 @@ impl<'p> Compiler<'p> {
             .iter_mut()
             .flat_map(|switch| switch.iter_mut())
             .for_each(place);
-        // Three areas of the widest operand: two operands and the result.
-        let end = self.code.wide_scratch + 3 * self.wide;
+        let end = self.code.wide_scratch + self.wide;
         self.code.scratch_limbs = (end - self.layout.limbs()) as usize;
         self.code
     }
@@ -279,59 +278,4 @@ impl<'p> Compiler<'p> {
             loc: self.loc,
         }
     }
-
-    /// Remembers the widest operand of a wide operation.
-    fn note_wide(&mut self, width: u32) {
-        self.wide = self.wide.max(limbs_for(width) as u32 + 1);
-    }
-}
-
-fn table_code(
-    program: &Program,
-    id: ir::TableId,
-    table: &Table,
-    take: &mut impl FnMut(u32) -> Slot,
-) -> TableCode {
-    let width = |key: &ir::Key| key.expr.ty(program, None).map_or(0, |ty| ty.width());
-    let is_matched = |key: &&ir::Key| key.match_kind != MatchKind::Selector;
-    let widths: Box<[u32]> = table.keys.iter().filter(is_matched).map(width).collect();
-    let limbs = widths.iter().map(|&width| limbs_for(width) as u32).sum();
-    let selectors = table
-        .keys
-        .iter()
-        .filter(|key| key.match_kind == MatchKind::Selector)
-        .map(|key| (take((limbs_for(width(key)) as u32).max(1)), width(key)))
-        .collect();
-    let is_counted = table
-        .direct_counter
-        .and_then(|counter| program.externs.get(counter))
-        .is_some_and(|counter| matches!(counter.kind, ExternKind::DirectCounter { .. }));
-    TableCode {
-        id,
-        key: take(limbs),
-        key_limbs: limbs,
-        key_widths: widths,
-        selectors,
-        actions: table.actions.iter().map(|action| action.action).collect(),
-        positions: action_positions(program, table),
-        counts_hits: is_counted && program.arch == Arch::V1model,
-    }
-}
-
-/// For every action of the program its position in the table's list. A profile may be shared by tables whose actions are other
-/// specialisations of the same ones: those are found by their name for the control plane.
-fn action_positions(program: &Program, table: &Table) -> Box<[u32]> {
-    let position = |(id, action): (ActionId, &Action)| {
-        let by_id = table.actions.iter().position(|listed| listed.action == id);
-        let by_name = || {
-            table.actions.iter().position(|listed| {
-                program.actions.get(listed.action).is_some_and(|listed| {
-                    listed.control_plane_name == action.control_plane_name
-                        && listed.params.len() == action.params.len()
-                })
-            })
-        };
-        by_id.or_else(by_name).map_or(NONE, |at| at as u32)
-    };
-    program.actions.iter().map(position).collect()
 }

@@ -2,10 +2,12 @@
 
 use bits::{IdVec, limbs_for};
 use exec::Unsupported;
+use exec::slots::Slot;
+use exec::slots::wide::WideOp;
 use ir::{KeySet, Keyset, Parser, ParserId, SelectCase, StateId, Target, Transition};
 
 use super::{Compiler, Mode};
-use crate::code::{Inst, Pc, Slot, Tell};
+use crate::code::{Inst, Pc, Tell};
 
 /// The keys of a select, evaluated.
 struct Keys {
@@ -171,18 +173,14 @@ impl Compiler<'_> {
         if width <= 64 {
             self.emit(Inst::And { d, a, b });
         } else {
-            self.wide(crate::code::Wide::And, d, a, b, width, width);
+            self.wide(WideOp::And, d, a, b, width, width);
         }
     }
 
     fn jump_unless_at_most(&mut self, a: Slot, b: Slot, width: u32, signed: bool, to: Pc) {
         let d = self.temporary(1);
         if width > 64 {
-            let kind = if signed {
-                crate::code::Wide::LeSigned
-            } else {
-                crate::code::Wide::Le
-            };
+            let kind = if signed { WideOp::LeSigned } else { WideOp::Le };
             self.wide(kind, d, a, b, width, width);
         } else if signed {
             let w = width as u8;

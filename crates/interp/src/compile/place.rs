@@ -1,10 +1,12 @@
 //! Locations: slots known now, or addresses computed at run time.
 
 use exec::Unsupported;
+use exec::slots::Slot;
+use exec::slots::header::{HeaderSite, StackSite};
 use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
 
 use super::Compiler;
-use crate::code::{AtN, HeaderCode, HeaderFieldCode, Inst, NONE, Slot, StackCode, Stride};
+use crate::code::{AtN, Inst, NONE, Stride};
 
 /// Where a location is.
 #[derive(Clone, Copy, Debug)]
@@ -139,56 +141,18 @@ impl Compiler<'_> {
     }
 
     /// The side tables of headers and stacks, one an id.
-    pub(super) fn stacks_and_headers(&mut self) {
+    pub(super) fn stacks_and_headers(&mut self) -> Result<(), Unsupported> {
         let program = self.program;
-        for (id, header) in program.headers.iter() {
-            let types = program
-                .header_types
-                .get(header.ty)
-                .map_or(&[][..], |ty| &ty.fields);
-            let fields: Box<[HeaderFieldCode]> = types
-                .iter()
-                .enumerate()
-                .map(|(i, field)| HeaderFieldCode {
-                    slot: self.slot(ir::FieldId::new(header.valid.get() + 1 + i as u32)),
-                    width: field.ty.width(),
-                    is_varbit: matches!(field.ty, ScalarTy::Varbit(_)),
-                })
-                .collect();
-            let fixed = fields.iter().filter(|field| !field.is_varbit);
-            self.code.headers.push(HeaderCode {
-                id,
-                valid: self.slot(header.valid),
-                fixed_bits: fixed.map(|field| field.width).sum(),
-                is_plain: fields.iter().all(|f| !f.is_varbit && f.width <= 64),
-                fields,
-            });
+        for id in program.headers.ids() {
+            let site = HeaderSite::new(program, self.layout, id);
+            let missing = || self.unsupported("a header without a type");
+            self.code.headers.push(site.ok_or_else(missing)?);
         }
         for stack in program.stacks.values() {
-            let limbs = program.headers.get(stack.first).map_or(0, |header| {
-                let types = program.header_types.get(header.ty);
-                let fields = types.map_or(&[][..], |ty| &ty.fields);
-                1 + fields.iter().map(|field| limbs_of(field.ty)).sum::<u32>()
-            });
-            let first = program.headers.get(stack.first).map(|header| header.valid);
-            self.code.stacks.push(StackCode {
-                first: first.map_or(0, |valid| self.slot(valid)),
-                len: stack.len,
-                limbs,
-                next_index: self.slot(stack.next_index),
-            });
+            let site = StackSite::new(program, self.layout, stack);
+            let missing = || self.unsupported("a stack without headers");
+            self.code.stacks.push(site.ok_or_else(missing)?);
         }
-    }
-
-    /// Limbs of a header with its validity.
-    pub(super) fn header_limbs(&self, header: u32) -> u32 {
-        let Some(header) = self.code.headers.get(header as usize) else {
-            return 0;
-        };
-        let end = header.fields.last().map_or(header.valid + 1, |field| {
-            let limbs = (bits::limbs_for(field.width) as u32).max(1);
-            field.slot + limbs + u32::from(field.is_varbit)
-        });
-        end - header.valid
+        Ok(())
     }
 }

@@ -1,10 +1,13 @@
 //! Statements.
 
 use exec::Unsupported;
+use exec::slots::Slot;
+use exec::slots::header::{HeaderCopy, Lookahead};
+use exec::slots::wide::WideOp;
 use ir::{ActionId, Expr, FieldId, HeaderPlace, Place, Stmt, StmtKind, limbs_of};
 
 use super::Compiler;
-use crate::code::{HeaderCopy, Inst, LookaheadCode, NONE, Slot, Tell, Wide};
+use crate::code::{HeaderCopyAt, Inst, NONE, Tell};
 
 impl Compiler<'_> {
     pub(super) fn body(&mut self, stmts: &[Stmt]) -> Result<(), Unsupported> {
@@ -208,7 +211,7 @@ impl Compiler<'_> {
                 w: (hi + 1 - lo) as u8,
             });
         } else {
-            self.wide(Wide::Deposit, whole, a, a, hi + 1 - lo, lo);
+            self.wide(WideOp::Deposit, whole, a, a, hi + 1 - lo, lo);
         }
         self.store(to, whole);
         Ok(place.base)
@@ -256,16 +259,18 @@ impl Compiler<'_> {
     fn copy_header(&mut self, to: &HeaderPlace, from: &HeaderPlace) -> Result<(), Unsupported> {
         let (dst, dst_at) = self.locate_header(to)?;
         let (src, src_at) = self.locate_header(from)?;
-        let valid = |header: u32| {
-            let header = self.code.headers.get(header as usize);
-            header.map_or(0, |header| header.valid)
+        let sites = &self.code.headers;
+        let (Some(to), Some(from)) = (sites.get(dst as usize), sites.get(src as usize)) else {
+            return Err(self.unsupported("a header that does not exist"));
         };
-        let copy = HeaderCopy {
-            dst: valid(dst),
+        let copy = HeaderCopyAt {
+            copy: HeaderCopy {
+                dst: to.valid,
+                src: from.valid,
+                limbs: to.limbs(),
+            },
             dst_at,
-            src: valid(src),
             src_at,
-            limbs: self.header_limbs(dst),
         };
         self.code.header_copies.push(copy);
         let at = self.code.header_copies.len() as u32 - 1;
@@ -286,7 +291,7 @@ impl Compiler<'_> {
             slots.push((slot, to.ty.width(), *offset));
             moves.push((to, slot));
         }
-        self.code.lookaheads.push(LookaheadCode {
+        self.code.lookaheads.push(Lookahead {
             total,
             dests: slots.into(),
         });

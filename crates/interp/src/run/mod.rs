@@ -1,15 +1,14 @@
 //! Runs flat code on a packet: one loop over instructions.
 
-mod call;
 mod packet_ops;
 mod tap;
-mod wide;
 
 use bits::one;
-use exec::{CurrentEntry, DropReason, Found, PacketContext, State};
-use table::EntryAction;
+use exec::slots::header;
+use exec::slots::table::TableSite;
+use exec::{DropReason, PacketContext, State};
 
-use crate::code::{Code, Inst, NONE, OUT_OF_RANGE, Pc, TableCode};
+use crate::code::{Code, Inst, NONE, OUT_OF_RANGE, Pc};
 
 pub(crate) use tap::{Quiet, Tap, Telling};
 
@@ -115,7 +114,9 @@ impl<'m> Machine<'m> {
                 Inst::Deposit { d, a, lo, w } => {
                     l!(d) = one::deposit(l!(d), l!(a), lo.into(), w.into());
                 }
-                Inst::Wide(at) => self.wide(at),
+                Inst::Wide(at) => {
+                    code.wides[at as usize].run(&mut self.limbs, code.wide_scratch);
+                }
                 Inst::EqN { d, a, b, n } => {
                     let (a, b, n) = (a as usize, b as usize, n as usize);
                     l!(d) = u64::from(self.limbs[a..a + n] == self.limbs[b..b + n]);
@@ -223,20 +224,31 @@ impl<'m> Machine<'m> {
                     }
                 }
                 Inst::Lookahead(at) => {
-                    if let Err(error) = self.lookahead(at) {
+                    let lookahead = &code.lookaheads[at as usize];
+                    let read = lookahead.read(&mut self.limbs, self.packet, &code.errors);
+                    if let Err(error) = read {
                         return Outcome::Reject(error);
                     }
                 }
                 Inst::PacketLength { d } => l!(d) = self.packet.bytes.len() as u64,
                 Inst::Emit { header, at } => self.emit(header, at, tap),
-                Inst::EmitField { a, n } => self.emit_field(a, n),
-                Inst::EmitVarbit { a } => self.emit_varbit(a),
+                Inst::EmitField { a, n } => {
+                    header::emit_field(&self.limbs, self.packet, a, n);
+                }
+                Inst::EmitVarbit { a } => header::emit_varbit(&self.limbs, self.packet, a),
                 Inst::CopyHeader(at) => self.copy_header(at),
-                Inst::PushFront { stack, n } => self.push_front(stack, n),
-                Inst::PopFront { stack, n } => self.pop_front(stack, n),
+                Inst::PushFront { stack, n } => {
+                    code.stacks[stack as usize].push_front(&mut self.limbs, n);
+                }
+                Inst::PopFront { stack, n } => {
+                    code.stacks[stack as usize].pop_front(&mut self.limbs, n);
+                }
                 Inst::Call(at) => {
-                    if let Err(reason) = self.call(at, tap) {
-                        return Outcome::Drop(reason);
+                    let call = &code.calls[at as usize];
+                    let called = call.run(&mut self.limbs, self.packet, self.state, &code.tables);
+                    match called {
+                        Ok(called) => tap.called(called),
+                        Err(reason) => return Outcome::Drop(reason),
                     }
                 }
                 Inst::Tell(at) => tap.tell(&code.tells[at as usize], &self.limbs, code),
@@ -282,62 +294,15 @@ impl<'m> Machine<'m> {
 
     /// Looks a table up and starts the action found; where to go on.
     #[inline]
-    fn apply<T: Tap>(&mut self, table: &TableCode, pc: usize, tap: &mut T) -> usize {
-        let Some(state) = self.state.table(table.id) else {
-            return pc;
-        };
-        let key = table.key as usize;
-        let key = key..key + table.key_limbs as usize;
-        let found = state.find(&self.limbs[key], &mut self.packet.learned_params);
-        state.record(&found, u64::from(self.packet.length), self.packet.now);
-        self.hit = found != Found::Miss;
-        if table.counts_hits
-            && self.hit
-            && let Some(counter) = state.cells(&found).and_then(|cells| cells.counter.as_ref())
-        {
-            counter.count(u64::from(self.packet.length));
-        }
-        self.packet.current = Some(CurrentEntry {
-            table: table.id,
-            found,
-        });
-        let mut told = (None, None);
-        let (action, params) = match &found {
-            Found::Learned(hit) => (hit.action, &self.packet.learned_params[..]),
-            _ => {
-                let chosen = match state.action(&found) {
-                    Some(EntryAction::Direct(action)) => Some(action),
-                    Some(EntryAction::Member(member)) => {
-                        told.0 = Some(member.get());
-                        state.member(*member)
-                    }
-                    Some(EntryAction::Group(group)) => {
-                        told.1 = Some(group.get());
-                        let hash = selector_hash(table, &self.limbs, self.packet, self.state);
-                        let member = state.pick(*group, hash);
-                        told.0 = member.map(|member| member.get());
-                        member.and_then(|member| state.member(member))
-                    }
-                    None => None,
-                };
-                match chosen {
-                    Some(action) => (action.action, &action.params[..]),
-                    // An empty group, or a member that is gone: as if nothing had been hit.
-                    None => {
-                        self.hit = false;
-                        match state.lookup.default_action() {
-                            EntryAction::Direct(action) => (action.action, &action.params[..]),
-                            _ => (NONE, &[][..]),
-                        }
-                    }
-                }
-            }
-        };
+    fn apply<T: Tap>(&mut self, table: &TableSite, pc: usize, tap: &mut T) -> usize {
+        let applied = table.apply(&self.limbs, self.packet, self.state);
         if T::ON {
-            tap.looked_up(table, &self.limbs, self.hit, state.entry_id(&found), told);
+            let entry = self.state.table(table.id);
+            let entry = entry.and_then(|state| state.entry_id(&applied.found));
+            tap.looked_up(table, &self.limbs, &applied, entry);
         }
-        let position = table.positions.get(action as usize).copied();
-        self.position = position.unwrap_or(NONE);
+        self.hit = applied.hit;
+        self.position = applied.position.unwrap_or(NONE);
         let Some(&action) = table.actions.get(self.position as usize) else {
             return pc;
         };
@@ -345,31 +310,10 @@ impl<'m> Machine<'m> {
         if action.is_empty && !T::ON {
             return pc;
         }
-        let limbs = (action.param_limbs as usize).min(params.len());
-        let d = action.params as usize;
+        let params = applied.params.limbs(&self.packet.learned_params);
+        let (d, limbs) = (action.params as usize, action.param_limbs as usize);
         self.limbs[d..d + limbs].copy_from_slice(&params[..limbs]);
         self.limbs[action.ret as usize] = pc as u64;
         action.entry as usize
     }
-}
-
-/// The hash of a selector's keys.
-fn selector_hash(
-    table: &TableCode,
-    limbs: &[u64],
-    packet: &mut PacketContext,
-    state: &State,
-) -> u64 {
-    let Some(profile) = state
-        .table(table.id)
-        .and_then(|table| table.profile.as_ref())
-    else {
-        return 0;
-    };
-    packet.data.clear();
-    for &(slot, width) in &table.selectors {
-        packet.data.push(&limbs[slot as usize..], width);
-    }
-    let data = packet.data.bytes();
-    exec::externs::hash::hash(profile.algorithm, data, &state.hash, &mut packet.random)
 }

@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 
 use bits::{Value, limbs_for};
+use exec::slots::SlotValue;
+use exec::slots::call::{Called, ExternCall};
+use exec::slots::header::HeaderSite;
+use exec::slots::table::{Applied, TableSite};
 use exec::{TraceEvent, Tracer};
 use ir::{Call, FieldId, HeaderId, Layout, Operand, Program, ScalarTy, limbs_of};
 use table::EntryId;
 
 use super::Outcome;
-use crate::code::{CallCode, Code, HeaderCode, In, TableCode, Tell};
+use crate::code::{Code, Tell};
 
 /// Where a run's steps go.
 pub(crate) trait Tap {
@@ -18,24 +22,23 @@ pub(crate) trait Tap {
     fn tell(&mut self, tell: &Tell, limbs: &[u64], code: &Code);
     fn looked_up(
         &mut self,
-        table: &TableCode,
+        table: &TableSite,
         limbs: &[u64],
-        hit: bool,
+        applied: &Applied<'_>,
         entry: Option<EntryId>,
-        member_group: (Option<u32>, Option<u32>),
     );
     fn extracted(
         &mut self,
-        header: &HeaderCode,
+        header: &HeaderSite,
         distance: usize,
         limbs: &[u64],
         offset: usize,
         bits: usize,
     );
     fn advanced(&mut self, bits: u64);
-    fn emitted(&mut self, header: &HeaderCode, distance: usize, bits: Option<usize>);
-    /// What a checksum that is verified should be.
-    fn checksum_found(&mut self, sum: u64);
+    fn emitted(&mut self, header: &HeaderSite, distance: usize, bits: Option<usize>);
+    /// A call is done.
+    fn called(&mut self, called: Called);
 }
 
 /// Tells nothing, at no cost.
@@ -45,19 +48,11 @@ impl Tap for Quiet {
     const ON: bool = false;
 
     fn tell(&mut self, _: &Tell, _: &[u64], _: &Code) {}
-    fn looked_up(
-        &mut self,
-        _: &TableCode,
-        _: &[u64],
-        _: bool,
-        _: Option<EntryId>,
-        _: (Option<u32>, Option<u32>),
-    ) {
-    }
-    fn extracted(&mut self, _: &HeaderCode, _: usize, _: &[u64], _: usize, _: usize) {}
+    fn looked_up(&mut self, _: &TableSite, _: &[u64], _: &Applied<'_>, _: Option<EntryId>) {}
+    fn extracted(&mut self, _: &HeaderSite, _: usize, _: &[u64], _: usize, _: usize) {}
     fn advanced(&mut self, _: u64) {}
-    fn emitted(&mut self, _: &HeaderCode, _: usize, _: Option<usize>) {}
-    fn checksum_found(&mut self, _: u64) {}
+    fn emitted(&mut self, _: &HeaderSite, _: usize, _: Option<usize>) {}
+    fn called(&mut self, _: Called) {}
 }
 
 /// Tells a tracer every step.
@@ -118,18 +113,19 @@ impl<'t> Telling<'t> {
     }
 
     /// A call with its values. Its results are not yet moved to their places.
-    fn called(
+    fn call_event(
         &mut self,
-        code: &CallCode,
+        code: &ExternCall,
         call: &Call,
         loc: Option<ir::Loc>,
         limbs: &[u64],
     ) -> TraceEvent {
-        let read = |from: &In| {
+        let read = |from: &SlotValue| {
             let slot = from.slot as usize;
             value(&limbs[slot..slot + limbs_of(from.ty) as usize], from.ty)
         };
-        let (mut ins, mut data) = (code.ins.iter(), code.data.iter());
+        let values = code.values();
+        let (mut ins, mut data) = (values.ins.iter(), values.data.iter());
         let mut arguments = Vec::new();
         for operand in &call.operands {
             match operand {
@@ -140,8 +136,8 @@ impl<'t> Telling<'t> {
                 _ => {}
             }
         }
-        let mut results: Vec<Value> = code.outs.iter().map(read).collect();
-        if let (Some(sum), Some(given)) = (self.checksum.take(), code.ins.get(1)) {
+        let mut results: Vec<Value> = values.outs.iter().map(read).collect();
+        if let (Some(sum), Some(given)) = (self.checksum.take(), values.ins.get(1)) {
             results.push(Value::truncated(sum.into(), given.ty.width()));
         }
         TraceEvent::Call {
@@ -153,7 +149,7 @@ impl<'t> Telling<'t> {
     }
 
     /// The element of a stack that lies `distance` limbs behind.
-    fn header(&self, header: &HeaderCode, distance: usize) -> HeaderId {
+    fn header(&self, header: &HeaderSite, distance: usize) -> HeaderId {
         let slot = header.valid as usize + distance;
         let found = self
             .program
@@ -221,7 +217,9 @@ impl Tap for Telling<'_> {
                 return;
             }
             Tell::After(target, loc) => return self.written(*target, *loc, limbs),
-            Tell::Call(at, call, loc) => self.called(&code.calls[*at as usize], call, *loc, limbs),
+            Tell::Call(at, call, loc) => {
+                self.call_event(&code.calls[*at as usize], call, *loc, limbs)
+            }
             Tell::Loop(of) => {
                 self.rounds.insert(*of, 0);
                 return;
@@ -242,11 +240,10 @@ impl Tap for Telling<'_> {
 
     fn looked_up(
         &mut self,
-        table: &TableCode,
+        table: &TableSite,
         limbs: &[u64],
-        hit: bool,
+        applied: &Applied<'_>,
         entry: Option<EntryId>,
-        (member, group): (Option<u32>, Option<u32>),
     ) {
         let mut slot = table.key as usize;
         let key = table.key_widths.iter().map(|&width| {
@@ -258,16 +255,16 @@ impl Tap for Telling<'_> {
         self.tracer.event(TraceEvent::Lookup {
             table: table.id,
             key,
-            hit,
+            hit: applied.hit,
             entry,
-            member,
-            group,
+            member: applied.member,
+            group: applied.group,
         });
     }
 
     fn extracted(
         &mut self,
-        header: &HeaderCode,
+        header: &HeaderSite,
         distance: usize,
         limbs: &[u64],
         offset: usize,
@@ -294,7 +291,7 @@ impl Tap for Telling<'_> {
         self.tracer.event(TraceEvent::Advanced { bits });
     }
 
-    fn emitted(&mut self, header: &HeaderCode, distance: usize, bits: Option<usize>) {
+    fn emitted(&mut self, header: &HeaderSite, distance: usize, bits: Option<usize>) {
         let header = self.header(header, distance);
         self.tracer.event(match bits {
             Some(bits) => TraceEvent::Emitted { header, bits },
@@ -302,7 +299,7 @@ impl Tap for Telling<'_> {
         });
     }
 
-    fn checksum_found(&mut self, sum: u64) {
-        self.checksum = Some(sum);
+    fn called(&mut self, called: Called) {
+        self.checksum = called.checksum;
     }
 }

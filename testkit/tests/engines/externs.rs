@@ -1,12 +1,10 @@
 //! What extern functions and methods do as code sees them.
 
-mod common;
-
-use common::{Loaded1, load, load_with};
+use super::common::{Engines, load, load_with};
 use exec::{ControlVerdict, DropReason, Natives};
 use ir::ExternId;
 
-fn program(externs: &str, code: &str) -> Loaded1 {
+fn program(externs: &str, code: &str) -> Engines {
     load_with(&text(externs, code), &natives())
 }
 
@@ -203,11 +201,13 @@ fn counters_count_packets_and_bytes_within_bounds() {
         loaded.set(&mut packet, "b", index);
         loaded.control("c", &mut packet);
     }
-    let exec::ExternState::Counter(counters) = &loaded.configuration.cells[ExternId::new(0)] else {
-        panic!("a counter");
-    };
-    let read: Vec<_> = counters.iter().map(|n| (n.packets, n.bytes)).collect();
-    assert_eq!(read, [(0, 0), (2, 20)]);
+    for configuration in loaded.configurations() {
+        let exec::ExternState::Counter(counters) = &configuration.cells[ExternId::new(0)] else {
+            panic!("a counter");
+        };
+        let read: Vec<_> = counters.iter().map(|n| (n.packets, n.bytes)).collect();
+        assert_eq!(read, [(0, 0), (2, 20)]);
+    }
 }
 
 #[test]
@@ -216,16 +216,18 @@ fn meters_answer_in_the_program_s_colours() {
         "extern m: meter packets size 1",
         "call meter.execute on m (8w0x0, out colour); call meter.execute on m (8w0x0, out a);",
     );
-    let exec::ExternState::Meter(meters) = &loaded.configuration.cells[ExternId::new(0)] else {
-        panic!("a meter");
-    };
     let config = table::MeterConfig::TwoRate {
         cir: 1,
         cburst: 1,
         pir: 1,
         pburst: 2,
     };
-    meters.configure(0, config).unwrap();
+    for configuration in loaded.configurations() {
+        let exec::ExternState::Meter(meters) = &configuration.cells[ExternId::new(0)] else {
+            panic!("a meter");
+        };
+        meters.configure(0, config).unwrap();
+    }
     let mut packet = loaded.packet(&[]);
     loaded.control("c", &mut packet);
     // PSA numbers RED, GREEN, YELLOW; v1model green, yellow, red.
@@ -315,13 +317,14 @@ fn native_functions_get_arguments_and_give_results() {
 
 #[test]
 fn a_native_function_that_nobody_supplies_is_named() {
-    let program = std::sync::Arc::new(
-        ir::read(&text("", r#"call native ("thrice", {a}, out {a});"#)).unwrap(),
-    );
+    let program = ir::read(&text("", r#"call native ("thrice", {a}, out {a});"#)).unwrap();
+    let program = std::sync::Arc::new(program);
     let layout = ir::Layout::of(&program);
-    let refused = exec::Engine::load(&interp::Interp, &program, &layout, &natives());
-    let unsupported = refused.err().unwrap();
-    assert!(unsupported.construct.contains("thrice"), "{unsupported}");
+    for engine in testkit::engines() {
+        let refused = engine.load(&program, &layout, &natives());
+        let unsupported = refused.err().unwrap();
+        assert!(unsupported.construct.contains("thrice"), "{unsupported}");
+    }
 }
 
 #[test]

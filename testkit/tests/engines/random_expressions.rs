@@ -1,14 +1,11 @@
 //! Random expressions give what a naive evaluator over `u128` gives, with and without a tracer.
 
-mod common;
-
-use std::sync::Arc;
-
 use bits::Value;
-use exec::{Configuration, Engine, Natives, PacketContext};
-use interp::Interp;
-use ir::{BinOp, ControlId, Expr, FieldId, Layout, Program, ScalarTy, StageKind, StmtKind, UnOp};
+use exec::Natives;
+use ir::{BinOp, ControlId, Expr, FieldId, Program, ScalarTy, StageKind, StmtKind, UnOp};
 use proptest::prelude::*;
+
+use super::common::load_program;
 
 /// Fields that expressions read: their types, some below and some above a limb.
 const FIELDS: [ScalarTy; 8] = [
@@ -248,44 +245,24 @@ fn check(seed: u64) {
             expr(ty, 5, &mut c)
         })
         .collect();
-    let program = Arc::new(program(&exprs));
-    ir::verify(&program).unwrap_or_else(|errors| panic!("{errors:#?}"));
-    let layout = Layout::of(&program);
-    let loaded = Interp.load(&program, &layout, &Natives::default()).unwrap();
-    let state = Configuration::new(program.clone()).unwrap().snapshot();
+    let mut engines = load_program(program(&exprs), &Natives::default());
     let fields: Vec<u128> = FIELDS.iter().map(|ty| c.number(ty.width())).collect();
-    let mut packets: Vec<PacketContext> = (0..2)
-        .map(|_| {
-            let mut packet = PacketContext::new(&program, &layout, loaded.scratch_limbs());
-            loaded.prepare(&mut packet);
-            packet.begin_pass();
-            for (i, (value, ty)) in fields.iter().zip(FIELDS).enumerate() {
-                let at = layout.offset(FieldId::new(i as u32)) as usize;
-                let value = Value::truncated(*value, ty.width());
-                packet.frame_mut()[at..at + value.limbs().len()].copy_from_slice(value.limbs());
-            }
-            packet
-        })
-        .collect();
-    let control = ControlId::new(0);
-    loaded.run_control(control, &mut packets[0], &state);
-    loaded.trace_control(control, &mut packets[1], &state, &mut |_| {});
-    for (i, e) in exprs.iter().enumerate() {
-        let width = e.ty(&program, None).unwrap().width();
-        let at = layout.offset(FieldId::new((FIELDS.len() + i) as u32)) as usize;
-        let expected = Value::truncated(eval(e, &program, &fields), width);
-        for packet in &packets {
-            let limbs = &packet.frame()[at..at + bits::limbs_for(width)];
-            assert_eq!(
-                limbs,
-                expected.limbs(),
-                "{e:?} with {fields:x?} (seed {seed})"
-            );
+    let mut packets = [engines.packet(&[]), engines.packet(&[])];
+    for packet in &mut packets {
+        for (i, value) in fields.iter().enumerate() {
+            engines.set(packet, &format!("f{i}"), *value);
         }
     }
-    // What a packet leaves in the scratch does not matter to the next: the constants are still there.
-    loaded.run_control(control, &mut packets[1], &state);
-    assert_eq!(packets[0].frame(), packets[1].frame());
+    engines.control("c", &mut packets[0]);
+    engines.traced_control("c", &mut packets[1]);
+    for (i, e) in exprs.iter().enumerate() {
+        let width = e.ty(&engines.program, None).unwrap().width();
+        let expected = Value::truncated(eval(e, &engines.program, &fields), width);
+        for packet in &packets {
+            let got = engines.get(packet, &format!("r{i}"));
+            assert_eq!(got, expected, "{e:?} with {fields:x?} (seed {seed})");
+        }
+    }
 }
 
 proptest! {

@@ -1,12 +1,10 @@
 //! What applying a table means: which entry, which action, where to go on.
 
-mod common;
-
-use common::{Loaded1, load, value};
+use super::common::{Engines, load, value};
 use exec::ControlVerdict;
 
 /// A program with fields, one table `t` of these keys and entries, and this line of stages.
-fn table(keys: &str, entries: &str, stages: &str) -> Loaded1 {
+fn table(keys: &str, entries: &str, stages: &str) -> Engines {
     load(&format!(
         r#"program t pna
 errors {{NoError}}
@@ -43,7 +41,7 @@ control c {{
 
 const APPLY: &str = "stage c.t: match t hit was_hit action_run ran next end;";
 
-fn check(loaded: &mut Loaded1, before: &[(&str, u128)], after: &[(&str, u128)]) {
+fn check(loaded: &mut Engines, before: &[(&str, u128)], after: &[(&str, u128)]) {
     let mut packet = loaded.packet(&[]);
     for (name, value) in before {
         loaded.set(&mut packet, name, *value);
@@ -202,7 +200,9 @@ control c { stage c.t: match t next end; }
 ";
     let mut t = load(text);
     check(&mut t, &[("a", 1)], &[("failed", 1)]);
-    let learned = t.configuration.learned.values().flatten();
-    assert_eq!(learned.map(|learned| learned.len()).sum::<usize>(), 0);
+    for configuration in t.configurations() {
+        let learned = configuration.learned.values().flatten();
+        assert_eq!(learned.map(|learned| learned.len()).sum::<usize>(), 0);
+    }
     check(&mut t, &[("a", 2)], &[("failed", 0)]);
 }

@@ -1,7 +1,5 @@
 //! What expressions and assignments mean, on IR text.
 
-mod common;
-
 use bits::Value;
 
 /// Runs statements over some fields; `name = number` pairs before and after.
@@ -10,7 +8,7 @@ fn check(fields: &str, body: &str, before: &[(&str, u128)], after: &[(&str, u128
         .split(',')
         .map(|field| format!("field {}\n", field.trim()))
         .collect();
-    let mut loaded = common::load(&format!(
+    let mut loaded = super::common::load(&format!(
         "program t v1model\nerrors {{NoError}}\n{declared}control c {{\n stage c.code: action next end {{\n{body}\n}}\n}}\n"
     ));
     let mut packet = loaded.packet(&[]);
@@ -256,7 +254,7 @@ fn blocks_are_left_and_loops_continue() {
 
 #[test]
 fn an_endless_loop_ends_with_the_work_budget() {
-    let mut loaded = common::load(
+    let mut loaded = super::common::load(
         "program t v1model\nerrors {NoError}\nfield a: bit<8>\ncontrol c {\n stage c.code: action next end {\n loop 0 { a = a + 8w1; }\n}\n}\n",
     );
     let mut packet = loaded.packet(&[]);
@@ -270,7 +268,7 @@ fn an_endless_loop_ends_with_the_work_budget() {
 
 #[test]
 fn a_field_keeps_bits_of_its_width_only() {
-    let mut loaded = common::load(
+    let mut loaded = super::common::load(
         "program t v1model\nerrors {NoError}\nfield a: bit<300>\nfield b: bit<300>\ncontrol c {\n stage c.code: action next end {\n a = ~a; b = a >> 16w299;\n}\n}\n",
     );
     let mut packet = loaded.packet(&[]);

@@ -1,8 +1,6 @@
 //! What parsers, deparsers and headers mean, on IR text.
 
-mod common;
-
-use common::{Loaded1, load};
+use super::common::{Engines, load, value};
 use exec::{ControlVerdict, DropReason, PacketContext, ParserVerdict};
 use ir::KeyMatch;
 
@@ -39,13 +37,13 @@ field ok: bool
 "#;
 
 /// A program whose parser has these states, and a control `c` with this code.
-fn parser(states: &str, code: &str) -> Loaded1 {
+fn parser(states: &str, code: &str) -> Engines {
     load(&format!(
         "{HEADERS}value_set vs size 4 as bit<8> {{\n    '': bit<8> ternary;\n}}\nparser p start start {{\n{states}\n}}\ncontrol c {{\n    stage c.code: action next end {{\n{code}\n    }}\n}}\n"
     ))
 }
 
-fn run(loaded: &mut Loaded1, bytes: &[u8]) -> (ParserVerdict, PacketContext) {
+fn run(loaded: &mut Engines, bytes: &[u8]) -> (ParserVerdict, PacketContext) {
     let mut packet = loaded.packet(bytes);
     let verdict = loaded.parse(&mut packet);
     (verdict, packet)
@@ -125,15 +123,12 @@ fn a_varbit_has_the_length_it_was_extracted_with() {
     let (verdict, mut packet) = run(&mut loaded, &[24, 1, 2, 3, 4]);
     assert_eq!(verdict, ParserVerdict::Accept);
     assert_eq!(loaded.number(&packet, "n"), 24);
-    assert_eq!(
-        loaded.get(&packet, "opt.data"),
-        common::value(0x0001_0203, 24)
-    );
+    assert_eq!(loaded.get(&packet, "opt.data"), value(0x0001_0203, 24));
     loaded.control("c", &mut packet);
     assert_eq!(loaded.number(&packet, "ok"), 1);
     packet.finish_deparse().unwrap();
     assert_eq!(packet.bytes.bytes(), [24, 1, 2, 3, 4]);
-    let verdicts = |loaded: &mut Loaded1, bytes: &[u8]| run(loaded, bytes).0;
+    let verdicts = |loaded: &mut Engines, bytes: &[u8]| run(loaded, bytes).0;
     assert_eq!(verdicts(&mut loaded, &[0]), ParserVerdict::Accept);
     assert_eq!(verdicts(&mut loaded, &[80; 11]), ParserVerdict::Accept);
     assert_eq!(verdicts(&mut loaded, &[88; 20]), ParserVerdict::Reject(4));
@@ -159,17 +154,19 @@ fn select_takes_the_first_case_that_holds() {
     state four { x = 8w0x4; goto accept; }
     state five { x = 8w0x5; goto reject; }";
     let mut loaded = parser(states, "");
-    let member = |value: u128, mask: u128| {
+    let member = |number: u128, mask: u128| {
         let field = table::KeyField {
             width: 8,
             kind: table::MatchKind::Ternary,
         };
-        let wanted = KeyMatch::Ternary(common::value(value, 8), common::value(mask, 8));
+        let wanted = KeyMatch::Ternary(value(number, 8), value(mask, 8));
         vec![exec::field_match(&field, &wanted).unwrap()]
     };
-    let set = &mut loaded.configuration.value_sets[ir::ValueSetId::new(0)];
-    set.set(vec![member(0x77, 0xff), member(0x80, 0xf8)])
-        .unwrap();
+    for configuration in loaded.configurations() {
+        let set = &mut configuration.value_sets[ir::ValueSetId::new(0)];
+        set.set(vec![member(0x77, 0xff), member(0x80, 0xf8)])
+            .unwrap();
+    }
     let mut check = |byte: u8, verdict: ParserVerdict, x: u128| {
         let (got, packet) = run(&mut loaded, &[byte]);
         assert_eq!(

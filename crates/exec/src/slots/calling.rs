@@ -1,19 +1,50 @@
-//! Calls of externs: operands from slots, what they do from `exec`, results into slots.
+//! What calls of externs do to one packet.
 
-use bits::{limbs_for, one};
-use exec::externs::{checksum, hash, stateful};
-use exec::{BitBuffer, CloneRequest, Destination, DropReason, MIRROR_SLOTS, Mark, PacketContext};
-use ir::{Op, ScalarTy, limbs_of};
+use bits::{IdVec, limbs_for, one};
+use ir::{Op, ScalarTy, TableId, limbs_of};
 use table::Color;
 
-use super::{Machine, Tap};
-use crate::code::{CallCode, In};
+use super::SlotValue;
+use super::call::{Called, ExternCall};
+use super::table::TableSite;
+use crate::externs::{checksum, hash, stateful};
+use crate::{
+    BitBuffer, CloneRequest, Destination, DropReason, MIRROR_SLOTS, Mark, PacketContext, State,
+};
 
-impl Machine<'_> {
-    /// Calls an extern; the reason if the packet must be dropped.
-    pub(super) fn call<T: Tap>(&mut self, at: u32, tap: &mut T) -> Result<(), DropReason> {
-        let code = self.code;
-        let call = &code.calls[at as usize];
+impl ExternCall {
+    /// Calls the extern.
+    ///
+    /// # Errors
+    /// The reason if the packet must be dropped.
+    pub fn run(
+        &self,
+        limbs: &mut [u64],
+        packet: &mut PacketContext,
+        state: &State,
+        tables: &IdVec<TableId, TableSite>,
+    ) -> Result<Called, DropReason> {
+        let mut calling = Calling {
+            limbs,
+            packet,
+            state,
+            tables,
+        };
+        calling.run(self)
+    }
+}
+
+/// A packet that calls.
+struct Calling<'c> {
+    limbs: &'c mut [u64],
+    packet: &'c mut PacketContext,
+    state: &'c State,
+    tables: &'c IdVec<TableId, TableSite>,
+}
+
+impl Calling<'_> {
+    fn run(&mut self, call: &ExternCall) -> Result<Called, DropReason> {
+        let mut called = Called::default();
         match call.op {
             Op::CounterCount | Op::CounterCountLength => {
                 let index = self.small(call, 0);
@@ -27,7 +58,7 @@ impl Machine<'_> {
             // v1model counts a hit when the table is applied; its `count()` does nothing more.
             Op::DirectCounterCount | Op::DirectCounterCountLength => {
                 let counted = self.packet.current.is_some_and(|current| {
-                    code.tables
+                    self.tables
                         .get(current.table)
                         .is_some_and(|table| table.counts_hits)
                 });
@@ -74,8 +105,8 @@ impl Machine<'_> {
             Op::VerifyChecksum | Op::VerifyChecksumWithPayload => {
                 if self.small(call, 0) != 0 {
                     let sum = self.checksum(call, call.op == Op::VerifyChecksumWithPayload);
-                    let sum = sum & mask(call.ins.get(1));
-                    tap.checksum_found(sum);
+                    let sum = sum & mask(call.values.ins.get(1));
+                    called.checksum = Some(sum);
                     if sum != self.small(call, 1) {
                         self.packet.requests.checksum_error = true;
                     }
@@ -137,9 +168,6 @@ impl Machine<'_> {
                     Op::MarkToDrop => Mark::Drop,
                     _ => Mark::Pass,
                 });
-                for &(slot, value) in &call.marks {
-                    self.limbs[slot as usize] = value;
-                }
             }
             Op::Clone => {
                 self.packet.requests.clone = Some(CloneRequest {
@@ -155,7 +183,7 @@ impl Machine<'_> {
                 let bytes = self.small(call, 0).min(u64::from(u32::MAX)) as u32;
                 self.packet.requests.truncate_to(bytes);
             }
-            Op::Assert | Op::Assume => return self.assert(call),
+            Op::Assert | Op::Assume => self.assert(call)?,
             Op::LogMessage => self.log(call),
             Op::DropPacket => self.packet.requests.destination = Some(Destination::Drop),
             Op::SendToPort => {
@@ -191,12 +219,12 @@ impl Machine<'_> {
             }
             Op::Native => self.native(call),
         }
-        Ok(())
+        Ok(called)
     }
 
     /// A value of at most 64 bits; of a wider one the low bits, or all ones where more are set.
-    fn small(&self, call: &CallCode, at: usize) -> u64 {
-        let Some(value) = call.ins.get(at) else {
+    fn small(&self, call: &ExternCall, at: usize) -> u64 {
+        let Some(value) = call.values.ins.get(at) else {
             return 0;
         };
         let slot = value.slot as usize;
@@ -212,8 +240,8 @@ impl Machine<'_> {
     }
 
     /// A result, cut to its type.
-    fn give(&mut self, call: &CallCode, at: usize, value: u64) {
-        if let Some(out) = call.outs.get(at) {
+    fn give(&mut self, call: &ExternCall, at: usize, value: u64) {
+        if let Some(out) = call.values.outs.get(at) {
             let slot = out.slot as usize;
             let limbs = limbs_of(out.ty) as usize;
             self.limbs[slot..slot + limbs].fill(0);
@@ -222,7 +250,7 @@ impl Machine<'_> {
     }
 
     /// The packet's length in bytes: what the call says at `at` if it is `told`, else its own.
-    fn length(&self, call: &CallCode, told: Op, at: usize) -> u64 {
+    fn length(&self, call: &ExternCall, told: Op, at: usize) -> u64 {
         if call.op == told {
             self.small(call, at)
         } else {
@@ -230,35 +258,35 @@ impl Machine<'_> {
         }
     }
 
-    fn color(&self, call: &CallCode, at: usize) -> Color {
+    fn color(&self, call: &ExternCall, at: usize) -> Color {
         let number = self.small(call, at);
         let at = call.colors.iter().position(|&color| color == number);
         stateful::color_of_number(at.unwrap_or(2) as u64)
     }
 
-    fn give_color(&mut self, call: &CallCode, color: Color) {
+    fn give_color(&mut self, call: &ExternCall, color: Color) {
         let number = stateful::color_number(color) as usize;
         let number = call.colors.get(number).copied().unwrap_or(0);
         self.give(call, 0, number);
     }
 
     /// Packs the call's data.
-    fn gather(&mut self, call: &CallCode) {
+    fn gather(&mut self, call: &ExternCall) {
         self.packet.data.clear();
         self.append(call);
     }
 
-    fn append(&mut self, call: &CallCode) {
-        for value in &call.data {
-            push(&mut self.packet.data, &self.limbs, value);
+    fn append(&mut self, call: &ExternCall) {
+        for value in &call.values.data {
+            push(&mut self.packet.data, self.limbs, value);
         }
     }
 
     /// Data that is no whole number of bytes is padded with zeros: behind it for v1model's `hash`, before it for `Hash` objects, as BMv2 does.
-    fn hash(&mut self, call: &CallCode) -> u64 {
+    fn hash(&mut self, call: &ExternCall) -> u64 {
         self.packet.data.clear();
         if call.op != Op::Hash {
-            let bits: u32 = call.data.iter().map(|v| span(&self.limbs, v).1).sum();
+            let bits: u32 = call.values.data.iter().map(|v| span(self.limbs, v).1).sum();
             self.packet.data.push_u64(0, bits.wrapping_neg() % 8);
         }
         self.append(call);
@@ -266,17 +294,17 @@ impl Machine<'_> {
         hash::hash(call.algorithm, data.bytes(), &self.state.hash, random)
     }
 
-    fn hash_in_range(&mut self, call: &CallCode) {
+    fn hash_in_range(&mut self, call: &ExternCall) {
         let hash = self.hash(call);
-        let [Some(base), Some(max)] = [call.ins.first(), call.ins.get(1)] else {
+        let [Some(base), Some(max)] = [call.values.ins.first(), call.values.ins.get(1)] else {
             return;
         };
-        let Some(out) = call.outs.first() else {
+        let Some(out) = call.values.outs.first() else {
             return;
         };
         // The result's place was given behind all operands.
         let (before, behind) = self.limbs.split_at_mut(out.slot as usize);
-        let limbs = |value: &In| {
+        let limbs = |value: &SlotValue| {
             let slot = value.slot as usize;
             &before[slot..slot + limbs_of(value.ty) as usize]
         };
@@ -285,7 +313,7 @@ impl Machine<'_> {
         bits::limbs::truncate_in_place(result, out.ty.width());
     }
 
-    fn checksum(&mut self, call: &CallCode, with_payload: bool) -> u64 {
+    fn checksum(&mut self, call: &ExternCall, with_payload: bool) -> u64 {
         self.gather(call);
         if with_payload {
             self.packet.data.pad_to_byte();
@@ -298,17 +326,17 @@ impl Machine<'_> {
     }
 
     /// Without the condition the destination keeps its value: the code before has put it where the result goes.
-    fn update_checksum(&mut self, call: &CallCode) {
+    fn update_checksum(&mut self, call: &ExternCall) {
         if self.small(call, 0) != 0 {
             let sum = self.checksum(call, call.op == Op::UpdateChecksumWithPayload);
             self.give(call, 0, sum);
         }
     }
 
-    fn register_read(&mut self, call: &CallCode) {
+    fn register_read(&mut self, call: &ExternCall) {
         let index = self.small(call, 0);
         let registers = self.state.registers(call.instance);
-        for (at, out) in call.outs.iter().enumerate() {
+        for (at, out) in call.values.outs.iter().enumerate() {
             let slot = out.slot as usize;
             let value = &mut self.limbs[slot..slot + limbs_of(out.ty) as usize];
             value.fill(0);
@@ -318,22 +346,24 @@ impl Machine<'_> {
         }
     }
 
-    fn register_write(&mut self, call: &CallCode) {
+    fn register_write(&mut self, call: &ExternCall) {
         let index = self.small(call, 0);
         let Some(registers) = self.state.registers(call.instance) else {
             return;
         };
-        for (value, array) in call.data.iter().zip(registers.arrays()) {
+        for (value, array) in call.values.data.iter().zip(registers.arrays()) {
             let slot = value.slot as usize;
             let limbs = limbs_of(value.ty) as usize;
             array.write(index, &self.limbs[slot..slot + limbs]);
         }
     }
 
-    fn random_between(&mut self, call: &CallCode) {
-        let (Some(low), Some(high), Some(out)) =
-            (call.ins.first(), call.ins.get(1), call.outs.first())
-        else {
+    fn random_between(&mut self, call: &ExternCall) {
+        let (Some(low), Some(high), Some(out)) = (
+            call.values.ins.first(),
+            call.values.ins.get(1),
+            call.values.outs.first(),
+        ) else {
             return;
         };
         let width = low.ty.width();
@@ -351,8 +381,8 @@ impl Machine<'_> {
         }
     }
 
-    fn random_read(&mut self, call: &CallCode) {
-        let (Some(out), Some((low, high))) = (call.outs.first(), &call.range) else {
+    fn random_read(&mut self, call: &ExternCall) {
+        let (Some(out), Some((low, high))) = (call.values.outs.first(), &call.range) else {
             return;
         };
         let slot = out.slot as usize;
@@ -362,16 +392,16 @@ impl Machine<'_> {
             .between_wide(value, low, high, out.ty.width());
     }
 
-    fn digest(&mut self, call: &CallCode) {
+    fn digest(&mut self, call: &ExternCall) {
         self.packet.digests.begin(call.instance);
-        for value in &call.data {
+        for value in &call.values.data {
             let slot = value.slot as usize;
             let limbs = limbs_of(value.ty) as usize;
             self.packet.digests.push(&self.limbs[slot..slot + limbs]);
         }
     }
 
-    fn assert(&mut self, call: &CallCode) -> Result<(), DropReason> {
+    fn assert(&mut self, call: &ExternCall) -> Result<(), DropReason> {
         if self.small(call, 0) != 0 {
             return Ok(());
         }
@@ -387,15 +417,15 @@ impl Machine<'_> {
         Err(reason)
     }
 
-    fn log(&mut self, call: &CallCode) {
-        let mut values = call.data.iter();
+    fn log(&mut self, call: &ExternCall) {
+        let mut values = call.values.data.iter();
         let log = &mut self.packet.log;
         let mut parts = call.text.split("{}");
         log.push(parts.next().unwrap_or_default());
         for part in parts {
             match values.next() {
                 Some(value) => {
-                    let (slot, width) = span(&self.limbs, value);
+                    let (slot, width) = span(self.limbs, value);
                     let signed = value.ty.is_signed().then_some(width);
                     log.push_number(&self.limbs[slot..slot + limbs_for(width).max(1)], signed);
                 }
@@ -406,17 +436,26 @@ impl Machine<'_> {
         log.end_line();
     }
 
-    fn add_entry(&mut self, call: &CallCode) {
+    fn add_entry(&mut self, call: &ExternCall) {
         let failed = self.try_add_entry(call).is_none();
         self.give(call, 0, u64::from(failed));
     }
 
-    fn try_add_entry(&self, call: &CallCode) -> Option<()> {
+    fn try_add_entry(&self, call: &ExternCall) -> Option<()> {
         let current = self.packet.current?;
-        let table = self.code.tables.get(current.table)?;
+        let table = self.tables.get(current.table)?;
         let action = *table.actions.get(call.numbers[0] as usize)?;
-        let limbs: u32 = call.data.iter().map(|value| limbs_of(value.ty)).sum();
-        let params = call.data.first().map_or(0, |value| value.slot as usize);
+        let limbs: u32 = call
+            .values
+            .data
+            .iter()
+            .map(|value| limbs_of(value.ty))
+            .sum();
+        let params = call
+            .values
+            .data
+            .first()
+            .map_or(0, |value| value.slot as usize);
         let key = table.key as usize;
         let added = stateful::add_entry(
             self.state,
@@ -430,15 +469,16 @@ impl Machine<'_> {
         added.then_some(())
     }
 
-    fn native(&mut self, call: &CallCode) {
+    fn native(&mut self, call: &ExternCall) {
         let Some(function) = &call.native else {
             return;
         };
-        let limbs = |values: &[In]| values.iter().map(|v| limbs_of(v.ty)).sum::<u32>() as usize;
+        let limbs =
+            |values: &[SlotValue]| values.iter().map(|v| limbs_of(v.ty)).sum::<u32>() as usize;
         // Arguments stand before results: both are temporaries, results were given first.
-        let (outs, args) = (limbs(&call.outs), limbs(&call.data));
-        let out = call.outs.first().map_or(0, |out| out.slot as usize);
-        let arg = call.data.first().map_or(0, |arg| arg.slot as usize);
+        let (outs, args) = (limbs(&call.values.outs), limbs(&call.values.data));
+        let out = call.values.outs.first().map_or(0, |out| out.slot as usize);
+        let arg = call.values.data.first().map_or(0, |arg| arg.slot as usize);
         if arg >= out + outs {
             let (results, arguments) = self.limbs.split_at_mut(arg);
             function(&arguments[..args], &mut results[out..out + outs]);
@@ -446,7 +486,7 @@ impl Machine<'_> {
             let (arguments, results) = self.limbs.split_at_mut(out);
             function(&arguments[arg..arg + args], &mut results[..outs]);
         }
-        for out in &call.outs {
+        for out in &call.values.outs {
             let width = out.ty.width();
             let slot = out.slot as usize;
             bits::limbs::truncate_in_place(
@@ -458,12 +498,12 @@ impl Machine<'_> {
 }
 
 /// The bits of a value's low limb.
-fn mask(value: Option<&In>) -> u64 {
+fn mask(value: Option<&SlotValue>) -> u64 {
     value.map_or(0, |value| one::mask(value.ty.width().min(64)))
 }
 
 /// Where a value's bits are, and how many there are now.
-fn span(limbs: &[u64], value: &In) -> (usize, u32) {
+fn span(limbs: &[u64], value: &SlotValue) -> (usize, u32) {
     let slot = value.slot as usize;
     match value.ty {
         ScalarTy::Varbit(most) => (slot + 1, (limbs[slot] as u32).min(most)),
@@ -471,7 +511,7 @@ fn span(limbs: &[u64], value: &In) -> (usize, u32) {
     }
 }
 
-fn push(data: &mut BitBuffer, limbs: &[u64], value: &In) {
+fn push(data: &mut BitBuffer, limbs: &[u64], value: &SlotValue) {
     let (slot, width) = span(limbs, value);
     data.push(&limbs[slot..slot + limbs_for(width).max(1)], width);
 }

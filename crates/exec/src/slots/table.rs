@@ -1,0 +1,254 @@
+//! Applying a table: from a key in slots to the action that runs.
+
+use bits::limbs_for;
+use ir::{Action, ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
+use table::{ActionRef, EntryAction};
+
+use super::Slot;
+use crate::{CurrentEntry, Found, PacketContext, State, TableState};
+
+/// A table as code applies it: where its key is put, and its actions.
+#[derive(Clone, Debug)]
+pub struct TableSite {
+    /// Which.
+    pub id: TableId,
+    /// The first slot of the key: each matched field in its limbs, one behind the other.
+    pub key: Slot,
+    /// Limbs of the key.
+    pub key_limbs: u32,
+    /// Widths of the matched fields.
+    pub key_widths: Box<[u32]>,
+    /// Where the selector keys are put, with their widths.
+    pub selectors: Box<[(Slot, u32)]>,
+    /// The table's actions, by position.
+    pub actions: Box<[ActionId]>,
+    /// Limbs of the parameters of each.
+    param_limbs: Box<[u32]>,
+    /// Position in the table's list by action id, where it has one.
+    positions: Box<[Option<u32>]>,
+    /// v1model: a hit counts by itself.
+    pub counts_hits: bool,
+}
+
+/// What applying a table came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied<'s> {
+    /// What was found.
+    pub found: Found,
+    /// Whether that is a hit: not for an empty group, nor for a member that is gone.
+    pub hit: bool,
+    /// The position of the action to run in the table's list, if there is one.
+    pub position: Option<u32>,
+    /// Its parameters: all limbs of them.
+    pub params: Params<'s>,
+    /// The member whose action it is.
+    pub member: Option<u32>,
+    /// The group that the member was chosen from.
+    pub group: Option<u32>,
+}
+
+/// Where the parameters of an action are.
+#[derive(Clone, Copy, Debug)]
+pub enum Params<'s> {
+    /// In the device's state.
+    Of(&'s [u64]),
+    /// In [`PacketContext::learned_params`].
+    Learned,
+}
+
+impl<'s> Params<'s> {
+    /// The parameters.
+    #[inline]
+    pub fn limbs<'p>(self, learned: &'p [u64]) -> &'p [u64]
+    where
+        's: 'p,
+    {
+        match self {
+            Params::Of(limbs) => limbs,
+            Params::Learned => learned,
+        }
+    }
+}
+
+impl TableSite {
+    /// A table of a verified program; `take` gives slots for so many limbs.
+    pub fn new(
+        program: &Program,
+        id: TableId,
+        table: &Table,
+        mut take: impl FnMut(u32) -> Slot,
+    ) -> TableSite {
+        let width = |key: &ir::Key| key.expr.ty(program, None).map_or(0, |ty| ty.width());
+        let is_matched = |key: &&ir::Key| key.match_kind != MatchKind::Selector;
+        let key_widths: Box<[u32]> = table.keys.iter().filter(is_matched).map(width).collect();
+        let key_limbs = key_widths
+            .iter()
+            .map(|&width| limbs_for(width) as u32)
+            .sum();
+        let selectors = table
+            .keys
+            .iter()
+            .filter(|key| key.match_kind == MatchKind::Selector)
+            .map(|key| (take((limbs_for(width(key)) as u32).max(1)), width(key)))
+            .collect();
+        let is_counted = table
+            .direct_counter
+            .and_then(|counter| program.externs.get(counter))
+            .is_some_and(|counter| matches!(counter.kind, ExternKind::DirectCounter { .. }));
+        let actions: Box<[ActionId]> = table.actions.iter().map(|action| action.action).collect();
+        let limbs = |action: &ActionId| {
+            let params = program.actions.get(*action).map_or(&[][..], |a| &a.params);
+            params.iter().map(|param| ir::limbs_of(param.ty)).sum()
+        };
+        TableSite {
+            id,
+            key: take(key_limbs),
+            key_limbs,
+            key_widths,
+            selectors,
+            param_limbs: actions.iter().map(limbs).collect(),
+            actions,
+            positions: action_positions(program, table),
+            counts_hits: is_counted && program.arch == Arch::V1model,
+        }
+    }
+
+    /// Looks the key up, counts the packet for what was found and says what to run. The packet's current entry is what was found.
+    #[inline]
+    pub fn apply<'s>(
+        &self,
+        limbs: &[u64],
+        packet: &mut PacketContext,
+        state: &'s State,
+    ) -> Applied<'s> {
+        let mut applied = Applied {
+            found: Found::Miss,
+            hit: false,
+            position: None,
+            params: Params::Of(&[]),
+            member: None,
+            group: None,
+        };
+        let Some(table) = state.table(self.id) else {
+            return applied;
+        };
+        let key = self.key as usize;
+        let key = &limbs[key..key + self.key_limbs as usize];
+        let found = table.find(key, &mut packet.learned_params);
+        table.record(&found, u64::from(packet.length), packet.now);
+        applied.found = found;
+        applied.hit = found != Found::Miss;
+        if self.counts_hits
+            && applied.hit
+            && let Some(counter) = table.cells(&found).and_then(|cells| cells.counter.as_ref())
+        {
+            counter.count(u64::from(packet.length));
+        }
+        packet.current = Some(CurrentEntry {
+            table: self.id,
+            found,
+        });
+        if let Found::Learned(hit) = &found {
+            return self.run(applied, hit.action, Params::Learned, &packet.learned_params);
+        }
+        let action = match self.chosen(&mut applied, table, limbs, packet, state) {
+            Some(action) => Some(action),
+            // An empty group, or a member that is gone: as if nothing had been hit.
+            None => {
+                applied.hit = false;
+                match table.lookup.default_action() {
+                    EntryAction::Direct(action) => Some(action),
+                    _ => None,
+                }
+            }
+        };
+        match action {
+            Some(action) => {
+                let params = &action.params[..];
+                self.run(applied, action.action, Params::Of(params), params)
+            }
+            None => applied,
+        }
+    }
+
+    /// An action that the table does not have, or whose parameters are missing, is not run.
+    #[inline]
+    fn run<'s>(
+        &self,
+        applied: Applied<'s>,
+        action: u32,
+        params: Params<'s>,
+        limbs: &[u64],
+    ) -> Applied<'s> {
+        let position = self.positions.get(action as usize).copied().flatten();
+        let needed = |at: &u32| self.param_limbs.get(*at as usize);
+        Applied {
+            position: position.filter(|at| needed(at).is_some_and(|&n| n as usize <= limbs.len())),
+            params,
+            ..applied
+        }
+    }
+
+    /// What an entry of the table, or its default action, says to run.
+    #[inline]
+    fn chosen<'s>(
+        &self,
+        applied: &mut Applied<'s>,
+        table: &'s TableState,
+        limbs: &[u64],
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> Option<&'s ActionRef> {
+        match table.action(&applied.found)? {
+            EntryAction::Direct(action) => Some(action),
+            EntryAction::Member(member) => {
+                applied.member = Some(member.get());
+                table.member(*member)
+            }
+            EntryAction::Group(group) => {
+                applied.group = Some(group.get());
+                let hash = self.selector_hash(table, limbs, packet, state);
+                let member = table.pick(*group, hash)?;
+                applied.member = Some(member.get());
+                table.member(member)
+            }
+        }
+    }
+
+    /// The hash of a selector's keys.
+    fn selector_hash(
+        &self,
+        table: &TableState,
+        limbs: &[u64],
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> u64 {
+        let Some(profile) = &table.profile else {
+            return 0;
+        };
+        packet.data.clear();
+        for &(slot, width) in &self.selectors {
+            packet.data.push(&limbs[slot as usize..], width);
+        }
+        let data = packet.data.bytes();
+        crate::externs::hash::hash(profile.algorithm, data, &state.hash, &mut packet.random)
+    }
+}
+
+/// For every action of the program its position in the table's list. A profile may be shared by tables whose actions are other
+/// specialisations of the same ones: those are found by their name for the control plane.
+fn action_positions(program: &Program, table: &Table) -> Box<[Option<u32>]> {
+    let position = |(id, action): (ActionId, &Action)| {
+        let by_id = table.actions.iter().position(|listed| listed.action == id);
+        let by_name = || {
+            table.actions.iter().position(|listed| {
+                program.actions.get(listed.action).is_some_and(|listed| {
+                    listed.control_plane_name == action.control_plane_name
+                        && listed.params.len() == action.params.len()
+                })
+            })
+        };
+        by_id.or_else(by_name).map(|at| at as u32)
+    };
+    program.actions.iter().map(position).collect()
+}

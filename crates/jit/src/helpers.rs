@@ -1,0 +1,225 @@
+//! Functions that native code calls. They get the invocation and numbers, and are written in safe Rust: whatever native code asks, they
+//! stay inside of the packet and its state.
+
+use exec::slots::Slot;
+use exec::slots::header;
+
+use crate::abi::{Invocation, Outcome, applied_number};
+
+/// An address out of range; the distance to no element.
+pub(crate) const OUT_OF_RANGE: u64 = u64::MAX;
+
+/// No size: of a header without a varbit.
+pub(crate) const NO_SIZE: u64 = u64::MAX;
+
+macro_rules! helpers {
+    ($($(#[$doc:meta])* $variant:ident = $function:ident($($arg:ident),*);)*) => {
+        /// A function that native code calls.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Helper { $($(#[$doc])* $variant,)* }
+
+        impl Helper {
+            /// Where it is.
+            pub(crate) fn address(self) -> usize {
+                match self {
+                    $(Helper::$variant => {
+                        let function: extern "C" fn(&mut Invocation<'_> $(, helpers!(@number $arg))*) -> u64 = $function;
+                        function as usize
+                    })*
+                }
+            }
+        }
+    };
+    (@number $arg:ident) => { u64 };
+}
+
+helpers! {
+    /// Copies limbs.
+    Copy = copy(d, a, n);
+    /// Reads limbs of an element at an address behind `base`; zeros out of range.
+    LoadAt = load_at(d, base, at, n);
+    /// Writes limbs of an element at an address behind `base`; nothing out of range.
+    StoreAt = store_at(base, at, a, n);
+    /// Whether so many limbs are equal.
+    Equal = equal(a, b, n);
+    /// Puts a constant into slots.
+    Constant = constant(d, which);
+    /// Copies limbs of the parameters of the action that runs.
+    CopyParam = copy_param(d, from, n);
+    /// An operation on more than one limb.
+    Wide = wide(which);
+    /// Whether the key in slots is in a value set.
+    InValueSet = in_value_set(set, a);
+    /// Extracts a header; 0, or the number of the outcome.
+    Extract = extract(header, distance, size);
+    /// Reads ahead; 0, or the number of the outcome.
+    Lookahead = lookahead(which);
+    /// Emits a header.
+    Emit = emit(header, distance);
+    /// Emits a scalar.
+    EmitField = emit_field(slot, width);
+    /// Emits a varbit.
+    EmitVarbit = emit_varbit(slot);
+    /// Copies a header.
+    CopyHeader = copy_header(which, to, from);
+    /// Shifts a stack up.
+    PushFront = push_front(stack, n);
+    /// Shifts a stack down.
+    PopFront = pop_front(stack, n);
+    /// `@atomic` code begins.
+    EnterAtomic = enter_atomic();
+    /// `@atomic` code ends.
+    LeaveAtomic = leave_atomic();
+    /// Applies a table.
+    Apply = apply(table);
+    /// Calls an extern; 0, or the number of the outcome.
+    Call = call(which);
+}
+
+extern "C" fn copy(inv: &mut Invocation<'_>, d: u64, a: u64, n: u64) -> u64 {
+    let a = a as usize;
+    inv.limbs.copy_within(a..a + n as usize, d as usize);
+    0
+}
+
+extern "C" fn load_at(inv: &mut Invocation<'_>, d: u64, base: u64, at: u64, n: u64) -> u64 {
+    let (d, n) = (d as usize, n as usize);
+    if at == OUT_OF_RANGE {
+        inv.limbs[d..d + n].fill(0);
+    } else {
+        let a = (base + at) as usize;
+        inv.limbs.copy_within(a..a + n, d);
+    }
+    0
+}
+
+extern "C" fn store_at(inv: &mut Invocation<'_>, base: u64, at: u64, a: u64, n: u64) -> u64 {
+    if at != OUT_OF_RANGE {
+        let a = a as usize;
+        inv.limbs
+            .copy_within(a..a + n as usize, (base + at) as usize);
+    }
+    0
+}
+
+extern "C" fn equal(inv: &mut Invocation<'_>, a: u64, b: u64, n: u64) -> u64 {
+    let (a, b, n) = (a as usize, b as usize, n as usize);
+    u64::from(inv.limbs[a..a + n] == inv.limbs[b..b + n])
+}
+
+extern "C" fn constant(inv: &mut Invocation<'_>, d: u64, which: u64) -> u64 {
+    let constant = &inv.code.constants[which as usize];
+    inv.limbs[d as usize..][..constant.len()].copy_from_slice(constant);
+    0
+}
+
+extern "C" fn copy_param(inv: &mut Invocation<'_>, d: u64, from: u64, n: u64) -> u64 {
+    let (d, from, n) = (d as usize, from as usize, n as usize);
+    let params = inv.params.limbs(&inv.packet.learned_params);
+    if let Some(param) = params.get(from..from + n) {
+        inv.limbs[d..d + n].copy_from_slice(param);
+    }
+    0
+}
+
+extern "C" fn wide(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    let code = inv.code;
+    code.wides[which as usize].run(inv.limbs, code.wide_scratch);
+    0
+}
+
+extern "C" fn in_value_set(inv: &mut Invocation<'_>, set: u64, a: u64) -> u64 {
+    let Some(set) = inv.state.value_sets.get(set as usize) else {
+        return 0;
+    };
+    let key = &inv.limbs[a as usize..][..set.shape().limbs()];
+    u64::from(set.contains(key))
+}
+
+extern "C" fn extract(inv: &mut Invocation<'_>, header: u64, distance: u64, size: u64) -> u64 {
+    inv.take_back();
+    let code = inv.code;
+    let header = &code.headers[header as usize];
+    let size = (size != NO_SIZE).then_some(size);
+    let extracted = header.extract(inv.limbs, inv.packet, &code.errors, distance as usize, size);
+    inv.show_cursor();
+    outcome(extracted)
+}
+
+extern "C" fn lookahead(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.take_back();
+    let lookahead = &inv.code.lookaheads[which as usize];
+    outcome(lookahead.read(inv.limbs, inv.packet, &inv.code.errors))
+}
+
+fn outcome(result: Result<(), u32>) -> u64 {
+    match result {
+        Ok(()) => Outcome::Done.number(),
+        Err(error) => Outcome::Reject(error).number(),
+    }
+}
+
+extern "C" fn emit(inv: &mut Invocation<'_>, header: u64, distance: u64) -> u64 {
+    inv.take_back();
+    let header = &inv.code.headers[header as usize];
+    header.emit(inv.limbs, inv.packet, distance as usize);
+    inv.show_emitted();
+    0
+}
+
+extern "C" fn emit_field(inv: &mut Invocation<'_>, slot: u64, width: u64) -> u64 {
+    inv.take_back();
+    header::emit_field(inv.limbs, inv.packet, slot as Slot, width as u32);
+    inv.show_emitted();
+    0
+}
+
+extern "C" fn emit_varbit(inv: &mut Invocation<'_>, slot: u64) -> u64 {
+    inv.take_back();
+    header::emit_varbit(inv.limbs, inv.packet, slot as Slot);
+    inv.show_emitted();
+    0
+}
+
+extern "C" fn copy_header(inv: &mut Invocation<'_>, which: u64, to: u64, from: u64) -> u64 {
+    let distance = |at: u64| (at != OUT_OF_RANGE).then_some(at as usize);
+    inv.code.header_copies[which as usize].run(inv.limbs, distance(to), distance(from));
+    0
+}
+
+extern "C" fn push_front(inv: &mut Invocation<'_>, stack: u64, n: u64) -> u64 {
+    inv.code.stacks[stack as usize].push_front(inv.limbs, n as u32);
+    0
+}
+
+extern "C" fn pop_front(inv: &mut Invocation<'_>, stack: u64, n: u64) -> u64 {
+    inv.code.stacks[stack as usize].pop_front(inv.limbs, n as u32);
+    0
+}
+
+extern "C" fn enter_atomic(inv: &mut Invocation<'_>) -> u64 {
+    inv.packet.atomic.enter(&inv.state.atomic);
+    0
+}
+
+extern "C" fn leave_atomic(inv: &mut Invocation<'_>) -> u64 {
+    inv.packet.atomic.leave(&inv.state.atomic);
+    0
+}
+
+extern "C" fn apply(inv: &mut Invocation<'_>, table: u64) -> u64 {
+    let table = &inv.code.tables.as_slice()[table as usize];
+    let applied = table.apply(inv.limbs, inv.packet, inv.state);
+    inv.show_params(applied.params);
+    applied_number(applied.position, applied.hit)
+}
+
+extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.take_back();
+    let code = inv.code;
+    let call = &code.calls[which as usize];
+    match call.run(inv.limbs, inv.packet, inv.state, &code.tables) {
+        Ok(_) => Outcome::Done.number(),
+        Err(reason) => Outcome::Drop(reason).number(),
+    }
+}

@@ -1,0 +1,175 @@
+//! The room `jit`: the engine that makes native code of programs.
+//!
+//! **In:** a verified [`ir::Program`]. **Out:** [`Jit`], an [`exec::Engine`] that runs everything the IR can say, as `interp` does.
+//! **May import:** `exec`, `table`, `ir`, `packet`, `bits`.
+//!
+//! Each parser and each control becomes one function ([`translate`]) by Cranelift ([`backend`]). It works on the packet's limbs and bytes through
+//! the pointers of an [`abi::Invocation`] and calls [`helpers`] for tables, externs and whatever is rare; these are `exec`'s, which all engines share.
+//!
+//! Invariants:
+//! - what a packet leaves behind (fields, cursor, emitted bits, requests, work, verdict) is what `interp` leaves;
+//! - native code touches the packet's limbs and bytes only, in bounds for every verified program; its memory is freed with what was loaded;
+//! - `unsafe` stands in [`abi`] and [`backend`] alone: where native code is entered, and where its memory is made and freed;
+//! - steps are told by another engine ([`Jit::new`]), so that native code knows no tracer.
+//!
+//! Tests: `testkit/tests/engines`, which runs on every engine.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod abi;
+#[allow(unsafe_code)]
+mod backend;
+mod helpers;
+mod translate;
+
+use std::sync::{Arc, OnceLock};
+
+use exec::{
+    ControlVerdict, DropReason, Engine, Loaded, Natives, PacketContext, ParserVerdict, State,
+    Tracer, Unsupported,
+};
+use ir::{ControlId, Layout, ParserId, Program};
+
+use abi::Outcome;
+use backend::Compiled;
+
+/// The engine that makes native code.
+pub struct Jit {
+    tracer: Arc<dyn Engine>,
+}
+
+impl Jit {
+    /// The engine; `tracer` is the one that runs packets whose steps are to be told.
+    pub fn new(tracer: Arc<dyn Engine>) -> Jit {
+        Jit { tracer }
+    }
+}
+
+impl Engine for Jit {
+    fn name(&self) -> &'static str {
+        "jit"
+    }
+
+    fn load(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+    ) -> Result<Box<dyn Loaded>, Unsupported> {
+        Ok(Box::new(NativeProgram {
+            compiled: backend::compile(program, layout, natives)?,
+            tracer: Arc::clone(&self.tracer),
+            traced: OnceLock::new(),
+            program: Arc::clone(program),
+            layout: layout.clone(),
+            natives: natives.clone(),
+        }))
+    }
+}
+
+/// A program as native code.
+struct NativeProgram {
+    compiled: Compiled,
+    tracer: Arc<dyn Engine>,
+    /// The same program as the tracer runs it, loaded when first asked for.
+    traced: OnceLock<Option<Box<dyn Loaded>>>,
+    program: Arc<Program>,
+    layout: Layout,
+    natives: Natives,
+}
+
+impl NativeProgram {
+    /// Runs a block by the tracer, with limbs of its own behind the frame.
+    fn trace<V>(
+        &self,
+        packet: &mut PacketContext,
+        run: impl FnOnce(&dyn Loaded, &mut PacketContext) -> V,
+    ) -> Option<V> {
+        let traced = self.traced.get_or_init(|| {
+            let loaded = self.tracer.load(&self.program, &self.layout, &self.natives);
+            loaded.ok()
+        });
+        let traced = traced.as_deref()?;
+        let frame = packet.frame().len();
+        let mut limbs = vec![0; frame + traced.scratch_limbs()];
+        limbs[..frame].copy_from_slice(packet.frame());
+        let own = std::mem::replace(&mut packet.limbs, limbs);
+        traced.prepare(packet);
+        let verdict = run(traced, packet);
+        let told = std::mem::replace(&mut packet.limbs, own);
+        packet.frame_mut().copy_from_slice(&told[..frame]);
+        Some(verdict)
+    }
+}
+
+fn parser_verdict(outcome: Outcome) -> ParserVerdict {
+    match outcome {
+        Outcome::Done => ParserVerdict::Accept,
+        Outcome::Reject(error) => ParserVerdict::Reject(error),
+        Outcome::Drop(reason) => ParserVerdict::Drop(reason),
+    }
+}
+
+fn control_verdict(outcome: Outcome) -> ControlVerdict {
+    match outcome {
+        Outcome::Done => ControlVerdict::Done,
+        // Verified controls have no statement that rejects.
+        Outcome::Reject(_) => ControlVerdict::Drop(DropReason::ParserReject),
+        Outcome::Drop(reason) => ControlVerdict::Drop(reason),
+    }
+}
+
+impl Loaded for NativeProgram {
+    fn scratch_limbs(&self) -> usize {
+        self.compiled.code.limbs - self.layout.limbs() as usize
+    }
+
+    fn prepare(&self, _packet: &mut PacketContext) {}
+
+    fn run_parser(
+        &self,
+        parser: ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ParserVerdict {
+        let native = self.compiled.parsers[parser];
+        parser_verdict(abi::run(native, packet, state, &self.compiled.code))
+    }
+
+    fn run_control(
+        &self,
+        control: ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ControlVerdict {
+        let native = self.compiled.controls[control];
+        control_verdict(abi::run(native, packet, state, &self.compiled.code))
+    }
+
+    fn trace_parser(
+        &self,
+        parser: ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ParserVerdict {
+        let verdict = self.trace(packet, |traced, packet| {
+            traced.trace_parser(parser, packet, state, tracer)
+        });
+        verdict.unwrap_or_else(|| self.run_parser(parser, packet, state))
+    }
+
+    fn trace_control(
+        &self,
+        control: ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ControlVerdict {
+        let verdict = self.trace(packet, |traced, packet| {
+            traced.trace_control(control, packet, state, tracer)
+        });
+        verdict.unwrap_or_else(|| self.run_control(control, packet, state))
+    }
+}

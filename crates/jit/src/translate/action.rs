@@ -1,0 +1,370 @@
+//! Actions: translated where they are run, or, long ones that several places run, once a function.
+//!
+//! A shared action is a subroutine within the function: who runs it sets its parameters and the number of the place to come back to, both variables,
+//! and jumps to it. Actions do not call each other in a circle, so one set of variables each is enough. Whoever goes on behind an action may come from
+//! a shared one: what it still needs must be in variables, since values from before do not dominate it.
+
+use std::collections::{HashMap, HashSet};
+
+use bits::IdVec;
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{Block, InstBuilder, Value};
+use cranelift_frontend::{Switch, Variable};
+use exec::Unsupported;
+use exec::slots::Slot;
+use ir::{ActionId, Control, Expr, Parser, Program, StageKind, Stmt, StmtKind, limbs_of};
+
+use super::{INLINE_LIMBS, Translator, in_bytes};
+use crate::helpers::Helper;
+
+/// Statements up to which an action is translated wherever it is run.
+const INLINE_COST: u32 = 12;
+
+/// Where a parameter of the action at hand is.
+#[derive(Clone, Debug)]
+pub(super) enum Param {
+    /// Behind the pointer to an entry's parameters: the first limb, and how many.
+    Entry(Variable, u32, u32),
+    /// In variables.
+    Variables(Vec<Variable>),
+    /// In slots.
+    Slots(Slot),
+}
+
+/// An action that several places of a function run.
+pub(super) struct SharedAction {
+    entry: Block,
+    exit: Block,
+    params: Vec<Param>,
+    /// Which of the places it goes back to.
+    back: Variable,
+    places: Vec<Block>,
+    is_translated: bool,
+}
+
+/// What actions come to, without the actions that they call.
+pub(crate) struct ActionCosts {
+    costs: IdVec<ActionId, u32>,
+    /// The actions that each calls, once for each place.
+    called: IdVec<ActionId, Vec<ActionId>>,
+}
+
+impl ActionCosts {
+    pub(crate) fn of(program: &Program) -> ActionCosts {
+        let mut costs = IdVec::default();
+        let mut called = IdVec::default();
+        for action in program.actions.values() {
+            let mut calls = Vec::new();
+            costs.push(statements(&action.body, &mut calls));
+            called.push(calls);
+        }
+        ActionCosts { costs, called }
+    }
+}
+
+/// How many statements there are; the actions that they call.
+fn statements(body: &[Stmt], calls: &mut Vec<ActionId>) -> u32 {
+    let mut count = 0u32;
+    for stmt in body {
+        count = count.saturating_add(1);
+        count = count.saturating_add(match &stmt.kind {
+            StmtKind::If(_, then, otherwise) => {
+                statements(then, calls).saturating_add(statements(otherwise, calls))
+            }
+            StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+                statements(body, calls)
+            }
+            StmtKind::CallAction(action, _) => {
+                calls.push(*action);
+                0
+            }
+            _ => 0,
+        });
+    }
+    count
+}
+
+/// How a function runs actions.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    places: HashMap<ActionId, u32>,
+    shared: HashSet<ActionId>,
+}
+
+impl Uses {
+    pub(super) fn of_parser(parser: &Parser, costs: &ActionCosts) -> Uses {
+        let mut calls = Vec::new();
+        for state in parser.states.values() {
+            statements(&state.body, &mut calls);
+        }
+        Uses::of(&calls, costs)
+    }
+
+    pub(super) fn of_control(program: &Program, control: &Control, costs: &ActionCosts) -> Uses {
+        let mut calls = Vec::new();
+        for stage in control.stages.values() {
+            match &stage.kind {
+                StageKind::Action { body, .. } => {
+                    statements(body, &mut calls);
+                }
+                StageKind::Match { table, .. } => {
+                    let table = program.tables.get(*table);
+                    let actions = table.map_or(&[][..], |table| &table.actions);
+                    calls.extend(actions.iter().map(|action| action.action));
+                }
+                StageKind::Condition { .. } => {}
+            }
+        }
+        Uses::of(&calls, costs)
+    }
+
+    fn of(calls: &[ActionId], costs: &ActionCosts) -> Uses {
+        let mut uses = Uses::default();
+        let mut waiting: Vec<ActionId> = calls.to_vec();
+        while let Some(action) = waiting.pop() {
+            let places = uses.places.entry(action).or_insert(0);
+            *places += 1;
+            if *places == 1 {
+                waiting.extend(costs.called.get(action).into_iter().flatten());
+            }
+        }
+        let mut known = HashMap::new();
+        for &action in calls {
+            uses.decide(action, costs, &mut known);
+        }
+        uses
+    }
+
+    /// What it costs to run this action at one place: a jump if it is shared, else all of it.
+    fn decide(
+        &mut self,
+        action: ActionId,
+        costs: &ActionCosts,
+        known: &mut HashMap<ActionId, u32>,
+    ) -> u32 {
+        if let Some(&cost) = known.get(&action) {
+            return cost;
+        }
+        let mut cost = costs.costs.get(action).copied().unwrap_or(0);
+        for &called in costs.called.get(action).into_iter().flatten() {
+            cost = cost.saturating_add(self.decide(called, costs, known));
+        }
+        if cost > INLINE_COST && self.places.get(&action).is_some_and(|&places| places > 1) {
+            self.shared.insert(action);
+            cost = 1;
+        }
+        known.insert(action, cost);
+        cost
+    }
+}
+
+impl Translator<'_> {
+    /// The value of a parameter of few limbs.
+    pub(super) fn param(&mut self, index: u32) -> Result<Vec<Value>, Unsupported> {
+        let param = self.param_home(index);
+        let param = param.ok_or_else(|| self.unsupported("a parameter outside of an action"))?;
+        Ok(self.param_value(&param))
+    }
+
+    fn param_value(&mut self, param: &Param) -> Vec<Value> {
+        match param {
+            Param::Entry(entry, first, limbs) => {
+                let entry = self.b.use_var(*entry);
+                (*first..first + limbs)
+                    .map(|limb| {
+                        let offset = limb as i32 * 8;
+                        self.b.ins().load(I64, in_bytes(), entry, offset)
+                    })
+                    .collect()
+            }
+            Param::Variables(variables) => variables.iter().map(|&v| self.b.use_var(v)).collect(),
+            Param::Slots(slot) => self.load_slots(*slot, 1),
+        }
+    }
+
+    fn param_home(&self, index: u32) -> Option<Param> {
+        let (_, params) = self.action.as_ref()?;
+        params.get(index as usize).cloned()
+    }
+
+    /// The slots of a parameter that is in slots.
+    pub(super) fn param_slot(&self, index: u32) -> Option<Slot> {
+        match self.param_home(index)? {
+            Param::Slots(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// Copies a parameter of many limbs into slots.
+    pub(super) fn param_into(&mut self, index: u32, d: Slot) -> Result<(), Unsupported> {
+        let ty = self.ty(&Expr::Param(index))?;
+        let slot = self.param_slot(index);
+        let slot = slot.ok_or_else(|| self.unsupported("a parameter outside of an action"))?;
+        self.copy(d, slot, limbs_of(ty));
+        Ok(())
+    }
+
+    /// Runs the action of an entry, whose parameters are behind a pointer.
+    pub(super) fn run_entry_action(
+        &mut self,
+        action: ActionId,
+        entry: Value,
+    ) -> Result<(), Unsupported> {
+        let declared = self.program.actions.get(action);
+        let declared = declared.map_or(&[][..], |action| &action.params);
+        let pointer = self.variable(entry);
+        let mut params = Vec::with_capacity(declared.len());
+        let mut first = 0;
+        for (i, param) in declared.iter().enumerate() {
+            let limbs = limbs_of(param.ty);
+            params.push(match self.wide_param(action, i) {
+                Some(slot) => {
+                    let numbers = [slot.into(), first.into(), limbs.into()];
+                    self.help_with(Helper::CopyParam, &numbers);
+                    Param::Slots(slot)
+                }
+                None => Param::Entry(pointer, first, limbs),
+            });
+            first += limbs;
+        }
+        self.run_action(action, params)
+    }
+
+    /// Runs an action with these values as parameters.
+    pub(super) fn call_action(
+        &mut self,
+        action: ActionId,
+        args: &[Expr],
+    ) -> Result<(), Unsupported> {
+        let mut params = Vec::with_capacity(args.len());
+        for (i, arg) in args.iter().enumerate() {
+            params.push(match self.wide_param(action, i) {
+                Some(slot) => {
+                    self.compute(arg, slot)?;
+                    Param::Slots(slot)
+                }
+                None => {
+                    let value = self.value(arg)?;
+                    Param::Variables(value.into_iter().map(|v| self.variable(v)).collect())
+                }
+            });
+        }
+        self.run_action(action, params)
+    }
+
+    /// A new variable with this value.
+    pub(super) fn variable(&mut self, value: Value) -> Variable {
+        let variable = self.b.declare_var(I64);
+        self.b.def_var(variable, value);
+        variable
+    }
+
+    fn wide_param(&self, action: ActionId, index: usize) -> Option<Slot> {
+        self.wide_params.get(action)?.get(index).copied().flatten()
+    }
+
+    fn run_action(&mut self, action: ActionId, params: Vec<Param>) -> Result<(), Unsupported> {
+        if self.uses.shared.contains(&action) {
+            return self.run_shared(action, params);
+        }
+        self.action_body(action, params)
+    }
+
+    /// The action's code, here. Labels are local to it.
+    fn action_body(&mut self, action: ActionId, params: Vec<Param>) -> Result<(), Unsupported> {
+        let Some(declared) = self.program.actions.get(action) else {
+            return Ok(());
+        };
+        let around = self.action.replace((action, params));
+        let enclosing = std::mem::take(&mut self.enclosing);
+        let translated = self.body(&declared.body);
+        self.enclosing = enclosing;
+        self.action = around;
+        translated
+    }
+
+    fn run_shared(&mut self, action: ActionId, params: Vec<Param>) -> Result<(), Unsupported> {
+        self.declare_shared(action);
+        let values: Vec<Vec<Value>> = params.iter().map(|p| self.param_value(p)).collect();
+        let place = self.b.create_block();
+        let Some(shared) = self.shared_actions.get_mut(&action) else {
+            return Ok(());
+        };
+        let number = shared.places.len() as i64;
+        shared.places.push(place);
+        for (param, values) in shared.params.iter().zip(values) {
+            if let Param::Variables(variables) = param {
+                for (&variable, value) in variables.iter().zip(values) {
+                    self.b.def_var(variable, value);
+                }
+            }
+        }
+        let (entry, back) = (shared.entry, shared.back);
+        let number = self.b.ins().iconst(I64, number);
+        self.b.def_var(back, number);
+        self.jump(entry);
+        self.start(place);
+        Ok(())
+    }
+
+    fn declare_shared(&mut self, action: ActionId) {
+        if self.shared_actions.contains_key(&action) {
+            return;
+        }
+        let declared = self.program.actions.get(action);
+        let declared = declared.map_or(&[][..], |action| &action.params);
+        let params = declared.iter().enumerate().map(|(i, param)| {
+            let limbs = limbs_of(param.ty).min(INLINE_LIMBS);
+            match self.wide_param(action, i) {
+                Some(slot) => Param::Slots(slot),
+                None => Param::Variables((0..limbs).map(|_| self.b.declare_var(I64)).collect()),
+            }
+        });
+        let params = params.collect();
+        let shared = SharedAction {
+            entry: self.b.create_block(),
+            exit: self.b.create_block(),
+            params,
+            back: self.b.declare_var(I64),
+            places: Vec::new(),
+            is_translated: false,
+        };
+        self.shared_actions.insert(action, shared);
+    }
+
+    /// Translates the actions that are shared, and those that these share.
+    pub(super) fn shared_bodies(&mut self) -> Result<(), Unsupported> {
+        while let Some((&action, shared)) = self
+            .shared_actions
+            .iter_mut()
+            .filter(|(_, shared)| !shared.is_translated)
+            .min_by_key(|(action, _)| action.get())
+        {
+            shared.is_translated = true;
+            let (entry, exit, params) = (shared.entry, shared.exit, shared.params.clone());
+            self.start(entry);
+            self.action_body(action, params)?;
+            self.jump(exit);
+        }
+        let mut all: Vec<_> = std::mem::take(&mut self.shared_actions)
+            .into_iter()
+            .collect();
+        all.sort_by_key(|(action, _)| action.get());
+        for (_, shared) in all {
+            self.start(shared.exit);
+            let back = self.b.use_var(shared.back);
+            let mut switch = Switch::new();
+            for (number, &place) in shared.places.iter().enumerate().skip(1) {
+                switch.set_entry(number as u128, place);
+            }
+            match shared.places.first() {
+                Some(&first) => switch.emit(&mut self.b, back, first),
+                None => {
+                    self.b.ins().jump(self.end, &[]);
+                }
+            }
+            self.is_live = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Controls: a line of stages; links forward are jumps, links back take work.
+
+use bits::IdVec;
+use cranelift_codegen::ir::Block;
+use exec::Unsupported;
+use ir::{ControlId, Next, Stage, StageId, StageKind};
+
+use super::Translator;
+use super::action::Uses;
+use crate::abi::Outcome;
+
+/// Where the stages of the control at hand stand.
+pub(super) struct Line {
+    stages: IdVec<StageId, Block>,
+    end: Block,
+}
+
+impl Translator<'_> {
+    pub(super) fn control(&mut self, id: ControlId) -> Result<(), Unsupported> {
+        let Some(control) = self.program.controls.get(id) else {
+            return Ok(());
+        };
+        self.uses = Uses::of_control(self.program, control, self.costs);
+        let line = Line {
+            stages: control
+                .stages
+                .ids()
+                .map(|_| self.b.create_block())
+                .collect(),
+            end: self.b.create_block(),
+        };
+        let first = line.stages.values().next().copied();
+        self.jump(first.unwrap_or(line.end));
+        for (stage_id, stage) in control.stages.iter() {
+            self.loc = stage.loc;
+            self.enclosing.clear();
+            self.start(line.stages[stage_id]);
+            self.stage(stage_id, stage, &line)?;
+            self.free_temporaries();
+        }
+        self.start(line.end);
+        self.end_with(Outcome::Done);
+        self.loc = None;
+        Ok(())
+    }
+
+    fn stage(&mut self, id: StageId, stage: &Stage, line: &Line) -> Result<(), Unsupported> {
+        match &stage.kind {
+            StageKind::Condition {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let (yes, no) = (self.b.create_block(), self.b.create_block());
+                self.decide(cond, yes, no)?;
+                self.start_sealed(yes);
+                self.follow(id, *then, line);
+                self.start_sealed(no);
+                self.follow(id, *otherwise, line);
+            }
+            StageKind::Action { body, next } => {
+                self.body(body)?;
+                self.follow(id, *next, line);
+            }
+            StageKind::Match {
+                table,
+                outcome,
+                next,
+            } => self.match_stage(id, *table, *outcome, next, line)?,
+        }
+        Ok(())
+    }
+
+    /// Goes where a link says.
+    pub(super) fn follow(&mut self, from: StageId, next: Next, line: &Line) {
+        if !self.is_live {
+            return;
+        }
+        match next {
+            Next::End => self.jump(line.end),
+            Next::Stage(to) => {
+                if to <= from {
+                    self.spend();
+                }
+                self.jump(line.stages[to]);
+            }
+        }
+    }
+}

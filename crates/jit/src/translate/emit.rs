@@ -1,0 +1,164 @@
+//! What deparsers do: append headers and scalars to what is emitted.
+//!
+//! At a byte's beginning, where the memory has room, a header is put together in words of eight bytes, which are stored; a helper appends elsewhere.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, Value};
+use exec::Unsupported;
+use exec::slots::header::HeaderSite;
+use ir::{HeaderPlace, Place, ScalarTy};
+
+use super::extract::is_inline;
+use super::{Translator, in_invocation};
+use crate::abi::offset;
+use crate::helpers::Helper;
+
+impl Translator<'_> {
+    pub(super) fn emit(&mut self, header: &HeaderPlace) -> Result<(), Unsupported> {
+        let (which, at) = self.locate_header(header)?;
+        let site = self.code.headers[which].clone();
+        let after = self.b.create_block();
+        if let Some(at) = at {
+            let inside = self.b.create_block();
+            self.branch(at.in_range, inside, after);
+            self.start_sealed(inside);
+        }
+        let base = self.limbs_behind(at);
+        let is_valid = self.load_from(base, site.valid, 1)[0];
+        let valid = self.b.create_block();
+        self.branch(is_valid, valid, after);
+        self.start_sealed(valid);
+        if is_inline(&site) {
+            let slow = self.cold_block();
+            self.emit_inline(&site, base, slow);
+            self.jump(after);
+            self.start_sealed(slow);
+        }
+        self.show_emitted();
+        let header = self.number(which as u64);
+        let distance = match at {
+            Some(at) => at.limbs,
+            None => self.number(0),
+        };
+        self.help(Helper::Emit, &[header, distance]);
+        self.take_emitted();
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+
+    /// What helpers append to is where this function is.
+    fn show_emitted(&mut self) {
+        let emitted = self.b.use_var(self.emitted);
+        self.store_invocation(emitted, offset::EMITTED);
+        self.show_progress();
+    }
+
+    fn take_emitted(&mut self) {
+        let emitted = self.load_invocation(offset::EMITTED);
+        self.b.def_var(self.emitted, emitted);
+    }
+
+    fn emit_inline(&mut self, site: &HeaderSite, base: Value, slow: Block) {
+        let mut pieces = Vec::new();
+        for field in &site.fields {
+            let limbs = bits::limbs_for(field.width) as u32;
+            let value = self.load_from(base, field.slot, limbs);
+            pieces.extend(pieces_of(&value, field.width));
+        }
+        self.append(&pieces, site.fixed_bits, slow);
+    }
+
+    /// Appends numbers, each with its width, `total` bits together; goes to `slow`, with nothing changed, where that is not so easy.
+    fn append(&mut self, pieces: &[(Value, u32)], total: u32, slow: Block) {
+        let emitted = self.b.use_var(self.emitted);
+        let end = self.b.ins().iadd_imm(emitted, i64::from(total));
+        let room = self.load_invocation(offset::EMITTED_ROOM);
+        let is_full = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, room);
+        let inside = self.b.ins().band_imm(emitted, 7);
+        let is_inside = self.is_set(inside);
+        let is_slow = self.b.ins().bor(is_full, is_inside);
+        let fast = self.b.create_block();
+        self.branch(is_slow, slow, fast);
+        self.start_sealed(fast);
+        let memory = self.load_invocation(offset::EMITTED_AT);
+        let byte = self.b.ins().ushr_imm(emitted, 3);
+        let memory = self.b.ins().iadd(memory, byte);
+        for (i, word) in self.words(pieces).into_iter().enumerate() {
+            let word = self.b.ins().bswap(word);
+            // Behind the last bit of the last word there are zeros, as there are in the memory.
+            let at = i as i32 * 8;
+            self.b.ins().store(in_invocation(), word, memory, at);
+        }
+        self.b.def_var(self.emitted, end);
+    }
+
+    /// Numbers, one behind the other, as words of 64 bits, first bit first; the last one is filled with zeros.
+    fn words(&mut self, pieces: &[(Value, u32)]) -> Vec<Value> {
+        let mut words: Vec<Value> = Vec::new();
+        let mut filled = 64;
+        for &(value, width) in pieces {
+            if width == 0 {
+                continue;
+            }
+            if filled == 64 {
+                let word = self.b.ins().ishl_imm(value, i64::from(64 - width));
+                words.push(word);
+                filled = width;
+                continue;
+            }
+            let free = 64 - filled;
+            let part = if width <= free {
+                self.b.ins().ishl_imm(value, i64::from(free - width))
+            } else {
+                self.b.ins().ushr_imm(value, i64::from(width - free))
+            };
+            if let Some(last) = words.last_mut() {
+                *last = self.b.ins().bor(*last, part);
+            }
+            filled += width;
+            if filled > 64 {
+                filled -= 64;
+                let rest = self.b.ins().ishl_imm(value, i64::from(64 - filled));
+                words.push(rest);
+            }
+        }
+        words
+    }
+
+    pub(super) fn emit_field(&mut self, place: &Place) -> Result<(), Unsupported> {
+        let from = self.locate(place)?;
+        let after = self.b.create_block();
+        if !from.is_wide() {
+            let slow = self.cold_block();
+            let value = self.load(from);
+            let width = from.ty.width();
+            self.append(&pieces_of(&value, width), width, slow);
+            self.jump(after);
+            self.start_sealed(slow);
+        }
+        let a = self.in_slots(from);
+        self.show_emitted();
+        match from.ty {
+            ScalarTy::Varbit(_) => self.help_with(Helper::EmitVarbit, &[a.into()]),
+            ty => self.help_with(Helper::EmitField, &[a.into(), ty.width().into()]),
+        };
+        self.take_emitted();
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+}
+
+/// A number's limbs, most significant first, each with its width.
+fn pieces_of(limbs: &[Value], width: u32) -> Vec<(Value, u32)> {
+    let mut pieces = Vec::with_capacity(limbs.len());
+    let mut left = width;
+    for &limb in limbs {
+        let width = left.min(64);
+        pieces.push((limb, width));
+        left -= width;
+    }
+    pieces.reverse();
+    pieces
+}

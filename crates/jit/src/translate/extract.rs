@@ -1,0 +1,277 @@
+//! What parsers do with the packet's bytes.
+//!
+//! One comparison with the packet's end for a header; then its fields are loaded straight from the bytes, each by a load that stays inside of the
+//! header. That works for headers that begin at a byte, as nearly all do at run time; a helper extracts the others, and those with a varbit.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I8, I16, I32, I64};
+use cranelift_codegen::ir::{InstBuilder, Value};
+use exec::Unsupported;
+use exec::slots::header::{HeaderSite, Lookahead};
+use ir::{Expr, HeaderPlace, Place, limbs_of};
+
+use super::arith::limbs_of_width;
+use super::place::{Distance, Located};
+use super::{INLINE_LIMBS, Translator, in_bytes, in_limbs};
+use crate::abi::{Outcome, offset};
+use crate::helpers::{Helper, NO_SIZE};
+
+/// Bits and fields up to which a header is extracted and emitted inline.
+const INLINE_BITS: u32 = 2048;
+const INLINE_FIELDS: usize = 64;
+
+/// Whether a header's fields are handled inline.
+pub(super) fn is_inline(header: &HeaderSite) -> bool {
+    let fits = |width: u32| limbs_of_width(width) <= INLINE_LIMBS as usize;
+    header.fixed_bits <= INLINE_BITS
+        && header.fields.len() <= INLINE_FIELDS
+        && header.fields.iter().all(|f| !f.is_varbit && fits(f.width))
+}
+
+impl Translator<'_> {
+    /// How many bits the packet has.
+    pub(super) fn packet_bits(&mut self) -> Value {
+        self.load_invocation(offset::BITS)
+    }
+
+    /// The end of so many bits from the cursor on; ends the parser if the packet is shorter.
+    fn end_of(&mut self, length: Value) -> Value {
+        let cursor = self.b.use_var(self.cursor);
+        let end = self.b.ins().iadd(cursor, length);
+        let bits = self.packet_bits();
+        let is_short = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, bits);
+        self.end_if(is_short, Outcome::Reject(self.code.errors.packet_too_short));
+        end
+    }
+
+    /// Whether the cursor is inside of a byte, as a number.
+    fn is_inside_byte(&mut self) -> Value {
+        let cursor = self.b.use_var(self.cursor);
+        self.b.ins().band_imm(cursor, 7)
+    }
+
+    /// The address of the byte at the cursor.
+    fn bytes_at_cursor(&mut self) -> Value {
+        let bytes = self.load_invocation(offset::BYTES);
+        let cursor = self.b.use_var(self.cursor);
+        let at = self.b.ins().ushr_imm(cursor, 3);
+        self.b.ins().iadd(bytes, at)
+    }
+
+    pub(super) fn extract(
+        &mut self,
+        header: &HeaderPlace,
+        size: Option<&Expr>,
+    ) -> Result<(), Unsupported> {
+        let (which, at) = self.locate_header(header)?;
+        if let Some(at) = at {
+            let is_outside = self.b.ins().icmp_imm(IntCC::Equal, at.in_range, 0);
+            let error = self.code.errors.stack_out_of_bounds;
+            self.end_if(is_outside, Outcome::Reject(error));
+        }
+        let site = self.code.headers[which].clone();
+        if size.is_none() && is_inline(&site) {
+            self.extract_inline(which, &site, at);
+            return Ok(());
+        }
+        let size = match size {
+            Some(size) => {
+                let size = self.small(size)?;
+                // `NO_SIZE` is far above what any header takes, but it must stay a size.
+                let most = self.number(NO_SIZE - 1);
+                self.b.ins().umin(size, most)
+            }
+            None => self.number(NO_SIZE),
+        };
+        self.extract_by_helper(which, at, size);
+        Ok(())
+    }
+
+    fn extract_by_helper(&mut self, which: usize, at: Option<Distance>, size: Value) {
+        self.show_progress();
+        let header = self.number(which as u64);
+        let distance = match at {
+            Some(at) => at.limbs,
+            None => self.number(0),
+        };
+        let done = self.help(Helper::Extract, &[header, distance, size]);
+        self.end_unless_done(done);
+        let cursor = self.load_invocation(offset::CURSOR);
+        self.b.def_var(self.cursor, cursor);
+    }
+
+    fn extract_inline(&mut self, which: usize, site: &HeaderSite, at: Option<Distance>) {
+        let length = self.number(site.fixed_bits.into());
+        let end = self.end_of(length);
+        let (inside, aligned) = (self.cold_block(), self.b.create_block());
+        let after = self.b.create_block();
+        let is_inside = self.is_inside_byte();
+        self.branch(is_inside, inside, aligned);
+        self.start_sealed(inside);
+        let no_size = self.number(NO_SIZE);
+        self.extract_by_helper(which, at, no_size);
+        self.jump(after);
+        self.start_sealed(aligned);
+        let bytes = self.bytes_at_cursor();
+        let base = self.limbs_behind(at);
+        let mut bit = 0;
+        for field in &site.fields {
+            let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
+            for (&limb, slot) in value.iter().zip(field.slot..) {
+                let offset = slot as i32 * 8;
+                self.b.ins().store(in_limbs(), limb, base, offset);
+            }
+            bit += field.width;
+        }
+        let one = self.number(1);
+        let valid = site.valid as i32 * 8;
+        self.b.ins().store(in_limbs(), one, base, valid);
+        self.b.def_var(self.cursor, end);
+        self.jump(after);
+        self.start_sealed(after);
+    }
+
+    /// A number of `width` bits, `bit` bits behind an address, of `total` bits that there are.
+    fn load_bits(&mut self, bytes: Value, bit: u32, width: u32, total: u32) -> Vec<Value> {
+        let there = total.div_ceil(8);
+        let mut limbs = Vec::with_capacity(limbs_of_width(width));
+        let mut left = width;
+        while left > 64 {
+            limbs.push(self.load_narrow(bytes, bit + left - 64, 64, there));
+            left -= 64;
+        }
+        limbs.push(self.load_narrow(bytes, bit, left, there));
+        limbs
+    }
+
+    /// The same for at most 64 bits, of `there` bytes that may be read.
+    fn load_narrow(&mut self, bytes: Value, bit: u32, width: u32, there: u32) -> Value {
+        if width == 0 {
+            return self.number(0);
+        }
+        let (first, end) = (bit / 8, (bit + width).div_ceil(8));
+        let size = (end - first).next_power_of_two();
+        if size > 8 || size > there {
+            // Two parts, parted at a byte.
+            let cut = if size > 8 {
+                first + 1
+            } else {
+                first + size / 2
+            };
+            let low = bit + width - cut * 8;
+            let high = self.load_narrow(bytes, bit, width - low, there);
+            let rest = self.load_narrow(bytes, cut * 8, low, there);
+            let high = self.b.ins().ishl_imm(high, i64::from(low));
+            return self.b.ins().bor(high, rest);
+        }
+        let from = first.min(there - size);
+        let word = self.load_word(bytes, from, size);
+        let behind = (from + size) * 8 - (bit + width);
+        let word = self.b.ins().ushr_imm(word, i64::from(behind));
+        if size * 8 - behind == width {
+            return word;
+        }
+        self.cut(word, width)
+    }
+
+    /// A big-endian word of 1, 2, 4 or 8 bytes.
+    fn load_word(&mut self, bytes: Value, from: u32, size: u32) -> Value {
+        let ty = match size {
+            1 => I8,
+            2 => I16,
+            4 => I32,
+            _ => I64,
+        };
+        let word = self.b.ins().load(ty, in_bytes(), bytes, from as i32);
+        let word = if size > 1 {
+            self.b.ins().bswap(word)
+        } else {
+            word
+        };
+        if size == 8 {
+            word
+        } else {
+            self.b.ins().uextend(I64, word)
+        }
+    }
+
+    pub(super) fn advance(&mut self, bits: &Expr) -> Result<(), Unsupported> {
+        let bits = self.small(bits)?;
+        let most = self.number(u32::MAX.into());
+        let bits = self.b.ins().umin(bits, most);
+        let end = self.end_of(bits);
+        self.b.def_var(self.cursor, end);
+        Ok(())
+    }
+
+    pub(super) fn lookahead(
+        &mut self,
+        total: u32,
+        dests: &[(Place, u32)],
+    ) -> Result<(), Unsupported> {
+        let mut places: Vec<(Located, u32)> = Vec::new();
+        for (place, offset) in dests {
+            places.push((self.locate(place)?, *offset));
+        }
+        let is_inline = total <= INLINE_BITS
+            && places.len() <= INLINE_FIELDS
+            && places.iter().all(|(to, _)| !to.is_wide());
+        if is_inline {
+            self.lookahead_inline(total, &places);
+        } else {
+            let slots = self.lookahead_by_helper(total, &places);
+            for ((to, _), slot) in places.into_iter().zip(slots) {
+                self.store_from(to, slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads ahead into temporaries.
+    fn lookahead_by_helper(&mut self, total: u32, places: &[(Located, u32)]) -> Vec<u32> {
+        let mut dests = Vec::new();
+        for (to, offset) in places {
+            let slot = self.temporary(to.limbs());
+            dests.push((slot, to.ty.width(), *offset));
+        }
+        let slots = dests.iter().map(|dest| dest.0).collect();
+        let dests = dests.into();
+        self.code.lookaheads.push(Lookahead { total, dests });
+        let which = self.code.lookaheads.len() as u64 - 1;
+        self.show_progress();
+        let done = self.help_with(Helper::Lookahead, &[which]);
+        self.end_unless_done(done);
+        slots
+    }
+
+    fn lookahead_inline(&mut self, total: u32, places: &[(Located, u32)]) {
+        let length = self.number(total.into());
+        self.end_of(length);
+        let limbs: u32 = places.iter().map(|(to, _)| limbs_of(to.ty)).sum();
+        let (inside, aligned) = (self.cold_block(), self.b.create_block());
+        let (after, read) = self.block_with(limbs as usize);
+        let is_inside = self.is_inside_byte();
+        self.branch(is_inside, inside, aligned);
+        self.start_sealed(inside);
+        let slots = self.lookahead_by_helper(total, places);
+        let mut values = Vec::new();
+        for ((to, _), slot) in places.iter().zip(slots) {
+            values.extend(self.load_slots(slot, to.limbs()));
+        }
+        self.jump_with(after, &values);
+        self.start_sealed(aligned);
+        let bytes = self.bytes_at_cursor();
+        let mut values = Vec::new();
+        for (to, offset) in places {
+            values.extend(self.load_bits(bytes, *offset, to.ty.width(), total));
+        }
+        self.jump_with(after, &values);
+        self.start_sealed(after);
+        let mut read = &read[..];
+        for (to, _) in places {
+            let (value, rest) = read.split_at(to.limbs() as usize);
+            self.store(*to, value);
+            read = rest;
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! From the IR to Cranelift's: one function a parser and one a control.
+//!
+//! Fields of up to [`INLINE_LIMBS`] limbs are SSA values while code works on them and are loaded from and stored to the frame; Cranelift removes the
+//! loads and stores that nobody needs. Wider ones, and varbits, stay in slots and are worked on by helpers. The cursor, the work left and the
+//! number of emitted bits are variables, written to the invocation before helpers that look at them and at the end.
+
+mod action;
+mod arith;
+mod call;
+mod control;
+mod emit;
+mod expr;
+mod extract;
+mod parser;
+mod place;
+mod stmt;
+mod table;
+mod wide;
+
+use std::collections::HashMap;
+
+use bits::IdVec;
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{
+    AbiParam, AliasRegion, Block, BlockArg, InstBuilder, MemFlags, SigRef, Signature, Type, Value,
+};
+use cranelift_codegen::isa::CallConv;
+use cranelift_frontend::{FunctionBuilder, Variable};
+use exec::slots::Slot;
+use exec::slots::header::{HeaderSite, StackSite};
+use exec::slots::table::TableSite;
+use exec::{DropReason, Natives, ParserErrors, Unsupported};
+use ir::{
+    Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
+    limbs_of,
+};
+
+use crate::abi::{Code, Outcome, offset};
+use crate::helpers::Helper;
+use action::{ActionCosts, Param, SharedAction};
+
+/// Values of at most so many limbs are held in SSA values.
+pub(crate) const INLINE_LIMBS: u32 = 8;
+
+/// What the functions of a program share: side tables for helpers, and slots behind the frame.
+pub(crate) struct Shared<'p> {
+    pub(crate) program: &'p Program,
+    layout: &'p Layout,
+    natives: &'p Natives,
+    pub(crate) code: Code,
+    /// Slots for parameters of actions that are too wide for SSA values.
+    wide_params: IdVec<ActionId, Vec<Option<Slot>>>,
+    costs: ActionCosts,
+    /// A place for writes that must not happen.
+    nowhere: Slot,
+    first_temporary: Slot,
+    most_temporaries: u32,
+    wide_scratch_limbs: u32,
+    call_conv: CallConv,
+}
+
+impl<'p> Shared<'p> {
+    pub(crate) fn new(
+        program: &'p Program,
+        layout: &'p Layout,
+        natives: &'p Natives,
+        call_conv: CallConv,
+    ) -> Result<Shared<'p>, Unsupported> {
+        let mut next = layout.limbs();
+        let mut take = |limbs: u32| {
+            let slot = next;
+            next += limbs;
+            slot
+        };
+        let nowhere = take(INLINE_LIMBS);
+        let tables = program.tables.iter();
+        let tables = tables.map(|(id, table)| TableSite::new(program, id, table, &mut take));
+        let tables = tables.collect();
+        let wide = |ty: ScalarTy| limbs_of(ty) > INLINE_LIMBS;
+        let wide_params = program.actions.values().map(|action| {
+            let params = action.params.iter();
+            let slots = params.map(|param| wide(param.ty).then(|| take(limbs_of(param.ty))));
+            slots.collect()
+        });
+        let wide_params = wide_params.collect();
+        let missing = |what: &str| Unsupported {
+            construct: what.to_string(),
+            loc: None,
+        };
+        let headers = program.headers.ids().map(|id| {
+            let site = HeaderSite::new(program, layout, id);
+            site.ok_or_else(|| missing("a header without a type"))
+        });
+        let stacks = program.stacks.values().map(|stack| {
+            let site = StackSite::new(program, layout, stack);
+            site.ok_or_else(|| missing("a stack without headers"))
+        });
+        Ok(Shared {
+            program,
+            layout,
+            natives,
+            code: Code {
+                tables,
+                headers: headers.collect::<Result<_, _>>()?,
+                stacks: stacks.collect::<Result<_, _>>()?,
+                errors: ParserErrors::of(program),
+                ..Code::default()
+            },
+            wide_params,
+            costs: ActionCosts::of(program),
+            nowhere,
+            first_temporary: next,
+            most_temporaries: 0,
+            wide_scratch_limbs: 0,
+            call_conv,
+        })
+    }
+
+    /// The side tables, when all functions are translated.
+    pub(crate) fn finish(mut self) -> Code {
+        self.code.wide_scratch = self.first_temporary + self.most_temporaries;
+        self.code.limbs = (self.code.wide_scratch + self.wide_scratch_limbs) as usize;
+        self.code
+    }
+
+    /// The signature of a function that takes the invocation and so many numbers, and gives one.
+    pub(crate) fn signature(&self, numbers: usize) -> Signature {
+        let mut signature = Signature::new(self.call_conv);
+        let params = std::iter::repeat_n(AbiParam::new(I64), 1 + numbers);
+        signature.params.extend(params);
+        signature.returns.push(AbiParam::new(I64));
+        signature
+    }
+}
+
+/// The code of a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    Parser(ParserId),
+    Control(ControlId),
+}
+
+/// Translates a parser or control into the function at hand.
+pub(crate) fn translate(
+    shared: &mut Shared<'_>,
+    builder: FunctionBuilder<'_>,
+    body: Body,
+) -> Result<(), Unsupported> {
+    let mut translator = Translator::new(shared, builder);
+    match body {
+        Body::Parser(id) => translator.parser(id)?,
+        Body::Control(id) => translator.control(id)?,
+    }
+    translator.finish()
+}
+
+/// What is being done to one function.
+struct Translator<'t> {
+    program: &'t Program,
+    layout: &'t Layout,
+    natives: &'t Natives,
+    code: &'t mut Code,
+    wide_params: &'t IdVec<ActionId, Vec<Option<Slot>>>,
+    costs: &'t ActionCosts,
+    nowhere: Slot,
+    first_temporary: Slot,
+    most_temporaries: &'t mut u32,
+    wide_scratch_limbs: &'t mut u32,
+    b: FunctionBuilder<'t>,
+    signatures: Vec<Option<SigRef>>,
+    call_conv: CallConv,
+    /// The invocation, and the first of the packet's limbs.
+    invocation: Value,
+    limbs: Value,
+    cursor: Variable,
+    work: Variable,
+    emitted: Variable,
+    /// Where the function ends, with the number that it returns.
+    end: Block,
+    /// Temporaries in use by the current statement.
+    temporaries: u32,
+    /// Whether the current point of the code can be reached.
+    is_live: bool,
+    /// Blocks and loops around the current statement: where leaving and continuing go.
+    enclosing: HashMap<LabelId, (Block, Block)>,
+    /// The action whose code is being translated, with its parameters.
+    action: Option<(ActionId, Vec<Param>)>,
+    /// Actions that several places of the function run.
+    shared_actions: HashMap<ActionId, SharedAction>,
+    /// How often each action is run in the function at hand.
+    uses: action::Uses,
+    loc: Option<Loc>,
+}
+
+/// The memory that native code knows, so that a store to one does not make it forget what it has loaded from another.
+fn memory(region: AliasRegion) -> MemFlags {
+    MemFlags::new()
+        .with_notrap()
+        .with_alias_region(Some(region))
+}
+
+/// Fields and scratch: always at multiples of eight bytes.
+fn in_limbs() -> MemFlags {
+    memory(AliasRegion::Heap).with_aligned()
+}
+
+/// The packet's bytes and parameters of actions: nothing writes them while native code holds on to what it loaded.
+fn in_bytes() -> MemFlags {
+    memory(AliasRegion::Table)
+}
+
+/// The invocation and what is emitted.
+fn in_invocation() -> MemFlags {
+    memory(AliasRegion::Vmctx)
+}
+
+impl<'t> Translator<'t> {
+    fn new(shared: &'t mut Shared<'_>, mut b: FunctionBuilder<'t>) -> Translator<'t> {
+        let start = b.create_block();
+        b.append_block_params_for_function_params(start);
+        b.switch_to_block(start);
+        b.seal_block(start);
+        let invocation = b.block_params(start)[0];
+        let limbs = b
+            .ins()
+            .load(I64, in_invocation(), invocation, offset::LIMBS);
+        let mut variable = |at: i32| {
+            let variable = b.declare_var(I64);
+            let value = b.ins().load(I64, in_invocation(), invocation, at);
+            b.def_var(variable, value);
+            variable
+        };
+        let cursor = variable(offset::CURSOR);
+        let work = variable(offset::WORK);
+        let emitted = variable(offset::EMITTED);
+        let end = b.create_block();
+        b.append_block_param(end, I64);
+        Translator {
+            program: shared.program,
+            layout: shared.layout,
+            natives: shared.natives,
+            code: &mut shared.code,
+            wide_params: &shared.wide_params,
+            costs: &shared.costs,
+            nowhere: shared.nowhere,
+            first_temporary: shared.first_temporary,
+            most_temporaries: &mut shared.most_temporaries,
+            wide_scratch_limbs: &mut shared.wide_scratch_limbs,
+            b,
+            signatures: vec![None; 6],
+            call_conv: shared.call_conv,
+            invocation,
+            limbs,
+            cursor,
+            work,
+            emitted,
+            end,
+            temporaries: 0,
+            is_live: true,
+            enclosing: HashMap::new(),
+            action: None,
+            shared_actions: HashMap::new(),
+            uses: action::Uses::default(),
+            loc: None,
+        }
+    }
+
+    /// Translates the actions that are still missing, and the function's end.
+    fn finish(mut self) -> Result<(), Unsupported> {
+        self.shared_bodies()?;
+        self.start(self.end);
+        self.show_progress();
+        let emitted = self.b.use_var(self.emitted);
+        self.store_invocation(emitted, offset::EMITTED);
+        let number = self.b.block_params(self.end)[0];
+        self.b.ins().return_(&[number]);
+        self.b.seal_all_blocks();
+        self.b.finalize();
+        Ok(())
+    }
+
+    /// The cursor and the work left go to the invocation.
+    fn show_progress(&mut self) {
+        let cursor = self.b.use_var(self.cursor);
+        self.store_invocation(cursor, offset::CURSOR);
+        let work = self.b.use_var(self.work);
+        self.store_invocation(work, offset::WORK);
+    }
+
+    fn load_invocation(&mut self, at: i32) -> Value {
+        let flags = in_invocation();
+        self.b.ins().load(I64, flags, self.invocation, at)
+    }
+
+    fn store_invocation(&mut self, value: Value, at: i32) {
+        let flags = in_invocation();
+        self.b.ins().store(flags, value, self.invocation, at);
+    }
+
+    /// Code goes on here.
+    fn start(&mut self, block: Block) {
+        self.b.switch_to_block(block);
+        self.is_live = true;
+    }
+
+    /// Code goes on here; all jumps to here have been translated.
+    fn start_sealed(&mut self, block: Block) {
+        self.start(block);
+        self.b.seal_block(block);
+    }
+
+    fn jump(&mut self, to: Block) {
+        if self.is_live {
+            self.b.ins().jump(to, &[]);
+            self.is_live = false;
+        }
+    }
+
+    fn jump_with(&mut self, to: Block, values: &[Value]) {
+        if self.is_live {
+            let args: Vec<BlockArg> = values.iter().map(|&v| BlockArg::Value(v)).collect();
+            self.b.ins().jump(to, &args);
+            self.is_live = false;
+        }
+    }
+
+    fn branch(&mut self, truth: Value, then: Block, otherwise: Block) {
+        self.b.ins().brif(truth, then, &[], otherwise, &[]);
+        self.is_live = false;
+    }
+
+    /// A block that is seldom reached.
+    fn cold_block(&mut self) -> Block {
+        let block = self.b.create_block();
+        self.b.set_cold_block(block);
+        block
+    }
+
+    /// Goes on only if the condition does not hold; otherwise the function ends so.
+    fn end_if(&mut self, truth: Value, outcome: Outcome) {
+        let (ends, goes_on) = (self.cold_block(), self.b.create_block());
+        self.branch(truth, ends, goes_on);
+        self.start_sealed(ends);
+        self.end_with(outcome);
+        self.start_sealed(goes_on);
+    }
+
+    /// The function ends.
+    fn end_with(&mut self, outcome: Outcome) {
+        let number = self.number(outcome.number());
+        self.jump_with(self.end, &[number]);
+    }
+
+    /// The function ends with the number that a helper gave, unless that is zero.
+    fn end_unless_done(&mut self, number: Value) {
+        let (ends, goes_on) = (self.cold_block(), self.b.create_block());
+        self.branch(number, ends, goes_on);
+        self.start_sealed(ends);
+        self.jump_with(self.end, &[number]);
+        self.start_sealed(goes_on);
+    }
+
+    /// Takes one unit of work.
+    fn spend(&mut self) {
+        let work = self.b.use_var(self.work);
+        let is_used_up = self.is_zero(work);
+        self.end_if(is_used_up, Outcome::Drop(DropReason::WorkBudget));
+        let left = self.b.ins().iadd_imm(work, -1);
+        self.b.def_var(self.work, left);
+    }
+
+    /// Calls a helper.
+    fn help(&mut self, helper: Helper, numbers: &[Value]) -> Value {
+        let signature = self.signature(numbers.len());
+        let address = self.number(helper.address() as u64);
+        let mut args = vec![self.invocation];
+        args.extend_from_slice(numbers);
+        let call = self.b.ins().call_indirect(signature, address, &args);
+        self.b.inst_results(call)[0]
+    }
+
+    /// The same with numbers known now.
+    fn help_with(&mut self, helper: Helper, numbers: &[u64]) -> Value {
+        let numbers: Vec<Value> = numbers.iter().map(|&n| self.number(n)).collect();
+        self.help(helper, &numbers)
+    }
+
+    fn signature(&mut self, numbers: usize) -> SigRef {
+        if let Some(Some(known)) = self.signatures.get(numbers) {
+            return *known;
+        }
+        let mut signature = Signature::new(self.call_conv);
+        let params = std::iter::repeat_n(AbiParam::new(I64), 1 + numbers);
+        signature.params.extend(params);
+        signature.returns.push(AbiParam::new(I64));
+        let made = self.b.import_signature(signature);
+        if let Some(place) = self.signatures.get_mut(numbers) {
+            *place = Some(made);
+        }
+        made
+    }
+
+    /// A temporary of the current statement.
+    fn temporary(&mut self, limbs: u32) -> Slot {
+        let slot = self.first_temporary + self.temporaries;
+        self.temporaries += limbs.max(1);
+        *self.most_temporaries = (*self.most_temporaries).max(self.temporaries);
+        slot
+    }
+
+    /// A statement ends: its temporaries are free.
+    fn free_temporaries(&mut self) {
+        self.temporaries = 0;
+    }
+
+    fn slot(&self, field: FieldId) -> Slot {
+        self.layout.offset(field)
+    }
+
+    fn ty(&self, expr: &Expr) -> Result<ScalarTy, Unsupported> {
+        expr.ty(self.program, self.current_action())
+            .ok_or_else(|| self.unsupported("an expression of no type"))
+    }
+
+    fn current_action(&self) -> Option<&'t Action> {
+        self.program.actions.get(self.action.as_ref()?.0)
+    }
+
+    fn unsupported(&self, construct: &str) -> Unsupported {
+        Unsupported {
+            construct: construct.to_string(),
+            loc: self.loc,
+        }
+    }
+
+    /// Block parameters of the type of numbers.
+    fn block_with(&mut self, numbers: usize) -> (Block, Vec<Value>) {
+        let ty: Type = I64;
+        let block = self.b.create_block();
+        let params = (0..numbers)
+            .map(|_| self.b.append_block_param(block, ty))
+            .collect();
+        (block, params)
+    }
+}

@@ -1,0 +1,255 @@
+//! Locations: fields of the frame, slots of scratch, and addresses computed at run time.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use exec::Unsupported;
+use exec::slots::Slot;
+use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
+
+use super::{INLINE_LIMBS, Translator, in_limbs};
+use crate::helpers::{Helper, OUT_OF_RANGE};
+
+/// An address to add, in limbs, and whether all indices were in range; it is zero if not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Distance {
+    pub(super) limbs: Value,
+    pub(super) in_range: Value,
+}
+
+/// Where a location is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    /// The slot of the element with index 0.
+    pub(super) base: Slot,
+    pub(super) at: Option<Distance>,
+    pub(super) ty: ScalarTy,
+}
+
+impl Located {
+    pub(super) fn limbs(&self) -> u32 {
+        limbs_of(self.ty)
+    }
+
+    /// Whether its value stays in slots.
+    pub(super) fn is_wide(&self) -> bool {
+        self.limbs() > INLINE_LIMBS || matches!(self.ty, ScalarTy::Varbit(_))
+    }
+}
+
+/// The bytes before a slot.
+fn byte_offset(slot: Slot) -> i32 {
+    // A frame has at most 2^17 limbs, and scratch a few times as many.
+    slot as i32 * 8
+}
+
+impl Translator<'_> {
+    pub(super) fn load_slots(&mut self, slot: Slot, limbs: u32) -> Vec<Value> {
+        let base = self.limbs;
+        self.load_from(base, slot, limbs)
+    }
+
+    pub(super) fn load_from(&mut self, base: Value, slot: Slot, limbs: u32) -> Vec<Value> {
+        (slot..slot + limbs)
+            .map(|slot| {
+                let offset = byte_offset(slot);
+                self.b.ins().load(I64, in_limbs(), base, offset)
+            })
+            .collect()
+    }
+
+    pub(super) fn store_slots(&mut self, slot: Slot, values: &[Value]) {
+        let base = self.limbs;
+        self.store_to(base, slot, values);
+    }
+
+    fn store_to(&mut self, base: Value, slot: Slot, values: &[Value]) {
+        for (&value, slot) in values.iter().zip(slot..) {
+            let offset = byte_offset(slot);
+            self.b.ins().store(in_limbs(), value, base, offset);
+        }
+    }
+
+    /// The address of the limbs that lie a distance behind the first ones.
+    pub(super) fn limbs_behind(&mut self, at: Option<Distance>) -> Value {
+        match at {
+            None => self.limbs,
+            Some(at) => {
+                let bytes = self.b.ins().ishl_imm(at.limbs, 3);
+                self.b.ins().iadd(self.limbs, bytes)
+            }
+        }
+    }
+
+    /// The distance as helpers take it.
+    pub(super) fn distance_number(&mut self, at: Option<Distance>) -> Value {
+        match at {
+            None => self.number(0),
+            Some(at) => {
+                let nowhere = self.number(OUT_OF_RANGE);
+                self.b.ins().select(at.in_range, at.limbs, nowhere)
+            }
+        }
+    }
+
+    pub(super) fn locate(&mut self, place: &Place) -> Result<Located, Unsupported> {
+        let ty = place
+            .ty(self.program)
+            .ok_or_else(|| self.unsupported("a place of no type"))?;
+        let base = self.slot(place.base);
+        let strides: Vec<u32> = place
+            .dims
+            .iter()
+            .map(|dim| self.field_distance(place.base.get(), dim.len, dim.stride))
+            .collect();
+        let at = self.distance(&place.dims, &strides)?;
+        Ok(Located { base, at, ty })
+    }
+
+    /// Limbs between two elements of a place.
+    fn field_distance(&self, base: u32, len: u32, stride: u32) -> u32 {
+        let offset = |field: u32| {
+            let field = ir::FieldId::new(field);
+            self.program.fields.get(field).map(|_| self.slot(field))
+        };
+        let second = base.checked_add(stride).and_then(offset);
+        match (len > 1, second, offset(base)) {
+            (true, Some(second), Some(first)) => second.saturating_sub(first),
+            _ => 0,
+        }
+    }
+
+    /// The header's position among [`crate::abi::Code::headers`] and the distance to add.
+    pub(super) fn locate_header(
+        &mut self,
+        place: &HeaderPlace,
+    ) -> Result<(usize, Option<Distance>), Unsupported> {
+        let header = self.program.headers.get(place.base);
+        let first = header
+            .map(|header| header.valid.get())
+            .ok_or_else(|| self.unsupported("a header that does not exist"))?;
+        let fields = place.field_strides(self.program);
+        let strides: Vec<u32> = place
+            .dims
+            .iter()
+            .zip(fields)
+            .map(|(dim, stride)| self.field_distance(first, dim.len, stride))
+            .collect();
+        let at = self.distance(&place.dims, &strides)?;
+        Ok((place.base.get() as usize, at))
+    }
+
+    fn distance(&mut self, dims: &[Dim], strides: &[u32]) -> Result<Option<Distance>, Unsupported> {
+        let mut sum: Option<Distance> = None;
+        for (dim, &stride) in dims.iter().zip(strides) {
+            let index = self.small(&dim.index)?;
+            let below = IntCC::UnsignedLessThan;
+            let in_range = self.b.ins().icmp_imm(below, index, i64::from(dim.len));
+            let zero = self.number(0);
+            let index = self.b.ins().select(in_range, index, zero);
+            let limbs = self.b.ins().imul_imm(index, i64::from(stride));
+            sum = Some(match sum {
+                None => Distance { limbs, in_range },
+                Some(sum) => Distance {
+                    limbs: self.b.ins().iadd(sum.limbs, limbs),
+                    in_range: self.b.ins().band(sum.in_range, in_range),
+                },
+            });
+        }
+        Ok(sum)
+    }
+
+    /// Reads a location of few limbs; zeros out of range.
+    pub(super) fn load(&mut self, from: Located) -> Vec<Value> {
+        let Some(at) = from.at else {
+            return self.load_slots(from.base, from.limbs());
+        };
+        let base = self.limbs_behind(Some(at));
+        let loaded = self.load_from(base, from.base, from.limbs());
+        let zeros = self.zeros(loaded.len());
+        self.select(at.in_range, &loaded, &zeros)
+    }
+
+    /// Writes a location of few limbs; nothing out of range.
+    pub(super) fn store(&mut self, to: Located, values: &[Value]) {
+        let Some(at) = to.at else {
+            return self.store_slots(to.base, values);
+        };
+        // Out of range the write goes to a place that nobody reads.
+        let there = self.limbs_behind(Some(at));
+        let there = self.b.ins().iadd_imm(there, i64::from(to.base) * 8);
+        let nowhere = i64::from(self.nowhere) * 8;
+        let nowhere = self.b.ins().iadd_imm(self.limbs, nowhere);
+        let base = self.b.ins().select(at.in_range, there, nowhere);
+        self.store_to(base, 0, values);
+    }
+
+    /// The slots of a location whose value stays in slots: its own, or a copy of a run-time element.
+    pub(super) fn in_slots(&mut self, from: Located) -> Slot {
+        match from.at {
+            None => from.base,
+            Some(_) => {
+                let d = self.temporary(from.limbs());
+                self.load_into(from, d);
+                d
+            }
+        }
+    }
+
+    /// Copies a location's limbs into slots.
+    pub(super) fn load_into(&mut self, from: Located, d: Slot) {
+        match from.at {
+            None => self.copy(d, from.base, from.limbs()),
+            Some(_) => {
+                let (to, base) = (self.number(d.into()), self.number(from.base.into()));
+                let (at, n) = (
+                    self.distance_number(from.at),
+                    self.number(from.limbs().into()),
+                );
+                self.help(Helper::LoadAt, &[to, base, at, n]);
+            }
+        }
+    }
+
+    /// Copies slots into a location.
+    pub(super) fn store_from(&mut self, to: Located, a: Slot) {
+        match to.at {
+            None => self.copy(to.base, a, to.limbs()),
+            Some(_) => {
+                let (base, from) = (self.number(to.base.into()), self.number(a.into()));
+                let (at, n) = (self.distance_number(to.at), self.number(to.limbs().into()));
+                self.help(Helper::StoreAt, &[base, at, from, n]);
+            }
+        }
+    }
+
+    /// Copies slots, which may overlap.
+    pub(super) fn copy(&mut self, d: Slot, a: Slot, limbs: u32) {
+        if d == a {
+            return;
+        }
+        if limbs <= 2 * INLINE_LIMBS {
+            let values = self.load_slots(a, limbs);
+            self.store_slots(d, &values);
+        } else {
+            self.help_with(Helper::Copy, &[d.into(), a.into(), limbs.into()]);
+        }
+    }
+
+    /// Zeros in slots.
+    pub(super) fn clear(&mut self, d: Slot, limbs: u32) {
+        if limbs <= 2 * INLINE_LIMBS {
+            let zeros = self.zeros(limbs as usize);
+            self.store_slots(d, &zeros);
+        } else {
+            let constant = self.constant(vec![0; limbs as usize]);
+            self.help_with(Helper::Constant, &[d.into(), constant]);
+        }
+    }
+
+    /// The position of a constant among [`crate::abi::Code::constants`].
+    pub(super) fn constant(&mut self, limbs: Vec<u64>) -> u64 {
+        self.code.constants.push(limbs.into());
+        self.code.constants.len() as u64 - 1
+    }
+}
