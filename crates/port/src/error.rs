@@ -43,6 +43,13 @@ pub enum PortError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// AF_XDP cannot be had on the interface.
+    NoXdp {
+        /// The interface.
+        name: String,
+        /// The reason, and what to do about it.
+        because: String,
+    },
     /// A system call failed for another reason.
     System {
         /// What was being done.
@@ -97,6 +104,9 @@ impl fmt::Display for PortError {
                 "cannot use \"{name}\" as a TAP device: {source}; another program may have it \
                  open, or an interface of another kind may have this name"
             ),
+            PortError::NoXdp { name, because } => {
+                write!(f, "{name} cannot be used by AF_XDP: {because}")
+            }
             PortError::System { doing, source } => write!(f, "{doing}: {source}"),
         }
     }

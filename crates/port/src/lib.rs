@@ -7,7 +7,7 @@
 //! - **May import:** `packet`.
 //! - **Invariants:** no call waits, except [`Poller::wait`]; every frame that a port was asked to carry
 //!   is counted as sent or as dropped for a named reason; a capture is delivered up to its last whole
-//!   packet before an error is; `unsafe` is in `linux/sys.rs` and nowhere else.
+//!   packet before an error is; `unsafe` is in `linux/sys` and nowhere else.
 //! - **Tests:** beside the code; `tests/` on real kernels, in network namespaces of their own, skipped
 //!   with a line that says so where a machine forbids them.
 #![deny(unsafe_code)]
@@ -30,8 +30,7 @@ pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, EchoSocket, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError,
-    Signal, StopSignals, TapPort, enter_private, interfaces, pin_to_core,
+    AfPacketPort, AfXdpPort, EchoSocket, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, XdpMode, enter_private, interfaces, pin_to_core,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

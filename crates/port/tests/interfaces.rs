@@ -2,35 +2,69 @@
 
 mod lab;
 
-use lab::{Lab, clock, frame, next_error, receive, wait_up};
+use lab::{Kind, Lab, clock, frame, next_error, receive, wait_up};
 use packet::{Batch, Frame, PortId};
-use port::{AfPacketPort, EchoSocket, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDrop};
+use port::{EchoSocket, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDrop};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-fn open(netns: &Netns, name: &str) -> AfPacketPort {
-    netns
-        .run(|| AfPacketPort::open(PortId(3), name))
-        .unwrap()
-        .unwrap()
+/// Each of these tests on each kind of port.
+macro_rules! on_each_kind {
+    ($($test:ident,)*) => {
+        mod af_packet {
+            on_each_kind!(@ super::Kind::Packet, $($test,)*);
+        }
+        mod af_xdp {
+            on_each_kind!(@ super::Kind::Xdp(port::XdpMode::Driver), $($test,)*);
+        }
+        mod af_xdp_generic {
+            on_each_kind!(@ super::Kind::Xdp(port::XdpMode::Generic), $($test,)*);
+        }
+    };
+    (@ $kind:expr, $($test:ident,)*) => {$(
+        #[test]
+        fn $test() {
+            if let Some(lab) = $kind.lab() {
+                super::$test(&lab, $kind);
+            }
+        }
+    )*};
 }
 
-/// What arrives at the switch's port of `frames` that the host's end sends.
-fn carried(lab: &Lab, frames: &[Frame]) -> Vec<Vec<u8>> {
-    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+on_each_kind! {
+    tags_are_where_they_were_on_the_wire,
+    frames_of_any_length_that_the_link_carries_are_whole,
+    more_frames_than_a_system_call_takes_arrive_in_order,
+    what_the_port_itself_sends_does_not_come_back,
+    received_frames_carry_their_port_and_time,
+    frames_that_the_link_does_not_carry_are_dropped_by_name,
+    frames_that_nobody_fetches_are_counted,
+    a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up,
+    a_link_without_carrier_is_down_and_swallows_nothing,
+    an_interface_that_is_down_when_opened_works_when_it_is_up,
+    a_removed_interface_is_gone,
+    an_interface_that_does_not_exist_is_answered_with_those_that_do,
+}
+
+fn packet_port(netns: &Netns, name: &str) -> Box<dyn Port> {
+    Kind::Packet.open(netns, name)
+}
+
+/// Checks that `frames` arrive as they are, at the switch's port and from it.
+fn check_carried(lab: &Lab, kind: Kind, frames: &[Frame]) {
+    let (mut switch, mut host) = (kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0"));
     assert_eq!(host.tx(frames).sent, frames.len() as u64);
-    let got = receive(&mut switch, frames.len()).unwrap();
+    assert_eq!(receive(&mut *switch, frames.len()).unwrap(), bytes(frames));
+    assert_eq!(switch.tx(frames).sent, frames.len() as u64);
+    assert_eq!(receive(&mut *host, frames.len()).unwrap(), bytes(frames));
     assert_eq!(switch.stats().rx_dropped.total(), 0);
-    got
 }
 
 fn bytes(frames: &[Frame]) -> Vec<Vec<u8>> {
     frames.iter().map(|frame| frame.bytes().to_vec()).collect()
 }
 
-#[test]
-fn tags_are_where_they_were_on_the_wire() {
-    let Some(lab) = Lab::new() else { return };
+fn tags_are_where_they_were_on_the_wire(lab: &Lab, kind: Kind) {
     let frames = [
         frame(&[], 60, 0),
         frame(&[[0x81, 0, 0x20, 0x05]], 64, 1),
@@ -38,43 +72,35 @@ fn tags_are_where_they_were_on_the_wire() {
         frame(&[[0x88, 0xa8, 0x0f, 0xff], [0x81, 0, 0, 7]], 1514, 3),
         frame(&[[0x81, 0, 0, 6], [0x81, 0, 0, 7], [0x81, 0, 0, 8]], 100, 4),
     ];
-    assert_eq!(carried(&lab, &frames), bytes(&frames));
+    check_carried(lab, kind, &frames);
 }
 
-#[test]
-fn frames_of_any_length_that_the_link_carries_are_whole() {
-    let Some(lab) = Lab::new() else { return };
+fn frames_of_any_length_that_the_link_carries_are_whole(lab: &Lab, kind: Kind) {
     lab.at_switch().set_mtu("s0", 65535).unwrap();
     lab.at_host().set_mtu("h0", 65535).unwrap();
     let mut frames: Vec<Frame> = [15, 59, 1514, 9014, 9216, 65531]
         .map(|len| frame(&[], len, 1))
         .into();
     frames.push(frame(&[[0x81, 0, 0, 1]], 65535, 2));
-    assert_eq!(carried(&lab, &frames), bytes(&frames));
+    check_carried(lab, kind, &frames);
 }
 
-#[test]
-fn more_frames_than_a_system_call_takes_arrive_in_order() {
-    let Some(lab) = Lab::new() else { return };
+fn more_frames_than_a_system_call_takes_arrive_in_order(lab: &Lab, kind: Kind) {
     let frames: Vec<Frame> = (0..200).map(|i| frame(&[], 60, i)).collect();
-    assert_eq!(carried(&lab, &frames), bytes(&frames));
+    check_carried(lab, kind, &frames);
 }
 
-#[test]
-fn what_the_port_itself_sends_does_not_come_back() {
-    let Some(lab) = Lab::new() else { return };
-    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+fn what_the_port_itself_sends_does_not_come_back(lab: &Lab, kind: Kind) {
+    let (mut switch, mut host) = (kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0"));
     assert_eq!(switch.tx(&[frame(&[], 60, 1)]).sent, 1);
-    assert_eq!(receive(&mut host, 1).unwrap().len(), 1);
+    assert_eq!(receive(&mut *host, 1).unwrap().len(), 1);
     host.tx(&[frame(&[], 60, 2)]);
-    let got = receive(&mut switch, 1).unwrap();
+    let got = receive(&mut *switch, 1).unwrap();
     assert_eq!(got[0][14], 2, "the first that arrives is the other end's");
 }
 
-#[test]
-fn received_frames_carry_their_port_and_time() {
-    let Some(lab) = Lab::new() else { return };
-    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+fn received_frames_carry_their_port_and_time(lab: &Lab, kind: Kind) {
+    let (mut switch, mut host) = (kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0"));
     host.tx(&[frame(&[], 60, 1)]);
     let now = clock();
     let mut batch = Batch::default();
@@ -84,10 +110,8 @@ fn received_frames_carry_their_port_and_time() {
     assert!(switch.poll_fd().is_some());
 }
 
-#[test]
-fn frames_that_the_link_does_not_carry_are_dropped_by_name() {
-    let Some(lab) = Lab::new() else { return };
-    let mut port = open(&lab.switch, "s0");
+fn frames_that_the_link_does_not_carry_are_dropped_by_name(lab: &Lab, kind: Kind) {
+    let mut port = kind.open(&lab.switch, "s0");
     let frames = [
         frame(&[], 60, 0),
         frame(&[], 13, 0),
@@ -101,10 +125,8 @@ fn frames_that_the_link_does_not_carry_are_dropped_by_name() {
     assert_eq!(port.stats().tx_dropped, outcome.dropped);
 }
 
-#[test]
-fn frames_that_nobody_fetches_are_counted() {
-    let Some(lab) = Lab::new() else { return };
-    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+fn frames_that_nobody_fetches_are_counted(lab: &Lab, kind: Kind) {
+    let (mut switch, mut host) = (kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0"));
     let burst: Vec<Frame> = (0..64).map(|_| frame(&[], 1514, 9)).collect();
     let mut sent = 0;
     while sent < 60_000 {
@@ -112,7 +134,7 @@ fn frames_that_nobody_fetches_are_counted() {
     }
     let mut got = 0;
     loop {
-        let new = receive(&mut switch, 1).unwrap().len() as u64;
+        let new = receive(&mut *switch, 1).unwrap().len() as u64;
         got += new;
         if new == 0 {
             break;
@@ -126,18 +148,16 @@ fn frames_that_nobody_fetches_are_counted() {
     );
 }
 
-#[test]
-fn a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up() {
-    let Some(lab) = Lab::new() else { return };
-    let (mut switch, mut host) = (open(&lab.switch, "s0"), open(&lab.host, "h0"));
+fn a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up(lab: &Lab, kind: Kind) {
+    let (mut switch, mut host) = (kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0"));
     host.tx(&[frame(&[], 60, 1)]);
     lab.at_switch().set_down("s0").unwrap();
     assert_eq!(
-        receive(&mut switch, 1).unwrap().len(),
+        receive(&mut *switch, 1).unwrap().len(),
         1,
         "what came before is delivered"
     );
-    let error = next_error(&mut switch);
+    let error = next_error(&mut *switch);
     assert!(
         matches!(error, PortError::Down { .. }) && error.is_recoverable(),
         "{error}"
@@ -161,20 +181,18 @@ fn a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up() {
         assert!(switch.rx(&mut batch, now()).is_ok(), "told once");
     }
     lab.at_switch().set_up("s0").unwrap();
-    assert_eq!(receive(&mut host, 0).unwrap().len(), 0);
-    wait_up(&mut switch);
-    wait_up(&mut host);
+    assert_eq!(receive(&mut *host, 0).unwrap().len(), 0);
+    wait_up(&mut *switch);
+    wait_up(&mut *host);
     host.tx(&[frame(&[], 60, 2)]);
-    assert_eq!(receive(&mut switch, 1).unwrap()[0][14], 2);
+    assert_eq!(receive(&mut *switch, 1).unwrap()[0][14], 2);
     assert_eq!(switch.tx(&[frame(&[], 60, 3)]).sent, 1);
 }
 
-#[test]
-fn a_link_without_carrier_is_down_and_swallows_nothing() {
-    let Some(lab) = Lab::new() else { return };
-    let mut switch = open(&lab.switch, "s0");
+fn a_link_without_carrier_is_down_and_swallows_nothing(lab: &Lab, kind: Kind) {
+    let mut switch = kind.open(&lab.switch, "s0");
     lab.at_host().set_down("h0").unwrap();
-    assert!(matches!(next_error(&mut switch), PortError::Down { .. }));
+    assert!(matches!(next_error(&mut *switch), PortError::Down { .. }));
     let outcome = switch.tx(&[frame(&[], 60, 1)]);
     assert_eq!(
         (outcome.sent, outcome.dropped.get(TxDrop::LinkDown)),
@@ -182,26 +200,22 @@ fn a_link_without_carrier_is_down_and_swallows_nothing() {
     );
 }
 
-#[test]
-fn an_interface_that_is_down_when_opened_works_when_it_is_up() {
-    let Some(lab) = Lab::new() else { return };
+fn an_interface_that_is_down_when_opened_works_when_it_is_up(lab: &Lab, kind: Kind) {
     lab.at_switch().set_down("s0").unwrap();
-    let mut switch = open(&lab.switch, "s0");
-    assert!(matches!(next_error(&mut switch), PortError::Down { .. }));
+    let mut switch = kind.open(&lab.switch, "s0");
+    assert!(matches!(next_error(&mut *switch), PortError::Down { .. }));
     lab.at_switch().set_up("s0").unwrap();
-    let mut host = open(&lab.host, "h0");
-    wait_up(&mut switch);
-    wait_up(&mut host);
+    let mut host = packet_port(&lab.host, "h0");
+    wait_up(&mut *switch);
+    wait_up(&mut *host);
     host.tx(&[frame(&[], 60, 5)]);
-    assert_eq!(receive(&mut switch, 1).unwrap()[0][14], 5);
+    assert_eq!(receive(&mut *switch, 1).unwrap()[0][14], 5);
 }
 
-#[test]
-fn a_removed_interface_is_gone() {
-    let Some(lab) = Lab::new() else { return };
-    let mut switch = open(&lab.switch, "s0");
+fn a_removed_interface_is_gone(lab: &Lab, kind: Kind) {
+    let mut switch = kind.open(&lab.switch, "s0");
     lab.at_switch().delete_link("s0").unwrap();
-    let error = next_error(&mut switch);
+    let error = next_error(&mut *switch);
     assert!(
         matches!(error, PortError::Gone { .. }) && !error.is_recoverable(),
         "{error}"
@@ -216,14 +230,8 @@ fn a_removed_interface_is_gone() {
     );
 }
 
-#[test]
-fn an_interface_that_does_not_exist_is_answered_with_those_that_do() {
-    let Some(lab) = Lab::new() else { return };
-    let open = |name: &str| {
-        lab.switch
-            .run(|| AfPacketPort::open(PortId(0), name))
-            .unwrap()
-    };
+fn an_interface_that_does_not_exist_is_answered_with_those_that_do(lab: &Lab, kind: Kind) {
+    let open = |name: &str| kind.try_open(&lab.switch, name);
     let error = open("s1").err().unwrap().to_string();
     assert_eq!(
         error,

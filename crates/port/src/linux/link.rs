@@ -94,6 +94,8 @@ pub(super) struct LinkWatch {
     name: String,
     index: u32,
     state: LinkState,
+    /// The most bytes behind an Ethernet header.
+    mtu: u32,
     /// Whether the caller has been told of the present state.
     is_told: bool,
     next_check: Nanos,
@@ -106,6 +108,7 @@ impl LinkWatch {
             name: interface.name.clone(),
             index: interface.index,
             state: LinkState::Up,
+            mtu: interface.mtu,
             is_told: true,
             next_check: Nanos::ZERO,
         };
@@ -119,6 +122,16 @@ impl LinkWatch {
 
     pub(super) fn state(&self) -> LinkState {
         self.state
+    }
+
+    /// Whether the link carries a frame of these bytes: a VLAN tag does not count.
+    #[inline]
+    pub(super) fn carries(&self, frame: &[u8]) -> bool {
+        const ETHERNET: usize = 14;
+        const TAG: usize = 4;
+        let longest = self.mtu as usize + ETHERNET;
+        let is_tagged = || matches!(frame.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
+        frame.len() <= longest || frame.len() <= longest + TAG && is_tagged()
     }
 
     /// Asks about the link if it is time to. `socket` must be of the interface's network namespace.
@@ -137,6 +150,7 @@ impl LinkWatch {
         let state = match sys::if_name(socket, self.index) {
             Ok(name) => {
                 self.name = name;
+                self.mtu = sys::if_mtu(socket, &self.name).unwrap_or(self.mtu);
                 let running = libc::IFF_UP | libc::IFF_RUNNING;
                 match sys::if_flags(socket, &self.name) {
                     Ok(flags) if flags & running == running => LinkState::Up,

@@ -1,6 +1,7 @@
 //! Ports on a Linux machine: real interfaces, TAP devices, and the network namespaces to try them in.
 
 mod af_packet;
+mod af_xdp;
 mod core;
 mod echo;
 mod link;
@@ -14,6 +15,7 @@ mod sys;
 mod tap;
 
 pub use af_packet::AfPacketPort;
+pub use af_xdp::{AfXdpPort, XdpMode};
 pub use core::pin_to_core;
 pub use echo::EchoSocket;
 pub use link::{Interface, interfaces};

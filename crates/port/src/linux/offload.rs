@@ -1,7 +1,8 @@
-//! Receive offloads that merge frames, switched off while a port is open.
+//! Receive offloads that change frames, switched off while a port is open.
 //!
 //! A program should see frames one by one, at their own times. Where switching off is not allowed or
-//! has no effect, what arrives merged is taken apart by [`super::segment`].
+//! has no effect, what arrives merged is taken apart by [`super::segment`]. VLAN tags that the interface
+//! takes out are put back where the kernel tells of them; where it does not, taking out is switched off.
 
 use super::sys;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,6 +13,7 @@ const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
 const ETH_FLAG_LRO: u32 = 1 << 15;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// What was on, to be switched on again when this is dropped.
 #[derive(Debug)]
@@ -19,26 +21,38 @@ pub(super) struct OffloadsOff {
     socket: OwnedFd,
     name: String,
     generic: bool,
-    large: bool,
+    flags: u32,
 }
 
 impl OffloadsOff {
-    /// Switches off what is on and can be switched off.
+    /// Switches off merging, if it is on and can be switched off.
     pub(super) fn new(socket: OwnedFd, name: &str) -> OffloadsOff {
         let fd = socket.as_fd();
         let generic = sys::ethtool_get(fd, name, ETHTOOL_GGRO).is_ok_and(|on| on != 0)
             && sys::ethtool_set(fd, name, ETHTOOL_SGRO, 0).is_ok();
-        let large = match sys::ethtool_get(fd, name, ETHTOOL_GFLAGS) {
-            Ok(flags) if flags & ETH_FLAG_LRO != 0 => {
-                sys::ethtool_set(fd, name, ETHTOOL_SFLAGS, flags & !ETH_FLAG_LRO).is_ok()
-            }
-            _ => false,
-        };
-        OffloadsOff {
+        let mut off = OffloadsOff {
             socket,
             name: name.to_owned(),
             generic,
-            large,
+            flags: 0,
+        };
+        off.flags_off(ETH_FLAG_LRO);
+        off
+    }
+
+    /// Switches off that the interface takes VLAN tags out, too.
+    pub(super) fn leave_tags(&mut self) {
+        self.flags_off(ETH_FLAG_RXVLAN);
+    }
+
+    fn flags_off(&mut self, wanted: u32) {
+        let fd = self.socket.as_fd();
+        let Ok(flags) = sys::ethtool_get(fd, &self.name, ETHTOOL_GFLAGS) else {
+            return;
+        };
+        let on = flags & wanted;
+        if on != 0 && sys::ethtool_set(fd, &self.name, ETHTOOL_SFLAGS, flags & !on).is_ok() {
+            self.flags |= on;
         }
     }
 }
@@ -50,10 +64,10 @@ impl Drop for OffloadsOff {
         if self.generic {
             let _ = sys::ethtool_set(fd, &self.name, ETHTOOL_SGRO, 1);
         }
-        if self.large
+        if self.flags != 0
             && let Ok(flags) = sys::ethtool_get(fd, &self.name, ETHTOOL_GFLAGS)
         {
-            let _ = sys::ethtool_set(fd, &self.name, ETHTOOL_SFLAGS, flags | ETH_FLAG_LRO);
+            let _ = sys::ethtool_set(fd, &self.name, ETHTOOL_SFLAGS, flags | self.flags);
         }
     }
 }
@@ -81,5 +95,14 @@ mod tests {
         sys::ethtool_set(ask.as_fd(), "a", ETHTOOL_SGRO, 0).unwrap();
         drop(OffloadsOff::new(socket(), "a"));
         assert!(!merges(), "what was off stays off");
+        let takes_tags =
+            || sys::ethtool_get(ask.as_fd(), "a", ETHTOOL_GFLAGS).unwrap() & ETH_FLAG_RXVLAN != 0;
+        assert!(takes_tags());
+        let mut off = OffloadsOff::new(socket(), "a");
+        assert!(takes_tags());
+        off.leave_tags();
+        assert!(!takes_tags());
+        drop(off);
+        assert!(takes_tags());
     }
 }

@@ -72,6 +72,30 @@ pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -
     true
 }
 
+/// Completes the checksum of a frame that does not say whether its sender has left it to the interface:
+/// it has if the field holds the pseudo header's sum. A right checksum that happens to be this number
+/// stays as it is: completing it gives it again.
+#[inline]
+pub(super) fn complete_unfinished(frame: &mut [u8]) {
+    let Some((version, network_at)) = find_network(frame) else {
+        return;
+    };
+    let Some(end) = network_end(frame, version, network_at) else {
+        return;
+    };
+    let Some((transport, at)) = find_transport(&frame[..end], version, network_at) else {
+        return;
+    };
+    let checksum_at = at + transport.checksum_at();
+    let Some(&[high, low]) = frame[..end].get(checksum_at..checksum_at + 2) else {
+        return;
+    };
+    let pseudo = pseudo_sum(frame, version, network_at, transport, end - at);
+    if pseudo == u32::from(u16::from_be_bytes([high, low])) {
+        complete_checksum(&mut frame[..end], at, transport.checksum_at());
+    }
+}
+
 /// Puts a VLAN tag behind the two addresses.
 ///
 /// # Errors

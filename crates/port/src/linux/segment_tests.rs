@@ -159,6 +159,40 @@ proptest! {
     }
 
     #[test]
+    fn a_checksum_left_to_the_interface_is_recognised_and_completed(
+        tags in 0usize..3,
+        v6 in any::<bool>(),
+        tcp in any::<bool>(),
+        payload in prop::collection::vec(any::<u8>(), 1..2000),
+        wrong in any::<u16>(),
+    ) {
+        let merged = merged(tags, v6, tcp, &payload, payload.len());
+        let found = Segments::find(&merged.bytes, &merged.header).unwrap();
+        let mut right = Frame::new();
+        found.write(&merged.bytes, 0, &mut right).unwrap();
+        let mut frame = right.bytes().to_vec();
+        complete_unfinished(&mut frame);
+        prop_assert_eq!(&frame, right.bytes(), "a right one stays");
+        let at = found.transport_at + if tcp { 16 } else { 6 };
+        let addresses = if v6 { 8..40 } else { 12..20 };
+        let mut pseudo = frame[found.network_at..][addresses].to_vec();
+        pseudo.extend([0, if tcp { 6 } else { 17 }]);
+        pseudo.extend(((frame.len() - found.transport_at) as u16).to_be_bytes());
+        let unfinished = !naive_checksum(&pseudo);
+        frame[at..at + 2].copy_from_slice(&unfinished.to_be_bytes());
+        // Padding behind the packet is no part of it.
+        frame.extend([1; 5]);
+        complete_unfinished(&mut frame);
+        prop_assert!(transport_checksum_holds(&found, &frame[..right.len()]));
+        prop_assert_eq!(&frame[right.len()..], [1; 5]);
+        prop_assume!(wrong != unfinished);
+        frame[at..at + 2].copy_from_slice(&wrong.to_be_bytes());
+        let before = frame.clone();
+        complete_unfinished(&mut frame);
+        prop_assert_eq!(frame, before, "a wrong one is the sender's");
+    }
+
+    #[test]
     fn no_bytes_make_the_search_for_headers_panic(
         ethertype in prop::sample::select(vec![[0x08u8, 0x00], [0x86, 0xdd], [0x81, 0x00]]),
         bytes in prop::collection::vec(any::<u8>(), 0..120),
@@ -168,6 +202,7 @@ proptest! {
         let mut frame = vec![1; 12];
         frame.extend(ethertype);
         frame.extend(&bytes);
+        complete_unfinished(&mut frame);
         let half = (size as u16).to_ne_bytes();
         let header = VnetHeader::parse(&[0, gso, 0, 0, half[0], half[1], 0, 0, 0, 0]);
         if let Some(found) = Segments::find(&frame, &header) {

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{AfPacketPort, LinkState, Netns, Port, PortError, Rtnl};
+use port::{AfPacketPort, AfXdpPort, LinkState, Netns, Port, PortError, Rtnl, XdpMode};
 use std::time::{Duration, Instant};
 
 /// An Ethernet type for local experiments: frames that no kernel sends by itself.
@@ -48,6 +48,43 @@ impl Lab {
 
     pub(crate) fn at_host(&self) -> Rtnl {
         self.host.rtnl().unwrap()
+    }
+}
+
+/// A kind of port on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Packet,
+    Xdp(XdpMode),
+}
+
+impl Kind {
+    /// Opens an interface as port 3.
+    pub(crate) fn try_open(self, netns: &Netns, name: &str) -> Result<Box<dyn Port>, PortError> {
+        let open = || -> Result<Box<dyn Port>, PortError> {
+            Ok(match self {
+                Kind::Packet => Box::new(AfPacketPort::open(PortId(3), name)?),
+                Kind::Xdp(mode) => Box::new(AfXdpPort::open(PortId(3), name, mode)?),
+            })
+        };
+        netns.run(open).unwrap()
+    }
+
+    pub(crate) fn open(self, netns: &Netns, name: &str) -> Box<dyn Port> {
+        self.try_open(netns, name).unwrap()
+    }
+
+    /// A lab in which ports of this kind can be opened; none, with a line that says why, where the
+    /// machine forbids that.
+    pub(crate) fn lab(self) -> Option<Lab> {
+        let lab = Lab::new()?;
+        match self.try_open(&lab.switch, "s0") {
+            Err(error @ PortError::NoXdp { .. }) => {
+                println!("skipped: {error}");
+                None
+            }
+            opened => opened.map(|_| lab).map_err(|e| panic!("{e}")).ok(),
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! The system calls that ports need, each as a safe function. The only `unsafe` of the project.
 #![allow(unsafe_code, reason = "system calls have no other form")]
 
+pub(super) mod bpf;
+mod ring;
+pub(super) mod xsk;
+
 use packet::Frame;
 use std::ffi::{CStr, c_int, c_short, c_ulong, c_void};
 use std::fs::File;
@@ -411,6 +415,16 @@ pub(super) fn if_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<(u16, [u
     ))
 }
 
+/// Makes an ethtool request. `A` must be the argument that `argument`'s command, its first number, takes:
+/// plain integers, without pointers.
+unsafe fn ethtool<A>(fd: BorrowedFd<'_>, name: &str, argument: &mut A) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut *argument).cast();
+    // SAFETY: SIOCETHTOOL takes an ifreq with a pointer to the command's argument, which by this
+    // function's contract is `argument`, and outlives the call.
+    unsafe { interface_request(fd, libc::SIOCETHTOOL, &mut request) }
+}
+
 /// The argument of ethtool requests for one number.
 #[repr(C)]
 struct EthtoolValue {
@@ -418,18 +432,12 @@ struct EthtoolValue {
     value: u32,
 }
 
-fn ethtool(fd: BorrowedFd<'_>, name: &str, mut value: EthtoolValue) -> io::Result<u32> {
-    let mut request = request(name)?;
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: SIOCETHTOOL takes an ifreq with a pointer to the command's argument, here a number,
-    // which outlives the call.
-    unsafe { interface_request(fd, libc::SIOCETHTOOL, &mut request)? };
-    Ok(value.value)
-}
-
 /// Asks ethtool for a number. `command` must be one that answers with one number.
 pub(super) fn ethtool_get(fd: BorrowedFd<'_>, name: &str, command: u32) -> io::Result<u32> {
-    ethtool(fd, name, EthtoolValue { command, value: 0 })
+    let mut argument = EthtoolValue { command, value: 0 };
+    // SAFETY: this is the argument of such commands.
+    unsafe { ethtool(fd, name, &mut argument)? };
+    Ok(argument.value)
 }
 
 /// Gives ethtool a number. `command` must be one that takes one number.
@@ -439,7 +447,57 @@ pub(super) fn ethtool_set(
     command: u32,
     value: u32,
 ) -> io::Result<()> {
-    ethtool(fd, name, EthtoolValue { command, value }).map(drop)
+    // SAFETY: this is the argument of such commands.
+    unsafe { ethtool(fd, name, &mut EthtoolValue { command, value }) }
+}
+
+/// The name of the driver behind an interface.
+pub(super) fn ethtool_driver(fd: BorrowedFd<'_>, name: &str) -> io::Result<String> {
+    const ETHTOOL_GDRVINFO: u32 = 0x03;
+    /// `struct ethtool_drvinfo`.
+    #[repr(C)]
+    struct Information {
+        command: u32,
+        driver: [u8; 32],
+        rest: [u8; 4 * 32 + 12],
+        counts: [u32; 5],
+    }
+    let mut information = Information {
+        command: ETHTOOL_GDRVINFO,
+        driver: [0; 32],
+        rest: [0; 4 * 32 + 12],
+        counts: [0; 5],
+    };
+    // SAFETY: this is the argument of the command.
+    unsafe { ethtool(fd, name, &mut information)? };
+    let driver = information.driver.split(|byte| *byte == 0).next();
+    Ok(String::from_utf8_lossy(driver.unwrap_or_default()).into_owned())
+}
+
+/// How many queues an interface receives by.
+pub(super) fn ethtool_rx_queues(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    /// `struct ethtool_channels`.
+    #[repr(C)]
+    struct Channels {
+        command: u32,
+        most: [u32; 4],
+        rx: u32,
+        tx: u32,
+        other: u32,
+        combined: u32,
+    }
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        most: [0; 4],
+        rx: 0,
+        tx: 0,
+        other: 0,
+        combined: 0,
+    };
+    // SAFETY: this is the argument of the command.
+    unsafe { ethtool(fd, name, &mut channels)? };
+    Ok(channels.rx.saturating_add(channels.combined))
 }
 
 /// The names of all interfaces in the thread's network namespace, with their indices.
