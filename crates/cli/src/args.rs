@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use port::PortIo;
 
 /// A P4 program and how to preprocess it.
 #[derive(Args, Clone)]
@@ -50,4 +51,26 @@ pub(crate) enum Format {
     Text,
     /// One JSON array, for editors.
     Json,
+}
+
+/// How ports on interfaces work.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Io {
+    /// In the fastest way that there is, and that leaves the machine its own traffic.
+    #[default]
+    Auto,
+    /// By AF_XDP: the interface's frames go to the switch and not to the machine. Needs root.
+    Xdp,
+    /// By AF_PACKET: the machine receives the frames, too.
+    Packet,
+}
+
+impl From<Io> for PortIo {
+    fn from(io: Io) -> PortIo {
+        match io {
+            Io::Auto => PortIo::Auto,
+            Io::Xdp => PortIo::Xdp,
+            Io::Packet => PortIo::Packet,
+        }
+    }
 }

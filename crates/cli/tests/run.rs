@@ -79,6 +79,12 @@ impl Bench {
 
     /// Starts the switch on both ports.
     fn start(&self) -> (Running, Lines) {
+        let (running, lines, _) = self.start_with("auto");
+        (running, lines)
+    }
+
+    /// Starts it with this way to carry frames; with the lines that say how each port works.
+    fn start_with(&self, io: &str) -> (Running, Lines, Vec<String>) {
         let mut command = polyplane();
         command.args([
             "run",
@@ -87,16 +93,19 @@ impl Bench {
             "0=port0",
             "--port",
             "1=port1",
+            "--io",
+            io,
             "--json",
         ]);
         let mut running = self.switch.run(|| Running::start(&mut command)).unwrap();
         let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
+        let how = vec![lines.next(), lines.next()];
         let announced = lines.next();
         assert!(
             announced.contains("is running on 0=port0, 1=port1"),
-            "{announced}"
+            "{how:?} {announced}"
         );
-        (running, lines)
+        (running, lines, how)
     }
 
     /// Sends a frame by one end until it arrives at the other, five seconds at most.
@@ -158,6 +167,30 @@ fn frames_are_carried_until_a_signal_ends_it_with_a_report() {
         assert!(port(0, "received") >= 1);
         assert_eq!(port(0, "received"), port(1, "sent"));
         assert_eq!(port(1, "received"), port(0, "sent"));
+    }
+}
+
+#[test]
+fn each_way_to_carry_frames_can_be_asked_for_and_is_told() {
+    let Some(mut bench) = Bench::new("run-io") else {
+        return;
+    };
+    let mut check = |io: &str, expect: [&str; 2]| {
+        let (running, _lines, how) = bench.start_with(io);
+        for (n, line) in how.iter().enumerate() {
+            let starts = |way| line.starts_with(&format!("port {n}: port{n} by {way}"));
+            assert!(expect.into_iter().any(starts), "{io}: {line}");
+        }
+        assert!(bench.carries(0, 1) && bench.carries(1, 2), "{io}: {how:?}");
+        running.signal("TERM");
+        assert_eq!(finish(running).0, Some(0));
+        how[0].contains("AF_XDP (")
+    };
+    check("packet", ["AF_PACKET (as asked for)"; 2]);
+    if check("auto", ["AF_XDP (driver veth, ", "AF_PACKET (no AF_XDP: "]) {
+        check("xdp", ["AF_XDP (driver veth, "; 2]);
+    } else {
+        println!("skipped: AF_XDP");
     }
 }
 

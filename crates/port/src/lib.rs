@@ -30,7 +30,9 @@ pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, AfXdpPort, EchoSocket, Interface, Netns, NetnsError, Poller, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, XdpMode, enter_private, interfaces, pin_to_core,
+    AfPacketPort, AfXdpPort, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller, PortIo,
+    Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError, XdpMode,
+    enter_private, interfaces, open_interface, pin_to_core,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

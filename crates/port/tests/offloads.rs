@@ -3,9 +3,9 @@
 
 mod lab;
 
-use lab::{Lab, clock, wait_up};
-use packet::{Batch, Frame, PortId};
-use port::{AfPacketPort, Netns, Poller, Port};
+use lab::{Kind, Lab, clock, wait_up};
+use packet::{Batch, Frame};
+use port::{Netns, Poller, Port, XdpMode};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ struct Seen {
 }
 
 /// Passes all frames between two ports until told to stop.
-fn wire(ports: &mut [AfPacketPort; 2], stop: &AtomicBool) -> Seen {
+fn wire(ports: &mut [Box<dyn Port>; 2], stop: &AtomicBool) -> Seen {
     let now = clock();
     let mut seen = Seen::default();
     let mut batch = Batch::default();
@@ -85,9 +85,12 @@ fn sum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Two hosts with the addresses, at a switch that passes everything on.
-fn two_hosts(a: IpAddr, b: IpAddr, mtu: u32) -> Option<(Lab, Netns, [AfPacketPort; 2])> {
-    let lab = Lab::new()?;
+/// Two hosts, of which the first is the lab's, and the switch ports that they are at.
+type Hosts = (Lab, Netns, [Box<dyn Port>; 2]);
+
+/// Two hosts with the addresses.
+fn two_hosts(kind: Kind, a: IpAddr, b: IpAddr, mtu: u32) -> Option<Hosts> {
+    let lab = kind.lab()?;
     let second = Netns::create().unwrap();
     let mut switch = lab.at_switch();
     switch.add_veth("s1", "h1", Some(&second)).unwrap();
@@ -101,14 +104,8 @@ fn two_hosts(a: IpAddr, b: IpAddr, mtu: u32) -> Option<(Lab, Netns, [AfPacketPor
         host.set_up(name).unwrap();
         host.add_address(name, address, prefix).unwrap();
     }
-    let open = |id: u32, name: &str| {
-        lab.switch
-            .run(|| AfPacketPort::open(PortId(id), name))
-            .unwrap()
-            .unwrap()
-    };
-    let mut ports = [open(0, "s0"), open(1, "s1")];
-    ports.iter_mut().for_each(|port| wait_up(port));
+    let mut ports = ["s0", "s1"].map(|name| kind.open(&lab.switch, name));
+    ports.iter_mut().for_each(|port| wait_up(&mut **port));
     Some((lab, second, ports))
 }
 
@@ -141,9 +138,9 @@ fn transfer(from: &Netns, to: &Netns, address: SocketAddr) {
     });
 }
 
-fn check(a: &str, b: &str, mtu: u32, longest: usize) {
+fn check(kind: Kind, a: &str, b: &str, mtu: u32, longest: usize) {
     let (a, b): (IpAddr, IpAddr) = (a.parse().unwrap(), b.parse().unwrap());
-    let Some((lab, second, mut ports)) = two_hosts(a, b, mtu) else {
+    let Some((lab, second, mut ports)) = two_hosts(kind, a, b, mtu) else {
         return;
     };
     let stop = AtomicBool::new(false);
@@ -177,15 +174,32 @@ fn check(a: &str, b: &str, mtu: u32, longest: usize) {
 
 #[test]
 fn tcp_over_ipv4_is_seen_segment_by_segment() {
-    check("10.8.0.1", "10.8.0.2", 1500, 1514);
+    check(Kind::Packet, "10.8.0.1", "10.8.0.2", 1500, 1514);
 }
 
 #[test]
 fn tcp_over_ipv6_is_seen_segment_by_segment() {
-    check("fd00:8::1", "fd00:8::2", 1500, 1514);
+    check(Kind::Packet, "fd00:8::1", "fd00:8::2", 1500, 1514);
 }
 
 #[test]
 fn tcp_over_jumbo_frames_is_seen_segment_by_segment() {
-    check("10.8.0.1", "10.8.0.2", 9000, 9014);
+    check(Kind::Packet, "10.8.0.1", "10.8.0.2", 9000, 9014);
+}
+
+const XDP: Kind = Kind::Xdp(XdpMode::Driver);
+
+#[test]
+fn tcp_over_ipv4_is_seen_segment_by_segment_by_af_xdp() {
+    check(XDP, "10.8.0.1", "10.8.0.2", 1500, 1514);
+}
+
+#[test]
+fn tcp_over_ipv6_is_seen_segment_by_segment_by_af_xdp() {
+    check(XDP, "fd00:8::1", "fd00:8::2", 1500, 1514);
+}
+
+#[test]
+fn tcp_over_jumbo_frames_is_seen_segment_by_segment_by_af_xdp() {
+    check(XDP, "10.8.0.1", "10.8.0.2", 9000, 9014);
 }

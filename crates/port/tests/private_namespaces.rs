@@ -3,7 +3,9 @@
 //! user without rights.
 
 use packet::PortId;
-use port::{AfPacketPort, Netns, Privilege, StopSignals, TapPort, enter_private};
+use port::{
+    AfPacketPort, Netns, PortIo, Privilege, StopSignals, TapPort, enter_private, open_interface,
+};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -105,7 +107,9 @@ fn namespaces() -> String {
         .map(|interface| interface.name)
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    AfPacketPort::open(PortId(0), "b").unwrap();
+    let opened = open_interface(PortId(0), "b", PortIo::Auto).unwrap();
+    let expect = "AF_PACKET (no AF_XDP: it needs root";
+    assert!(opened.how.starts_with(expect), "{}", opened.how);
     let tap = TapPort::open(PortId(1), "t");
     let error = config.set_up("a").unwrap_err().to_string();
     assert!(

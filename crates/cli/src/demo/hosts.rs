@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use packet::{Batch, Nanos, PortId};
-use port::{AfPacketPort, LinkState, Netns, NetnsError, Port, PortError, Rtnl, RtnlError};
+use port::{LinkState, Netns, NetnsError, OpenedPort, PortIo, Rtnl, RtnlError, open_interface};
 
 /// How long a cable may take to come up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ pub(super) struct Host {
 }
 
 /// Both hosts, and the switch ports that they are connected to.
-pub(super) type Connected = ([Host; 2], Vec<Box<dyn Port>>);
+pub(super) type Connected = ([Host; 2], Vec<OpenedPort>);
 
 /// What the example's entries say of a host.
 struct Place {
@@ -60,13 +60,13 @@ const PLACES: [Place; 2] = [
 ///
 /// # Errors
 /// The machine does not allow or know one of the steps; the text says which.
-pub(super) fn connect() -> Result<Connected, String> {
+pub(super) fn connect(io: PortIo) -> Result<Connected, String> {
     be_silent();
     let mut switch = Rtnl::open().map_err(|e| e.to_string())?;
     let mut ports = Vec::new();
     let mut connect_one = |place: &Place| -> Result<Host, String> {
         let host = make_host(place, &mut switch)?;
-        ports.push(open_port(place)?);
+        ports.push(open_port(place, io)?);
         Ok(host)
     };
     let hosts = [connect_one(&PLACES[0])?, connect_one(&PLACES[1])?];
@@ -112,9 +112,10 @@ fn be_silent() {
 }
 
 /// Opens a port and waits until its cable carries frames: a kernel takes its time to notice.
-fn open_port(place: &Place) -> Result<Box<dyn Port>, String> {
-    let mut port =
-        AfPacketPort::open(place.port, place.port_name).map_err(|e: PortError| e.to_string())?;
+fn open_port(place: &Place, io: PortIo) -> Result<OpenedPort, String> {
+    let opened = open_interface(place.port, place.port_name, io);
+    let mut opened = opened.map_err(|e| e.to_string())?;
+    let port = &mut opened.port;
     let start = Instant::now();
     let mut unused = Batch::with_capacity(1);
     while port.link() != LinkState::Up {
@@ -126,5 +127,5 @@ fn open_port(place: &Place) -> Result<Box<dyn Port>, String> {
         let _ = port.rx(&mut unused, Nanos::from(start.elapsed()));
         unused.clear();
     }
-    Ok(Box::new(port))
+    Ok(opened)
 }

@@ -16,9 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Args;
-use port::{Port, Privilege};
+use port::{OpenedPort, Port, Privilege};
 use switch::Device;
 
+use crate::args::Io;
 use crate::early::Early;
 use crate::forward::{Ending, Event, Forwarder, Stop};
 use crate::live::{self, LiveLine};
@@ -51,6 +52,9 @@ pub(crate) struct Options {
     /// Carry data for this long instead.
     #[arg(long, value_name = "N", conflicts_with = "megabytes", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
+    /// How the switch's ports work.
+    #[arg(long, value_enum, default_value_t)]
+    io: Io,
     /// Write the report as JSON.
     #[arg(long)]
     json: bool,
@@ -78,11 +82,17 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let connected = match &early.private {
         None => return capture::run(device, options.json),
         Some(Err(error)) => Err(error.to_string()),
-        Some(Ok(privilege)) => hosts::connect().map(|connected| (privilege, connected)),
+        Some(Ok(privilege)) => {
+            hosts::connect(options.io.into()).map(|connected| (privilege, connected))
+        }
     };
     match connected {
-        Ok((privilege, (hosts, ports))) => {
+        Ok((privilege, (hosts, opened))) => {
             out::note(&opening(*privilege, &hosts));
+            for OpenedPort { port, how } in &opened {
+                out::note(&format!("port {}: {how}", port.id()));
+            }
+            let ports = opened.into_iter().map(|opened| opened.port).collect();
             carry(options, early, device, hosts, ports)
         }
         Err(why) => {

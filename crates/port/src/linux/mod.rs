@@ -2,6 +2,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod choose;
 mod core;
 mod echo;
 mod link;
@@ -13,9 +14,11 @@ mod segment;
 mod signal;
 mod sys;
 mod tap;
+mod testbed;
 
 pub use af_packet::AfPacketPort;
 pub use af_xdp::{AfXdpPort, XdpMode};
+pub use choose::{OpenedPort, PortIo, open_interface};
 pub use core::pin_to_core;
 pub use echo::EchoSocket;
 pub use link::{Interface, interfaces};
@@ -24,3 +27,4 @@ pub use poll::Poller;
 pub use rtnl::{Rtnl, RtnlError};
 pub use signal::{Signal, StopSignals};
 pub use tap::TapPort;
+pub use testbed::{Testbed, TestbedError};

@@ -3,7 +3,7 @@
 use super::netns::Netns;
 use super::sys;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
     NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
@@ -84,29 +84,87 @@ impl Rtnl {
         peer: &str,
         peer_in: Option<&Netns>,
     ) -> Result<(), RtnlError> {
+        self.add_veth_with_queues(name, peer, peer_in, 1)
+    }
+
+    /// Like [`Rtnl::add_veth`], with so many queues in each direction at both ends.
+    ///
+    /// # Errors
+    /// A name is taken, or the kernel has no veth, or not so many queues.
+    pub fn add_veth_with_queues(
+        &mut self,
+        name: &str,
+        peer: &str,
+        peer_in: Option<&Netns>,
+        queues: u32,
+    ) -> Result<(), RtnlError> {
+        let named = |name: &str| {
+            vec![
+                LinkAttribute::IfName(name.to_owned()),
+                LinkAttribute::NumRxQueues(queues),
+                LinkAttribute::NumTxQueues(queues),
+            ]
+        };
         let mut other = LinkMessage::default();
-        other
-            .attributes
-            .push(LinkAttribute::IfName(peer.to_owned()));
+        other.attributes = named(peer);
         if let Some(netns) = peer_in {
             other
                 .attributes
                 .push(LinkAttribute::NetNsFd(netns.fd().as_raw_fd()));
         }
         let mut message = LinkMessage::default();
-        message.attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::LinkInfo(vec![
-                LinkInfo::Kind(InfoKind::Veth),
-                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
-            ]),
-        ];
+        message.attributes = named(name);
+        message.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
+        ]));
         let doing = format!("making the veth pair {name} and {peer}");
-        self.request(
-            RouteNetlinkMessage::NewLink(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            doing,
-        )
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        self.request(RouteNetlinkMessage::NewLink(message), flags, doing)
+    }
+
+    /// Makes a bridge, which is down and has no interfaces.
+    ///
+    /// # Errors
+    /// The name is taken, or the kernel has no bridges.
+    pub fn add_bridge(&mut self, name: &str) -> Result<(), RtnlError> {
+        self.add_link(name, InfoKind::Bridge, Vec::new())
+    }
+
+    /// Makes an interface `name` with an address of its own on the interface `on`. It is down.
+    ///
+    /// # Errors
+    /// The name is taken, there is no such interface, or the kernel has no MAC VLANs.
+    pub fn add_macvlan(&mut self, name: &str, on: &str) -> Result<(), RtnlError> {
+        let lower = self.index(on, &format!("making {name} on {on}"))?;
+        self.add_link(name, InfoKind::MacVlan, vec![LinkAttribute::Link(lower)])
+    }
+
+    fn add_link(
+        &mut self,
+        name: &str,
+        kind: InfoKind,
+        mut attributes: Vec<LinkAttribute>,
+    ) -> Result<(), RtnlError> {
+        attributes.push(LinkAttribute::IfName(name.to_owned()));
+        attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind)]));
+        let mut message = LinkMessage::default();
+        message.attributes = attributes;
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        let doing = format!("making {name}");
+        self.request(RouteNetlinkMessage::NewLink(message), flags, doing)
+    }
+
+    /// Makes an interface part of a bridge.
+    ///
+    /// # Errors
+    /// There is no such interface or no such bridge.
+    pub fn join_bridge(&mut self, name: &str, bridge: &str) -> Result<(), RtnlError> {
+        let doing = format!("making {name} part of {bridge}");
+        let bridge = self.index(bridge, &doing)?;
+        self.change_link(name, doing, |link| {
+            link.attributes.push(LinkAttribute::Controller(bridge));
+        })
     }
 
     /// Removes an interface, and with a veth interface its peer.
@@ -292,6 +350,33 @@ impl Rtnl {
         })
     }
 
+    /// What this machine uses an interface for, as in "it has the address 10.0.0.1"; none if for nothing
+    /// that is known here. An address that every interface has by itself is no use.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub(super) fn use_of(&mut self, index: u32) -> Result<Option<String>, RtnlError> {
+        let doing = "asking what interfaces are used for";
+        let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        for message in self.dump(addresses, doing)? {
+            if let RouteNetlinkMessage::NewAddress(address) = message
+                && address.header.index == index
+                && let Some(ip) = chosen_address(&address)
+            {
+                return Ok(Some(format!("it has the address {ip}")));
+            }
+        }
+        let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        for message in self.dump(links, doing)? {
+            if let RouteNetlinkMessage::NewLink(link) = message
+                && let Some(used) = link_use(&link, index)
+            {
+                return Ok(Some(used));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes a request and waits for its answer.
     fn request(
         &mut self,
@@ -299,16 +384,63 @@ impl Rtnl {
         flags: u16,
         doing: String,
     ) -> Result<(), RtnlError> {
+        let sent = self.send(message, NLM_F_ACK | flags);
+        let answer = sent.and_then(|()| self.answer());
+        answer.map_err(|source| RtnlError { doing, source })
+    }
+
+    /// Makes a request for a list and waits for all of it.
+    fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        doing: &str,
+    ) -> Result<Vec<RouteNetlinkMessage>, RtnlError> {
+        let sent = self.send(message, NLM_F_DUMP);
+        let list = sent.and_then(|()| self.list());
+        list.map_err(|source| RtnlError {
+            doing: doing.to_owned(),
+            source,
+        })
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
         let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
         request.serialize(&mut bytes);
-        let answer = sys::send(&self.netlink, &bytes).and_then(|()| self.answer());
-        answer.map_err(|source| RtnlError { doing, source })
+        sys::send(&self.netlink, &bytes)
+    }
+
+    /// Waits for all messages of the list that was asked for.
+    fn list(&self) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut buf = vec![0; 64 << 10];
+        let mut list = Vec::new();
+        loop {
+            let len = sys::receive(&self.netlink, &mut buf)?;
+            let mut rest = &buf[..len];
+            while !rest.is_empty() {
+                let message = parse(rest)?;
+                // Messages start at multiples of four bytes.
+                let len = (message.header.length as usize).next_multiple_of(4);
+                rest = rest.get(len.max(4)..).unwrap_or_default();
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::Done(_) => return Ok(list),
+                    NetlinkPayload::InnerMessage(message) => list.push(message),
+                    NetlinkPayload::Error(error) => {
+                        let code = error.code.map_or(0, |code| code.get().saturating_neg());
+                        return Err(io::Error::from_raw_os_error(code));
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// Waits for the kernel's answer to the last request.
@@ -316,8 +448,7 @@ impl Rtnl {
         let mut buf = [0; 8192];
         loop {
             let len = sys::receive(&self.netlink, &mut buf)?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&buf[..len])
-                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+            let answer = parse(&buf[..len])?;
             if answer.header.sequence_number != self.sequence {
                 continue;
             }
@@ -329,6 +460,52 @@ impl Rtnl {
             }
         }
     }
+}
+
+fn parse(bytes: &[u8]) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
+    NetlinkMessage::deserialize(bytes)
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))
+}
+
+/// The address of a message, unless an interface gives it to itself.
+fn chosen_address(message: &AddressMessage) -> Option<IpAddr> {
+    let address = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        })?;
+    let is_its_own = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    (!is_its_own).then_some(address)
+}
+
+/// What `link` says that the interface `index` is used for: it is that interface and part of another, or
+/// another on top of it.
+fn link_use(link: &LinkMessage, index: u32) -> Option<String> {
+    let mut name = "another interface";
+    let (mut part_of_another, mut below, mut is_veth, mut elsewhere) = (false, None, false, false);
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(found) => name = found,
+            LinkAttribute::Controller(_) => part_of_another = true,
+            LinkAttribute::Link(lower) => below = Some(*lower),
+            LinkAttribute::LinkNetNsId(_) => elsewhere = true,
+            LinkAttribute::LinkInfo(information) => {
+                is_veth |= information.contains(&LinkInfo::Kind(InfoKind::Veth));
+            }
+            _ => {}
+        }
+    }
+    if link.header.index == index && part_of_another {
+        return Some("it is part of a bridge or bond".to_owned());
+    }
+    // A veth interface names its peer here, which is not below it.
+    let is_on_top = below == Some(index) && !is_veth && !elsewhere && link.header.index != index;
+    is_on_top.then(|| format!("{name} is on top of it"))
 }
 
 fn family(address: IpAddr) -> AddressFamily {

@@ -17,7 +17,7 @@ use super::sys::{
 };
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome};
 use packet::{Batch, Frame, MAX_FRAME, Nanos, PortId};
-use program::Attached;
+use program::{Attached, Sockets};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -98,11 +98,18 @@ impl AfXdpPort {
             name: name.to_owned(),
             because: why_not(&error, &driver),
         };
-        let queues = open_queues(&interface, queues.max(1), mode).map_err(no_xdp)?;
-        let sockets = queues.iter().map(Xsk::fd);
         let by_driver = mode == XdpMode::Driver;
-        let attached = program::attach(interface.index, by_driver, sockets).map_err(no_xdp)?;
-        if !attached.abilities.tags {
+        let open = || {
+            let mut sockets = Sockets::new(queues.max(1))?;
+            let queues = open_queues(&interface, queues.max(1), mode)?;
+            for (number, queue) in (0..).zip(&queues) {
+                sockets.set(number, queue.fd())?;
+            }
+            let attached = sockets.attach(interface.index, by_driver)?;
+            Ok((queues, attached))
+        };
+        let (queues, attached) = open().map_err(no_xdp)?;
+        if !attached.puts_tags_back {
             offloads.leave_tags();
         }
         let joined = match queues.as_slice() {
@@ -128,7 +135,7 @@ impl AfXdpPort {
     /// Whether VLAN tags that a sender leaves to the interface may be missing from frames: a veth peer
     /// does that for its VLAN interfaces, and only Linux 6.8 and later tell of it.
     pub fn may_lose_tags(&self) -> bool {
-        self.completes && !self.attached.abilities.tags
+        self.completes && !self.attached.puts_tags_back
     }
 
     /// Polls the device from the process instead of waiting for its interrupts, for up to `budget` frames

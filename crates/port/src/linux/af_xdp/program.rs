@@ -53,56 +53,53 @@ const MAP_DESCRIPTOR: u8 = 1;
 /// In the source register of [`CALL`]: the number is a kernel function's.
 const KERNEL_FUNCTION: u8 = 2;
 
-/// What a program can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Abilities {
-    /// It puts VLAN tags back that the sender left to the interface.
-    pub(super) tags: bool,
-    /// It takes frames in several buffers.
-    pub(super) fragments: bool,
-}
-
 /// A program attached to an interface for as long as this lives.
 pub(super) struct Attached {
     /// Nothing else keeps the program at the interface.
     _link: OwnedFd,
-    pub(super) abilities: Abilities,
+    /// Whether it puts VLAN tags back that the sender left to the interface.
+    pub(super) puts_tags_back: bool,
 }
 
-/// Attaches a program that gives the frames of each queue to its socket, and those of other queues to
-/// the kernel as before. It can do as much as this kernel and the driver let it.
-pub(super) fn attach<'a>(
-    index: u32,
-    by_driver: bool,
-    sockets: impl ExactSizeIterator<Item = BorrowedFd<'a>>,
-) -> io::Result<Attached> {
-    let map = bpf::make_socket_map(sockets.len() as u32)?;
-    for (queue, socket) in sockets.enumerate() {
-        bpf::set_socket(&map, queue as u32, socket)?;
+/// The sockets of an interface's queues, by number, for a program to redirect to.
+pub(super) struct Sockets {
+    map: OwnedFd,
+}
+
+impl Sockets {
+    /// Room for the sockets of so many queues. This is the first that a user without rights is refused.
+    pub(super) fn new(queues: u32) -> io::Result<Sockets> {
+        let map = bpf::make_socket_map(queues)?;
+        Ok(Sockets { map })
     }
-    let tags = if by_driver {
-        btf::kernel_function(TAG_FUNCTION)
-    } else {
-        None
-    };
-    let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-    for (function, fragments) in [(tags, true), (None, true), (None, false)] {
-        match attach_one(index, by_driver, &map, function, fragments) {
-            Ok(link) => {
-                let abilities = Abilities {
-                    tags: function.is_some(),
-                    fragments,
-                };
-                return Ok(Attached {
-                    _link: link,
-                    abilities,
-                });
+
+    pub(super) fn set(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        bpf::set_socket(&self.map, queue, socket)
+    }
+
+    /// Attaches a program that gives the frames of each queue to its socket, and those of other queues
+    /// to the kernel as before. It can do as much as this kernel and the driver let it.
+    pub(super) fn attach(&self, index: u32, by_driver: bool) -> io::Result<Attached> {
+        let tags = if by_driver {
+            btf::kernel_function(TAG_FUNCTION)
+        } else {
+            None
+        };
+        let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for (function, fragments) in [(tags, true), (None, true), (None, false)] {
+            match attach_one(index, by_driver, &self.map, function, fragments) {
+                Ok(link) => {
+                    return Ok(Attached {
+                        _link: link,
+                        puts_tags_back: function.is_some(),
+                    });
+                }
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => last = error,
             }
-            Err(error) if is_final(&error) => return Err(error),
-            Err(error) => last = error,
         }
+        Err(last)
     }
-    Err(last)
 }
 
 /// Whether a program that can do less would be refused as well.

@@ -1,0 +1,317 @@
+//! What only AF_XDP ports have: programs, queues, tags that senders leave to the interface, and the choice
+//! between them and raw sockets.
+
+mod lab;
+
+use lab::{Kind, Lab, clock, frame, receive};
+use packet::{Batch, Frame, PortId};
+use port::{
+    AfPacketPort, AfXdpPort, Flows, Generator, Netns, Order, Poller, Port, PortError, PortIo,
+    RtnlError, RxDrop, Sizes, Template, Values, XdpMode, open_interface,
+};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const XDP: Kind = Kind::Xdp(XdpMode::Driver);
+
+/// The switch's namespace, in a child that holds a port open.
+const HOLDER: &str = "POLYPLANE_TEST_HOLDS";
+
+/// Whether this kernel has what a test needs; else there is a line that says so.
+fn has(made: Result<(), RtnlError>) -> bool {
+    match made {
+        Err(error) if error.source.kind() == std::io::ErrorKind::Unsupported => {
+            println!("skipped: {error}");
+            false
+        }
+        made => made.is_ok(),
+    }
+}
+
+#[test]
+fn tags_that_a_sender_leaves_to_its_interface_are_put_back() {
+    let Some(lab) = XDP.lab() else { return };
+    // A bridge takes a frame's tag out, and leaves it to the next interface to put it back.
+    let mut config = lab.at_host();
+    if !has(config.add_bridge("bridge")) {
+        return;
+    }
+    config.add_veth("x0", "x1", None).unwrap();
+    for name in ["bridge", "x0", "x1"] {
+        config.set_up(name).unwrap();
+    }
+    for name in ["x0", "h0"] {
+        config.join_bridge(name, "bridge").unwrap();
+    }
+    let open = || AfXdpPort::open(PortId(0), "s0", XdpMode::Driver);
+    let mut switch = lab.switch.run(open).unwrap().unwrap();
+    if switch.may_lose_tags() {
+        return println!("skipped: this kernel does not tell XDP programs of VLAN tags");
+    }
+    let mut host = Kind::Packet.open(&lab.host, "x1");
+    lab::wait_up(&mut *host);
+    let frames = [
+        frame(&[[0x81, 0, 0x20, 0x05]], 64, 1),
+        frame(&[[0x88, 0xa8, 0, 7], [0x81, 0, 0, 9]], 1500, 2),
+        frame(&[], 60, 3),
+    ];
+    // The bridge looks around for some time before it carries frames: others may come first.
+    let mut got = Vec::new();
+    for _ in 0..20 {
+        host.tx(&frames);
+        got = receive(&mut switch, 3).unwrap();
+        if got.len() == 3 {
+            break;
+        }
+    }
+    let expect: Vec<Vec<u8>> = frames.iter().map(|f| f.bytes().to_vec()).collect();
+    assert_eq!(got, expect);
+}
+
+/// A lab whose cable has several queues: `s1` at the switch, `h1` at the host.
+fn lab_with_queues(queues: u32) -> Option<Lab> {
+    let lab = XDP.lab()?;
+    let made = lab
+        .at_switch()
+        .add_veth_with_queues("s1", "h1", Some(&lab.host), queues);
+    made.unwrap();
+    lab.at_switch().set_up("s1").unwrap();
+    lab.at_host().set_up("h1").unwrap();
+    Some(lab)
+}
+
+#[test]
+fn frames_of_all_queues_arrive_and_wake_who_waits() {
+    let Some(lab) = lab_with_queues(4) else {
+        return;
+    };
+    let open = || AfXdpPort::open(PortId(3), "s1", XdpMode::Driver);
+    let mut switch = lab.switch.run(open).unwrap().unwrap();
+    assert_eq!(switch.to_string(), "driver veth, copying, 4 queues");
+    let mut host = Kind::Packet.open(&lab.host, "h1");
+    lab::wait_up(&mut *host);
+    lab::wait_up(&mut switch);
+    // The kernel spreads flows over its queues.
+    let ports = Values::From {
+        first: 1,
+        count: 64,
+    };
+    let template = Template::udp4().vary(36, 2, ports);
+    let flows = Flows {
+        count: 64,
+        order: Order::InTurn,
+    };
+    let mut generator = Generator::new(vec![template], flows, &Sizes::Fixed(100), 1).unwrap();
+    let mut sent = Batch::with_capacity(64);
+    generator.fill(&mut sent, PortId(0), packet::Nanos::ZERO);
+    let expected: HashSet<Vec<u8>> = sent.frames().iter().map(|f| f.bytes().to_vec()).collect();
+    assert_eq!(host.tx(sent.frames()).sent, 64);
+    let now = clock();
+    let (mut got, mut poller, mut batch) = (HashSet::new(), Poller::new(), Batch::with_capacity(3));
+    while got.len() < 64 && now().as_secs() < 3 {
+        let ready = poller
+            .wait(switch.poll_fd(), Duration::from_secs(3))
+            .unwrap();
+        assert_eq!(ready, 1, "{} frames have come", got.len());
+        batch.clear();
+        switch.rx(&mut batch, now()).unwrap();
+        let new = batch.frames().iter().map(|f| f.bytes().to_vec());
+        got.extend(new.filter(|bytes| bytes[12..14] == [8, 0]));
+    }
+    assert!(got == expected);
+}
+
+#[test]
+fn one_queue_wakes_who_waits() {
+    let Some(lab) = XDP.lab() else { return };
+    let mut switch = XDP.open(&lab.switch, "s0");
+    let mut host = Kind::Packet.open(&lab.host, "h0");
+    let (mut poller, mut batch, now) = (Poller::new(), Batch::default(), clock());
+    // Whatever kernels send by themselves on a new link is taken out of the way.
+    while poller
+        .wait(switch.poll_fd(), Duration::from_millis(300))
+        .unwrap()
+        > 0
+    {
+        batch.clear();
+        switch.rx(&mut batch, now()).unwrap();
+    }
+    host.tx(&[frame(&[], 60, 1)]);
+    let ready = poller
+        .wait(switch.poll_fd(), Duration::from_secs(3))
+        .unwrap();
+    assert_eq!(ready, 1);
+    assert_eq!(receive(&mut *switch, 1).unwrap()[0][14], 1);
+}
+
+#[test]
+fn a_port_that_was_overrun_goes_on_as_before() {
+    let Some(lab) = XDP.lab() else { return };
+    let mut switch = XDP.open(&lab.switch, "s0");
+    let mut host = Kind::Packet.open(&lab.host, "h0");
+    let burst: Vec<Frame> = (0..64).map(|_| frame(&[], 60, 9)).collect();
+    for _ in 0..3 {
+        let before = switch.stats();
+        for _ in 0..200 {
+            host.tx(&burst);
+        }
+        let got = receive(&mut *switch, usize::MAX).unwrap().len() as u64;
+        let after = switch.stats();
+        // The kernels' own frames are counted, too.
+        assert!(got <= after.rx_frames - before.rx_frames);
+        assert!(got >= 4096, "{got}");
+        let full = |stats: port::PortStats| stats.rx_dropped.get(RxDrop::QueueFull);
+        assert!(full(after) > full(before));
+    }
+    assert_eq!(host.tx(&[frame(&[], 60, 1)]).sent, 1);
+    assert_eq!(receive(&mut *switch, 1).unwrap()[0][14], 1);
+}
+
+#[test]
+#[ignore = "another test starts it in a process of its own"]
+fn holder() {
+    if std::env::var_os(HOLDER).is_none() {
+        return;
+    }
+    let port = AfXdpPort::open(PortId(0), "s0", XdpMode::Driver).unwrap();
+    println!("\nholding {}", port.name());
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// A process that holds the switch's port open.
+fn hold(netns: &Netns) -> Child {
+    let start = || {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "holder", "--ignored", "--nocapture"])
+            .env(HOLDER, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut child = netns.run(start).unwrap();
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "holding s0"));
+    child
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_and_a_living_one_is_respected() {
+    let Some(lab) = XDP.lab() else { return };
+    let mut child = hold(&lab.switch);
+    let error = XDP.try_open(&lab.switch, "s0").err().unwrap();
+    assert!(matches!(error, PortError::NoXdp { .. }));
+    assert!(
+        error
+            .to_string()
+            .starts_with("s0 cannot be used by AF_XDP: another program uses"),
+        "{error}"
+    );
+    // SIGKILL: nothing of the process runs any more.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut host = Kind::Packet.open(&lab.host, "h0");
+    let socket = lab.switch.run(|| AfPacketPort::open(PortId(0), "s0"));
+    let mut socket = socket.unwrap().unwrap();
+    lab::wait_up(&mut *host);
+    host.tx(&[frame(&[], 60, 1)]);
+    assert_eq!(
+        receive(&mut socket, 1).unwrap().len(),
+        1,
+        "the program is gone"
+    );
+    drop(socket);
+    let mut switch = XDP.open(&lab.switch, "s0");
+    lab::wait_up(&mut *switch);
+    host.tx(&[frame(&[], 60, 2)]);
+    assert_eq!(receive(&mut *switch, 1).unwrap()[0][14], 2);
+}
+
+#[test]
+fn a_dropped_port_gives_the_interface_back() {
+    let Some(lab) = XDP.lab() else { return };
+    let address = [10, 7, 0, 1];
+    lab.at_switch()
+        .add_address("s0", address.into(), 24)
+        .unwrap();
+    lab.at_host()
+        .add_address("h0", [10, 7, 0, 2].into(), 24)
+        .unwrap();
+    let bind = |netns: &Netns, at: [u8; 4]| {
+        netns.run(|| UdpSocket::bind((std::net::IpAddr::from(at), 7000)))
+    };
+    let machine = bind(&lab.switch, address).unwrap().unwrap();
+    machine
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let host = bind(&lab.host, [10, 7, 0, 2]).unwrap().unwrap();
+    let reaches = || {
+        let _ = host.send_to(b"x", (std::net::IpAddr::from(address), 7000));
+        machine.recv(&mut [0; 9]).is_ok()
+    };
+    assert!(reaches());
+    let port = XDP.open(&lab.switch, "s0");
+    assert!(!reaches(), "the switch has the frames");
+    drop(port);
+    assert!(reaches());
+}
+
+/// How the port is opened, in words.
+fn how(netns: &Netns, name: &str, io: PortIo) -> String {
+    let opened = netns.run(|| open_interface(PortId(0), name, io).map(|opened| opened.how));
+    opened.unwrap().unwrap()
+}
+
+#[test]
+fn the_best_way_is_chosen_and_says_why() {
+    let Some(lab) = XDP.lab() else { return };
+    let by_xdp = "AF_XDP (driver veth, copying, 1 queue)";
+    assert_eq!(how(&lab.switch, "s0", PortIo::Auto), by_xdp);
+    assert_eq!(
+        how(&lab.switch, "s0", PortIo::Packet),
+        "AF_PACKET (as asked for)"
+    );
+    // The loopback interface's driver has no XDP.
+    lab.at_switch().set_up("lo").unwrap();
+    assert_eq!(
+        how(&lab.switch, "lo", PortIo::Xdp),
+        "AF_XDP (driver , in generic mode, 1 queue)"
+    );
+    let mut child = hold(&lab.switch);
+    let taken = how(&lab.switch, "s0", PortIo::Auto);
+    assert!(
+        taken.starts_with("AF_PACKET (no AF_XDP: another program uses XDP"),
+        "{taken}"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_interface_that_the_machine_uses_is_shared_with_it() {
+    let Some(lab) = XDP.lab() else { return };
+    let check = |name: &str, why: &str| {
+        let expect = format!("AF_PACKET (AF_XDP would take the machine's own traffic: {why})");
+        assert_eq!(how(&lab.switch, name, PortIo::Auto), expect);
+        let forced = how(&lab.switch, name, PortIo::Xdp);
+        assert!(forced.starts_with("AF_XDP (driver "), "{forced}");
+    };
+    let mut config = lab.at_switch();
+    config.add_veth("a", "b", None).unwrap();
+    config.set_up("a").unwrap();
+    assert!(
+        how(&lab.switch, "a", PortIo::Auto).starts_with("AF_XDP"),
+        "a peer is no use"
+    );
+    if has(config.add_macvlan("c", "a")) {
+        check("a", "c is on top of it");
+    }
+    if has(config.add_bridge("bridge")) {
+        config.join_bridge("b", "bridge").unwrap();
+        check("b", "it is part of a bridge or bond");
+    }
+    config.add_address("s0", [192, 0, 2, 1].into(), 24).unwrap();
+    check("s0", "it has the address 192.0.2.1");
+}
