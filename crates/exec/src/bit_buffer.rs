@@ -36,6 +36,11 @@ impl BitBuffer {
         self.bits
     }
 
+    /// Bytes of memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.bits == 0

@@ -1,13 +1,16 @@
 //! The memory that a packet lives in while its program runs.
 
-use ir::{ExternId, ExternKind, Layout, Program, TableId};
+use ir::{ExternId, ExternKind, HashAlgorithm, Layout, Program, TableId, work};
 use packet::{Frame, FrameError, Nanos};
 
 use crate::externs::checksum::ChecksumUnit;
-use crate::{BitBuffer, Found, LogBuffer, RandomStream, Requests};
+use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests};
 
 /// Units of work that a packet has unless its device says otherwise: parser states entered, loop rounds, back edges, and so on.
 pub const WORK_BUDGET: u32 = 1 << 16;
+
+/// Memory of a context's buffers that is kept: lists, headers and checksums of a jumbo frame have room in it.
+const KEPT_BYTES: usize = 256 << 10;
 
 /// A packet being processed: fields, bytes, and what it carries from block to block.
 #[derive(Debug)]
@@ -127,6 +130,28 @@ impl PacketContext {
         }
     }
 
+    /// Takes the work of hashing so many bytes.
+    ///
+    /// # Errors
+    /// The reason to drop the packet: its budget does not have that much.
+    #[inline]
+    pub fn spend_on_hash(
+        &mut self,
+        algorithm: HashAlgorithm,
+        bytes: usize,
+    ) -> Result<(), DropReason> {
+        match self.spend(work::units(work::hash_steps(algorithm, bytes as u64))) {
+            true => Ok(()),
+            false => Err(DropReason::WorkBudget),
+        }
+    }
+
+    /// Whether the deparser has emitted more than any frame holds: engines drop the packet there and then, as too long.
+    #[inline]
+    pub fn has_emitted_too_much(&self) -> bool {
+        self.emitted.bits() > packet::MAX_FRAME * 8
+    }
+
     /// The bytes behind what was parsed; a byte that was parsed in part is not one of them.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -166,7 +191,15 @@ impl PacketContext {
         Ok(())
     }
 
-    /// Starts the running checksum of an instance; `None` for an extern that has none.
+    /// Whether a packet has made the buffers so large that the context had better be given up than kept for another packet.
+    pub fn is_oversized(&self) -> bool {
+        let checksums = self.checksums.iter().flatten().map(ChecksumUnit::capacity);
+        let buffers = [&self.emitted, &self.data].map(BitBuffer::capacity);
+        let all = checksums.chain(buffers).chain([self.digests.capacity()]);
+        all.sum::<usize>() > KEPT_BYTES
+    }
+
+    /// The running checksum of an instance; `None` for an extern that has none.
     #[inline]
     pub fn checksum(&mut self, instance: ExternId) -> Option<&mut ChecksumUnit> {
         self.checksums.get_mut(instance.get() as usize)?.as_mut()
@@ -190,12 +223,21 @@ fn most_param_limbs(program: &Program) -> usize {
     program.actions.values().map(limbs).max().unwrap_or(0)
 }
 
-/// Digest messages of one packet: packed values.
+/// Digest messages of one packet: packed values, up to a limit; what does not fit is counted.
 #[derive(Clone, Debug, Default)]
 pub struct Digests {
     messages: Vec<(ExternId, usize)>,
     limbs: Vec<u64>,
+    lost: u64,
+    /// Whether the last message is one of the lost.
+    is_losing: bool,
 }
+
+/// Messages that a packet may send.
+const MAX_MESSAGES: usize = 1 << 10;
+
+/// Limbs of all messages of a packet.
+const MAX_MESSAGE_LIMBS: usize = 1 << 15;
 
 /// A digest message: the values of its fields, each starting on its own limb, a `varbit`'s length in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,20 +249,44 @@ pub struct DigestMessage<'d> {
 }
 
 impl Digests {
-    /// Whether there is no message.
+    /// Whether no message was sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.messages.is_empty() && self.lost == 0
+    }
+
+    /// How many messages did not fit.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn capacity(&self) -> usize {
+        self.limbs.capacity() * size_of::<u64>()
     }
 
     /// Starts a message; [`Digests::push`] appends its values.
     pub fn begin(&mut self, digest: ExternId) {
-        self.messages.push((digest, self.limbs.len()));
+        self.is_losing = self.messages.len() >= MAX_MESSAGES;
+        match self.is_losing {
+            true => self.lost += 1,
+            false => self.messages.push((digest, self.limbs.len())),
+        }
     }
 
     /// Appends limbs of a value to the last message.
     pub fn push(&mut self, limbs: &[u64]) {
-        self.limbs.extend_from_slice(limbs);
+        if self.is_losing {
+            return;
+        }
+        if self.limbs.len() + limbs.len() <= MAX_MESSAGE_LIMBS {
+            return self.limbs.extend_from_slice(limbs);
+        }
+        // A message is whole or lost.
+        self.is_losing = true;
+        self.lost += 1;
+        if let Some((_, start)) = self.messages.pop() {
+            self.limbs.truncate(start);
+        }
     }
 
     /// The messages, in order.
@@ -240,5 +306,37 @@ impl Digests {
     pub fn clear(&mut self) {
         self.messages.clear();
         self.limbs.clear();
+        self.lost = 0;
+        self.is_losing = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_beyond_the_limit_are_lost_whole_and_counted() {
+        let digest = ExternId::new(0);
+        let mut digests = Digests::default();
+        digests.begin(digest);
+        digests.push(&[1]);
+        digests.begin(digest);
+        digests.push(&[2; MAX_MESSAGE_LIMBS - 10]);
+        digests.push(&[3; 10]);
+        digests.push(&[4]);
+        digests.begin(digest);
+        digests.push(&[5]);
+        let kept: Vec<Vec<u64>> = digests.iter().map(|m| m.limbs.to_vec()).collect();
+        assert_eq!(kept, [[1], [5]]);
+        assert_eq!(digests.lost(), 1);
+        for _ in 0..MAX_MESSAGES {
+            digests.begin(digest);
+            digests.push(&[6]);
+        }
+        assert_eq!(digests.iter().count(), MAX_MESSAGES);
+        assert_eq!(digests.lost(), 3);
+        digests.clear();
+        assert!(digests.is_empty());
     }
 }

@@ -246,8 +246,10 @@ pub(crate) enum Inst {
     EnterAtomic,
     /// `@atomic` code ends.
     LeaveAtomic,
-    /// A back edge: takes one unit of work.
-    Round,
+    /// Takes units of work ([`ir::work`]); without so many left the packet is dropped.
+    Work {
+        units: u32,
+    },
     /// Runs an action; its parameters are in place.
     CallAction {
         action: u32,
@@ -284,8 +286,6 @@ pub(crate) enum Inst {
     RejectWith {
         a: Slot,
     },
-    /// A parser state begins: takes one unit of work.
-    EnterState,
     /// `d = the key from slot a on is in the value set`
     InValueSet {
         d: Slot,

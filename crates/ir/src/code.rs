@@ -182,8 +182,8 @@ pub enum StmtKind {
     Exit,
     /// Runs an action's body here, with these parameters; an `Exit` in it is an exit here.
     CallAction(ActionId, Vec<Expr>),
-    /// Parser: extracts a header of fixed size, or one with a `varbit` of the given size in bits (`bit<32>`). Too short a packet is
-    /// `error.PacketTooShort`; a size above the maximum is `error.HeaderTooShort`; a header inside a stack out of range is `error.StackOutOfBounds`.
+    /// Parser: extracts a header of fixed size, or one with a `varbit` of the given size in bits (`bit<32>`). In this order: a header inside a stack
+    /// out of range is `error.StackOutOfBounds`; too short a packet is `error.PacketTooShort`; a size above the maximum is `error.HeaderTooShort`.
     Extract(HeaderPlace, Option<Expr>),
     /// Parser: skips bits (`bit<32>`).
     Advance(Expr),

@@ -22,6 +22,7 @@ mod types;
 mod typing;
 mod verify;
 mod words;
+pub mod work;
 
 pub use code::*;
 pub use layout::{Layout, limbs_of};

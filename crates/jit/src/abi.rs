@@ -169,12 +169,18 @@ impl Invocation<'_> {
         self.cursor = self.packet.cursor as u64;
     }
 
+    /// Native code sees how much work is left.
+    pub(crate) fn show_work(&mut self) {
+        self.work = self.packet.work_left.into();
+    }
+
     /// Native code sees what is emitted now.
     pub(crate) fn show_emitted(&mut self) {
         self.emitted = self.packet.emitted.bits() as u64;
         let (memory, room) = self.packet.emitted.storage();
         self.emitted_at = memory.as_mut_ptr();
-        self.emitted_room = room as u64;
+        // What is longer than a frame is for helpers, which tell that it is.
+        self.emitted_room = room.min(packet::MAX_FRAME * 8) as u64;
     }
 }
 

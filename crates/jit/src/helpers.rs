@@ -1,6 +1,7 @@
 //! Functions that native code calls. They get the invocation and numbers, and are written in safe Rust: whatever native code asks, they
 //! stay inside of the packet and its state.
 
+use exec::DropReason;
 use exec::slots::Slot;
 use exec::slots::header;
 
@@ -54,11 +55,11 @@ helpers! {
     Extract = extract(header, distance, size);
     /// Reads ahead; 0, or the number of the outcome.
     Lookahead = lookahead(which);
-    /// Emits a header.
+    /// Emits a header; 0, or the number of the outcome.
     Emit = emit(header, distance);
-    /// Emits a scalar.
+    /// Emits a scalar; the same.
     EmitField = emit_field(slot, width);
-    /// Emits a varbit.
+    /// Emits a varbit; the same.
     EmitVarbit = emit_varbit(slot);
     /// Copies a header.
     CopyHeader = copy_header(which, to, from);
@@ -163,22 +164,27 @@ extern "C" fn emit(inv: &mut Invocation<'_>, header: u64, distance: u64) -> u64 
     inv.take_back();
     let header = &inv.code.headers[header as usize];
     header.emit(inv.limbs, inv.packet, distance as usize);
-    inv.show_emitted();
-    0
+    emitted(inv)
 }
 
 extern "C" fn emit_field(inv: &mut Invocation<'_>, slot: u64, width: u64) -> u64 {
     inv.take_back();
     header::emit_field(inv.limbs, inv.packet, slot as Slot, width as u32);
-    inv.show_emitted();
-    0
+    emitted(inv)
 }
 
 extern "C" fn emit_varbit(inv: &mut Invocation<'_>, slot: u64) -> u64 {
     inv.take_back();
     header::emit_varbit(inv.limbs, inv.packet, slot as Slot);
+    emitted(inv)
+}
+
+fn emitted(inv: &mut Invocation<'_>) -> u64 {
     inv.show_emitted();
-    0
+    match inv.packet.has_emitted_too_much() {
+        true => Outcome::Drop(DropReason::FrameTooLong).number(),
+        false => Outcome::Done.number(),
+    }
 }
 
 extern "C" fn copy_header(inv: &mut Invocation<'_>, which: u64, to: u64, from: u64) -> u64 {
@@ -218,7 +224,9 @@ extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
     inv.take_back();
     let code = inv.code;
     let call = &code.calls[which as usize];
-    match call.run(inv.limbs, inv.packet, inv.state, &code.tables) {
+    let called = call.run(inv.limbs, inv.packet, inv.state, &code.tables);
+    inv.show_work();
+    match called {
         Ok(_) => Outcome::Done.number(),
         Err(reason) => Outcome::Drop(reason).number(),
     }

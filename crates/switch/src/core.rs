@@ -9,18 +9,17 @@ use exec::{
     TraceEvent, Tracer,
 };
 use exec::{DropDetail, PassOutcome, WORK_BUDGET};
+use ir::work::Work;
 use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
 use packet::{Nanos, PortId};
 
 use crate::arch::{self, PassPlan, Pipeline};
 use crate::ledger::Ledger;
+use crate::outbox::Outbox;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
 use crate::slot::Slot;
 use crate::worker::{Handover, HandoverError};
-
-/// How many messages and digests wait for the control plane; more are counted as lost.
-pub(crate) const MAX_WAITING: usize = 65_536;
 
 /// How many copies may be made of one packet that came in, and how often it may start over, with all copies of copies, so that clones of
 /// clones end.
@@ -30,15 +29,15 @@ const MAX_COPIES: u32 = 1 << 14;
 /// milliseconds. A single packet's passes end earlier, with its work.
 const PASS_COPIES: u32 = 32;
 
-/// Work that each copy may do, however many share what is left of a budget.
-const LEAST_WORK: u32 = 256;
+/// Units of work that a pass takes beside those of the program's code.
+const PASS_WORK: u32 = 64;
+
+/// Work that each copy of a packet as it came may do at least, if the packet may do twice as much: large groups of copies are the control plane's
+/// wish.
+const COPY_WORK: u32 = 4096;
 
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
-
-/// Units of work that a copy has at least, if its original has them: a copy may do half of what its original may still do, so that clones of clones
-/// that all run as long as they can come to a few millions of units together.
-const COPY_WORK: u32 = 1024;
 
 /// A pass as the engine made it one function, and what to do with packets that leave it.
 pub(crate) struct FusedPass {
@@ -57,6 +56,8 @@ pub(crate) struct Code {
     /// Different for each program that a device has had.
     pub(crate) version: u64,
     blocks: Vec<(BlockRole, BlockCode)>,
+    /// Units of work that starting over takes.
+    pass_work: u32,
 }
 
 impl Code {
@@ -71,6 +72,7 @@ impl Code {
             let run = loaded.fuse(&plan.pass)?;
             Some(FusedPass { plan, run })
         });
+        let pass_work = PASS_WORK.saturating_add(Work::of(&program).controls());
         let blocks = program
             .pipeline
             .blocks
@@ -85,6 +87,7 @@ impl Code {
             fused,
             version,
             blocks,
+            pass_work,
         }
     }
 }
@@ -122,6 +125,8 @@ pub(crate) struct Job {
     pub(crate) copies_left: u32,
     /// Whether the frame holds what a new pass keeps, and is not to be zeroed.
     pub(crate) is_prepared: bool,
+    /// Whether it is no copy and has not started over.
+    is_first_pass: bool,
 }
 
 impl Job {
@@ -136,8 +141,18 @@ impl Job {
             class_of_service: 0,
             copies_left: MAX_COPIES,
             is_prepared: false,
+            is_first_pass: true,
         }
     }
+}
+
+/// What a copy may do of all that may be done for one packet that came in.
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    /// Copies and passes.
+    copies: u32,
+    /// Units of work.
+    work: u32,
 }
 
 /// How a clone session makes its copies.
@@ -200,8 +215,8 @@ pub(crate) struct Core {
     pub(crate) again: VecDeque<Job>,
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) ledger: Ledger,
-    pub(crate) digests: VecDeque<Digest>,
-    pub(crate) messages: VecDeque<String>,
+    pub(crate) digests: Outbox<Digest>,
+    pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
     pub(crate) now: Nanos,
     pub(crate) seed: u64,
@@ -233,8 +248,8 @@ impl Core {
             again: VecDeque::new(),
             sent: VecDeque::new(),
             ledger: Ledger::default(),
-            digests: VecDeque::new(),
-            messages: VecDeque::new(),
+            digests: Outbox::default(),
+            messages: Outbox::default(),
             lost_messages: 0,
             now: Nanos::ZERO,
             seed,
@@ -277,9 +292,10 @@ impl Core {
         job.packet.now = self.now;
     }
 
-    /// Keeps a context for the next packet of its program.
+    /// Keeps a context for the next packet of its program, unless a packet has made it large.
     pub(crate) fn put_back(&mut self, packet: Box<PacketContext>, code: &Code) {
-        if code.version == self.pool_version && self.pool.len() < 1024 {
+        let is_kept = code.version == self.pool_version && self.pool.len() < 1024;
+        if is_kept && !packet.is_oversized() {
             self.pool.push(packet);
         }
     }
@@ -394,10 +410,7 @@ impl Core {
                 trace.event(|| TraceEvent::Message {
                     text: line.to_string(),
                 });
-                match messages.len() < MAX_WAITING {
-                    true => messages.push_back(line.to_string()),
-                    false => *lost += 1,
-                }
+                *lost += u64::from(!messages.push(line.len(), || line.to_string()));
             });
         }
         if !packet.digests.is_empty() {
@@ -406,17 +419,14 @@ impl Core {
                     digest: message.digest,
                     values: digest_values(program, message.digest, message.limbs),
                 });
-                if self.digests.len() < MAX_WAITING {
-                    let limbs = message.limbs.to_vec();
-                    self.digests.push_back(Digest {
-                        digest: message.digest,
-                        limbs,
-                        time: packet.now,
-                    });
-                } else {
-                    self.lost_messages += 1;
-                }
+                let kept = self.digests.push(size_of_val(message.limbs), || Digest {
+                    digest: message.digest,
+                    limbs: message.limbs.to_vec(),
+                    time: packet.now,
+                });
+                self.lost_messages += u64::from(!kept);
             }
+            self.lost_messages += packet.digests.lost();
             packet.digests.clear();
         }
     }
@@ -480,7 +490,8 @@ impl Core {
         // Passes and copies share one budget, so that copies which each start over end too.
         let left = job.copies_left.checked_sub(PASS_COPIES);
         job.copies_left = left.unwrap_or(0);
-        if left.is_none() || !job.packet.spend(64) {
+        job.is_first_pass = false;
+        if left.is_none() || !job.packet.spend(job.root.code.pass_work) {
             return self.drop(job, DropReason::WorkBudget, DropDetail::None, trace);
         }
         match job.path {
@@ -490,35 +501,40 @@ impl Core {
         self.again.push_back(job);
     }
 
-    /// How many copies each of `others` copies of a packet, and the packet itself, may make in turn. `None`, and counted, when the packet
-    /// may not make that many; what is left is shared evenly, so that copies of copies end.
-    pub(crate) fn share_copies(&mut self, job: &mut Job, others: usize) -> Option<u32> {
+    /// What each of `others` copies of a packet may do in turn; the packet itself may make as many copies as each. `None`, and counted, when the
+    /// packet may not make that many; what is left is shared evenly, so that copies of copies end.
+    pub(crate) fn share_copies(&mut self, job: &mut Job, others: usize) -> Option<Share> {
         let others = u32::try_from(others).unwrap_or(u32::MAX);
         let Some(left) = job.copies_left.checked_sub(others) else {
             self.ledger.copies_refused += u64::from(others);
             return None;
         };
         let all = others.saturating_add(1);
-        let is_first = job.copies_left == MAX_COPIES;
+        let work = &mut job.packet.work_left;
+        let each = if job.is_first_pass {
+            // Copies of a packet as it came get half of its work again.
+            (*work / 2 / others.max(1)).max(COPY_WORK.min(*work / 2))
+        } else {
+            // Later ones share what is left, or this tree of copies would work for seconds.
+            *work /= all;
+            *work
+        };
         job.copies_left = left / all;
-        // Copies of a packet as it came work as it may; later ones share what is left, or this tree of copies would work for seconds.
-        if !is_first {
-            let work = &mut job.packet.work_left;
-            *work = (*work / all).max(LEAST_WORK.min(*work));
-        }
-        Some(job.copies_left)
+        Some(Share {
+            copies: job.copies_left,
+            work: each,
+        })
     }
 
-    /// A copy of a packet's bytes, and of its frame where `whole` is set, which may make `copies_left` copies itself.
-    pub(crate) fn copy(&mut self, job: &Job, copies_left: u32, whole: bool) -> Job {
+    /// A copy of a packet's bytes, and of its frame where `whole` is set, which may do what its share says.
+    pub(crate) fn copy(&mut self, job: &Job, share: Share, whole: bool) -> Job {
         let mut packet = self.context(&job.root.code);
         packet.random = self.random();
         packet.begin_pass();
         packet.bytes.copy_from(&job.packet.bytes);
         packet.length = job.packet.length;
         packet.now = job.packet.now;
-        let left = job.packet.work_left;
-        packet.work_left = (left / 2).max(COPY_WORK).min(left);
+        packet.work_left = share.work;
         if whole {
             packet.frame_mut().copy_from_slice(job.packet.frame());
             packet.cursor = job.packet.cursor;
@@ -531,8 +547,9 @@ impl Core {
             ingress: job.ingress,
             instance: 0,
             class_of_service: 0,
-            copies_left,
+            copies_left: share.copies,
             is_prepared: false,
+            is_first_pass: false,
         }
     }
 

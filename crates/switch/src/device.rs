@@ -284,23 +284,23 @@ impl Device {
 
     /// The next digest message.
     pub fn take_digest(&mut self) -> Option<Digest> {
-        let own = self.core.digests.pop_front();
+        let own = self.core.digests.pop();
         own.or_else(|| {
             let mut desks = self.desks().iter();
-            desks.find_map(|desk| desk.papers().digests.pop_front())
+            desks.find_map(|desk| desk.papers().digests.pop())
         })
     }
 
     /// The next message that the program wrote (`log_msg`, `assert`, `assume`).
     pub fn take_message(&mut self) -> Option<String> {
-        let own = self.core.messages.pop_front();
+        let own = self.core.messages.pop();
         own.or_else(|| {
             let mut desks = self.desks().iter();
-            desks.find_map(|desk| desk.papers().messages.pop_front())
+            desks.find_map(|desk| desk.papers().messages.pop())
         })
     }
 
-    /// Messages and digests that were lost because nobody took them.
+    /// Messages and digests that were lost because nobody took them, or because a packet sent too many.
     pub fn lost_messages(&self) -> u64 {
         let lost = self.desks().iter().map(|desk| desk.papers().lost_messages);
         self.core.lost_messages + lost.sum::<u64>()

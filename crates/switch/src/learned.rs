@@ -7,8 +7,8 @@ use ir::{ActionId, ScalarTy, TableId, limbs_of};
 use table::{LearnError, LearnedEntry, LearningTable};
 
 use crate::control::{Change, ControlCode, ControlError, refused};
-use crate::core::MAX_WAITING;
 use crate::device::Device;
+use crate::outbox::MAX_WAITING;
 
 impl Device {
     /// Deletes the entries that packets added and whose time-out is over.

@@ -18,6 +18,7 @@ mod device;
 mod forward;
 mod learned;
 mod ledger;
+mod outbox;
 mod pre;
 mod profiles;
 mod queue;

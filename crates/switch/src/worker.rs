@@ -4,16 +4,16 @@
 //! (counters, meters, registers, learned entries) are shared. A port that is shaped belongs to one worker, by its number: the others hand packets for
 //! it over, so that its rate and its order hold. Nothing here waits: what a worker has to tell is left on its desk when nobody reads there.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use packet::{Frame, Nanos, PortId};
 
-use crate::core::{Core, Digest, Job, MAX_WAITING, Root, Trace};
+use crate::core::{Core, Digest, Job, Root, Trace};
 use crate::device::Device;
 use crate::ledger::Ledger;
+use crate::outbox::Outbox;
 use crate::queue::QueueConfig;
 
 /// Packets that wait to be taken over by the worker of their port; one more is dropped as from a full queue.
@@ -37,8 +37,8 @@ pub(crate) struct Desk {
 pub(crate) struct Papers {
     pub(crate) ledger: Ledger,
     pub(crate) held: usize,
-    pub(crate) digests: VecDeque<Digest>,
-    pub(crate) messages: VecDeque<String>,
+    pub(crate) digests: Outbox<Digest>,
+    pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
 }
 
@@ -204,12 +204,8 @@ impl Worker {
         papers.ledger.clone_from(&core.ledger);
         papers.held = core.held();
         papers.lost_messages = core.lost_messages;
-        let room = MAX_WAITING.saturating_sub(papers.digests.len());
-        let count = core.digests.len().min(room);
-        papers.digests.extend(core.digests.drain(..count));
-        let room = MAX_WAITING.saturating_sub(papers.messages.len());
-        let count = core.messages.len().min(room);
-        papers.messages.extend(core.messages.drain(..count));
+        core.digests.move_to(&mut papers.digests);
+        core.messages.move_to(&mut papers.messages);
     }
 }
 

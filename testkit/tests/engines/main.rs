@@ -6,3 +6,4 @@ mod externs;
 mod parsers;
 mod random_expressions;
 mod tables;
+mod work;

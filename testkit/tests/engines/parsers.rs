@@ -137,6 +137,22 @@ fn a_varbit_has_the_length_it_was_extracted_with() {
 }
 
 #[test]
+fn what_the_packet_has_not_is_too_short_before_the_header_is() {
+    // P4_16, variable-width extraction: PacketTooShort is verified before HeaderTooShort.
+    let mut loaded = parser("state start { extract opt, n; goto accept; }", "");
+    let mut verdict = |size: u128, bytes: &[u8]| {
+        let mut packet = loaded.packet(bytes);
+        loaded.set(&mut packet, "n", size);
+        loaded.parse(&mut packet)
+    };
+    let (too_short, header_too_short) = (ParserVerdict::Reject(1), ParserVerdict::Reject(4));
+    assert_eq!(verdict(80, &[0; 11]), ParserVerdict::Accept);
+    assert_eq!(verdict(88, &[0; 12]), header_too_short);
+    assert_eq!(verdict(88, &[0; 11]), too_short);
+    assert_eq!(verdict(0xffff_fff8, &[0; 11]), too_short);
+}
+
+#[test]
 fn select_takes_the_first_case_that_holds() {
     let states = "state start {
         lookahead 8 (x at 0, signed at 0);

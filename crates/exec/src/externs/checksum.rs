@@ -15,6 +15,27 @@ pub enum ChecksumUnit {
 }
 
 impl ChecksumUnit {
+    /// Bytes that [`ChecksumUnit::get`] hashes.
+    pub fn len(&self) -> usize {
+        match self {
+            ChecksumUnit::Data(data) => data.bytes().len(),
+            ChecksumUnit::Sum(_) => 0,
+        }
+    }
+
+    /// Whether there is nothing to hash.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn capacity(&self) -> usize {
+        match self {
+            ChecksumUnit::Data(data) => data.capacity(),
+            ChecksumUnit::Sum(_) => 0,
+        }
+    }
+
     /// As at the start of a packet.
     #[inline]
     pub fn clear(&mut self) {

@@ -58,6 +58,18 @@ pub fn may_keep_result(op: Op) -> bool {
     matches!(op, Op::UpdateChecksum | Op::UpdateChecksumWithPayload)
 }
 
+/// Whether the operation may say that the packet must be dropped, or take work.
+pub fn may_drop(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Assert
+            | Op::Assume
+            | Op::VerifyChecksumWithPayload
+            | Op::UpdateChecksumWithPayload
+            | Op::ChecksumGet
+    )
+}
+
 /// The fields that an operation sets by itself, with their values: the architecture's drop or pass mark. Engines write them.
 pub fn marks(program: &Program, op: Op) -> Vec<(FieldId, u64)> {
     let intrinsic = |name: &str| program.pipeline.intrinsics.get(name).copied();

@@ -104,7 +104,7 @@ impl Calling<'_> {
             }
             Op::VerifyChecksum | Op::VerifyChecksumWithPayload => {
                 if self.small(call, 0) != 0 {
-                    let sum = self.checksum(call, call.op == Op::VerifyChecksumWithPayload);
+                    let sum = self.checksum(call, call.op == Op::VerifyChecksumWithPayload)?;
                     let sum = sum & mask(call.values.ins.get(1));
                     called.checksum = Some(sum);
                     if sum != self.small(call, 1) {
@@ -112,7 +112,7 @@ impl Calling<'_> {
                     }
                 }
             }
-            Op::UpdateChecksum | Op::UpdateChecksumWithPayload => self.update_checksum(call),
+            Op::UpdateChecksum | Op::UpdateChecksumWithPayload => self.update_checksum(call)?,
             Op::ChecksumClear | Op::InternetChecksumClear => {
                 if let Some(unit) = self.packet.checksum(call.instance) {
                     unit.clear();
@@ -130,6 +130,11 @@ impl Calling<'_> {
                 self.packet.data = data;
             }
             Op::ChecksumGet | Op::InternetChecksumGet => {
+                let data = self
+                    .packet
+                    .checksum(call.instance)
+                    .map_or(0, |unit| unit.len());
+                self.packet.spend_on_hash(call.algorithm, data)?;
                 let state = self.state;
                 let mut random = self.packet.random;
                 let result = self
@@ -313,24 +318,28 @@ impl Calling<'_> {
         bits::limbs::truncate_in_place(result, out.ty.width());
     }
 
-    fn checksum(&mut self, call: &ExternCall, with_payload: bool) -> u64 {
+    fn checksum(&mut self, call: &ExternCall, with_payload: bool) -> Result<u64, DropReason> {
         self.gather(call);
         if with_payload {
+            let payload = self.packet.payload().len();
+            self.packet.spend_on_hash(call.algorithm, payload)?;
             self.packet.data.pad_to_byte();
             let mut data = std::mem::take(&mut self.packet.data);
             data.push_bytes(self.packet.payload());
             self.packet.data = data;
         }
         let PacketContext { data, random, .. } = &mut *self.packet;
-        hash::hash(call.algorithm, data.bytes(), &self.state.hash, random)
+        let sum = hash::hash(call.algorithm, data.bytes(), &self.state.hash, random);
+        Ok(sum)
     }
 
     /// Without the condition the destination keeps its value: the code before has put it where the result goes.
-    fn update_checksum(&mut self, call: &ExternCall) {
+    fn update_checksum(&mut self, call: &ExternCall) -> Result<(), DropReason> {
         if self.small(call, 0) != 0 {
-            let sum = self.checksum(call, call.op == Op::UpdateChecksumWithPayload);
+            let sum = self.checksum(call, call.op == Op::UpdateChecksumWithPayload)?;
             self.give(call, 0, sum);
         }
+        Ok(())
     }
 
     fn register_read(&mut self, call: &ExternCall) {

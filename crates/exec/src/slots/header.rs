@@ -112,18 +112,19 @@ impl HeaderSite {
         varbit_bits: u64,
     ) -> Result<usize, u32> {
         // A header of whole bytes stays one (BMv2).
-        if !varbit_bits.is_multiple_of(8)
-            && !(u64::from(self.fixed_bits) + varbit_bits).is_multiple_of(8)
-        {
+        let fixed = u64::from(self.fixed_bits);
+        if !varbit_bits.is_multiple_of(8) && !fixed.wrapping_add(varbit_bits).is_multiple_of(8) {
             return Err(errors.invalid_argument);
         }
+        // P4_16, "Variable-width extraction": first what the packet has, then what the header takes. A size may be any number.
+        let end = (start as u64 + fixed).saturating_add(varbit_bits);
+        if end > bytes.len() as u64 * 8 {
+            return Err(errors.packet_too_short);
+        }
+        let end = end as usize;
         let most = self.fields.iter().find(|field| field.is_varbit);
         if varbit_bits > u64::from(most.map_or(0, |field| field.width)) {
             return Err(errors.header_too_short);
-        }
-        let end = start + self.fixed_bits as usize + varbit_bits as usize;
-        if end > bytes.len() * 8 {
-            return Err(errors.packet_too_short);
         }
         let mut offset = start;
         for field in &self.fields {

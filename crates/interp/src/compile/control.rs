@@ -8,11 +8,12 @@ use super::{Compiler, Mode};
 use crate::code::{Inst, Pc, Tell};
 
 /// Where the stages of the control at hand stand.
-struct Line {
+struct Line<'c> {
+    control: &'c Control,
     stages: IdVec<StageId, Pc>,
     end: Pc,
-    /// Links back: a label of their own, and where they go.
-    back: Vec<(Pc, StageId)>,
+    /// Links back: a label of their own, the units of work that they take, and where they go.
+    back: Vec<(Pc, u32, StageId)>,
 }
 
 impl Compiler<'_> {
@@ -20,6 +21,7 @@ impl Compiler<'_> {
     pub(super) fn control(&mut self, id: ControlId, control: &Control) -> Result<Pc, Unsupported> {
         let entry = self.code.insts.len() as Pc;
         let mut line = Line {
+            control,
             stages: control.stages.ids().map(|_| self.label()).collect(),
             end: self.label(),
             back: Vec::new(),
@@ -29,14 +31,15 @@ impl Compiler<'_> {
             self.enclosing.clear();
             self.place_label(line.stages[stage_id]);
             self.tell(Tell::Stage(id, stage_id));
+            self.spend(self.work.stage(stage));
             self.stage(stage_id, stage, &mut line)?;
             self.free_temporaries();
         }
         self.place_label(line.end);
         self.emit(Inst::End);
-        for (label, stage) in std::mem::take(&mut line.back) {
+        for (label, units, stage) in std::mem::take(&mut line.back) {
             self.place_label(label);
-            self.emit(Inst::Round);
+            self.emit(Inst::Work { units });
             self.emit(Inst::Jump {
                 to: line.stages[stage],
             });
@@ -45,7 +48,12 @@ impl Compiler<'_> {
         Ok(entry)
     }
 
-    fn stage(&mut self, id: StageId, stage: &Stage, line: &mut Line) -> Result<(), Unsupported> {
+    fn stage(
+        &mut self,
+        id: StageId,
+        stage: &Stage,
+        line: &mut Line<'_>,
+    ) -> Result<(), Unsupported> {
         match &stage.kind {
             StageKind::Condition {
                 cond,
@@ -117,7 +125,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn after_match(&mut self, id: StageId, next: &MatchNext, line: &mut Line) {
+    fn after_match(&mut self, id: StageId, next: &MatchNext, line: &mut Line<'_>) {
         match next {
             MatchNext::Always(next) => self.continue_with(id, *next, line),
             MatchNext::ByHit { hit, miss } => {
@@ -136,20 +144,21 @@ impl Compiler<'_> {
     }
 
     /// The label to go to for a link.
-    fn link(&mut self, from: StageId, next: Next, line: &mut Line) -> Pc {
+    fn link(&mut self, from: StageId, next: Next, line: &mut Line<'_>) -> Pc {
         match next {
             Next::End => line.end,
             Next::Stage(to) if to > from => line.stages[to],
             Next::Stage(to) => {
                 let label = self.label();
-                line.back.push((label, to));
+                let units = self.work.back_link(line.control, from, to);
+                line.back.push((label, units, to));
                 label
             }
         }
     }
 
     /// Goes on, without a jump where the next stage follows.
-    fn continue_with(&mut self, from: StageId, next: Next, line: &mut Line) {
+    fn continue_with(&mut self, from: StageId, next: Next, line: &mut Line<'_>) {
         let follows = match next {
             Next::Stage(to) => to.index() == from.index() + 1,
             Next::End => from.index() + 1 == line.stages.len(),

@@ -16,6 +16,7 @@ use bits::{IdVec, Value};
 use exec::slots::Slot;
 use exec::slots::table::TableSite;
 use exec::{Natives, ParserErrors, Unsupported};
+use ir::work::Work;
 use ir::{Action, ActionId, FieldId, Layout, Loc, Program, ScalarTy, limbs_of};
 
 use crate::code::{ActionCode, Code, Inst, NONE, Pc, Tell};
@@ -43,15 +44,17 @@ pub(crate) fn compile(
     natives: &Natives,
     mode: Mode,
 ) -> Result<Code, Unsupported> {
-    let counted = Compiler::new(program, layout, natives, mode, Sizes::default()).whole()?;
-    Compiler::new(program, layout, natives, mode, counted.sizes())
-        .whole()
-        .map(Compiler::finish)
+    let work = Work::of(program);
+    let new = |sizes| Compiler::new(program, &work, layout, natives, mode, sizes);
+    let counted = new(Sizes::default()).whole()?;
+    new(counted.sizes()).whole().map(Compiler::finish)
 }
 
 /// A pass over a program.
 struct Compiler<'p> {
     program: &'p Program,
+    /// What its code costs.
+    work: &'p Work<'p>,
     layout: &'p Layout,
     natives: &'p Natives,
     mode: Mode,
@@ -77,6 +80,7 @@ struct Compiler<'p> {
 impl<'p> Compiler<'p> {
     fn new(
         program: &'p Program,
+        work: &'p Work<'p>,
         layout: &'p Layout,
         natives: &'p Natives,
         mode: Mode,
@@ -119,6 +123,7 @@ impl<'p> Compiler<'p> {
         let first_constant = next;
         Compiler {
             program,
+            work,
             layout,
             natives,
             mode,
@@ -165,6 +170,7 @@ impl<'p> Compiler<'p> {
         let entry = self.code.insts.len() as Pc;
         self.code.actions[id].entry = entry;
         self.tell(Tell::Action(id));
+        self.spend(self.work.action(id));
         self.body(&action.body)?;
         let ret = self.code.actions[id].ret;
         self.emit(Inst::Return { a: ret });
@@ -210,6 +216,13 @@ impl<'p> Compiler<'p> {
 
     fn emit(&mut self, inst: Inst) {
         self.code.insts.push(inst);
+    }
+
+    /// Takes units of work, if there are any to take.
+    fn spend(&mut self, units: u32) {
+        if units > 0 {
+            self.emit(Inst::Work { units });
+        }
     }
 
     /// Traced code only: a step to tell.

@@ -28,7 +28,8 @@ impl Compiler<'_> {
             self.enclosing.clear();
             self.place_label(states[state_id]);
             self.tell(Tell::State(id, state_id));
-            self.emit(Inst::EnterState);
+            let units = self.work.state(state);
+            self.emit(Inst::Work { units });
             self.body(&state.body)?;
             match &state.transition {
                 Transition::Direct(target) => self.go(*target, &states),

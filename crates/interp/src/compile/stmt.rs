@@ -37,7 +37,9 @@ impl Compiler<'_> {
                 self.tell(Tell::Loop(round));
                 let loc = self.loc;
                 self.place_label(round);
-                self.emit(Inst::Round);
+                let params = self.current_action().map_or(&[][..], |a| &a.params);
+                let units = self.work.round(params, body);
+                self.emit(Inst::Work { units });
                 self.tell(Tell::Round(round, loc));
                 self.body(body)?;
                 self.emit(Inst::Jump { to: round });

@@ -177,8 +177,8 @@ impl<'m> Machine<'m> {
                 }
                 Inst::EnterAtomic => self.packet.atomic.enter(&self.state.atomic),
                 Inst::LeaveAtomic => self.packet.atomic.leave(&self.state.atomic),
-                Inst::Round | Inst::EnterState => {
-                    if !self.packet.spend(1) {
+                Inst::Work { units } => {
+                    if !self.packet.spend(units) {
                         return Outcome::Drop(DropReason::WorkBudget);
                     }
                 }
@@ -231,11 +231,24 @@ impl<'m> Machine<'m> {
                     }
                 }
                 Inst::PacketLength { d } => l!(d) = self.packet.bytes.len() as u64,
-                Inst::Emit { header, at } => self.emit(header, at, tap),
+                Inst::Emit { header, at } => {
+                    self.emit(header, at, tap);
+                    if self.packet.has_emitted_too_much() {
+                        return Outcome::Drop(DropReason::FrameTooLong);
+                    }
+                }
                 Inst::EmitField { a, n } => {
                     header::emit_field(&self.limbs, self.packet, a, n);
+                    if self.packet.has_emitted_too_much() {
+                        return Outcome::Drop(DropReason::FrameTooLong);
+                    }
                 }
-                Inst::EmitVarbit { a } => header::emit_varbit(&self.limbs, self.packet, a),
+                Inst::EmitVarbit { a } => {
+                    header::emit_varbit(&self.limbs, self.packet, a);
+                    if self.packet.has_emitted_too_much() {
+                        return Outcome::Drop(DropReason::FrameTooLong);
+                    }
+                }
                 Inst::CopyHeader(at) => self.copy_header(at),
                 Inst::PushFront { stack, n } => {
                     code.stacks[stack as usize].push_front(&mut self.limbs, n);

@@ -277,6 +277,7 @@ impl Translator<'_> {
         };
         let around = self.action.replace((action, params));
         let enclosing = std::mem::take(&mut self.enclosing);
+        self.spend(self.budget.action(action));
         let translated = self.body(&declared.body);
         self.enclosing = enclosing;
         self.action = around;

@@ -1,12 +1,15 @@
 //! Calls of extern functions and methods: operands into slots, a helper, results from slots.
 
 use exec::Unsupported;
-use exec::slots::call::{CallValues, ExternCall, marks, may_keep_result, takes_data_in_a_row};
+use exec::slots::call::{
+    CallValues, ExternCall, marks, may_drop, may_keep_result, takes_data_in_a_row,
+};
 use exec::slots::{Slot, SlotValue};
 use ir::{Call, Expr, Operand, ScalarTy, limbs_of};
 
 use super::Translator;
 use super::place::Located;
+use crate::abi::offset;
 use crate::helpers::Helper;
 
 impl Translator<'_> {
@@ -49,7 +52,9 @@ impl Translator<'_> {
         let which = self.code.calls.len() as u64 - 1;
         self.show_progress();
         let done = self.help_with(Helper::Call, &[which]);
-        if matches!(call.op, ir::Op::Assert | ir::Op::Assume) {
+        if may_drop(call.op) {
+            let work = self.load_invocation(offset::WORK);
+            self.b.def_var(self.work, work);
             self.end_unless_done(done);
         }
         for (field, value) in marks(self.program, call.op) {

@@ -3,14 +3,15 @@
 use bits::IdVec;
 use cranelift_codegen::ir::Block;
 use exec::Unsupported;
-use ir::{ControlId, Next, Stage, StageId, StageKind};
+use ir::{Control, ControlId, Next, Stage, StageId, StageKind};
 
 use super::Translator;
 use super::action::Uses;
 use crate::abi::Outcome;
 
 /// Where the stages of the control at hand stand.
-pub(super) struct Line {
+pub(super) struct Line<'c> {
+    control: &'c Control,
     stages: IdVec<StageId, Block>,
     end: Block,
 }
@@ -22,6 +23,7 @@ impl Translator<'_> {
         };
         self.uses = Uses::of_control(self.program, control, self.costs);
         let line = Line {
+            control,
             stages: control
                 .stages
                 .ids()
@@ -35,6 +37,7 @@ impl Translator<'_> {
             self.loc = stage.loc;
             self.enclosing.clear();
             self.start(line.stages[stage_id]);
+            self.spend(self.budget.stage(stage));
             self.stage(stage_id, stage, &line)?;
             self.free_temporaries();
         }
@@ -44,7 +47,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn stage(&mut self, id: StageId, stage: &Stage, line: &Line) -> Result<(), Unsupported> {
+    fn stage(&mut self, id: StageId, stage: &Stage, line: &Line<'_>) -> Result<(), Unsupported> {
         match &stage.kind {
             StageKind::Condition {
                 cond,
@@ -72,7 +75,7 @@ impl Translator<'_> {
     }
 
     /// Goes where a link says.
-    pub(super) fn follow(&mut self, from: StageId, next: Next, line: &Line) {
+    pub(super) fn follow(&mut self, from: StageId, next: Next, line: &Line<'_>) {
         if !self.is_live {
             return;
         }
@@ -80,7 +83,7 @@ impl Translator<'_> {
             Next::End => self.jump(line.end),
             Next::Stage(to) => {
                 if to <= from {
-                    self.spend();
+                    self.spend(self.budget.back_link(line.control, from, to));
                 }
                 self.jump(line.stages[to]);
             }

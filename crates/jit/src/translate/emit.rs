@@ -40,8 +40,9 @@ impl Translator<'_> {
             Some(at) => at.limbs,
             None => self.number(0),
         };
-        self.help(Helper::Emit, &[header, distance]);
+        let done = self.help(Helper::Emit, &[header, distance]);
         self.take_emitted();
+        self.end_unless_done(done);
         self.jump(after);
         self.start_sealed(after);
         Ok(())
@@ -139,11 +140,12 @@ impl Translator<'_> {
         }
         let a = self.in_slots(from);
         self.show_emitted();
-        match from.ty {
+        let done = match from.ty {
             ScalarTy::Varbit(_) => self.help_with(Helper::EmitVarbit, &[a.into()]),
             ty => self.help_with(Helper::EmitField, &[a.into(), ty.width().into()]),
         };
         self.take_emitted();
+        self.end_unless_done(done);
         self.jump(after);
         self.start_sealed(after);
         Ok(())

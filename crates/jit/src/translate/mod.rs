@@ -20,6 +20,7 @@ mod wide;
 use std::collections::HashMap;
 
 use bits::IdVec;
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
     AbiParam, AliasRegion, Block, BlockArg, InstBuilder, MemFlags, SigRef, Signature, Type, Value,
@@ -30,6 +31,7 @@ use exec::slots::Slot;
 use exec::slots::header::{HeaderSite, StackSite};
 use exec::slots::table::TableSite;
 use exec::{DropReason, Natives, ParserErrors, Unsupported};
+use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
     limbs_of,
@@ -51,6 +53,8 @@ pub(crate) struct Shared<'p> {
     /// Slots for parameters of actions that are too wide for SSA values.
     wide_params: IdVec<ActionId, Vec<Option<Slot>>>,
     costs: ActionCosts,
+    /// What code takes from a packet's budget.
+    budget: Work<'p>,
     /// A place for writes that must not happen.
     nowhere: Slot,
     first_temporary: Slot,
@@ -108,6 +112,7 @@ impl<'p> Shared<'p> {
             },
             wide_params,
             costs: ActionCosts::of(program),
+            budget: Work::of(program),
             nowhere,
             first_temporary: next,
             most_temporaries: 0,
@@ -162,6 +167,7 @@ struct Translator<'t> {
     code: &'t mut Code,
     wide_params: &'t IdVec<ActionId, Vec<Option<Slot>>>,
     costs: &'t ActionCosts,
+    budget: &'t Work<'t>,
     nowhere: Slot,
     first_temporary: Slot,
     most_temporaries: &'t mut u32,
@@ -242,6 +248,7 @@ impl<'t> Translator<'t> {
             code: &mut shared.code,
             wide_params: &shared.wide_params,
             costs: &shared.costs,
+            budget: &shared.budget,
             nowhere: shared.nowhere,
             first_temporary: shared.first_temporary,
             most_temporaries: &mut shared.most_temporaries,
@@ -360,12 +367,22 @@ impl<'t> Translator<'t> {
         self.start_sealed(goes_on);
     }
 
-    /// Takes one unit of work.
-    fn spend(&mut self) {
+    /// Takes units of work, if there are any to take; without so many left all are gone.
+    fn spend(&mut self, units: u32) {
+        if units == 0 {
+            return;
+        }
+        let units = i64::from(units);
         let work = self.b.use_var(self.work);
-        let is_used_up = self.is_zero(work);
-        self.end_if(is_used_up, Outcome::Drop(DropReason::WorkBudget));
-        let left = self.b.ins().iadd_imm(work, -1);
+        let is_short = self.b.ins().icmp_imm(IntCC::UnsignedLessThan, work, units);
+        let (ends, goes_on) = (self.cold_block(), self.b.create_block());
+        self.branch(is_short, ends, goes_on);
+        self.start_sealed(ends);
+        let nothing = self.number(0);
+        self.b.def_var(self.work, nothing);
+        self.end_with(Outcome::Drop(DropReason::WorkBudget));
+        self.start_sealed(goes_on);
+        let left = self.b.ins().iadd_imm(work, -units);
         self.b.def_var(self.work, left);
     }
 

@@ -45,7 +45,7 @@ impl Translator<'_> {
             self.loc = state.loc;
             self.enclosing.clear();
             self.start(states[state_id]);
-            self.spend();
+            self.spend(self.budget.state(state));
             self.body(&state.body)?;
             if !self.is_live {
                 continue;

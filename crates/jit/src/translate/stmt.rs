@@ -126,7 +126,8 @@ impl Translator<'_> {
         self.enclosing.insert(label, (leave, round));
         self.jump(round);
         self.start(round);
-        self.spend();
+        let params = self.current_action().map_or(&[][..], |a| &a.params);
+        self.spend(self.budget.round(params, body));
         self.body(body)?;
         self.jump(round);
         self.b.seal_block(round);

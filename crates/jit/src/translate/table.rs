@@ -22,7 +22,7 @@ impl Translator<'_> {
         table: TableId,
         outcome: MatchOutcome,
         next: &MatchNext,
-        line: &Line,
+        line: &Line<'_>,
     ) -> Result<(), Unsupported> {
         self.put_key(table)?;
         let number = self.help_with(Helper::Apply, &[table.get().into()]);

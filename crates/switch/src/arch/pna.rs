@@ -147,8 +147,8 @@ impl Pna {
             };
             let replicas = std::mem::take(&mut core.replicas);
             let share = core.share_copies(job, replicas.len());
-            for replica in replicas.iter().filter(|_| share.is_some()) {
-                let mut copy = core.copy(job, share.unwrap_or(0), false);
+            for (replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
+                let mut copy = core.copy(job, share, false);
                 if let Some(length) = mode.truncate {
                     copy.packet.bytes.truncate(length as usize);
                 }

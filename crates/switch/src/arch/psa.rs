@@ -366,8 +366,8 @@ impl Psa {
         };
         let replicas = std::mem::take(&mut core.replicas);
         let share = core.share_copies(job, replicas.len());
-        for &replica in replicas.iter().filter(|_| share.is_some()) {
-            let mut copy = core.copy(job, share.unwrap_or(0), true);
+        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
+            let mut copy = core.copy(job, share, true);
             self.carry(core, &mut copy, carried);
             copy.packet.requests = exec::Requests::default();
             copy.path = path;

@@ -160,8 +160,8 @@ impl V1model {
         };
         let replicas = std::mem::take(&mut core.replicas);
         let share = core.share_copies(job, replicas.len());
-        for &replica in replicas.iter().filter(|_| share.is_some()) {
-            let mut copy = core.copy(job, share.unwrap_or(0), false);
+        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
+            let mut copy = core.copy(job, share, false);
             begin_clone(&mut copy, PacketPath::CloneI2E, mode, replica, trace);
             self.ingress_port
                 .set(copy.packet.frame_mut(), job.ingress.0.into());
@@ -197,8 +197,8 @@ impl V1model {
         };
         let replicas = std::mem::take(&mut core.replicas);
         let share = core.share_copies(job, replicas.len());
-        for &replica in replicas.iter().filter(|_| share.is_some()) {
-            let mut copy = core.copy(job, share.unwrap_or(0), true);
+        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
+            let mut copy = core.copy(job, share, true);
             begin_clone(&mut copy, PacketPath::CloneE2E, mode, replica, trace);
             self.metadata.clear(copy.packet.frame_mut());
             self.keep_list(core, job, &mut copy, clone.field_list);
