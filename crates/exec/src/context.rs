@@ -6,7 +6,7 @@ use packet::{Frame, FrameError, Nanos};
 use crate::externs::checksum::ChecksumUnit;
 use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests};
 
-/// Units of work that a packet has unless its device says otherwise: parser states entered, loop rounds, back edges, and so on.
+/// Units of work ([`ir::work`]) that a packet has unless its device says otherwise.
 pub const WORK_BUDGET: u32 = 1 << 16;
 
 /// Memory of a context's buffers that is kept: lists, headers and checksums of a jumbo frame have room in it.

@@ -26,6 +26,9 @@ pub trait Engine: Send + Sync {
 
 /// A program as an engine runs it: code without state.
 ///
+/// Engines take the units that [`ir::work`] says from [`PacketContext::work_left`], and drop a packet that has not so many left; they drop one
+/// that has emitted more than any frame holds ([`PacketContext::has_emitted_too_much`]).
+///
 /// The `trace_` methods do the same and tell a [`Tracer`] each step; the others cost nothing for it.
 pub trait Loaded: Send + Sync {
     /// Limbs that the engine needs behind the frame in [`PacketContext::limbs`].

@@ -170,7 +170,7 @@ pub enum StmtKind {
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     /// Runs a body that `Leave(label)` leaves.
     Block(LabelId, Vec<Stmt>),
-    /// Runs a body over and over until something leaves an enclosing block; each round costs one unit of work. `Continue(label)` starts the next.
+    /// Runs a body over and over until something leaves an enclosing block; each round takes work ([`crate::work`]). `Continue(label)` starts the next.
     Loop(LabelId, Vec<Stmt>),
     /// Leaves the block or loop.
     Leave(LabelId),

@@ -140,6 +140,69 @@ fn clones_of_clones_without_end_run_out_of_copies() {
     assert_eq!(sent(&mut device).len() as u64, copies + 1);
 }
 
+/// Code that goes round a loop so often.
+fn rounds(number: u32) -> String {
+    format!(
+        "i = 32w0x0; block 0 {{ loop 1 {{ if (i == 32w{number:#x}) {{ leave 0; }} i = i + 32w0x1; }} }}"
+    )
+}
+
+#[test]
+fn copies_of_copies_share_the_work_that_one_packet_may_do() {
+    let egress = format!("{} call clone (=1, =0, 32w0x5);", rounds(200));
+    let program = v1model("field i: bit<32>", &to_port(1), &code("egress", &egress));
+    let mut device = device(&program);
+    let config = CloneSession {
+        replicas: replicas(0..100),
+        ..CloneSession::default()
+    };
+    device.apply(Change::SetCloneSession(5, config)).unwrap();
+    send(&mut device, &packet(1, &[]), ns(0));
+    let done = sent(&mut device).len() as u32;
+    // The packet's own budget, and 4,096 units for each of so many copies; their copies have shares of that.
+    let all = exec::WORK_BUDGET + 100 * 4096;
+    assert!((101..all / 200).contains(&done), "{done}");
+}
+
+#[test]
+fn each_copy_of_a_large_group_has_work_to_do_after_a_clone_too() {
+    let ingress = "sm.mcast_grp = 16w0x7; call clone (=0, =0, 32w0x5);";
+    let program = v1model(
+        "field i: bit<32>",
+        &code("ingress", ingress),
+        &code("egress", &rounds(1000)),
+    );
+    let mut device = device(&program);
+    device.apply(session(5, CloneSession::default())).unwrap();
+    let group = Change::SetMulticast(7, replicas(0..300));
+    device.apply(group).unwrap();
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(sent(&mut device).len(), 301);
+}
+
+#[test]
+fn starting_over_takes_the_more_work_the_larger_the_program_is() {
+    let recirculated = |stages: usize| {
+        // None of them is worth a unit alone.
+        let stage = |at: usize| {
+            let next = at + 1;
+            format!("stage ingress.s{at}: action next ingress.s{next} {{ i = i + 32w0x1; }}\n")
+        };
+        let last =
+            format!("stage ingress.s{stages}: action next end {{ sm.egress_spec = 9w0x1; }}");
+        let ingress = (0..stages).map(stage).collect::<String>() + &last;
+        let egress = code("egress", "call recirculate (=0);");
+        let mut device = device(&v1model("field i: bit<32>", &ingress, &egress));
+        send(&mut device, &packet(1, &[]), ns(0));
+        assert_eq!(ports(&mut device), []);
+        device.ledger().recirculated
+    };
+    let small = recirculated(0);
+    let large = recirculated(10_000);
+    assert!(small > 100, "{small}");
+    assert!((10..small / 2).contains(&large), "{large}");
+}
+
 #[test]
 fn recirculation_without_end_runs_out_of_work() {
     let egress = code(

@@ -1,15 +1,22 @@
-//! Runs code that may panic or never end: on a thread with a deep stack, under a time limit.
+//! Runs code that may panic or never end: on a thread with a deep stack, under a limit of the time that this thread itself uses, so that a busy machine
+//! finds nothing.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// The stack that the `polyplane` command runs on.
 const STACK_BYTES: usize = 512 << 20;
+
+/// Code that uses none of its time for so many limits waits for something that does not come.
+const PATIENCE: u32 = 50;
 
 /// What may go wrong with guarded code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +28,7 @@ pub(crate) enum Trouble {
         /// What it said.
         message: String,
     },
-    /// It ran longer than the limit; its thread is left behind.
+    /// It used more time than the limit; if it does not end, its thread is left behind.
     TimeLimit,
 }
 
@@ -37,25 +44,65 @@ pub(crate) fn guarded<R: Send + 'static>(
 ) -> Result<R, Trouble> {
     keep_panics();
     let (sender, receiver) = channel();
+    let (names, name) = channel();
     let work = move || {
+        let _ = names.send(std::fs::read_link("/proc/thread-self").ok());
         LAST_PANIC.set(Some(None));
         let result = catch_unwind(AssertUnwindSafe(code)).map_err(|_| last_panic());
         // Nobody listens any more when the limit has passed.
-        let _ = sender.send(result);
+        let _ = sender.send((result, own_time()));
     };
     let spawned = Builder::new().stack_size(STACK_BYTES).spawn(work);
     let worker = spawned.expect("the system has room for a thread");
-    match receiver.recv_timeout(limit) {
-        Ok(result) => {
-            let _ = worker.join();
-            result
+    let name = name.recv().ok().flatten();
+    let began = Instant::now();
+    let mut wait = limit;
+    loop {
+        match receiver.recv_timeout(wait) {
+            Ok((result, used)) => {
+                let _ = worker.join();
+                return match result {
+                    Ok(_) if used > limit => Err(Trouble::TimeLimit),
+                    result => result,
+                };
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                // Where the system does not tell, the time that has passed counts.
+                let used = name.as_deref().and_then(time_of);
+                let used = used.unwrap_or_else(|| began.elapsed());
+                if used > limit || began.elapsed() > limit * PATIENCE {
+                    return Err(Trouble::TimeLimit);
+                }
+                wait = limit.saturating_sub(used).max(Duration::from_millis(20));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Trouble::Panic {
+                    place: "unknown".into(),
+                    message: "the thread ended".into(),
+                });
+            }
         }
-        Err(RecvTimeoutError::Timeout) => Err(Trouble::TimeLimit),
-        Err(RecvTimeoutError::Disconnected) => Err(Trouble::Panic {
-            place: "unknown".into(),
-            message: "the thread ended".into(),
-        }),
     }
+}
+
+/// The processor time that this thread has used.
+fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// The processor time that another thread of this process has used, by its name below `/proc` (proc_pid_stat(5): fields 14 and 15, in ticks).
+fn time_of(thread: &Path) -> Option<Duration> {
+    const TICKS_PER_SECOND: u64 = 100;
+    let stat = PathBuf::from("/proc").join(thread).join("stat");
+    let stat = std::fs::read_to_string(stat).ok()?;
+    // The second field, a name in parentheses, may hold anything.
+    let (_, behind) = stat.rsplit_once(')')?;
+    let mut fields = behind.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let used = ticks()? + ticks()?;
+    Some(Duration::from_millis(used * 1000 / TICKS_PER_SECOND))
 }
 
 fn last_panic() -> Trouble {
@@ -108,9 +155,24 @@ mod tests {
         let panicked = guarded(second, || -> u32 { panic!("no") });
         assert!(matches!(&panicked, Err(Trouble::Panic { place, message })
             if place.contains("guard.rs") && message == "no"));
-        let endless = guarded(Duration::from_millis(10), move || {
-            std::thread::sleep(second);
+    }
+
+    #[test]
+    fn the_limit_is_one_of_the_time_used_not_of_the_time_passed() {
+        let limit = Duration::from_millis(40);
+        let waits = guarded(limit, move || std::thread::sleep(limit * 5));
+        assert_eq!(waits, Ok(()));
+        let works = guarded(limit, move || {
+            while own_time() < limit * 2 {
+                std::hint::spin_loop();
+            }
         });
-        assert_eq!(endless, Err(Trouble::TimeLimit));
+        assert_eq!(works, Err(Trouble::TimeLimit));
+        let endless = guarded(limit, || {
+            loop {
+                std::thread::sleep(Duration::from_micros(10));
+            }
+        });
+        assert_eq!(endless, Err::<(), _>(Trouble::TimeLimit));
     }
 }
