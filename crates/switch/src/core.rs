@@ -39,6 +39,10 @@ const COPY_WORK: u32 = 4096;
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
 
+/// Units of work that a copy of a copy takes to be made, and the bytes of it that take one more.
+const COPY_COST: u32 = 32;
+const COPY_BYTES: usize = 128;
+
 /// A pass as the engine made it one function, and what to do with packets that leave it.
 pub(crate) struct FusedPass {
     pub(crate) plan: PassPlan,
@@ -143,6 +147,25 @@ impl Job {
             is_prepared: false,
             is_first_pass: true,
         }
+    }
+
+    /// Gives part of what it may do to so many copies, if it may make them: what each of them may do.
+    fn share(&mut self, others: u32) -> Option<Share> {
+        let all = others.saturating_add(1);
+        let copies = self.copies_left.checked_sub(others)? / all;
+        let left = self.packet.work_left;
+        let work = if self.is_first_pass {
+            // Copies of a packet as it came get half of its work again.
+            (left / 2 / others.max(1)).max(COPY_WORK.min(left / 2))
+        } else {
+            // Later ones are made of what is left and share it, or this tree of copies would work for seconds.
+            let each = COPY_COST + (self.packet.bytes.len() / COPY_BYTES) as u32;
+            let left = left.checked_sub(others.saturating_mul(each))?;
+            self.packet.work_left = left / all;
+            left / all
+        };
+        self.copies_left = copies;
+        Some(Share { copies, work })
     }
 }
 
@@ -505,25 +528,11 @@ impl Core {
     /// packet may not make that many; what is left is shared evenly, so that copies of copies end.
     pub(crate) fn share_copies(&mut self, job: &mut Job, others: usize) -> Option<Share> {
         let others = u32::try_from(others).unwrap_or(u32::MAX);
-        let Some(left) = job.copies_left.checked_sub(others) else {
+        let share = job.share(others);
+        if share.is_none() {
             self.ledger.copies_refused += u64::from(others);
-            return None;
-        };
-        let all = others.saturating_add(1);
-        let work = &mut job.packet.work_left;
-        let each = if job.is_first_pass {
-            // Copies of a packet as it came get half of its work again.
-            (*work / 2 / others.max(1)).max(COPY_WORK.min(*work / 2))
-        } else {
-            // Later ones share what is left, or this tree of copies would work for seconds.
-            *work /= all;
-            *work
-        };
-        job.copies_left = left / all;
-        Some(Share {
-            copies: job.copies_left,
-            work: each,
-        })
+        }
+        share
     }
 
     /// A copy of a packet's bytes, and of its frame where `whole` is set, which may do what its share says.

@@ -165,6 +165,24 @@ fn copies_of_copies_share_the_work_that_one_packet_may_do() {
 }
 
 #[test]
+fn copies_of_copies_take_work_by_their_bytes() {
+    let copies = |bytes: usize| {
+        let egress = code("egress", "call clone (=1, =0, 32w0x5);");
+        let mut device = device(&v1model("", &to_port(1), &egress));
+        let config = CloneSession {
+            replicas: replicas([1, 2, 3, 4]),
+            ..CloneSession::default()
+        };
+        device.apply(Change::SetCloneSession(5, config)).unwrap();
+        send(&mut device, &packet(1, &vec![0; bytes]), ns(0));
+        device.ledger().replicated
+    };
+    let (short, long) = (copies(0), copies(60_000));
+    assert!((200..4000).contains(&short), "{short}");
+    assert!((4..100).contains(&long), "{long}");
+}
+
+#[test]
 fn each_copy_of_a_large_group_has_work_to_do_after_a_clone_too() {
     let ingress = "sm.mcast_grp = 16w0x7; call clone (=0, =0, 32w0x5);";
     let program = v1model(
