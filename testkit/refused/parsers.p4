@@ -136,3 +136,39 @@ parser p(packet_in b, out h_t h) {
         transition accept;
     }
 }
+
+//# a state has no loop: sections 13.4 and 12.8
+parser item(packet_in b, out h_t h) {
+    state start {
+        b.extract(h);
+        transition accept;
+    }
+}
+parser p(packet_in b, out h_t h) {
+    item() i;
+    state start {
+        for (bit<8> n = 0; n < 2; n = n + 1) { //~
+            i.apply(b, h);
+        }
+        transition accept;
+    }
+}
+
+//# nor a switch, also inside a condition
+parser item(packet_in b, out h_t h) {
+    state start {
+        b.extract(h);
+        transition accept;
+    }
+}
+parser p(packet_in b, out h_t h, in bit<8> n) {
+    item() i;
+    state start {
+        if (n > 1) {
+            switch (n) { //~
+                2: { i.apply(b, h); }
+            }
+        }
+        transition accept;
+    }
+}

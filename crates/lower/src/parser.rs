@@ -111,22 +111,6 @@ impl Lower<'_> {
                 {
                     self.parser_if(cond, then, otherwise);
                 }
-                hir::StmtKind::For { body, .. } | hir::StmtKind::ForIn { body, .. }
-                    if applies_parser(body) =>
-                {
-                    self.unsupported(
-                        stmt.span,
-                        "a parser cannot be applied in a loop here: make a state that loops",
-                    );
-                }
-                hir::StmtKind::SwitchValue { cases, .. }
-                    if cases.iter().any(|case| applies_parser(&case.body)) =>
-                {
-                    self.unsupported(
-                        stmt.span,
-                        "a parser cannot be applied in a `switch` here: use `select`",
-                    );
-                }
                 _ => self.stmt(stmt),
             }
         }
@@ -336,17 +320,12 @@ impl Lower<'_> {
     }
 }
 
-/// Whether code applies a parser.
+/// Whether code applies a parser. States have no loops and no `switch` (section 13.4), so there is none to look into.
 fn applies_parser(body: &[hir::Stmt]) -> bool {
     body.iter().any(|stmt| match &stmt.kind {
         hir::StmtKind::Call(call, _) => matches!(call.callee, Callee::Apply(_)),
         hir::StmtKind::If(_, then, otherwise) => applies_parser(then) || applies_parser(otherwise),
-        hir::StmtKind::Block(body, _)
-        | hir::StmtKind::For { body, .. }
-        | hir::StmtKind::ForIn { body, .. } => applies_parser(body),
-        hir::StmtKind::SwitchValue { cases, .. } => {
-            cases.iter().any(|case| applies_parser(&case.body))
-        }
+        hir::StmtKind::Block(body, _) => applies_parser(body),
         _ => false,
     })
 }
