@@ -21,31 +21,47 @@ pub struct EntryError {
     pub text: String,
 }
 
+/// Characters of a line that are shown, and how many of them stand before the place where the line is cut.
+const SHOWN: usize = 160;
+const SHOWN_BEFORE: usize = 40;
+
+impl EntryError {
+    /// The line, of a long one what stands around the place, and how many characters of it stand before the place.
+    fn excerpt(&self) -> (String, usize) {
+        let before = self.column.saturating_sub(1) as usize;
+        let length = self.text.chars().count();
+        if length <= SHOWN {
+            return (self.text.clone(), before);
+        }
+        let first = match before < SHOWN - SHOWN_BEFORE {
+            true => 0,
+            false => (before - SHOWN_BEFORE).min(length - SHOWN),
+        };
+        let shown: String = self.text.chars().skip(first).take(SHOWN).collect();
+        let cut_before = if first > 0 { "..." } else { "" };
+        let cut_behind = if first + SHOWN < length { "..." } else { "" };
+        let text = format!("{cut_before}{shown}{cut_behind}");
+        (text, before - first + cut_before.len())
+    }
+}
+
 impl fmt::Display for EntryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
         let gutter = " ".repeat(number.len());
-        let before: String = self
-            .text
-            .chars()
-            .take(self.column.saturating_sub(1) as usize)
-            .collect();
-        let indent: String = before
-            .chars()
-            .map(|c| if c == '\t' { '\t' } else { ' ' })
-            .collect();
+        let (text, before) = self.excerpt();
+        let blank = |c| if c == '\t' { '\t' } else { ' ' };
+        let indent: String = text.chars().take(before).map(blank).collect();
+        let marked = text.chars().count().saturating_sub(before);
+        let marks = (self.length as usize).min(marked).max(1);
         writeln!(
             f,
             "{}:{}:{}: error: {}",
             self.file, self.line, self.column, self.message
         )?;
         writeln!(f, "{gutter} |")?;
-        writeln!(f, "{number} | {}", self.text)?;
-        write!(
-            f,
-            "{gutter} | {indent}{}",
-            "^".repeat(self.length.max(1) as usize)
-        )?;
+        writeln!(f, "{number} | {text}")?;
+        write!(f, "{gutter} | {indent}{}", "^".repeat(marks))?;
         match &self.hint {
             Some(hint) => write!(f, "\n{gutter} = hint: {hint}"),
             None => Ok(()),

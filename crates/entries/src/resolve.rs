@@ -191,24 +191,33 @@ fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
     });
     scored
         .min_by_key(|(score, _)| *score)
-        .filter(|(score, _)| *score <= wanted.len().max(3) / 3)
+        .filter(|(score, _)| is_near(wanted, *score))
         .map(|(_, name)| name)
 }
 
-/// The edit distance.
+/// Whether a name at this distance may be what was meant: a third of the name may differ, so that short names are near to none.
+pub(crate) fn is_near(wanted: &str, distance: usize) -> bool {
+    distance <= wanted.chars().count() / 3
+}
+
+/// The number of insertions, deletions, replacements and swaps of neighbours between two words; case does not count.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(!ca.eq_ignore_ascii_case(cb));
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+    let lower = |text: &str| -> Vec<char> { text.to_lowercase().chars().collect() };
+    let (a, b) = (lower(a), lower(b));
+    let mut before = vec![0; b.len() + 1];
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = replaced.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before[j - 2] + 1);
+            }
         }
+        before = std::mem::replace(&mut above, row);
     }
-    row[b.len()]
+    above[b.len()]
 }
 
 /// The table of this name.

@@ -147,11 +147,9 @@ pub(crate) fn key_match(
     }
     if let Some((value, mask)) = split(word, "&&&") {
         wants(kind, &[MatchKind::Ternary], word, "a mask")?;
-        return masked(
-            scalar(program, ty, value)?,
-            scalar(program, ty, mask)?,
-            word,
-        );
+        let written = (value, mask);
+        let (value, mask) = (scalar(program, ty, value)?, scalar(program, ty, mask)?);
+        return masked(value, mask, written, word);
     }
     if let Some((lo, hi)) = split(word, "..") {
         wants(kind, &[MatchKind::Range], word, "a range")?;
@@ -164,7 +162,7 @@ pub(crate) fn key_match(
             word,
             "a prefix",
         )?;
-        return prefix(kind, scalar(program, ty, value)?, len, word);
+        return prefix(kind, scalar(program, ty, value)?, value, len, word);
     }
     let value = scalar(program, ty, word)?;
     Ok(match kind {
@@ -213,16 +211,42 @@ pub(crate) fn kind_name(kind: MatchKind) -> &'static str {
     }
 }
 
-fn masked(value: Value, mask: Value, word: Word<'_>) -> Result<KeyMatch, Fault> {
+fn masked(
+    value: Value,
+    mask: Value,
+    written: (Word<'_>, Word<'_>),
+    word: Word<'_>,
+) -> Result<KeyMatch, Fault> {
     if value.and(&mask) != value {
+        let (shown, mask_shown) = (written.0.text, written.1.text);
         let message = format!(
-            "the value {value} has bits outside its mask {mask}, so nothing could match it"
+            "the value {shown} has bits outside its mask {mask_shown}, so nothing could match it"
         );
+        let fitting = as_written(shown, &value.and(&mask));
         return Err(
-            Fault::new(word.at(), message).hint(format!("write {} &&& {mask}", value.and(&mask)))
+            Fault::new(word.at(), message).hint(format!("write {fitting} &&& {mask_shown}"))
         );
     }
     Ok(KeyMatch::Ternary(value, mask))
+}
+
+/// A value in the notation of `like`, which people know it by.
+fn as_written(like: &str, value: &Value) -> String {
+    let Some(number) = value.to_u128() else {
+        return value.to_string();
+    };
+    match value.width() {
+        32 if like.parse::<Ipv4Addr>().is_ok() => Ipv4Addr::from(number as u32).to_string(),
+        48 if mac(like).is_some() => {
+            let bytes = value.to_be_bytes();
+            let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            bytes.join(":")
+        }
+        128 if like.contains(':') => Ipv6Addr::from(number).to_string(),
+        _ if like.starts_with("0b") => format!("{number:#b}"),
+        _ if like.bytes().all(|byte| byte.is_ascii_digit()) => number.to_string(),
+        _ => value.to_string(),
+    }
 }
 
 fn range(lo: Value, hi: Value, ty: ScalarTy, word: Word<'_>) -> Result<KeyMatch, Fault> {
@@ -234,13 +258,22 @@ fn range(lo: Value, hi: Value, ty: ScalarTy, word: Word<'_>) -> Result<KeyMatch,
     if above {
         return Err(Fault::new(
             word.at(),
-            format!("the range {lo}..{hi} is empty: its low end is above its high end"),
+            format!(
+                "the range {} is empty: its low end is above its high end",
+                word.text
+            ),
         ));
     }
     Ok(KeyMatch::Range(lo, hi))
 }
 
-fn prefix(kind: MatchKind, value: Value, len: Word<'_>, word: Word<'_>) -> Result<KeyMatch, Fault> {
+fn prefix(
+    kind: MatchKind,
+    value: Value,
+    written: Word<'_>,
+    len: Word<'_>,
+    word: Word<'_>,
+) -> Result<KeyMatch, Fault> {
     let width = value.width();
     let bits = len.text.parse::<u32>().ok().filter(|bits| *bits <= width);
     let Some(bits) = bits else {
@@ -251,10 +284,9 @@ fn prefix(kind: MatchKind, value: Value, len: Word<'_>, word: Word<'_>) -> Resul
     };
     let mask = Value::prefix_mask(bits, width);
     if value.and(&mask) != value {
-        let message = format!("{value}/{bits} has bits set behind its prefix");
-        return Err(
-            Fault::new(word.at(), message).hint(format!("write {}/{bits}", value.and(&mask)))
-        );
+        let message = format!("{}/{bits} has bits set behind its prefix", written.text);
+        let fitting = as_written(written.text, &value.and(&mask));
+        return Err(Fault::new(word.at(), message).hint(format!("write {fitting}/{bits}")));
     }
     Ok(match kind {
         MatchKind::Ternary => KeyMatch::Ternary(value, mask),

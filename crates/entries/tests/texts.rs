@@ -459,7 +459,23 @@ fn errors_name_the_place_and_the_mend() {
         ),
         (
             "route { dst: 10.0.0.1/8 } -> drop()",
+            "1:14 10.0.0.1/8 has bits set behind its prefix (write 10.0.0.0/8)",
+        ),
+        (
+            "route { dst: 0xa000001/8 } -> drop()",
             "1:14 0xa000001/8 has bits set behind its prefix (write 0xa000000/8)",
+        ),
+        (
+            "route { dst: 257/24 } -> drop()",
+            "1:14 257/24 has bits set behind its prefix (write 256/24)",
+        ),
+        (
+            "acl { src: 10.0.1.1 &&& 255.255.0.0 } -> drop() priority 1",
+            "1:12 the value 10.0.1.1 has bits outside its mask 255.255.0.0, so nothing could match it (write 10.0.0.0 &&& 255.255.0.0)",
+        ),
+        (
+            "ruote { } -> drop()",
+            "1:1 there is no table `ruote` (did you mean `ingress.route`?)",
         ),
         (
             "route { dst: 10.0.0.0/33 } -> drop()",
@@ -467,7 +483,7 @@ fn errors_name_the_place_and_the_mend() {
         ),
         (
             "acl { dport: 9..3 } -> drop() priority 1",
-            "1:14 the range 0x9..0x3 is empty: its low end is above its high end",
+            "1:14 the range 9..3 is empty: its low end is above its high end",
         ),
         (
             "route { dst: 00:11:22:33:44:55 } -> drop()",
@@ -487,6 +503,36 @@ fn errors_name_the_place_and_the_mend() {
         let got = error(text);
         assert_eq!(got, expected, "{text}");
     }
+}
+
+#[test]
+fn a_short_name_is_near_to_no_other() {
+    let tables = "there is no table `ac` (there are: ";
+    assert!(
+        error("ac { } -> drop()").contains(tables),
+        "{}",
+        error("ac { } -> drop()")
+    );
+    let errors = stf::read(&program(), "t", "ad x\npakcet 0 00\n").expect_err("no commands");
+    let hints = errors
+        .iter()
+        .map(|error| error.hint.as_deref().unwrap_or_default());
+    let hints: Vec<&str> = hints.collect();
+    assert!(hints[0].starts_with("there are: "), "{hints:?}");
+    assert_eq!(hints[1], "did you mean `packet`?");
+}
+
+#[test]
+fn a_long_line_is_shown_around_the_place() {
+    let ports: Vec<String> = (0..200).map(|port| format!("port {port}")).collect();
+    let line = format!("multicast 1 {{ {}, port x, port 7 }}", ports.join(", "));
+    let errors = read(&program(), "t", &line).expect_err("x is no number");
+    let shown = errors[0].to_string();
+    let lines: Vec<&str> = shown.lines().collect();
+    let (text, marks) = (lines[2], lines[3]);
+    assert!(text.starts_with("1 | ...") && text.len() < 180, "{shown}");
+    let at = marks.find('^').expect("the place is marked");
+    assert!(text[at..].starts_with('x'), "{shown}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use crate::source::{SourceMap, Span};
+use crate::source::{SourceMap, Span, excerpt};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +107,12 @@ impl Diagnostic {
         }
     }
 }
+
+/// Characters of a line that text shows; of a longer one what stands around the place.
+const LINE_SHOWN: usize = 140;
+
+/// Stands for what is not shown of a line.
+pub const ELLIPSIS: &str = "...";
 
 /// How many errors a run prints before "... and N more".
 pub const SHOWN: usize = 50;
@@ -287,9 +293,19 @@ impl Renderer<'_> {
         let Some(at) = self.sources.lookup(span.lo) else {
             return;
         };
-        let (number, text, byte) = (at.line.to_string(), at.text.to_string(), at.byte);
+        let shown = excerpt(at.text, at.byte, LINE_SHOWN);
+        let mut text = String::new();
+        if shown.start > 0 {
+            text.push_str(ELLIPSIS);
+        }
+        let byte = at.byte - shown.start + text.len();
+        text.push_str(shown.text);
+        let number = at.line.to_string();
         self.paint(BLUE, &format!("{number:>gutter$} | "));
         self.out.push_str(&text);
+        if shown.is_cut_behind {
+            self.out.push_str(ELLIPSIS);
+        }
         self.out.push('\n');
         self.paint(BLUE, &format!("{:gutter$} | ", ""));
         // Tabs stay tabs, so that the marks stand under what they mean.

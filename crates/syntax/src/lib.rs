@@ -64,14 +64,14 @@ pub fn parse_str(name: &str, text: &str, options: &ParseOptions) -> Parsed {
 fn parse(root: Root<'_>, options: &ParseOptions) -> Parsed {
     let read = preprocess(root, options);
     let mut diagnostics = read.diagnostics;
-    let mut parser = parse::Parser::new(&read.tokens, &read.interner);
+    let mut parser = parse::Parser::new(&read.tokens, &read.interner, &read.sources);
     let decls = parser.program();
     let found = parser.into_diagnostics();
-    // A string or comment without end swallows what follows; what the parser says then misleads.
+    // A string or comment without end swallows what follows, and so does an endless include; what the parser says then misleads.
     if diagnostics
         .sorted()
         .iter()
-        .any(|d| matches!(d.code, "E0100" | "E0101"))
+        .any(|d| matches!(d.code, "E0011" | "E0100" | "E0101"))
     {
         return Parsed {
             program: ast::Program { decls },

@@ -229,6 +229,45 @@ impl SourceMap {
     }
 }
 
+/// What is shown of a line that may be long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excerpt<'t> {
+    /// The byte of the line with which it begins.
+    pub start: usize,
+    /// The part that is shown.
+    pub text: &'t str,
+    /// Whether something stands behind it.
+    pub is_cut_behind: bool,
+}
+
+/// Characters that are shown before the place that is meant, where a line is cut.
+const SHOWN_BEFORE: usize = 16;
+
+/// At most `most` characters of a line around byte `at`.
+pub fn excerpt(line: &str, at: usize, most: usize) -> Excerpt<'_> {
+    let length = line.chars().count();
+    let before = line
+        .char_indices()
+        .take_while(|(byte, _)| *byte < at)
+        .count();
+    let first = match before.saturating_sub(SHOWN_BEFORE) {
+        // What fits from the line's start on needs no cut there.
+        _ if before < most.saturating_sub(SHOWN_BEFORE) => 0,
+        first => first.min(length.saturating_sub(most)),
+    };
+    let byte_of = |character: usize| {
+        line.char_indices()
+            .nth(character)
+            .map_or(line.len(), |(byte, _)| byte)
+    };
+    let (start, end) = (byte_of(first), byte_of(first.saturating_add(most)));
+    Excerpt {
+        start,
+        text: &line[start..end],
+        is_cut_behind: end < line.len(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

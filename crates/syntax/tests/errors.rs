@@ -33,6 +33,87 @@ fn a_missing_semicolon_is_reported_where_the_next_token_stands() {
     check("const bit<8> a = 1\nconst bit<8> b = 2; //~ expected `;`, found `const`\n");
 }
 
+/// The diagnostics as text.
+fn text(snippet: &str) -> String {
+    let parsed = common::parse(snippet);
+    parsed.diagnostics.render(&parsed.sources, false)
+}
+
+#[test]
+fn a_missing_brace_is_told_once_with_the_brace_that_is_open() {
+    // The innermost brace, when indentation says nothing else.
+    let snippet = "header h {\n    bit<8> x;\nheader g { }\nheader i { }\n";
+    let expect = "\
+t.p4:3:1: error[E0120]: syntax error: expected a type, found `header`
+3 | header g { }
+  | ^^^^^^
+1 | header h {
+  |          - this `{` has no `}`
+";
+    assert_eq!(text(snippet), expect);
+    // The brace that the next `}` passes over.
+    let snippet = "control c(inout bit<8> x) {\n    apply {\n        if (x == 1) {\n            x = 2;\n    }\n}\nconst bit a = 1;\n";
+    let said = text(snippet);
+    assert!(
+        said.contains("3 |         if (x == 1) {\n  |                     - this `{` has no `}`"),
+        "{said}"
+    );
+    assert_eq!(said.matches("error[").count(), 1, "{said}");
+    // What was written without care before does not matter.
+    let snippet = "control c() { apply {\n  if (true) {\n} } }\nparser p(packet_in b) {\n    state start {\n        transition accept;\n    }\n";
+    let said = text(snippet);
+    assert!(
+        said.contains(
+            "4 | parser p(packet_in b) {\n  |                       - this `{` has no `}`"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_type_is_no_width() {
+    check("extern e<W> { bit<W> f(); } //~ the width of `bit<W>` is a number, but `W` is a type\n");
+    check("void f<W>(in tuple<int<W>> x) { } //~ the width of `int<W>` is a number\n");
+    check("const bit<32> W = 8;\nconst bit<W> x = 1;\nconst bit<(W + 1)> y = 1;\n");
+    let said = text("extern void f<W>(in bit<W> x);\n");
+    assert!(
+        said.contains(
+            "hint: a type parameter stands for the whole type: write `W` in place of `bit<W>`"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_file_that_includes_itself_is_one_mistake() {
+    let said = text("#include <itself_twice.p4>\nconst bit a = ;\n");
+    assert_eq!(said.matches("error[").count(), 1, "{said}");
+    assert!(
+        said.contains("`itself_twice.p4` is included 64 files deep"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_long_line_is_shown_around_the_mistake() {
+    let many = "x = x + 1; ".repeat(100);
+    let line = format!("control c(inout bit<8> x) {{ apply {{ {many}x = ; {many}}} }}\n");
+    let said = text(&line);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[1].starts_with("1 | ...") && lines[1].ends_with("...") && lines[1].len() < 160,
+        "{said}"
+    );
+    let at = lines[2].find('^').expect("the place is marked");
+    assert!(lines[1][at..].starts_with("; x = x + 1;"), "{said}");
+    let short = "const bit<8> xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx = ; // until the hundredth column\n";
+    assert!(
+        text(short).contains("until the hundredth column"),
+        "{}",
+        text(short)
+    );
+}
+
 #[test]
 fn several_mistakes_are_reported_in_one_run() {
     check(

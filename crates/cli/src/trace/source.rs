@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use ir::Loc;
+use syntax::diag::ELLIPSIS;
+use syntax::source;
 
 use super::step::Source;
 
@@ -51,26 +53,18 @@ impl<'a> SourceLines<'a> {
 /// Characters of a line that are shown.
 const MOST: usize = 80;
 
-/// Characters of a long line that are shown before the place that is meant.
-const BEFORE: usize = 16;
-
 /// A line without its indentation; of a long one what stands around `column`, which counts characters from 1.
 fn excerpt(line: &str, column: usize) -> String {
     let text = line.trim();
-    let length = text.chars().count();
-    if length <= MOST {
-        return text.to_owned();
-    }
-    let indentation = line.chars().take_while(|c| c.is_whitespace()).count();
-    let at = column.saturating_sub(1).saturating_sub(indentation);
-    let start = match at.saturating_sub(BEFORE) {
-        start if start <= BEFORE => 0,
-        start => start.min(length - MOST),
-    };
-    let shown: String = text.chars().skip(start).take(MOST).collect();
-    let before = if start > 0 { "..." } else { "" };
-    let behind = if start + MOST < length { "..." } else { "" };
-    format!("{before}{}{behind}", shown.trim())
+    let indentation = line.len() - line.trim_start().len();
+    let at = line
+        .char_indices()
+        .nth(column.saturating_sub(1))
+        .map_or(line.len(), |(byte, _)| byte);
+    let shown = source::excerpt(text, at.saturating_sub(indentation), MOST);
+    let before = if shown.start > 0 { ELLIPSIS } else { "" };
+    let behind = if shown.is_cut_behind { ELLIPSIS } else { "" };
+    format!("{before}{}{behind}", shown.text.trim())
 }
 
 /// Reads a file from where its name says, or, where that is in angle brackets, from the include files that are built in.

@@ -276,7 +276,8 @@ impl<'a> Line<'a> {
             .iter()
             .chain(&own::COMMANDS)
             .min_by_key(|c| resolve::distance(c, name.text));
-        match near.filter(|c| resolve::distance(c, name.text) <= 3) {
+        let is_near = |c: &&&str| resolve::is_near(name.text, resolve::distance(c, name.text));
+        match near.filter(is_near) {
             Some(near) => fault.hint(format!("did you mean `{near}`?")),
             None => fault.hint(format!("there are: {}", COMMANDS.join(", "))),
         }

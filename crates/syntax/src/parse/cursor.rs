@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::ast::Name;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::lex::not_utf8;
-use crate::source::Span;
-use crate::token::{Class, Interner, Token};
+use crate::source::{SourceMap, Span};
+use crate::token::{Class, Interner, LINE_START, Token};
 
 /// How deep the parser recurses before it refuses: nested expressions, statements and types.
 pub(super) const MAX_DEPTH: u32 = 128;
@@ -17,6 +17,9 @@ pub(super) const MAX_HEIGHT: u32 = 4000;
 
 /// How many errors one parse reports before it gives up.
 const MAX_ERRORS: usize = 200;
+
+/// How many errors there may be before one of a missing `}`, so that the brace that it belongs to is looked for.
+const MAX_BRACES_SOUGHT: usize = 20;
 
 /// Words that are never names.
 const RESERVED: &[&str] = &[
@@ -62,6 +65,18 @@ const RESERVED: &[&str] = &[
     "void",
 ];
 
+/// Words that begin declarations at the top level and nothing else.
+const DECLARATIONS: &[&str] = &[
+    "control",
+    "extern",
+    "header",
+    "header_union",
+    "package",
+    "parser",
+    "struct",
+    "typedef",
+];
+
 /// What a name was last declared as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
@@ -73,6 +88,7 @@ enum Meaning {
 pub(crate) struct Parser<'t> {
     tokens: &'t [Token],
     texts: &'t Interner,
+    sources: &'t SourceMap,
     at: usize,
     /// Whether the first `>` of a `>>` has been eaten.
     split: bool,
@@ -88,6 +104,8 @@ pub(crate) struct Parser<'t> {
     /// What names of the open scopes meant before: undone when a scope ends.
     shadowed: Vec<(Arc<str>, Option<Meaning>)>,
     last: Span,
+    /// The brace of which it was said last that it is not closed.
+    unclosed: Option<Span>,
 }
 
 /// What a production gives up with; the error was reported.
@@ -99,10 +117,15 @@ pub(super) type Parse<T> = Result<T, Failed>;
 
 impl<'t> Parser<'t> {
     /// A parser at the first token. The last token is the end.
-    pub(crate) fn new(tokens: &'t [Token], texts: &'t Interner) -> Parser<'t> {
+    pub(crate) fn new(
+        tokens: &'t [Token],
+        texts: &'t Interner,
+        sources: &'t SourceMap,
+    ) -> Parser<'t> {
         Parser {
             tokens,
             texts,
+            sources,
             at: 0,
             split: false,
             depth: 0,
@@ -113,6 +136,7 @@ impl<'t> Parser<'t> {
             meanings: HashMap::new(),
             shadowed: Vec::new(),
             last: tokens.first().map_or(Span::NONE, |token| token.span),
+            unclosed: None,
         }
     }
 
@@ -234,8 +258,67 @@ impl<'t> Parser<'t> {
             _ => format!("`{}`", self.text().escape_debug()),
         };
         let message = format!("syntax error: expected {expected}, found {found}");
-        self.report(Diagnostic::error("E0120", self.span(), message));
+        let mut diagnostic = Diagnostic::error("E0120", self.span(), message);
+        let misses_brace = expected.contains("`}`") || self.at_end() || self.begins_declaration();
+        // Finding the brace goes through all that was read, which a program full of mistakes is not worth.
+        let is_early = self.diagnostics.error_count() < MAX_BRACES_SOUGHT;
+        if misses_brace
+            && is_early
+            && let Some(brace) = self.unclosed_brace()
+        {
+            // One brace that is missing is told once.
+            if self.unclosed.replace(brace) == Some(brace) {
+                return Failed;
+            }
+            diagnostic = diagnostic.label(brace, "this `{` has no `}`");
+        }
+        self.report(diagnostic);
         Failed
+    }
+
+    /// Whether the next token begins what stands outside of all braces.
+    fn begins_declaration(&self) -> bool {
+        self.token().is_some_and(|token| token.has(LINE_START))
+            && DECLARATIONS.contains(&self.text())
+    }
+
+    /// The `{` that is open here: the innermost, or, if a `}` further up closes by its indentation one around it, the one that it passed over.
+    fn unclosed_brace(&self) -> Option<Span> {
+        let mut open: Vec<(Span, usize)> = Vec::new();
+        let mut suspect = None;
+        let mut line = Span::NONE;
+        for (index, token) in self.tokens[..self.at].iter().enumerate() {
+            if token.has(LINE_START) {
+                line = token.span;
+            }
+            match self.text_at(index) {
+                "{" => open.push((token.span, self.indentation(line))),
+                "}" => {
+                    let Some((brace, own)) = open.pop() else {
+                        continue;
+                    };
+                    // Only a `}` that begins its line says by its place what it closes.
+                    if token.has(LINE_START) {
+                        let column = self.indentation(line);
+                        let closes = |&(_, around): &(Span, usize)| around == column;
+                        if column != own && open.iter().any(closes) {
+                            suspect = suspect.or(Some(brace));
+                        }
+                    }
+                    if open.is_empty() {
+                        suspect = None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let innermost = open.last().map(|(brace, _)| *brace)?;
+        Some(suspect.unwrap_or(innermost))
+    }
+
+    /// How many blanks stand before the first token of a line.
+    fn indentation(&self, first: Span) -> usize {
+        self.sources.lookup(first.lo).map_or(0, |at| at.byte)
     }
 
     pub(super) fn error(&mut self, span: Span, message: impl Into<String>) -> Failed {

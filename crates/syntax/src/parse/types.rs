@@ -1,7 +1,8 @@
 //! Types, and looking ahead over them: what decides whether `a < b` compares or specialises.
 
-use super::cursor::{Parse, Parser};
+use super::cursor::{Failed, Parse, Parser};
 use crate::ast::{Expr, Name, Path, TypeRef};
+use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::token::Class;
 
@@ -93,6 +94,7 @@ impl Parser<'_> {
                 _ => Err(self.unexpected("`<` and a width")),
             };
         }
+        self.refuse_type_as_width(word)?;
         let width = self.width_expr()?;
         self.expect(">")?;
         let (width, span) = (Box::new(width), self.since(start));
@@ -101,6 +103,22 @@ impl Parser<'_> {
             "int" => TypeRef::Int(width, span),
             _ => TypeRef::Varbit(width, span),
         })
+    }
+
+    /// Type parameters stand for types, and widths are numbers (section 7.1.6).
+    fn refuse_type_as_width(&mut self, word: &str) -> Parse<()> {
+        let name = self.text();
+        let is_last = matches!(self.text_at(self.index() + 1), ">" | ">>");
+        if !(self.is_name() && is_last && self.is_type_name(name)) {
+            return Ok(());
+        }
+        let message = format!("the width of `{word}<{name}>` is a number, but `{name}` is a type");
+        let hint = format!(
+            "a type parameter stands for the whole type: write `{name}` in place of `{word}<{name}>`"
+        );
+        let diagnostic = Diagnostic::error("E0121", self.span(), message);
+        self.report(diagnostic.hint(hint));
+        Err(Failed)
     }
 
     fn named_type(&mut self) -> Parse<TypeRef> {

@@ -57,7 +57,7 @@ impl Preprocessor<'_> {
             let message = format!("`{}` is included {INCLUDE_DEPTH} files deep", include.name);
             let hint = "a file that includes itself needs `#pragma once` or an `#ifndef` around it";
             self.error(Diagnostic::error("E0011", include.span, message).hint(hint));
-            return After::Go;
+            return After::Stop;
         }
         match self.find(&include) {
             Some(Found::File(path)) => {

@@ -52,6 +52,8 @@ enum After {
     Go,
     /// A group that is left out.
     Skip,
+    /// The end of the program.
+    Stop,
     /// A file: its index, and where its own includes look first.
     Open(usize, Option<PathBuf>),
 }
@@ -249,6 +251,7 @@ impl<'a> Preprocessor<'a> {
         match after {
             After::Go => {}
             After::Skip => self.skip_groups(),
+            After::Stop => self.files.clear(),
             After::Open(index, directory) => self.open(index, directory),
         }
     }

@@ -7,6 +7,9 @@ fn builtin(name: &str) -> Option<&'static str> {
     match name {
         "core.p4" => Some("error { NoError }\n"),
         "twice.p4" => Some("#pragma once\nconst bit twice = 1;\n"),
+        "itself_twice.p4" => {
+            Some("#include <itself_twice.p4>\nheader h { }\n#include <itself_twice.p4>\n")
+        }
         "itself.p4" => Some("#include <itself.p4>\n"),
         _ => None,
     }
