@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::{Engine, ExternState};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use switch::{Action, Change, Device, DeviceConfig, Replica, TableEntry};
+use switch::{Action, Change, Device, DeviceConfig, Replica, TableEntry, Worker};
 use table::CounterReading;
 
 use crate::Workload;
@@ -35,6 +35,20 @@ impl OnDevice {
             Ok(())
         })?;
         Ok(Self(device))
+    }
+}
+
+/// A device's worker that forwards. What it counts is read from its device.
+pub struct OnWorker(pub Worker);
+
+impl Forward for OnWorker {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+        self.0
+            .forward(frames, now, |port, frame, _| out.take(port, frame));
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        Vec::new()
     }
 }
 

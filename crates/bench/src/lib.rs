@@ -29,7 +29,7 @@ pub mod workloads;
 
 pub use choices::Choices;
 pub use compare::{Difference, compare};
-pub use device::OnDevice;
+pub use device::{OnDevice, OnWorker};
 pub use forward::{Bare, Forward, Outbox, Reading};
 pub use names::{ActionName, Key, NameError, TableName};
 pub use routes::{Family, Route, RoutingTable};

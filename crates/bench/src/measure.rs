@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos};
 
-use crate::Choices;
 use crate::clock::{Clock, Rate};
 use crate::forward::{Forward, Outbox};
 
@@ -37,8 +36,14 @@ pub struct Side {
     pub forward: Box<dyn Forward + Send>,
 }
 
+/// The packets that come.
+pub trait Traffic: Sync {
+    /// Those of a pass, by its seed.
+    fn packets(&self, seed: u64) -> Packets<'_>;
+}
+
 /// Writes the next packet: its port and its bytes.
-pub type Traffic<'t> = dyn Fn(&mut Choices, &mut Frame) + Sync + 't;
+pub type Packets<'t> = Box<dyn FnMut(&mut Frame) + 't>;
 
 /// How to measure.
 #[derive(Debug, Clone, Copy)]
@@ -73,8 +78,8 @@ pub struct Measured {
 ///
 /// `tell` is told how much of the time is over, from 0 to 1.
 pub fn measure(
-    workers: Vec<Vec<Side>>,
-    traffic: &Traffic<'_>,
+    workers: &mut [Vec<Side>],
+    traffic: &dyn Traffic,
     plan: &Plan,
     clock: &Clock,
     tell: &mut (dyn FnMut(f64) + Send),
@@ -92,22 +97,15 @@ pub fn measure(
         .unwrap_or_default();
     let all = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let mut workers = workers.into_iter().enumerate();
+        let (shared, all) = (&shared, &all);
+        let mut workers = workers.iter_mut().enumerate();
         let first = workers.next();
-        for (number, mut sides) in workers {
-            let (shared, all) = (&shared, &all);
-            scope.spawn(move || {
-                let passes = shared.work(number, &mut sides, &mut |_| {});
-                collect(all, passes);
-            });
+        for (number, sides) in workers {
+            scope.spawn(move || collect(all, shared.work(number, sides, &mut |_| {})));
         }
-        if let Some((number, mut sides)) = first {
+        if let Some((number, sides)) = first {
             // Not on the caller's thread, which must not stay pinned.
-            let (shared, all) = (&shared, &all);
-            scope.spawn(move || {
-                let passes = shared.work(number, &mut sides, tell);
-                collect(all, passes);
-            });
+            scope.spawn(move || collect(all, shared.work(number, sides, tell)));
         }
     });
     let all = all.into_inner().unwrap_or_default();
@@ -142,7 +140,7 @@ impl Pass {
 }
 
 struct Shared<'s> {
-    traffic: &'s Traffic<'s>,
+    traffic: &'s dyn Traffic,
     plan: &'s Plan,
     clock: &'s Clock,
     barrier: Barrier,
@@ -213,13 +211,13 @@ impl<'s> Station<'s> {
     }
 
     fn pass(&mut self, side: &mut dyn Forward, seed: u64, rings: usize) -> Pass {
-        let mut choices = Choices::new(seed);
+        let mut packets = self.shared.traffic.packets(seed);
         for _ in 0..rings.div_ceil(WARM_UP) {
-            self.ring(side, &mut choices);
+            self.ring(side, &mut packets);
         }
         let mut pass = Pass::default();
         for _ in 0..rings {
-            let (ticks, sent) = self.ring(side, &mut choices);
+            let (ticks, sent) = self.ring(side, &mut packets);
             pass.ticks += ticks;
             pass.sent += sent as u64;
             pass.packets += RING as u64;
@@ -228,10 +226,8 @@ impl<'s> Station<'s> {
     }
 
     /// The ticks that forwarding one ring takes, and how many frames left.
-    fn ring(&mut self, side: &mut dyn Forward, choices: &mut Choices) -> (u64, usize) {
-        for frame in &mut self.frames {
-            (self.shared.traffic)(choices, frame);
-        }
+    fn ring(&mut self, side: &mut dyn Forward, packets: &mut Packets<'_>) -> (u64, usize) {
+        self.frames.iter_mut().for_each(packets);
         let burst = self.shared.plan.burst.clamp(1, RING);
         let start = self.shared.clock.ticks();
         for frames in self.frames.chunks_mut(burst) {
@@ -276,7 +272,7 @@ pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bare, Reading};
+    use crate::{Bare, Choices, Reading};
 
     /// Works a while on each packet, and keeps every second one.
     struct Slow(u64);
@@ -299,6 +295,17 @@ mod tests {
         }
     }
 
+    struct Random;
+
+    impl Traffic for Random {
+        fn packets(&self, seed: u64) -> Packets<'_> {
+            let mut choices = Choices::new(seed);
+            Box::new(move |frame| {
+                let _ = frame.assign(&choices.bits().to_be_bytes());
+            })
+        }
+    }
+
     fn sides() -> Vec<Side> {
         let side = |name: &str, forward: Box<dyn Forward + Send>| Side {
             name: name.into(),
@@ -317,13 +324,12 @@ mod tests {
             burst: 64,
             seed: 1,
         };
-        let traffic = |choices: &mut Choices, frame: &mut Frame| {
-            let _ = frame.assign(&choices.bits().to_be_bytes());
-        };
         for workers in [1, 2] {
-            let sets = (0..workers).map(|_| sides()).collect();
+            let mut sets: Vec<_> = (0..workers).map(|_| sides()).collect();
             let mut told = 0.0;
-            let measured = measure(sets, &traffic, &plan, &Clock::new(), &mut |at| told = at);
+            let measured = measure(&mut sets, &Random, &plan, &Clock::new(), &mut |at| {
+                told = at
+            });
             let [bare, slow] = &measured[..] else {
                 panic!("two sides: {measured:?}");
             };

@@ -52,4 +52,15 @@ impl dyn Workload + '_ {
         let mut configuration = configure(program, |setup| self.setup(program, setup))?;
         self.hand_over(&mut configuration)
     }
+
+    /// Several of these loops, over the same tables: one a thread.
+    ///
+    /// # Errors
+    /// The program is another one.
+    pub fn hands(&self, program: &Arc<Program>, count: usize) -> Result<Vec<Hand>, SetupError> {
+        let mut configuration = configure(program, |setup| self.setup(program, setup))?;
+        (0..count)
+            .map(|_| self.hand_over(&mut configuration))
+            .collect()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use exec::Engine;
 use packet::{Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
@@ -14,12 +15,23 @@ pub(crate) fn load(source: &Source, setup: &Setup, start: Nanos) -> Result<Optio
     let Some(program) = compile::compile(source) else {
         return Ok(None);
     };
+    load_on(&interp::Interp, &Arc::new(program), setup, start)
+}
+
+/// Loads a program on an engine with its entries, which are there from `start` on. With errors in them, they are shown and there is no device.
+pub(crate) fn load_on(
+    engine: &dyn Engine,
+    program: &Arc<ir::Program>,
+    setup: &Setup,
+    start: Nanos,
+) -> Result<Option<Device>, String> {
     let config = DeviceConfig {
         seed: setup.seed,
         host_ports: setup.host_ports.clone(),
         ..DeviceConfig::default()
     };
-    let mut device = device(program, &config)?;
+    let mut device =
+        Device::new(Arc::clone(program), engine, &config).map_err(|error| error.to_string())?;
     // Idle time-outs of entries begin when they are added.
     device.step(start);
     let Some(path) = &setup.entries else {
@@ -40,18 +52,13 @@ pub(crate) fn load_text(
     entries_name: &str,
     entries: &str,
 ) -> Result<Device, String> {
-    let program = compile::compile_text(name, text)?;
-    let mut device = device(program, &DeviceConfig::default())?;
+    let program = Arc::new(compile::compile_text(name, text)?);
+    let mut device = Device::new(program, &interp::Interp, &DeviceConfig::default())
+        .map_err(|error| error.to_string())?;
     match add_entries(&mut device, entries_name, entries) {
         true => Ok(device),
         false => Err(format!("{entries_name} has errors")),
     }
-}
-
-/// A device that runs a program.
-fn device(program: ir::Program, config: &DeviceConfig) -> Result<Device, String> {
-    let program = Arc::new(program);
-    Device::new(program, &interp::Interp, config).map_err(|error| error.to_string())
 }
 
 /// Reads an entries file and applies it; whether it was without errors, which are shown. With errors the device is not to be used: it may have

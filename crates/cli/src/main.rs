@@ -7,12 +7,14 @@
 
 mod amount;
 mod args;
+mod bench;
 mod captures;
 mod check;
 mod compile;
 mod configure;
 mod demo;
 mod early;
+mod engines;
 mod forward;
 mod heard;
 mod live;
@@ -61,6 +63,8 @@ enum Command {
     Replay(replay::Options),
     /// Run a program as a switch on network interfaces.
     Run(run::Options),
+    /// Measure how fast engines run a program, against the same loop written by hand.
+    Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
     Demo(demo::Options),
 }
@@ -122,6 +126,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Trace(options) => trace::run(&options),
         Command::Replay(options) => replay::run(&options, &early),
         Command::Run(options) => run::run(&options, &early),
+        Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
     }
 }

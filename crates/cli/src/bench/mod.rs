@@ -1,0 +1,138 @@
+//! `polyplane bench`: how fast engines run a program, against the same loop written by hand and a wire.
+
+mod forwarding;
+mod report;
+mod sides;
+
+use std::time::Duration;
+
+use bench::workloads;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+use crate::args::{Preprocess, Setup};
+use crate::captures::Input;
+use crate::{Ended, out};
+
+#[derive(Args)]
+#[command(
+    after_help = "Every round gives each side the same packets, which no other round has, and a figure is the median over rounds. Before a built-in \
+                  program is measured, each engine is compared with the loop written by hand, packet by packet.\n\nExit status: 0 when measured, 1 for \
+                  errors in what was given or sides that disagree, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    /// Programs to measure: names that --list shows, all of them when none is given, or a P4_16 program of your own.
+    #[arg(value_name = "PROGRAM")]
+    programs: Vec<String>,
+    /// List the built-in programs.
+    #[arg(long)]
+    list: bool,
+    /// Print a built-in program.
+    #[arg(long, value_name = "NAME")]
+    show: Option<String>,
+    /// Measure only these sides: an engine, `hand` (a loop written by hand) or `bare` (a wire).
+    #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
+    engines: Vec<String>,
+    /// Threads, each on a core of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: u16,
+    /// How long to measure a program under one kind of traffic.
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Which traffic: a few flows, or all that there are entries for.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
+    flows: Vec<Flows>,
+    /// Packets that a side gets at once.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    burst: u16,
+    /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
+    #[arg(long = "in", value_name = "PORT=FILE")]
+    inputs: Vec<Input>,
+    #[command(flatten)]
+    preprocess: Preprocess,
+    #[command(flatten)]
+    setup: Setup,
+    /// Write the figures as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many flows there are in the traffic.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Flows {
+    /// 16, which every cache holds.
+    Few,
+    /// All, each packet of any.
+    Many,
+}
+
+impl Flows {
+    fn name(self) -> &'static str {
+        match self {
+            Flows::Few => "few",
+            Flows::Many => "many",
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Ended, String> {
+    if options.list {
+        list();
+        return Ok(Ended::Well);
+    }
+    if let Some(name) = &options.show {
+        let workload = workloads::find(name).ok_or_else(|| unknown(name))?;
+        out::text(workload.source());
+        return Ok(Ended::Well);
+    }
+    sides::check_names(&options.engines)?;
+    if !(options.seconds > 0.0 && options.seconds < 1e6) {
+        return Err(format!("--seconds {}: how long is that?", options.seconds));
+    }
+    let time = Duration::from_secs_f64(options.seconds);
+    let mut report = report::Report::new(options.json);
+    let all: Vec<String> = workloads::ALL
+        .iter()
+        .map(|(name, _)| name.to_string())
+        .collect();
+    let programs = match options.programs.is_empty() {
+        true => &all,
+        false => &options.programs,
+    };
+    for name in programs {
+        let measured = match workloads::find(name) {
+            Some(workload) => forwarding::built_in(&*workload, options, time)?,
+            None if is_file(name) => {
+                let Some(measured) = forwarding::own(Path::new(name), options, time)? else {
+                    return Ok(Ended::WithErrors);
+                };
+                measured
+            }
+            None => return Err(unknown(name)),
+        };
+        report.add(measured);
+    }
+    report.finish();
+    Ok(Ended::Well)
+}
+
+/// Whether a word names a program of the user's own.
+fn is_file(name: &str) -> bool {
+    let path = PathBuf::from(name);
+    path.extension().is_some() || path.components().count() > 1 || path.exists()
+}
+
+fn unknown(name: &str) -> String {
+    let known: Vec<&str> = workloads::ALL.iter().map(|(name, _)| *name).collect();
+    format!(
+        "there is no built-in program \"{name}\": there are {}; a program of your own is a file, as in ./{name}.p4",
+        known.join(", ")
+    )
+}
+
+fn list() {
+    for (_, make) in workloads::ALL {
+        let workload = make(workloads::Size::Small);
+        out::line(&format!("{:<8}  {}", workload.name(), workload.about()));
+    }
+}

@@ -1,0 +1,92 @@
+//! Figures as a table for people, or as JSON.
+
+use serde::Serialize;
+
+use crate::{out, report};
+
+/// What was measured of one side of one program under one kind of traffic.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) program: String,
+    pub(super) engine: String,
+    pub(super) flows: &'static str,
+    pub(super) workers: usize,
+    /// Bytes of a packet as it comes.
+    pub(super) packet_bytes: f64,
+    pub(super) mpps: f64,
+    /// Ticks of the time stamp counter, on one worker; none on machines without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cycles_per_packet: Option<f64>,
+    /// The rate as a share of the hand-written loop's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) of_hand: Option<f64>,
+    /// Between which rates the middle half of the rounds lies.
+    pub(super) mpps_middle_half: (f64, f64),
+    /// Packets that left for each that came.
+    pub(super) sent: f64,
+    pub(super) rounds: usize,
+}
+
+/// Collects rows; a table is written when all of its rows are there.
+pub(super) struct Report {
+    is_json: bool,
+    rows: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn new(is_json: bool) -> Report {
+        Report {
+            is_json,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, rows: Vec<Row>) {
+        self.rows.extend(rows);
+    }
+
+    pub(super) fn finish(&self) {
+        if self.is_json {
+            return out::json(&self.rows);
+        }
+        let head = [
+            "program",
+            "flows",
+            "engine",
+            "workers",
+            "bytes",
+            "Mpps",
+            "middle half",
+            "cycles",
+            "of hand",
+            "",
+        ];
+        let mut lines = vec![head.map(String::from).to_vec()];
+        lines.extend(self.rows.iter().map(line));
+        out::text(&report::align(&lines));
+    }
+}
+
+fn line(row: &Row) -> Vec<String> {
+    let (low, high) = row.mpps_middle_half;
+    let optional = |value: Option<f64>, digits: usize| match value {
+        Some(value) => format!("{value:.digits$}"),
+        None => String::new(),
+    };
+    let note = match row.sent {
+        sent if (sent - 1.0).abs() < 1e-9 => String::new(),
+        sent => format!("{sent:.2} packets left for each that came"),
+    };
+    vec![
+        row.program.clone(),
+        row.flows.to_string(),
+        row.engine.clone(),
+        row.workers.to_string(),
+        format!("{:.0}", row.packet_bytes),
+        format!("{:.2}", row.mpps),
+        format!("{low:.2} to {high:.2}"),
+        optional(row.cycles_per_packet, 1),
+        optional(row.of_hand, 3),
+        note,
+    ]
+}

@@ -1,0 +1,157 @@
+//! The sides of a measurement: engines, the loop written by hand, a wire.
+
+use std::sync::Arc;
+
+use bench::measure::Side;
+use bench::{Bare, Forward, OnDevice, OnWorker, Workload, compare, configure};
+use exec::Engine;
+use ir::Program;
+use switch::Device;
+
+use crate::engines::ENGINES;
+
+/// Packets by which a device is compared with a loop.
+const COMPARED: u64 = 20_000;
+
+/// The side that is the limit.
+pub(super) const HAND: &str = "hand";
+const BARE: &str = "bare";
+
+/// Checks the names of sides.
+///
+/// # Errors
+/// A line that says which there are.
+pub(super) fn check_names(names: &[String]) -> Result<(), String> {
+    let engines = ENGINES.iter().map(|engine| engine.name());
+    let known: Vec<&str> = engines.chain([HAND, BARE]).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "there is no engine \"{name}\": there are {}",
+            known.join(", ")
+        )),
+    }
+}
+
+/// Sides by worker. Devices stay as long as their workers.
+pub(super) struct Sides {
+    /// One list a worker.
+    pub(super) workers: Vec<Vec<Side>>,
+    devices: Vec<Device>,
+}
+
+/// Which sides are wanted.
+pub(super) struct Wanted<'w> {
+    /// All, where there is no name.
+    pub(super) names: &'w [String],
+    /// On how many threads.
+    pub(super) workers: usize,
+}
+
+impl Wanted<'_> {
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+
+    fn engines(&self) -> impl Iterator<Item = &'static dyn Engine> {
+        let wanted = ENGINES.iter().filter(|engine| self.wants(engine.name()));
+        wanted.copied()
+    }
+
+    /// The sides of a built-in program, each device compared with the loop.
+    ///
+    /// # Errors
+    /// They cannot be set up, or disagree.
+    pub(super) fn built_in(
+        &self,
+        program: &Arc<Program>,
+        workload: &dyn Workload,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Sides, String> {
+        let mut sides = Sides::new(self.workers);
+        tell("fills tables");
+        let configured = configure(program, |setup| workload.setup(program, setup));
+        let mut tables = configured.map_err(|error| error.to_string())?;
+        let mut hand = || {
+            let hand = workload.hand_over(&mut tables);
+            hand.map_err(|error| error.to_string())
+        };
+        for engine in self.engines() {
+            let name = engine.name();
+            tell(&format!("fills tables for {name}"));
+            let mut device = OnDevice::load(program, engine, workload)
+                .map_err(|error| format!("{}: {name}: {error}", workload.name()))?;
+            tell(&format!("compares {name} with the loop"));
+            compare(workload, COMPARED, &mut device, &mut *hand()?).map_err(|difference| {
+                let program = workload.name();
+                format!("{program}: {name} and the loop written by hand disagree: {difference}")
+            })?;
+            sides.add_device(name, device.0);
+        }
+        if self.wants(HAND) {
+            for worker in &mut sides.workers {
+                worker.push(Side {
+                    name: HAND.to_string(),
+                    forward: hand()?,
+                });
+            }
+        }
+        sides.add_bare(self);
+        Ok(sides)
+    }
+
+    /// The sides of a program of the user's own; nobody has written a loop for it. `load` makes a device.
+    ///
+    /// # Errors
+    /// A device cannot be made.
+    pub(super) fn own<E>(
+        &self,
+        mut load: impl FnMut(&'static dyn Engine) -> Result<Device, E>,
+    ) -> Result<Sides, E> {
+        let mut sides = Sides::new(self.workers);
+        for engine in self.engines() {
+            sides.add_device(engine.name(), load(engine)?);
+        }
+        sides.add_bare(self);
+        Ok(sides)
+    }
+}
+
+impl Sides {
+    fn new(workers: usize) -> Sides {
+        Sides {
+            workers: (0..workers).map(|_| Vec::new()).collect(),
+            devices: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, name: &str, forward: impl Iterator<Item = Box<dyn Forward + Send>>) {
+        for (worker, forward) in self.workers.iter_mut().zip(forward) {
+            worker.push(Side {
+                name: name.to_string(),
+                forward,
+            });
+        }
+    }
+
+    /// One thread gives a device its packets itself; several do by workers.
+    fn add_device(&mut self, name: &str, mut device: Device) {
+        if self.workers.len() == 1 {
+            let side: Box<dyn Forward + Send> = Box::new(OnDevice(device));
+            return self.add(name, std::iter::once(side));
+        }
+        let workers = device.workers(self.workers.len()).into_iter();
+        self.add(
+            name,
+            workers.map(|worker| Box::new(OnWorker(worker)) as Box<dyn Forward + Send>),
+        );
+        self.devices.push(device);
+    }
+
+    fn add_bare(&mut self, wanted: &Wanted<'_>) {
+        if wanted.wants(BARE) {
+            let wires = std::iter::repeat_with(|| Box::new(Bare) as Box<dyn Forward + Send>);
+            self.add(BARE, wires);
+        }
+    }
+}
