@@ -195,6 +195,11 @@ impl Rank {
         }
     }
 
+    /// What decides first, and what decides among equals.
+    pub(crate) fn parts(self) -> (i64, u64) {
+        (self.class, self.id.0)
+    }
+
     /// The rank of an entry for which the smallest number is best.
     pub(crate) fn smallest_first(number: i64, id: EntryId) -> Self {
         Self { class: number, id }

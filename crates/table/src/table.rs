@@ -380,7 +380,7 @@ impl Table {
 
     /// The table of this moment, for packets to read. Costs what changed since the last one.
     pub fn snapshot(&mut self) -> Arc<Lookup> {
-        let lookup = || Lookup {
+        let mut lookup = || Lookup {
             matcher: self.engine.snapshot(),
             slots: self.slots.clone(),
             default: self.default.clone(),

@@ -3,7 +3,7 @@
 use bits::{Value, limbs_for};
 use proptest::prelude::*;
 use std::sync::Arc;
-use table::engine::{Linear, TupleSpace};
+use table::engine::{Linear, Ternary};
 use table::{
     ActionRef, EntryAction, EntryId, FieldMatch, KeyField, KeyShape, Lookup, MatchEngine,
     MatchKind, NewEntry, PriorityOrder, Table, TableError, TableSpec,
@@ -134,7 +134,7 @@ fn steps(shape: &KeyShape) -> impl Strategy<Value = Vec<Step>> + use<> {
         1 => Just(Step::Look),
         1 => proptest::bool::weighted(0.1).prop_map(|c| if c { Step::Clear } else { Step::Look }),
     ];
-    proptest::collection::vec(step, 0..60)
+    proptest::collection::vec(step, 0..120)
 }
 
 type Keys = Vec<Vec<Value>>;
@@ -243,7 +243,7 @@ fn check(
     keys: &Keys,
     largest_wins: bool,
 ) {
-    let capacity = 25;
+    let capacity = 40;
     let order = if largest_wins {
         PriorityOrder::LargestWins
     } else {
@@ -375,8 +375,8 @@ proptest! {
     }
 
     #[test]
-    fn tuple_space_search_serves_every_shape((shape, steps, keys, largest_wins) in scenario()) {
-        let engine = Box::new(TupleSpace::new(Arc::new(shape.clone())));
+    fn the_ternary_engine_serves_every_shape((shape, steps, keys, largest_wins) in scenario()) {
+        let engine = Box::new(Ternary::new(Arc::new(shape.clone())));
         check(&shape, Some(engine), &steps, &keys, largest_wins);
     }
 

@@ -40,7 +40,7 @@ impl MatchEngine for Exact {
         self.versions.reset(Index::new(self.packing.clone()));
     }
 
-    fn snapshot(&self) -> Arc<dyn Matcher> {
+    fn snapshot(&mut self) -> Arc<dyn Matcher> {
         self.versions.snapshot()
     }
 

@@ -37,7 +37,7 @@ impl MatchEngine for Linear {
         self.rules.clear();
     }
 
-    fn snapshot(&self) -> Arc<dyn Matcher> {
+    fn snapshot(&mut self) -> Arc<dyn Matcher> {
         Arc::new(self.clone())
     }
 

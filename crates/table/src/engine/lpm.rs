@@ -68,7 +68,7 @@ impl MatchEngine for Lpm {
         self.levels.clear();
     }
 
-    fn snapshot(&self) -> Arc<dyn Matcher> {
+    fn snapshot(&mut self) -> Arc<dyn Matcher> {
         Arc::new(self.clone())
     }
 

@@ -7,14 +7,14 @@ mod exact;
 mod linear;
 mod lpm;
 mod signed;
-mod tuple_space;
+mod ternary;
 mod versions;
 
 pub use exact::Exact;
 pub use linear::Linear;
 pub use lpm::Lpm;
 pub use signed::Signed;
-pub use tuple_space::TupleSpace;
+pub use ternary::Ternary;
 pub use versions::{Replay, RuleChange, Versions};
 
 use crate::entry::{EntryIdx, Rank};
@@ -45,8 +45,8 @@ pub trait MatchEngine: fmt::Debug + Send + Sync {
     fn clear(&mut self);
 
     /// The rules of this moment, for packets to search. Costs what changed since the last one, not
-    /// the number of rules.
-    fn snapshot(&self) -> Arc<dyn Matcher>;
+    /// the number of rules; an engine that outgrew what it was built for may build anew.
+    fn snapshot(&mut self) -> Arc<dyn Matcher>;
 
     /// About how many bytes the index takes, all copies of it included; not the rules themselves.
     fn memory(&self) -> usize;
@@ -82,6 +82,6 @@ pub fn choose(shape: &Arc<KeyShape>) -> Box<dyn MatchEngine> {
     match (shape.count(MatchKind::Exact), shape.count(MatchKind::Lpm)) {
         (exact, 0) if exact == fields => Box::new(Exact::new(shape)),
         (exact, 1) if exact + 1 == fields => Box::new(Lpm::new(shape.clone())),
-        _ => Box::new(TupleSpace::new(shape.clone())),
+        _ => Box::new(Ternary::new(shape.clone())),
     }
 }

@@ -78,7 +78,7 @@ impl MatchEngine for Signed {
         self.inner.clear();
     }
 
-    fn snapshot(&self) -> Arc<dyn Matcher> {
+    fn snapshot(&mut self) -> Arc<dyn Matcher> {
         Arc::new(SignedMatcher {
             signs: self.signs.clone(),
             limbs: self.shape.limbs(),

@@ -1,0 +1,197 @@
+//! [`Records`]: rules in the form in which keys are compared with them, in whole cache lines.
+
+use super::layout::Layout;
+use crate::entry::{EntryIdx, Rank};
+use crate::prefetch::prefetch;
+use bits::Id;
+
+/// No record, and the entry of a record that is no more.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A rank as two words, of which the first decides.
+pub(super) type RankWords = (u64, u64);
+
+/// A cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+/// A rule to be put in.
+#[derive(Debug, Clone)]
+pub(super) struct FlatRule {
+    /// Rows `a` and `b` of the layout.
+    pub(super) rows: Box<[u64]>,
+    pub(super) rank: RankWords,
+    pub(super) idx: EntryIdx,
+}
+
+impl FlatRule {
+    pub(super) fn a(&self) -> &[u64] {
+        &self.rows[..self.rows.len() / 2]
+    }
+
+    pub(super) fn b(&self) -> &[u64] {
+        &self.rows[self.rows.len() / 2..]
+    }
+}
+
+/// Rules by number. A record is: entry and next record, rank, row `a`, row `b`.
+#[derive(Debug, Clone)]
+pub(super) struct Records {
+    words: usize,
+    lines_each: usize,
+    lines: Vec<Line>,
+    free: Vec<u32>,
+}
+
+/// Where row `a` begins.
+const ROWS: usize = 3;
+
+/// A record.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'r>(&'r [Line]);
+
+impl Record<'_> {
+    #[inline(always)]
+    fn word(&self, at: usize) -> u64 {
+        self.0[at / 8].0[at % 8]
+    }
+
+    /// The entry, or [`NONE`].
+    #[inline(always)]
+    pub(super) fn idx(&self) -> u32 {
+        self.word(0) as u32
+    }
+
+    /// The record behind this one in its chain, or [`NONE`].
+    #[inline(always)]
+    pub(super) fn next(&self) -> u32 {
+        (self.word(0) >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn rank(&self) -> RankWords {
+        (self.word(1), self.word(2))
+    }
+
+    #[inline(always)]
+    pub(super) fn matches<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
+        let words = if N == 0 { layout.words } else { N };
+        layout.matches::<N>(
+            key,
+            |word| self.word(ROWS + word),
+            |word| self.word(ROWS + words + word),
+        )
+    }
+}
+
+impl Records {
+    pub(super) fn new(words: usize) -> Self {
+        Self {
+            words,
+            lines_each: (ROWS + words * 2).div_ceil(8),
+            lines: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// How many there are, free ones included.
+    pub(super) fn len(&self) -> usize {
+        self.lines.len() / self.lines_each
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>() + self.free.len() * 4
+    }
+
+    pub(super) fn reserve(&mut self, records: usize) {
+        self.lines.reserve_exact(records * self.lines_each);
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, record: u32) -> Record<'_> {
+        let first = record as usize * self.lines_each;
+        Record(&self.lines[first..first + self.lines_each])
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, record: u32) {
+        prefetch(&self.lines, record as usize * self.lines_each);
+    }
+
+    /// The rows of a record, into `rows`.
+    pub(super) fn copy_rows(&self, record: u32, rows: &mut [u64]) {
+        let record = self.get(record);
+        for (at, word) in rows.iter_mut().enumerate() {
+            *word = record.word(ROWS + at);
+        }
+    }
+
+    fn set(&mut self, record: u32, at: usize, word: u64) {
+        let line = record as usize * self.lines_each + at / 8;
+        self.lines[line].0[at % 8] = word;
+    }
+
+    /// Puts a rule in, with `next` behind it.
+    pub(super) fn add(&mut self, rule: &FlatRule, next: u32) -> u32 {
+        let record = self.free.pop().unwrap_or_else(|| {
+            let record = self.len() as u32;
+            let len = self.lines.len() + self.lines_each;
+            self.lines.resize(len, Line([0; 8]));
+            record
+        });
+        self.set(
+            record,
+            0,
+            u64::from(rule.idx.index() as u32) | u64::from(next) << 32,
+        );
+        self.set(record, 1, rule.rank.0);
+        self.set(record, 2, rule.rank.1);
+        for (at, &word) in rule.rows.iter().enumerate() {
+            self.set(record, ROWS + at, word);
+        }
+        record
+    }
+
+    pub(super) fn set_next(&mut self, record: u32, next: u32) {
+        let idx = u64::from(self.get(record).idx());
+        self.set(record, 0, idx | u64::from(next) << 32);
+    }
+
+    /// The record is no rule any more, but keeps its place.
+    pub(super) fn kill(&mut self, record: u32) {
+        let next = u64::from(self.get(record).next());
+        self.set(record, 0, u64::from(NONE) | next << 32);
+    }
+
+    /// The record is no rule any more, and its place is used again.
+    pub(super) fn free(&mut self, record: u32) {
+        self.kill(record);
+        self.free.push(record);
+    }
+
+    /// The rule in a record.
+    pub(super) fn rule(&self, record: u32) -> FlatRule {
+        let mut rows = vec![0; self.words * 2];
+        self.copy_rows(record, &mut rows);
+        let record = self.get(record);
+        FlatRule {
+            rows: rows.into(),
+            rank: record.rank(),
+            idx: EntryIdx::from_index(record.idx() as usize),
+        }
+    }
+
+    /// All records that are rules.
+    pub(super) fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.len() as u32).filter(|&record| self.get(record).idx() != NONE)
+    }
+}
+
+impl Rank {
+    /// As two words in the same order.
+    pub(super) fn words(self) -> RankWords {
+        let (class, id) = self.parts();
+        (class as u64 ^ 1 << 63, id)
+    }
+}

@@ -1,0 +1,180 @@
+//! Searches for a group of keys at a time: all that one step reads is asked for before the step.
+
+use super::index::Index;
+use super::layout::MAX_PACKED;
+use super::records::{NONE, RankWords};
+use super::tuples::{WORST, hash};
+use crate::entry::EntryIdx;
+use bits::Id;
+
+/// Keys searched together.
+pub(super) const GROUP: usize = 32;
+/// Tuples of a key that are searched in one step.
+const WAVE: usize = 4;
+
+/// The best rule of a key so far.
+#[derive(Clone, Copy)]
+pub(super) struct Best {
+    pub(super) rank: RankWords,
+    pub(super) idx: u32,
+}
+
+pub(super) const NOTHING: Best = Best {
+    rank: WORST,
+    idx: NONE,
+};
+
+impl Best {
+    pub(super) fn found(self) -> Option<EntryIdx> {
+        (self.idx != NONE).then(|| EntryIdx::from_index(self.idx as usize))
+    }
+}
+
+/// A search of one tuple for one key.
+#[derive(Clone, Copy, Default)]
+struct Probe {
+    hash: u64,
+    key: u8,
+    tuple: u8,
+}
+
+impl Index {
+    /// Goes through a chain, which is in order of rank.
+    #[inline(always)]
+    fn search_chain<const N: usize>(&self, key: &[u64], head: u32, best: &mut Best) {
+        let mut at = head;
+        while at != NONE {
+            let record = self.records.get(at);
+            let rank = record.rank();
+            if rank >= best.rank {
+                return;
+            }
+            if record.matches::<N>(&self.layout, key) {
+                *best = Best {
+                    rank,
+                    idx: record.idx(),
+                };
+                return;
+            }
+            at = record.next();
+        }
+    }
+
+    /// The few rules that are in no structure.
+    #[inline(always)]
+    fn search_list<const N: usize>(&self, key: &[u64], best: &mut Best) {
+        for &at in &self.list {
+            let record = self.records.get(at);
+            if record.rank() >= best.rank {
+                return;
+            }
+            if record.matches::<N>(&self.layout, key) {
+                *best = Best {
+                    rank: record.rank(),
+                    idx: record.idx(),
+                };
+                return;
+            }
+        }
+    }
+
+    /// One key.
+    #[inline(always)]
+    pub(super) fn search_one<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
+        let mut best = NOTHING;
+        self.search_list::<N>(key, &mut best);
+        let mut candidates = self.tuples.candidates(key);
+        while candidates != 0 {
+            let tuple = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            if self.tuples.best(tuple) < best.rank {
+                let hash = hash::<N>(key, self.tuples.mask::<N>(tuple));
+                let table = self.tuples.table(tuple);
+                table.chains(hash, |head| self.search_chain::<N>(key, head, &mut best));
+            }
+        }
+        best.found()
+    }
+
+    /// Up to [`GROUP`] keys of `stride` limbs each.
+    #[inline(always)]
+    pub(super) fn search_group<const N: usize>(
+        &self,
+        keys: &[u64],
+        stride: usize,
+        out: &mut [Option<EntryIdx>],
+    ) {
+        let count = out.len();
+        debug_assert!(count <= GROUP);
+        let mut packed = [[0u64; MAX_PACKED]; GROUP];
+        let mut key: [&[u64]; GROUP] = [&[]; GROUP];
+        for (i, (key, packed)) in key.iter_mut().zip(&mut packed).take(count).enumerate() {
+            *key = self
+                .layout
+                .pack(&keys[i * stride..(i + 1) * stride], packed);
+            self.tuples.prefetch_candidates(key);
+        }
+        let mut best = [NOTHING; GROUP];
+        let mut candidates = [0u64; GROUP];
+        for i in 0..count {
+            self.search_list::<N>(key[i], &mut best[i]);
+            candidates[i] = self.tuples.candidates(key[i]);
+        }
+        self.search_tuples::<N>(&key[..count], &mut candidates, &mut best);
+        for (out, best) in out.iter_mut().zip(best) {
+            *out = best.found();
+        }
+    }
+
+    #[inline(always)]
+    fn search_tuples<const N: usize>(
+        &self,
+        key: &[&[u64]],
+        candidates: &mut [u64; GROUP],
+        best: &mut [Best; GROUP],
+    ) {
+        let mut probes = [Probe::default(); GROUP * WAVE];
+        let mut chains = [(0u8, NONE); GROUP * WAVE];
+        loop {
+            let mut wanted = 0;
+            for (i, &key) in key.iter().enumerate() {
+                let end = wanted + WAVE;
+                let left = &mut candidates[i];
+                while *left != 0 && wanted < end {
+                    let tuple = left.trailing_zeros() as usize;
+                    *left &= *left - 1;
+                    if self.tuples.best(tuple) < best[i].rank {
+                        let hash = hash::<N>(key, self.tuples.mask::<N>(tuple));
+                        self.tuples.table(tuple).prefetch(hash);
+                        probes[wanted] = Probe {
+                            hash,
+                            key: i as u8,
+                            tuple: tuple as u8,
+                        };
+                        wanted += 1;
+                    }
+                }
+            }
+            if wanted == 0 {
+                return;
+            }
+            let mut found = 0;
+            for probe in &probes[..wanted] {
+                let table = self.tuples.table(probe.tuple as usize);
+                table.chains(probe.hash, |head| {
+                    if found < chains.len() {
+                        self.records.prefetch(head);
+                        chains[found] = (probe.key, head);
+                        found += 1;
+                    } else {
+                        let i = probe.key as usize;
+                        self.search_chain::<N>(key[i], head, &mut best[i]);
+                    }
+                });
+            }
+            for &(i, head) in &chains[..found] {
+                self.search_chain::<N>(key[i as usize], head, &mut best[i as usize]);
+            }
+        }
+    }
+}
