@@ -4,6 +4,7 @@
 //! to `tests/match_engines.rs`, where it must equal [`Linear`].
 
 mod exact;
+mod levels;
 mod linear;
 mod lpm;
 mod signed;
@@ -11,8 +12,8 @@ mod ternary;
 mod versions;
 
 pub use exact::Exact;
+pub use levels::Levels;
 pub use linear::Linear;
-pub use lpm::Lpm;
 pub use signed::Signed;
 pub use ternary::Ternary;
 pub use versions::{Replay, RuleChange, Versions};
@@ -81,7 +82,9 @@ pub fn choose(shape: &Arc<KeyShape>) -> Box<dyn MatchEngine> {
     let fields = shape.fields().len();
     match (shape.count(MatchKind::Exact), shape.count(MatchKind::Lpm)) {
         (exact, 0) if exact == fields => Box::new(Exact::new(shape)),
-        (exact, 1) if exact + 1 == fields => Box::new(Lpm::new(shape.clone())),
+        (exact, 1) if exact + 1 == fields => {
+            lpm::for_shape(shape).unwrap_or_else(|| Box::new(Levels::new(shape.clone())))
+        }
         _ => Box::new(Ternary::new(shape.clone())),
     }
 }

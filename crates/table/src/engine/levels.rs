@@ -1,4 +1,5 @@
-//! Keys with one LPM field, the others exact: one hash table a prefix length, the longest first.
+//! Keys with one LPM field, the others exact, of any length: one hash table a prefix length, the longest
+//! first. For what is too long for [`lpm`](super::lpm).
 
 use super::{MatchEngine, Matcher, Rule};
 use crate::entry::EntryIdx;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 /// One hash table for each prefix length in use.
 #[derive(Debug, Clone)]
-pub struct Lpm {
+pub struct Levels {
     shape: Arc<KeyShape>,
     /// Descending by prefix length; none is empty.
     levels: Vec<Level>,
@@ -21,7 +22,7 @@ struct Level {
     map: LimbMap<EntryIdx>,
 }
 
-impl Lpm {
+impl Levels {
     /// Without rules, for keys of `shape`, which has one LPM field and else exact ones.
     pub fn new(shape: Arc<KeyShape>) -> Self {
         Self {
@@ -36,7 +37,7 @@ impl Lpm {
     }
 }
 
-impl MatchEngine for Lpm {
+impl MatchEngine for Levels {
     fn insert(&mut self, rule: Rule<'_>) {
         let prefix_len = KeyShape::prefix_len(rule.matches);
         let masked = self.shape.masked(rule.matches);
@@ -77,7 +78,7 @@ impl MatchEngine for Lpm {
     }
 }
 
-impl Matcher for Lpm {
+impl Matcher for Levels {
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         self.levels
             .iter()

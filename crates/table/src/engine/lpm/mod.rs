@@ -1,0 +1,284 @@
+//! Keys with one LPM field, the others exact: a trie over the LPM field for each combination of the others.
+
+mod arena;
+mod node;
+mod trie;
+
+use super::{MatchEngine, Matcher, Replay, Rule, RuleChange, Versions};
+use crate::entry::EntryIdx;
+use crate::flat_map::FlatMap;
+use crate::key::{FieldMatch, KeyShape, MatchKind};
+use crate::packing::{self, Packing};
+use node::{Found, found};
+use std::sync::Arc;
+use trie::{Address, BATCH, Forest, Prefix, TrieId};
+
+/// A trie for each combination of the exact fields.
+#[derive(Debug)]
+struct Lpm<A: KeyAddress> {
+    versions: Versions<Index<A>>,
+    layout: Arc<Layout>,
+}
+
+/// The engine for keys of `shape`, which has one LPM field and else exact ones. `None` if the LPM field is wider
+/// than 128 bits or the others are very long.
+pub(crate) fn for_shape(shape: &KeyShape) -> Option<Box<dyn MatchEngine>> {
+    let layout = Layout::of(shape)?;
+    Some(if layout.width <= 64 {
+        Box::new(Lpm::<u64>::new(layout))
+    } else {
+        Box::new(Lpm::<u128>::new(layout))
+    })
+}
+
+impl<A: KeyAddress> Lpm<A> {
+    fn new(layout: Layout) -> Self {
+        let layout = Arc::new(layout);
+        Self {
+            versions: Versions::new(Index::new(layout.clone())),
+            layout,
+        }
+    }
+}
+
+impl<A: KeyAddress> MatchEngine for Lpm<A> {
+    fn insert(&mut self, rule: Rule<'_>) {
+        self.versions.change(RuleChange::insert(rule));
+    }
+
+    fn remove(&mut self, rule: Rule<'_>) {
+        self.versions.change(RuleChange::remove(rule));
+    }
+
+    fn clear(&mut self) {
+        self.versions.reset(Index::new(self.layout.clone()));
+    }
+
+    fn snapshot(&self) -> Arc<dyn Matcher> {
+        self.versions.snapshot()
+    }
+
+    fn memory(&self) -> usize {
+        self.versions.copies().map(Matcher::memory).sum()
+    }
+}
+
+/// Where a key has its fields.
+#[derive(Debug)]
+struct Layout {
+    /// The number of the LPM field.
+    field: usize,
+    width: u32,
+    /// Where its limbs begin in a key.
+    offset: usize,
+    exact: Packing,
+}
+
+impl Layout {
+    fn of(shape: &KeyShape) -> Option<Self> {
+        let fields = shape.fields();
+        let field = fields
+            .iter()
+            .position(|field| field.kind == MatchKind::Lpm)?;
+        let others: Vec<usize> = (0..fields.len()).filter(|&other| other != field).collect();
+        let exact = Packing::new(shape, &others)?;
+        let width = fields[field].width;
+        ((1..=128).contains(&width) && exact.limbs() <= packing::MOST).then(|| Self {
+            field,
+            width,
+            offset: shape.offset(field),
+            exact,
+        })
+    }
+
+    fn has_exact(&self) -> bool {
+        self.exact.limbs() > 0
+    }
+}
+
+/// An [`Address`] made from limbs.
+trait KeyAddress: Address {
+    /// The address in the low `width` bits of these limbs.
+    fn from_limbs(limbs: &[u64], width: u32) -> Self;
+}
+
+impl KeyAddress for u64 {
+    #[inline(always)]
+    fn from_limbs(limbs: &[u64], width: u32) -> Self {
+        limbs[0] << (64 - width)
+    }
+}
+
+impl KeyAddress for u128 {
+    #[inline(always)]
+    fn from_limbs(limbs: &[u64], width: u32) -> Self {
+        (u128::from(limbs[1]) << 64 | u128::from(limbs[0])) << (128 - width)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Index<A> {
+    layout: Arc<Layout>,
+    /// The trie of each combination of the exact fields.
+    tries: FlatMap,
+    forest: Forest,
+    address: std::marker::PhantomData<A>,
+}
+
+/// The trie of keys without exact fields.
+const ONLY: TrieId = TrieId(1);
+
+impl<A: KeyAddress> Index<A> {
+    fn new(layout: Arc<Layout>) -> Self {
+        let mut forest = Forest::new();
+        if !layout.has_exact() {
+            let only = forest.add();
+            debug_assert_eq!(only, ONLY);
+        }
+        Self {
+            tries: FlatMap::new(layout.exact.limbs()),
+            forest,
+            layout,
+            address: std::marker::PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn address(&self, key: &[u64]) -> A {
+        let Layout { width, offset, .. } = *self.layout;
+        A::from_limbs(&key[offset..], width)
+    }
+
+    /// The trie for the exact fields of a key.
+    #[inline(always)]
+    fn trie(&self, key: &[u64]) -> TrieId {
+        let mut packed = [0; packing::MOST];
+        let packed = &mut packed[..self.layout.exact.limbs()];
+        self.layout.exact.pack(key, packed);
+        // 0, which the map says of keys that it has not, is the empty trie.
+        TrieId(self.tries.get(packed))
+    }
+
+    /// At most [`BATCH`] keys at once.
+    fn find_some(&self, keys: &[u64], stride: usize, found: &mut [Found]) {
+        let mut addresses = [A::default(); BATCH];
+        let addresses = &mut addresses[..found.len()];
+        for (key, address) in keys.chunks_exact(stride).zip(&mut *addresses) {
+            *address = self.address(key);
+        }
+        if !self.layout.has_exact() {
+            return self.forest.find_some(|_| ONLY, addresses, found);
+        }
+        let mut tries = [0; BATCH];
+        self.tries_of(keys, stride, &mut tries[..found.len()]);
+        let trie_of = |i: usize| TrieId(tries[i % BATCH]);
+        self.forest.find_some(trie_of, addresses, found);
+    }
+
+    fn tries_of(&self, keys: &[u64], stride: usize, tries: &mut [u32]) {
+        let limbs = self.layout.exact.limbs();
+        let mut packed = [0; BATCH * packing::MOST];
+        let packed = &mut packed[..tries.len() * limbs];
+        for (key, packed) in keys
+            .chunks_exact(stride)
+            .zip(packed.chunks_exact_mut(limbs))
+        {
+            self.layout.exact.pack(key, packed);
+        }
+        self.tries.get_batch(packed, tries);
+    }
+
+    fn prefix(&self, matches: &[FieldMatch]) -> Prefix<A> {
+        match &matches[self.layout.field] {
+            FieldMatch::Lpm { value, prefix_len } => Prefix {
+                address: A::from_limbs(value.limbs(), self.layout.width),
+                len: *prefix_len,
+            },
+            _ => Prefix {
+                address: A::default(),
+                len: 0,
+            },
+        }
+    }
+
+    fn insert(&mut self, exact: &[u64], prefix: Prefix<A>, found: Found) {
+        let trie = match self.trie_of(exact) {
+            TrieId::EMPTY => {
+                let trie = self.forest.add();
+                self.tries.insert(exact, trie.0 - 1);
+                trie
+            }
+            trie => trie,
+        };
+        self.forest.insert(trie, prefix, found);
+    }
+
+    fn remove(&mut self, exact: &[u64], prefix: Prefix<A>) {
+        let trie = self.trie_of(exact);
+        if trie == TrieId::EMPTY {
+            return;
+        }
+        self.forest.remove(trie, prefix);
+        if self.layout.has_exact() && self.forest.is_empty(trie) {
+            self.forest.give_back(trie);
+            self.tries.remove(exact);
+        }
+    }
+
+    fn trie_of(&self, exact: &[u64]) -> TrieId {
+        if self.layout.has_exact() {
+            TrieId(self.tries.get(exact))
+        } else {
+            ONLY
+        }
+    }
+}
+
+impl<A: KeyAddress> Replay for Index<A> {
+    type Op = RuleChange;
+
+    fn apply(&mut self, change: &RuleChange) {
+        let mut exact = [0; packing::MOST];
+        let exact = &mut exact[..self.layout.exact.limbs()];
+        self.layout.exact.pack_matches(&change.matches, exact);
+        let prefix = self.prefix(&change.matches);
+        if change.is_insert {
+            self.insert(exact, prefix, found(change.idx));
+        } else {
+            self.remove(exact, prefix);
+        }
+    }
+
+    fn clone_cost(&self) -> usize {
+        self.forest.node_count() / 32
+    }
+}
+
+impl<A: KeyAddress> Matcher for Index<A> {
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        let trie = if self.layout.has_exact() {
+            self.trie(key)
+        } else {
+            ONLY
+        };
+        let found = self.forest.find(trie, self.address(key));
+        found.checked_sub(1).map(EntryIdx::new)
+    }
+
+    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        let stride = keys.len().checked_div(out.len()).unwrap_or(0);
+        let mut found = [0; BATCH];
+        for (i, out) in out.chunks_mut(BATCH).enumerate() {
+            let found = &mut found[..out.len()];
+            let keys = &keys[i * BATCH * stride..][..out.len() * stride];
+            self.find_some(keys, stride, found);
+            for (out, found) in out.iter_mut().zip(found) {
+                *out = found.checked_sub(1).map(EntryIdx::new);
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.forest.memory() + self.tries.memory()
+    }
+}
