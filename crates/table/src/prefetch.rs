@@ -1,6 +1,6 @@
-//! Asks the processor for memory that will soon be read. The only `unsafe` of this room.
+//! What the processor does beyond what all of its kind do. The only `unsafe` of this room.
 //!
-//! A batch of lookups that first asks for all that it will read waits for memory once, not once a key.
+//! A batch of lookups that first asks for all memory that it will read waits for it once, not once a key.
 
 /// Asks for the cache line in which `items[index]` begins. An index beyond the end is harmless.
 #[inline(always)]
@@ -16,4 +16,31 @@ pub fn prefetch<T>(items: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (items, index);
+}
+
+/// Work that counts ones. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+pub(crate) trait BitWork {
+    /// Does it. What it calls has to be inlined as well.
+    fn run(self);
+}
+
+/// Does work with the processor's instructions that count and move bits, if it has them: every one since 2013.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub(crate) fn counting_bits(work: impl BitWork) {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("popcnt")
+        && std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+    {
+        // SAFETY: the processor has the three sets of instructions that the function is compiled for.
+        return unsafe { with_bit_instructions(work) };
+    }
+    work.run();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2")]
+fn with_bit_instructions(work: impl BitWork) {
+    work.run();
 }

@@ -167,12 +167,12 @@ impl<A: KeyAddress> Index<A> {
             *address = self.address(key);
         }
         if !self.layout.has_exact() {
-            return self.forest.find_some(|_| ONLY, addresses, found);
+            return self.forest.find_some(ONLY, addresses, found);
         }
         let mut tries = [0; BATCH];
-        self.tries_of(keys, stride, &mut tries[..found.len()]);
-        let trie_of = |i: usize| TrieId(tries[i % BATCH]);
-        self.forest.find_some(trie_of, addresses, found);
+        let tries = &mut tries[..found.len()];
+        self.tries_of(keys, stride, tries);
+        self.forest.find_in(tries, addresses, found);
     }
 
     fn tries_of(&self, keys: &[u64], stride: usize, tries: &mut [u32]) {

@@ -30,36 +30,37 @@ pub(crate) struct Node {
 const _: () = assert!(size_of::<Node>() == 32);
 
 impl Node {
-    /// The ones up to and with `slot`.
+    /// The bits of a set up to and with `slot`, the highest of them on top.
     #[inline(always)]
-    fn up_to(slot: u32) -> u64 {
-        u64::MAX >> (63 - slot)
+    fn up_to(set: u64, slot: u32) -> u64 {
+        set << (63 - slot)
     }
 
     #[inline(always)]
     pub(crate) fn has_child(&self, slot: u32) -> bool {
-        self.children >> slot & 1 != 0
-    }
-
-    /// How many children are before that of `slot`.
-    #[inline(always)]
-    pub(crate) fn child_rank(&self, slot: u32) -> u32 {
-        (self.children & (Self::up_to(slot) >> 1)).count_ones()
+        (Self::up_to(self.children, slot) as i64) < 0
     }
 
     /// The place of the child of `slot`, which has one.
     #[inline(always)]
     pub(crate) fn child(&self, slot: u32) -> u32 {
-        self.first_child + self.child_rank(slot)
+        let rank = Self::up_to(self.children, slot).count_ones();
+        self.first_child.wrapping_add(rank).wrapping_sub(1)
     }
 
-    /// The place of the leaf for `slot`, if a prefix of this node covers it.
+    /// The place of the leaf for `slot`, if a prefix of this node covers it; else 0. Without branches: whether
+    /// one does cannot be foreseen.
     #[inline(always)]
-    pub(crate) fn leaf(&self, slot: u32) -> Option<u32> {
-        let is_covered = self.covered >> slot & 1 != 0;
-        let rank = (self.starts & Self::up_to(slot)).count_ones();
+    pub(crate) fn leaf(&self, slot: u32) -> u32 {
+        let is_covered = Self::up_to(self.covered, slot) as i64 >> 63;
         // A covered slot has a start at it or before.
-        is_covered.then(|| (self.first_leaf + rank).wrapping_sub(1))
+        let rank = Self::up_to(self.starts, slot).count_ones();
+        self.first_leaf.wrapping_add(rank).wrapping_sub(1) & is_covered as u32
+    }
+
+    /// How many children are before `slot`.
+    pub(crate) fn children_before(&self, slot: u32) -> usize {
+        (self.children & ((1 << slot) - 1)).count_ones() as usize
     }
 
     pub(crate) fn child_count(&self) -> usize {
@@ -73,6 +74,12 @@ impl Node {
 
 /// A value in a leaf, a slot or a default: an entry, plus 1; 0 is none.
 pub(crate) type Found = u32;
+
+/// The first, or the second if the first is none. Without branches.
+#[inline(always)]
+pub(crate) fn or(first: u32, second: u32) -> u32 {
+    first | second & u32::from(first == 0).wrapping_neg()
+}
 
 /// The [`Found`] of an entry.
 pub(crate) fn found(idx: EntryIdx) -> Found {

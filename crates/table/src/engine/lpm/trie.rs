@@ -5,8 +5,8 @@
 //! best that it has seen on its way down: the slot's own, then a leaf.
 
 use super::arena::Arena;
-use super::node::{Found, Local, Node, Own, STRIDE};
-use crate::prefetch::prefetch;
+use super::node::{Found, Local, Node, Own, STRIDE, or};
+use crate::prefetch::{BitWork, counting_bits, prefetch};
 use std::fmt;
 
 /// How many lookups wait for memory together.
@@ -200,10 +200,7 @@ impl Forest {
         let trie = self.trie(id);
         let slot = trie.slots[address.first(trie.bits)];
         let leaf = self.search(slot.node, address.without(trie.bits));
-        [leaf, slot.best, trie.default]
-            .into_iter()
-            .find(|&found| found != 0)
-            .unwrap_or(0)
+        or(leaf, or(slot.best, trie.default))
     }
 
     /// The best leaf on the way down from a node.
@@ -213,7 +210,7 @@ impl Forest {
         while node != 0 {
             let slot = address.slot();
             let at = self.nodes.get(node);
-            leaf = at.leaf(slot).unwrap_or(leaf);
+            leaf = or(at.leaf(slot), leaf);
             node = if at.has_child(slot) {
                 at.child(slot)
             } else {
@@ -222,60 +219,6 @@ impl Forest {
             address = address.without(STRIDE);
         }
         *self.leaves.get(leaf)
-    }
-
-    /// [`find`](Self::find) for at most [`BATCH`] addresses, each in its trie.
-    #[inline(always)]
-    pub(crate) fn find_some<A: Address>(
-        &self,
-        trie_of: impl Fn(usize) -> TrieId,
-        addresses: &[A],
-        out: &mut [Found],
-    ) {
-        let nodes = self.nodes.items();
-        for (i, address) in addresses.iter().enumerate() {
-            let trie = self.trie(trie_of(i));
-            prefetch(&trie.slots, address.first(trie.bits));
-        }
-        // Searches that go on: what is left of their addresses, and the node that is next.
-        let mut searches = [(0u8, 0u32, A::default()); BATCH];
-        let mut active = 0;
-        for (i, (address, out)) in addresses.iter().zip(&mut *out).enumerate() {
-            let trie = self.trie(trie_of(i));
-            let slot = trie.slots[address.first(trie.bits)];
-            *out = if slot.best != 0 {
-                slot.best
-            } else {
-                trie.default
-            };
-            prefetch(nodes, slot.node as usize);
-            searches[active % BATCH] = (i as u8, slot.node, address.without(trie.bits));
-            active += usize::from(slot.node != 0);
-        }
-        let mut leaf = [0u32; BATCH];
-        while active > 0 {
-            let mut still = 0;
-            for search in 0..active {
-                let (i, node, address) = searches[search % BATCH];
-                let slot = address.slot();
-                let at = &nodes[node as usize];
-                let leaf = &mut leaf[i as usize % BATCH];
-                *leaf = at.leaf(slot).unwrap_or(*leaf);
-                if at.has_child(slot) {
-                    let child = at.child(slot);
-                    prefetch(nodes, child as usize);
-                    searches[still % BATCH] = (i, child, address.without(STRIDE));
-                    still += 1;
-                } else {
-                    prefetch(self.leaves.items(), *leaf as usize);
-                }
-            }
-            active = still;
-        }
-        for (leaf, out) in leaf.iter().zip(out) {
-            let found = *self.leaves.get(*leaf);
-            *out = if found != 0 { found } else { *out };
-        }
     }
 
     /// Sets what a prefix leads to.
@@ -374,7 +317,7 @@ impl Forest {
             for _ in 0..bits / STRIDE {
                 let at = self.nodes.get(node);
                 let slot = address.slot();
-                leaf = at.leaf(slot).unwrap_or(leaf);
+                leaf = or(at.leaf(slot), leaf);
                 node = if at.has_child(slot) {
                     at.child(slot)
                 } else {
@@ -435,7 +378,7 @@ impl Forest {
     /// Gives a node an empty child.
     fn add_child(&mut self, node: u32, slot: u32) {
         let old = *self.nodes.get(node);
-        let (rank, count) = (old.child_rank(slot) as usize, old.child_count());
+        let (rank, count) = (old.children_before(slot), old.child_count());
         let first = self
             .nodes
             .insert(old.first_child, count, rank, Node::default());
@@ -451,7 +394,7 @@ impl Forest {
     /// Takes an empty child away.
     fn remove_child(&mut self, node: u32, slot: u32) {
         let old = *self.nodes.get(node);
-        let (rank, count) = (old.child_rank(slot) as usize, old.child_count());
+        let (rank, count) = (old.children_before(slot), old.child_count());
         let first = self.nodes.remove(old.first_child, count, rank);
         self.owns.resize(self.nodes.items().len(), Own::default());
         self.move_owns(old.first_child, first, 0, 0, rank);
@@ -504,6 +447,105 @@ impl Forest {
             self.remove_child(parent, address.without(above).slot());
             self.link(id, parent, address, above);
             self.prune(id, address, above);
+        }
+    }
+}
+
+/// The search for at most [`BATCH`] addresses.
+struct Search<'s, A, T> {
+    forest: &'s Forest,
+    /// The trie of an address.
+    trie_of: T,
+    addresses: &'s [A],
+    out: &'s mut [Found],
+}
+
+impl Forest {
+    /// [`find`](Self::find) for at most [`BATCH`] addresses in one trie.
+    pub(crate) fn find_some<A: Address>(&self, id: TrieId, addresses: &[A], out: &mut [Found]) {
+        let trie = self.trie(id);
+        counting_bits(Search {
+            forest: self,
+            trie_of: |_| trie,
+            addresses,
+            out,
+        });
+    }
+
+    /// [`find`](Self::find) for at most [`BATCH`] addresses, each in a trie of its own.
+    pub(crate) fn find_in<A: Address>(&self, ids: &[u32], addresses: &[A], out: &mut [Found]) {
+        counting_bits(Search {
+            forest: self,
+            trie_of: |i: usize| self.trie(TrieId(ids[i])),
+            addresses,
+            out,
+        });
+    }
+}
+
+impl<'s, A: Address, T: Fn(usize) -> &'s Trie> BitWork for Search<'s, A, T> {
+    #[inline(always)]
+    fn run(self) {
+        let Self {
+            forest,
+            trie_of,
+            addresses,
+            out,
+        } = self;
+        let nodes = forest.nodes.items();
+        let leaves = forest.leaves.items();
+        let addresses = &addresses[..addresses.len().min(BATCH)];
+        for (i, address) in addresses.iter().enumerate() {
+            let trie = trie_of(i);
+            prefetch(&trie.slots, address.first(trie.bits));
+        }
+        // For each address the node that is next, and the best leaf so far. Node 0 and leaf 0 are for none.
+        let mut next = [0; BATCH];
+        let mut leaf = [0; BATCH];
+        for (i, (address, out)) in addresses.iter().zip(&mut *out).enumerate() {
+            let trie = trie_of(i);
+            let slot = trie.slots[address.first(trie.bits)];
+            *out = or(slot.best, trie.default);
+            next[i] = slot.node;
+            prefetch(nodes, slot.node as usize);
+        }
+        // Most searches end in the first node. Those that do not go on together.
+        let mut deeper = [0u8; BATCH];
+        let mut active = 0;
+        for (i, address) in addresses.iter().enumerate() {
+            let slot = address.without(trie_of(i).bits).slot();
+            let node = &nodes[next[i] as usize];
+            leaf[i] = node.leaf(slot);
+            prefetch(leaves, leaf[i] as usize);
+            if node.has_child(slot) {
+                next[i] = node.child(slot);
+                prefetch(nodes, next[i] as usize);
+                deeper[active % BATCH] = i as u8;
+                active += 1;
+            }
+        }
+        let mut depth = STRIDE;
+        while active > 0 {
+            let searches = active;
+            active = 0;
+            for search in 0..searches {
+                let i = deeper[search % BATCH] as usize % BATCH;
+                let slot = addresses[i].without(trie_of(i).bits + depth).slot();
+                let node = &nodes[next[i] as usize];
+                leaf[i] = or(node.leaf(slot), leaf[i]);
+                if node.has_child(slot) {
+                    next[i] = node.child(slot);
+                    prefetch(nodes, next[i] as usize);
+                    deeper[active % BATCH] = i as u8;
+                    active += 1;
+                } else {
+                    prefetch(leaves, leaf[i] as usize);
+                }
+            }
+            depth += STRIDE;
+        }
+        for (leaf, out) in leaf.iter().zip(out) {
+            *out = or(leaves[*leaf as usize], *out);
         }
     }
 }
