@@ -54,7 +54,7 @@ impl<A: KeyAddress> MatchEngine for Lpm<A> {
         self.versions.reset(Index::new(self.layout.clone()));
     }
 
-    fn snapshot(&self) -> Arc<dyn Matcher> {
+    fn snapshot(&mut self) -> Arc<dyn Matcher> {
         self.versions.snapshot()
     }
 
