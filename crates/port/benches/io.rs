@@ -4,7 +4,7 @@
 //! One thread offers frames and then times the switch's part alone; the ways take turns, and medians are
 //! shown. Run it by `cargo xtask bench-io`.
 
-use packet::Batch;
+use packet::{Batch, Nanos, PortId};
 use port::{
     AfPacketPort, AfXdpPort, Flows, Generator, Order, Port, Sizes, Template, Testbed, TestbedError,
     XdpMode,
@@ -26,16 +26,13 @@ fn main() {
         3
     };
     copies(rounds);
+    generated(rounds);
     if let Err(error) = ports(rounds) {
         println!("skipped: {error}");
     }
 }
 
-fn generator(len: usize) -> Generator {
-    let flows = Flows {
-        count: 1024,
-        order: Order::Zipf { skew: 0.0 },
-    };
+fn generator(flows: Flows, len: usize) -> Generator {
     Generator::new(vec![Template::udp4()], flows, &Sizes::Fixed(len), 1)
         .unwrap_or_else(|error| panic!("{error}"))
 }
@@ -77,6 +74,36 @@ fn copies(rounds: usize) {
             .collect();
         let each = median(&mut times).as_secs_f64() * 1e9 / BURST as f64;
         println!("{len:>6} {each:>12.1}");
+    }
+}
+
+/// What making a frame costs, by the number and the order of flows.
+fn generated(rounds: usize) {
+    println!("\nmaking a frame of 60 bytes");
+    println!("{:>10} {:>8} {:>12}", "flows", "order", "ns a frame");
+    let orders = [
+        ("in turn", Order::InTurn),
+        ("equal", Order::Zipf { skew: 0.0 }),
+        ("Zipf 1", Order::Zipf { skew: 1.0 }),
+    ];
+    for count in [1 << 10, 1 << 20] {
+        for (name, order) in orders {
+            let flows = Flows { count, order };
+            let mut generator = generator(flows, 60);
+            let mut batch = Batch::default();
+            let mut times: Vec<Duration> = (0..rounds)
+                .map(|_| {
+                    let start = Instant::now();
+                    for _ in 0..BURST / Batch::USUAL {
+                        batch.clear();
+                        generator.fill(&mut batch, PortId(0), Nanos::ZERO);
+                    }
+                    start.elapsed()
+                })
+                .collect();
+            let each = median(&mut times).as_secs_f64() * 1e9 / BURST as f64;
+            println!("{count:>10} {name:>8} {each:>12.1}");
+        }
     }
 }
 
@@ -123,7 +150,11 @@ fn ports(rounds: usize) -> Result<(), TestbedError> {
     );
     let mut batch = Batch::default();
     for len in [60, 590, 1514] {
-        let mut frames = generator(len);
+        let flows = Flows {
+            count: 1024,
+            order: Order::Zipf { skew: 0.0 },
+        };
+        let mut frames = generator(flows, len);
         let mut times = [const { Vec::new() }; 3];
         for _ in 0..rounds {
             times[0].extend(turn(&mut xdp, &mut frames, |bed| {

@@ -80,11 +80,9 @@ impl Weighted {
         let draw = chance.next();
         let i = scale((draw >> 32) as u32, self.columns.len());
         let column = self.columns[i];
-        if (draw as u32) < column.own {
-            i
-        } else {
-            column.other as usize
-        }
+        // Chance decides, which no processor predicts: no branch.
+        let either = [column.other as usize, i];
+        either[usize::from((draw as u32) < column.own)]
     }
 }
 

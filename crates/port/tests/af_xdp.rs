@@ -90,7 +90,8 @@ fn frames_of_all_queues_arrive_and_wake_who_waits() {
     };
     let open = || AfXdpPort::open(PortId(3), "s1", XdpMode::Driver);
     let mut switch = lab.switch.run(open).unwrap().unwrap();
-    assert_eq!(switch.to_string(), "driver veth, copying, 4 queues");
+    let how = switch.to_string();
+    assert!(how.starts_with("driver veth, copying, 4 queues"), "{how}");
     let mut host = Kind::Packet.open(&lab.host, "h1");
     lab::wait_up(&mut *host);
     lab::wait_up(&mut switch);
@@ -145,6 +146,59 @@ fn one_queue_wakes_who_waits() {
         .unwrap();
     assert_eq!(ready, 1);
     assert_eq!(receive(&mut *switch, 1).unwrap()[0][14], 1);
+}
+
+#[test]
+fn a_port_that_polls_its_device_carries_frames() {
+    let Some(lab) = XDP.lab() else { return };
+    let open = || AfXdpPort::open(PortId(3), "s0", XdpMode::Driver);
+    let mut switch = lab.switch.run(open).unwrap().unwrap();
+    if let Err(error) = switch.set_busy_poll(20, 64) {
+        return println!("skipped: {error}");
+    }
+    let mut host = Kind::Packet.open(&lab.host, "h0");
+    let frames: Vec<Frame> = (0..200).map(|i| frame(&[], 60, i)).collect();
+    for _ in 0..3 {
+        assert_eq!(host.tx(&frames).sent, 200);
+        let got = receive(&mut switch, 200).unwrap();
+        assert!(
+            got.iter()
+                .map(Vec::as_slice)
+                .eq(frames.iter().map(Frame::bytes))
+        );
+    }
+}
+
+#[test]
+fn the_bare_loop_passes_what_a_port_would() {
+    let Some(lab) = XDP.lab() else { return };
+    let second = Netns::create().unwrap();
+    let mut rtnl = lab.at_switch();
+    rtnl.add_veth("s1", "h1", Some(&second)).unwrap();
+    rtnl.set_up("s1").unwrap();
+    second.rtnl().unwrap().set_up("h1").unwrap();
+    let open = |name| AfXdpPort::open(PortId(0), name, XdpMode::Driver).unwrap();
+    let [mut from, mut to] = lab.switch.run(|| ["s0", "s1"].map(open)).unwrap();
+    let mut near = Kind::Packet.open(&lab.host, "h0");
+    let mut far = Kind::Packet.open(&second, "h1");
+    lab::wait_up(&mut *far);
+    // More than the ring to send by holds: the loop makes room on its way.
+    let frames: Vec<Frame> = (0..3000u16).map(|i| frame(&[], 60, i as u8)).collect();
+    assert_eq!(near.tx(&frames).sent, 3000);
+    let mut passed = 0;
+    while passed < 3000 {
+        match from.pass_to(&mut to) {
+            0 => break,
+            more => passed += more,
+        }
+    }
+    let got = receive(&mut *far, 3000).unwrap();
+    assert!(
+        got.iter()
+            .map(Vec::as_slice)
+            .eq(frames.iter().map(Frame::bytes))
+    );
+    assert_eq!(from.stats().rx_frames, to.stats().tx_frames);
 }
 
 #[test]
@@ -267,17 +321,21 @@ fn how(netns: &Netns, name: &str, io: PortIo) -> String {
 #[test]
 fn the_best_way_is_chosen_and_says_why() {
     let Some(lab) = XDP.lab() else { return };
-    let by_xdp = "AF_XDP (driver veth, copying, 1 queue)";
-    assert_eq!(how(&lab.switch, "s0", PortIo::Auto), by_xdp);
+    let by_xdp = how(&lab.switch, "s0", PortIo::Auto);
+    assert!(
+        by_xdp.starts_with("AF_XDP (driver veth, copying, 1 queue"),
+        "{by_xdp}"
+    );
     assert_eq!(
         how(&lab.switch, "s0", PortIo::Packet),
         "AF_PACKET (as asked for)"
     );
     // The loopback interface's driver has no XDP.
     lab.at_switch().set_up("lo").unwrap();
-    assert_eq!(
-        how(&lab.switch, "lo", PortIo::Xdp),
-        "AF_XDP (driver , in generic mode, 1 queue)"
+    let generic = how(&lab.switch, "lo", PortIo::Xdp);
+    assert!(
+        generic.starts_with("AF_XDP (driver unknown, in generic mode, 1 queue"),
+        "{generic}"
     );
     let mut child = hold(&lab.switch);
     let taken = how(&lab.switch, "s0", PortIo::Auto);

@@ -117,13 +117,11 @@ impl Choice {
 #[derive(Clone, Debug)]
 pub struct Generator {
     moulds: Vec<Mould>,
-    flow_count: usize,
     flows: Choice,
-    /// What the number of a flow is multiplied by so that frequent flows are no neighbours; it has no
-    /// factor in common with their count.
-    stride: usize,
     sizes: Choice,
-    chance: SplitMix,
+    /// What chooses flows, and what chooses lengths: neither changes the other's choices.
+    flow_chance: SplitMix,
+    size_chance: SplitMix,
 }
 
 impl Generator {
@@ -149,10 +147,6 @@ impl Generator {
             Order::InTurn => Choice::InTurn(0, flows.count),
             Order::Zipf { skew } => zipf(skew, flows.count)?,
         };
-        let stride = match flows.order {
-            Order::InTurn => 1,
-            Order::Zipf { .. } => coprime_stride(flows.count),
-        };
         let flows_each = flows.count.div_ceil(templates.len()) as u64;
         let (lengths, sizes) = sizes.lengths()?;
         let moulds: Result<Vec<Mould>, GeneratorError> = templates
@@ -162,36 +156,48 @@ impl Generator {
             .collect();
         Ok(Generator {
             moulds: moulds?,
-            flow_count: flows.count,
             flows: choice,
-            stride,
             sizes,
-            chance: SplitMix::new(seed),
+            flow_chance: SplitMix::new(seed),
+            size_chance: SplitMix::new(!seed),
         })
     }
 
     /// Makes the next frame, its port and time as they were; the number of its flow.
     #[inline]
     pub fn make(&mut self, frame: &mut Frame) -> usize {
-        let rank = self.flows.next(&mut self.chance);
-        // Each is below 2^26.
-        let flow = (rank as u64 * self.stride as u64 % self.flow_count as u64) as usize;
-        let size = self.sizes.next(&mut self.chance);
-        let mould = flow % self.moulds.len();
-        self.moulds[mould].cast(size, (flow / self.moulds.len()) as u64, frame);
+        let flow = self.flows.next(&mut self.flow_chance);
+        self.cast(flow, frame);
         flow
     }
 
-    /// Fills the room that `batch` has with frames as if they had arrived on `ingress` at `now`; how
-    /// many.
+    /// Fills the room that `batch` has with the next frames as if they had arrived on `ingress` at `now`;
+    /// how many.
     pub fn fill(&mut self, batch: &mut Batch, ingress: PortId, now: Nanos) -> usize {
-        let before = batch.len();
-        while let Some(frame) = batch.push() {
-            self.make(frame);
-            frame.ingress = ingress;
-            frame.arrival = now;
+        let room = batch.room();
+        let mut flows = [0; Batch::USUAL];
+        while batch.room() > 0 {
+            let n = batch.room().min(flows.len());
+            // All first: the processor then waits for several places of a large table at once.
+            for flow in &mut flows[..n] {
+                *flow = self.flows.next(&mut self.flow_chance);
+            }
+            for flow in &flows[..n] {
+                let Some(frame) = batch.push() else { break };
+                self.cast(*flow, frame);
+                frame.ingress = ingress;
+                frame.arrival = now;
+            }
         }
-        batch.len() - before
+        room
+    }
+
+    /// Makes a frame of the flow, of the next length.
+    #[inline]
+    fn cast(&mut self, flow: usize, frame: &mut Frame) {
+        let size = self.sizes.next(&mut self.size_chance);
+        let mould = flow % self.moulds.len();
+        self.moulds[mould].cast(size, (flow / self.moulds.len()) as u64, frame);
     }
 }
 
@@ -202,7 +208,15 @@ fn zipf(skew: f64, count: usize) -> Result<Choice, GeneratorError> {
     if skew == 0.0 {
         return Ok(Choice::Equal(count));
     }
-    let weights: Vec<f64> = (1..=count).map(|rank| (rank as f64).powf(-skew)).collect();
+    // Frequent flows are no neighbours: from rank to rank the number goes up by a stride, around the end,
+    // which meets every number once as it has no factor in common with their count.
+    let stride = coprime_stride(count);
+    let mut weights = vec![0.0; count];
+    let mut flow = 0;
+    for rank in 1..=count {
+        weights[flow] = (rank as f64).powf(-skew);
+        flow = (flow + stride) % count;
+    }
     Ok(Choice::Weighted(Weighted::new(&weights)))
 }
 

@@ -155,6 +155,26 @@ fn the_same_seed_makes_the_same_frames_and_another_makes_others() {
 }
 
 #[test]
+fn batches_of_any_size_are_filled_with_the_same_frames() {
+    let order = Order::Zipf { skew: 1.0 };
+    let one_by_one: Vec<Vec<u8>> = make(&mut generator(1000, order, &Sizes::imix(), 5), 300)
+        .into_iter()
+        .map(|(_, frame)| frame)
+        .collect();
+    for capacity in [1, 7, 64, 100, 300] {
+        let mut generator = generator(1000, order, &Sizes::imix(), 5);
+        let mut batch = Batch::with_capacity(capacity);
+        let mut frames = Vec::new();
+        while frames.len() < 300 {
+            batch.clear();
+            assert_eq!(generator.fill(&mut batch, PortId(0), Nanos::ZERO), capacity);
+            frames.extend(batch.frames().iter().map(|frame| frame.bytes().to_vec()));
+        }
+        assert!(frames[..300] == one_by_one, "{capacity}");
+    }
+}
+
+#[test]
 fn the_usual_template_is_a_sound_packet_of_the_shortest_length() {
     let mut as_it_is = generator(1, Order::InTurn, &Sizes::OfTemplates, 0);
     let (_, frame) = make(&mut as_it_is, 1).remove(0);

@@ -66,6 +66,8 @@ pub struct AfXdpPort {
     first: usize,
     /// All queues' descriptors in one, if there are several.
     joined: Option<OwnedFd>,
+    /// Whether the device is polled when nothing has come.
+    polls: bool,
     /// Whether senders may leave checksums to the interface.
     completes: bool,
     mode: XdpMode,
@@ -90,13 +92,14 @@ impl AfXdpPort {
             move |source| PortError::System { doing, source }
         };
         let control = open_control(&interface)?;
-        let driver = sys::ethtool_driver(control.as_fd(), name).unwrap_or_default();
+        let driver = sys::ethtool_driver(control.as_fd(), name);
+        let driver = driver.unwrap_or_else(|_| "unknown".to_owned());
         let queues = sys::ethtool_rx_queues(control.as_fd(), name).unwrap_or(1);
         let ethtool = link::control_socket().map_err(system("asking about"))?;
         let mut offloads = OffloadsOff::new(ethtool, name);
         let no_xdp = |error: io::Error| PortError::NoXdp {
             name: name.to_owned(),
-            because: why_not(&error, &driver),
+            because: why_not(&error, name, &driver),
         };
         let by_driver = mode == XdpMode::Driver;
         let open = || {
@@ -123,6 +126,7 @@ impl AfXdpPort {
             queues,
             first: 0,
             joined,
+            polls: false,
             completes: VIRTUAL_DRIVERS.contains(&driver.as_str()) || !by_driver,
             mode,
             driver,
@@ -138,13 +142,15 @@ impl AfXdpPort {
         self.completes && !self.attached.puts_tags_back
     }
 
-    /// Polls the device from the process instead of waiting for its interrupts, for up to `budget` frames
-    /// at a time: lower latency, and one processor for both. Needs Linux 5.11 and, to have an effect, a
-    /// driver with polling, its interrupts deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`).
+    /// Has the device polled whenever [`Port::rx`] finds nothing, for up to `microseconds` and `budget`
+    /// frames, instead of waiting for its interrupts: lower latency, and one processor for both. It pays
+    /// where the interface's interrupts are deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`); a veth
+    /// interface has none. Needs Linux 5.11.
     ///
     /// # Errors
     /// The kernel does not allow it.
     pub fn set_busy_poll(&mut self, microseconds: u32, budget: u32) -> Result<(), PortError> {
+        self.polls = true;
         for queue in &self.queues {
             let set = queue.set_busy_poll(microseconds, budget);
             set.map_err(|source| PortError::System {
@@ -165,7 +171,9 @@ impl AfXdpPort {
         for queue in &mut self.queues {
             queue.receive(|packet| {
                 let bytes = packet.bytes().unwrap_or_default();
-                if bytes.len() >= MIN_FRAME && out.queue(bytes) {
+                // What the kernel does not take now it takes with the next frames.
+                let mut queue = || out.queue(bytes) || out.transmit().is_ok() && out.queue(bytes);
+                if bytes.len() >= MIN_FRAME && queue() {
                     to.stats.tx_frames += 1;
                     to.stats.tx_bytes += bytes.len() as u64;
                     passed += 1;
@@ -178,7 +186,6 @@ impl AfXdpPort {
             queue.wake_rx();
         }
         to.stats.tx_dropped.add(TxDrop::QueueFull, full);
-        // What the kernel does not take now it takes with the next frames.
         let _ = out.transmit();
         passed
     }
@@ -189,12 +196,16 @@ impl AfXdpPort {
             id,
             queues,
             stats,
+            polls,
             completes,
             ..
         } = self;
         let Some(queue) = queues.get_mut(queue) else {
             return;
         };
+        if *polls && !queue.has_received() {
+            queue.poll_device();
+        }
         queue.receive(|packet| {
             let Some(frame) = batch.push() else {
                 return false;
@@ -322,16 +333,17 @@ fn open_queues(interface: &Interface, queues: u32, mode: XdpMode) -> io::Result<
 }
 
 /// The reason of an error, and what to do about it.
-fn why_not(error: &io::Error, driver: &str) -> String {
+fn why_not(error: &io::Error, name: &str, driver: &str) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "it needs root, or the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF outside of any \
              user namespace"
                 .to_owned()
         }
-        Some(libc::EBUSY) => "another program uses XDP on it ('ip link' shows it, 'ip link set dev \
-                              INTERFACE xdp off' removes it)"
-            .to_owned(),
+        Some(libc::EBUSY) => format!(
+            "another program uses XDP on it: stop that, or remove what is left of it ('ip link set dev \
+             {name} xdp off')"
+        ),
         Some(libc::EOPNOTSUPP) => format!("its driver ({driver}) has no XDP"),
         Some(libc::EAFNOSUPPORT | libc::ENOSYS) => "this kernel has no AF_XDP".to_owned(),
         Some(libc::ENOBUFS | libc::ENOMEM) => {
@@ -352,7 +364,11 @@ impl fmt::Display for AfXdpPort {
         };
         let queues = self.queues.len();
         let plural = if queues == 1 { "queue" } else { "queues" };
-        write!(f, "driver {}, {copying}, {queues} {plural}", self.driver)
+        write!(f, "driver {}, {copying}, {queues} {plural}", self.driver)?;
+        if self.queues.iter().all(Xsk::is_huge) {
+            f.write_str(", huge pages")?;
+        }
+        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    is_huge: bool,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and is unmapped once.
@@ -24,8 +25,8 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// `len` bytes of zeros, in huge pages or not at all if `huge`.
     pub(super) fn anonymous(len: usize, huge: bool) -> io::Result<Mapping> {
-        let huge = if huge { libc::MAP_HUGETLB } else { 0 };
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | huge;
+        let pages = if huge { libc::MAP_HUGETLB } else { 0 };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | pages;
         map(len, flags, -1, 0)
     }
 
@@ -41,6 +42,10 @@ impl Mapping {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    pub(super) fn is_huge(&self) -> bool {
+        self.is_huge
     }
 
     /// The place `offset` bytes behind the start, if `len` bytes from there are inside.
@@ -60,7 +65,12 @@ fn map(len: usize, flags: c_int, fd: c_int, offset: libc::off_t) -> io::Result<M
         return Err(io::Error::last_os_error());
     }
     let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Mapping { start, len })
+    let is_huge = flags & libc::MAP_HUGETLB != 0;
+    Ok(Mapping {
+        start,
+        len,
+        is_huge,
+    })
 }
 
 impl Drop for Mapping {

@@ -80,9 +80,8 @@ impl Xsk {
     /// Makes the socket and binds it. It receives nothing before a program redirects to it.
     pub(in crate::linux) fn open(config: &XskConfig) -> io::Result<Xsk> {
         let chunks = (config.rx + config.tx) as usize;
-        let memory = allocate(chunks * config.chunk)?;
         let fd = socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
-        register(&fd, &memory, config.chunk)?;
+        let memory = share_memory(&fd, chunks * config.chunk, config.chunk)?;
         let sizes = [
             (RingKind::Fill, config.rx),
             (RingKind::Completion, config.tx),
@@ -175,6 +174,17 @@ impl Xsk {
     /// Whether the device moves the frames itself.
     pub(in crate::linux) fn is_zero_copy(&self) -> bool {
         self.zero_copy
+    }
+
+    /// Whether the memory is in huge pages.
+    pub(in crate::linux) fn is_huge(&self) -> bool {
+        self.memory.is_huge()
+    }
+
+    /// Whether frames have arrived.
+    #[inline]
+    pub(in crate::linux) fn has_received(&mut self) -> bool {
+        self.rx.available() > 0
     }
 
     /// The descriptor that becomes readable when frames arrive.
@@ -415,11 +425,16 @@ impl Xsk {
     }
 }
 
-/// Memory for so many bytes of chunks: in huge pages if there are enough, which saves the processor
-/// looking pages up, else in usual ones.
-fn allocate(len: usize) -> io::Result<Mapping> {
+/// Gives the socket memory for so many bytes of chunks: in huge pages if there are enough, which saves the
+/// processor looking pages up, else in usual ones.
+///
+/// Nothing may touch huge pages before the socket has them: a group's limit for them kills who does, but
+/// is an error to the socket.
+fn share_memory(fd: &OwnedFd, len: usize, chunk: usize) -> io::Result<Mapping> {
+    let share = |memory: Mapping| register(fd, &memory, chunk).map(|()| memory);
     let whole = len.next_multiple_of(HUGE_PAGE);
-    Mapping::anonymous(whole, true).or_else(|_| Mapping::anonymous(len, false))
+    let huge = Mapping::anonymous(whole, true).and_then(share);
+    huge.or_else(|_| Mapping::anonymous(len, false).and_then(share))
 }
 
 /// Gives the memory to the socket.
