@@ -11,6 +11,12 @@ pub fn engines() -> Vec<Arc<dyn Engine>> {
     vec![
         Arc::new(interp::Interp),
         Arc::new(Stepwise(interp::Interp)),
-        Arc::new(jit::Jit::new(Arc::new(interp::Interp))),
+        Arc::new(jit()),
+        Arc::new(Stepwise(jit())),
     ]
+}
+
+/// Native code; the interpreter tells its steps.
+fn jit() -> jit::Jit {
+    jit::Jit::new(Arc::new(interp::Interp))
 }

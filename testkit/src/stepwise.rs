@@ -253,14 +253,7 @@ impl StepwisePass {
         match test {
             PassTest::Equals(field, value) => self.read(context, field) == value,
             PassTest::Differs(field, value) => self.read(context, field) != value,
-            PassTest::Asked => {
-                let plain = Requests {
-                    checksum_error: context.requests.checksum_error,
-                    destination: context.requests.destination,
-                    ..Requests::default()
-                };
-                context.requests != plain || !context.log.is_empty() || !context.digests.is_empty()
-            }
+            PassTest::Asked => context.has_asked(),
         }
     }
 

@@ -104,6 +104,23 @@ impl PacketContext {
         self.emitted.clear();
         self.requests = Requests::default();
         self.begin_block();
+        self.clear_checksums();
+    }
+
+    /// Whether the program has asked something of the device, or told it something, that the usual way of a packet does not answer
+    /// ([`crate::PassTest::Asked`]).
+    pub fn has_asked(&self) -> bool {
+        let usual = Requests {
+            checksum_error: self.requests.checksum_error,
+            destination: self.requests.destination,
+            mark: self.requests.mark,
+            ..Requests::default()
+        };
+        self.requests != usual || !self.log.is_empty() || !self.digests.is_empty()
+    }
+
+    /// Running checksums begin anew.
+    pub fn clear_checksums(&mut self) {
         for unit in self.checksums.iter_mut().flatten() {
             unit.clear();
         }

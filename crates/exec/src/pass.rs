@@ -84,8 +84,8 @@ pub enum PassTest {
     Equals(FieldId, u64),
     /// The field, of at most 64 bits, has another value.
     Differs(FieldId, u64),
-    /// The program has asked something of the device: any of [`crate::Requests`] but `checksum_error` and `destination`, a
-    /// digest, a message.
+    /// The program has asked something of the device: any of [`crate::Requests`] but `checksum_error`, `destination` and
+    /// `mark`, a digest, a message ([`PacketContext::has_asked`]).
     Asked,
 }
 

@@ -12,6 +12,7 @@ use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
 use exec::{DropReason, PacketContext, ParserErrors, State};
 use ir::TableId;
+use packet::{Nanos, PortId};
 
 /// A packet's run through one block. Native code knows the offsets of the fields that [`offset`] names.
 #[repr(C)]
@@ -32,6 +33,16 @@ pub(crate) struct Invocation<'i> {
     emitted_room: u64,
     /// The parameters of the action that the last table chose.
     params_at: *const u64,
+    /// For a pass: the port that the packet came in by, its length, the time, and how many ports are busy.
+    ingress: u64,
+    length: u64,
+    nanos: u64,
+    micros: u64,
+    busy: u64,
+    /// For a pass: the port that the packet is to leave by, when it leaves the pass.
+    egress: u64,
+    /// Ports that are busy, for helpers.
+    pub(crate) busy_ports: &'i [u32],
     /// The same for helpers.
     pub(crate) params: Params<'i>,
     pub(crate) limbs: &'i mut [u64],
@@ -53,6 +64,12 @@ pub(crate) mod offset {
     pub(crate) const EMITTED_AT: i32 = offset_of!(Invocation<'_>, emitted_at) as i32;
     pub(crate) const EMITTED: i32 = offset_of!(Invocation<'_>, emitted) as i32;
     pub(crate) const EMITTED_ROOM: i32 = offset_of!(Invocation<'_>, emitted_room) as i32;
+    pub(crate) const INGRESS: i32 = offset_of!(Invocation<'_>, ingress) as i32;
+    pub(crate) const LENGTH: i32 = offset_of!(Invocation<'_>, length) as i32;
+    pub(crate) const NANOS: i32 = offset_of!(Invocation<'_>, nanos) as i32;
+    pub(crate) const MICROS: i32 = offset_of!(Invocation<'_>, micros) as i32;
+    pub(crate) const BUSY: i32 = offset_of!(Invocation<'_>, busy) as i32;
+    pub(crate) const EGRESS: i32 = offset_of!(Invocation<'_>, egress) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
 }
 
@@ -94,9 +111,12 @@ impl Outcome {
         match self {
             Outcome::Done => 0,
             Outcome::Reject(error) => Outcome::REJECT_FLAG | u64::from(error),
-            Outcome::Drop(reason) => DROP << 32 | reason.index() as u64,
+            Outcome::Drop(reason) => Outcome::DROP_FLAG | reason.index() as u64,
         }
     }
+
+    /// What to put around the index of a reason to drop the packet.
+    pub(crate) const DROP_FLAG: u64 = DROP << 32;
 
     /// What to put around an error's number.
     pub(crate) const REJECT_FLAG: u64 = REJECT << 32;
@@ -113,19 +133,92 @@ impl Outcome {
     }
 }
 
+/// How a pass ended, in the number that it returns: a reason to drop as in [`Outcome`], or one of the following.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The packet is to be sent by this port.
+    Sent(PortId),
+    /// It must be dropped.
+    Dropped(DropReason),
+    /// It left the pass at a step, having passed the queue of a port.
+    Left { step: u32, egress: PortId },
+}
+
+const SENT: u64 = 3;
+const LEFT: u64 = 4;
+
+impl Ended {
+    /// What to put around a port.
+    pub(crate) const SENT_FLAG: u64 = SENT << 32;
+
+    /// What to put around a step's number.
+    pub(crate) const LEFT_FLAG: u64 = LEFT << 32;
+
+    fn of(number: u64, egress: u64) -> Ended {
+        let low = number as u32;
+        match number >> 32 {
+            SENT => Ended::Sent(PortId(low)),
+            LEFT => Ended::Left {
+                step: low,
+                egress: PortId(egress as u32),
+            },
+            _ => match Outcome::of(number) {
+                Outcome::Drop(reason) => Ended::Dropped(reason),
+                _ => Ended::Dropped(DropReason::Aborted),
+            },
+        }
+    }
+}
+
+/// What a pass is told of a packet, beside its context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PassInputs<'b> {
+    pub(crate) now: Nanos,
+    pub(crate) ingress: PortId,
+    pub(crate) busy: &'b [u32],
+}
+
 /// A function that was compiled.
 pub(crate) type Native = unsafe extern "C" fn(&mut Invocation<'_>) -> u64;
 
 /// No cursor of a packet is behind this, so that native code adds the bits of a header without overflow.
 const MAX_CURSOR: usize = 1 << 48;
 
-/// Runs a compiled function of `code` on a packet.
+/// Runs a compiled parser or control of `code` on a packet.
 pub(crate) fn run(
     native: Native,
     packet: &mut PacketContext,
     state: &State,
     code: &Code,
 ) -> Outcome {
+    let inputs = PassInputs {
+        now: packet.now,
+        ingress: PortId(0),
+        busy: &[],
+    };
+    Outcome::of(enter(native, packet, state, code, inputs).0)
+}
+
+/// Runs a compiled pass of `code` on a packet.
+pub(crate) fn run_pass(
+    native: Native,
+    packet: &mut PacketContext,
+    state: &State,
+    code: &Code,
+    inputs: PassInputs<'_>,
+) -> Ended {
+    let (number, egress) = enter(native, packet, state, code, inputs);
+    Ended::of(number, egress)
+}
+
+/// The number that a compiled function of `code` returns, and the egress port that it leaves behind.
+fn enter(
+    native: Native,
+    packet: &mut PacketContext,
+    state: &State,
+    code: &Code,
+    inputs: PassInputs<'_>,
+) -> (u64, u64) {
     let mut limbs = std::mem::take(&mut packet.limbs);
     assert!(limbs.len() >= code.limbs, "a context of another program");
     packet.cursor = packet.cursor.min(MAX_CURSOR);
@@ -139,6 +232,13 @@ pub(crate) fn run(
         emitted: 0,
         emitted_room: 0,
         params_at: std::ptr::null(),
+        ingress: inputs.ingress.0.into(),
+        length: packet.length.into(),
+        nanos: inputs.now.0,
+        micros: inputs.now.as_micros(),
+        busy: inputs.busy.len() as u64,
+        egress: 0,
+        busy_ports: inputs.busy,
         params: Params::Of(&[]),
         limbs: &mut limbs,
         packet,
@@ -151,9 +251,10 @@ pub(crate) fn run(
     // `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made sure.
     let number = unsafe { native(&mut invocation) };
     invocation.take_back();
+    let egress = invocation.egress;
     packet.atomic.leave_all(&state.atomic);
     packet.limbs = limbs;
-    Outcome::of(number)
+    (number, egress)
 }
 
 impl Invocation<'_> {
@@ -172,6 +273,12 @@ impl Invocation<'_> {
     /// Native code sees how much work is left.
     pub(crate) fn show_work(&mut self) {
         self.work = self.packet.work_left.into();
+    }
+
+    /// Native code sees the packet's bytes as they are now.
+    pub(crate) fn show_bytes(&mut self) {
+        self.bytes_at = self.packet.bytes.bytes().as_ptr();
+        self.bits = self.packet.bytes.len() as u64 * 8;
     }
 
     /// Native code sees what is emitted now.

@@ -7,11 +7,11 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
-use exec::{Natives, Unsupported};
+use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
 use crate::abi::{Code, Native};
-use crate::translate::{Body, Shared, translate};
+use crate::translate::{Body, PassUses, Shared, translate};
 
 /// A program, compiled.
 pub(crate) struct Compiled {
@@ -72,6 +72,41 @@ pub(crate) fn compile(
     })
 }
 
+/// A pass, compiled.
+pub(crate) struct CompiledPass {
+    pub(crate) code: Code,
+    pub(crate) run: Native,
+    pub(crate) uses: PassUses,
+    _memory: Memory,
+}
+
+/// Compiles a pass of a verified program.
+pub(crate) fn compile_pass(
+    program: &Program,
+    layout: &Layout,
+    natives: &Natives,
+    pass: &Pass,
+) -> Result<CompiledPass, Unsupported> {
+    let module = JITModule::new(builder()?);
+    let call_conv = module.isa().default_call_conv();
+    let mut shared = Shared::new(program, layout, natives, call_conv)?;
+    let mut compiler = Compiler {
+        context: module.make_context(),
+        function: FunctionBuilderContext::new(),
+        module,
+    };
+    let uses = PassUses::of(program);
+    let id = compiler.one(&mut shared, Body::Pass(pass))?;
+    let mut module = compiler.module;
+    module.finalize_definitions().map_err(failed)?;
+    Ok(CompiledPass {
+        code: shared.finish(),
+        run: native(&module, id),
+        uses,
+        _memory: Memory(Mutex::new(Some(module))),
+    })
+}
+
 fn builder() -> Result<JITBuilder, Unsupported> {
     let mut flags = settings::builder();
     let verifies = if cfg!(debug_assertions) {
@@ -104,19 +139,20 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn all(
+    fn all<'p>(
         &mut self,
         shared: &mut Shared<'_>,
-        bodies: impl Iterator<Item = Body>,
+        bodies: impl Iterator<Item = Body<'p>>,
     ) -> Result<Vec<FuncId>, Unsupported> {
         bodies.map(|body| self.one(shared, body)).collect()
     }
 
-    fn one(&mut self, shared: &mut Shared<'_>, body: Body) -> Result<FuncId, Unsupported> {
+    fn one(&mut self, shared: &mut Shared<'_>, body: Body<'_>) -> Result<FuncId, Unsupported> {
         let signature = shared.signature(0);
         let name = match body {
             Body::Parser(id) => format!("parser{}", id.get()),
             Body::Control(id) => format!("control{}", id.get()),
+            Body::Pass(_) => String::from("pass"),
         };
         let declared = self
             .module

@@ -4,6 +4,7 @@
 use exec::DropReason;
 use exec::slots::Slot;
 use exec::slots::header;
+use exec::{Destination, DropReason};
 
 use crate::abi::{Invocation, Outcome, applied_number};
 
@@ -71,6 +72,24 @@ helpers! {
     EnterAtomic = enter_atomic();
     /// `@atomic` code ends.
     LeaveAtomic = leave_atomic();
+    /// Whatever `@atomic` code was begun is over.
+    EndAtomic = end_atomic();
+    /// A block of code begins.
+    BeginBlock = begin_block();
+    /// A pass over the packet's bytes begins anew.
+    BeginPass = begin_pass();
+    /// The packet becomes what was emitted; 0, or the number of the outcome.
+    FinishDeparse = finish_deparse();
+    /// Whether the packet has asked something of the device.
+    Asked = asked();
+    /// Whether a checksum did not verify.
+    ChecksumError = checksum_error();
+    /// PNA: the port that the packet is to leave by, or the number of the outcome.
+    Destination = destination();
+    /// Whether the packet came in by a host port.
+    IsHostPort = is_host_port();
+    /// Whether the queues of a port are not free.
+    IsBusy = is_busy(port);
     /// Applies a table.
     Apply = apply(table);
     /// Calls an extern; 0, or the number of the outcome.
@@ -230,4 +249,60 @@ extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
         Ok(_) => Outcome::Done.number(),
         Err(reason) => Outcome::Drop(reason).number(),
     }
+}
+
+extern "C" fn end_atomic(inv: &mut Invocation<'_>) -> u64 {
+    inv.packet.atomic.leave_all(&inv.state.atomic);
+    0
+}
+
+extern "C" fn begin_block(inv: &mut Invocation<'_>) -> u64 {
+    inv.packet.begin_block();
+    0
+}
+
+extern "C" fn begin_pass(inv: &mut Invocation<'_>) -> u64 {
+    inv.packet.begin_block();
+    inv.packet.clear_checksums();
+    inv.packet.length = inv.packet.bytes.len() as u32;
+    0
+}
+
+extern "C" fn finish_deparse(inv: &mut Invocation<'_>) -> u64 {
+    inv.take_back();
+    if inv.packet.finish_deparse().is_err() {
+        return Outcome::Drop(DropReason::FrameTooLong).number();
+    }
+    if let Some(length) = inv.packet.requests.truncate {
+        inv.packet.bytes.truncate(length as usize);
+    }
+    inv.show_bytes();
+    inv.show_cursor();
+    inv.show_emitted();
+    Outcome::Done.number()
+}
+
+extern "C" fn asked(inv: &mut Invocation<'_>) -> u64 {
+    u64::from(inv.packet.has_asked())
+}
+
+extern "C" fn checksum_error(inv: &mut Invocation<'_>) -> u64 {
+    inv.packet.requests.checksum_error.into()
+}
+
+extern "C" fn destination(inv: &mut Invocation<'_>) -> u64 {
+    match inv.packet.requests.destination {
+        Some(Destination::Port(port)) => port.into(),
+        Some(Destination::Drop) => Outcome::Drop(DropReason::Ingress).number(),
+        None => Outcome::Drop(DropReason::NoDestination).number(),
+    }
+}
+
+extern "C" fn is_host_port(inv: &mut Invocation<'_>) -> u64 {
+    u64::from(inv.state.is_host_port(inv.packet.bytes.ingress.0.into()))
+}
+
+extern "C" fn is_busy(inv: &mut Invocation<'_>, port: u64) -> u64 {
+    let port = u32::try_from(port);
+    u64::from(port.is_ok_and(|port| inv.busy_ports.binary_search(&port).is_ok()))
 }

@@ -20,19 +20,22 @@
 mod abi;
 #[allow(unsafe_code)]
 mod backend;
+mod fuse;
 mod helpers;
 mod translate;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use exec::{
-    ControlVerdict, DropReason, Engine, Loaded, Natives, PacketContext, ParserVerdict, State,
-    Tracer, Unsupported,
+    ControlVerdict, DropReason, Engine, Fused, Loaded, Natives, PacketContext, ParserVerdict, Pass,
+    State, Tracer, Unsupported,
 };
 use ir::{ControlId, Layout, ParserId, Program};
 
 use abi::Outcome;
 use backend::Compiled;
+use fuse::FusedPass;
 
 /// The engine that makes native code.
 pub struct Jit {
@@ -57,8 +60,10 @@ impl Engine for Jit {
         layout: &Layout,
         natives: &Natives,
     ) -> Result<Box<dyn Loaded>, Unsupported> {
+        let compiled = backend::compile(program, layout, natives)?;
         Ok(Box::new(NativeProgram {
-            compiled: backend::compile(program, layout, natives)?,
+            most_limbs: AtomicUsize::new(compiled.code.limbs),
+            compiled,
             tracer: Arc::clone(&self.tracer),
             traced: OnceLock::new(),
             program: Arc::clone(program),
@@ -71,6 +76,8 @@ impl Engine for Jit {
 /// A program as native code.
 struct NativeProgram {
     compiled: Compiled,
+    /// Limbs that a packet needs for the blocks and the passes that were compiled.
+    most_limbs: AtomicUsize,
     tracer: Arc<dyn Engine>,
     /// The same program as the tracer runs it, loaded when first asked for.
     traced: OnceLock<Option<Box<dyn Loaded>>>,
@@ -122,7 +129,15 @@ fn control_verdict(outcome: Outcome) -> ControlVerdict {
 
 impl Loaded for NativeProgram {
     fn scratch_limbs(&self) -> usize {
-        self.compiled.code.limbs - self.layout.limbs() as usize
+        self.most_limbs.load(Ordering::Relaxed) - self.layout.limbs() as usize
+    }
+
+    fn fuse(&self, pass: &Pass) -> Option<Box<dyn Fused>> {
+        let compiled = backend::compile_pass(&self.program, &self.layout, &self.natives, pass);
+        let compiled = compiled.ok()?;
+        self.most_limbs
+            .fetch_max(compiled.code.limbs, Ordering::Relaxed);
+        Some(Box::new(FusedPass::new(compiled, &self.program)))
     }
 
     fn prepare(&self, _packet: &mut PacketContext) {}

@@ -35,7 +35,9 @@ fn lookups(criterion: &mut Criterion) {
     for (family, sizes) in sizes {
         let mut group = criterion.benchmark_group(format!("lpm/{family:?}"));
         group.throughput(Throughput::Elements(TRACE as u64));
-        group.sample_size(10).measurement_time(Duration::from_secs(3));
+        group
+            .sample_size(10)
+            .measurement_time(Duration::from_secs(3));
         for size in sizes {
             let routes = RoutingTable::generate(family, size, 1);
             let start = Instant::now();

@@ -5,7 +5,7 @@ use exec::slots::call::{
     CallValues, ExternCall, marks, may_drop, may_keep_result, takes_data_in_a_row,
 };
 use exec::slots::{Slot, SlotValue};
-use ir::{Call, Expr, Operand, ScalarTy, limbs_of};
+use ir::{Arch, Call, Expr, Op, Operand, ScalarTy, limbs_of};
 
 use super::Translator;
 use super::place::Located;
@@ -14,6 +14,11 @@ use crate::helpers::Helper;
 
 impl Translator<'_> {
     pub(super) fn call(&mut self, call: &Call) -> Result<(), Unsupported> {
+        // v1model's drop is a mark in its metadata alone.
+        if self.program.arch == Arch::V1model && call.op == Op::MarkToDrop {
+            self.mark(call.op);
+            return Ok(());
+        }
         let mut values = CallValues::default();
         let mut places: Vec<Located> = Vec::new();
         for operand in &call.operands {
@@ -57,14 +62,19 @@ impl Translator<'_> {
             self.b.def_var(self.work, work);
             self.end_unless_done(done);
         }
-        for (field, value) in marks(self.program, call.op) {
-            let (slot, value) = (self.slot(field), self.number(value));
-            self.store_slots(slot, &[value]);
-        }
+        self.mark(call.op);
         for (to, from) in places.into_iter().zip(results) {
             self.give(to, from);
         }
         Ok(())
+    }
+
+    /// The fields that the operation itself sets.
+    fn mark(&mut self, op: Op) {
+        for (field, value) in marks(self.program, op) {
+            let (slot, value) = (self.slot(field), self.number(value));
+            self.store_slots(slot, &[value]);
+        }
     }
 
     /// Copies a location of any width into slots.

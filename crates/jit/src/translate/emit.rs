@@ -9,6 +9,8 @@ use exec::slots::header::HeaderSite;
 use ir::{HeaderPlace, Place, ScalarTy};
 
 use super::extract::is_inline;
+use super::pass::Run;
+use super::place::Distance;
 use super::{Translator, in_invocation};
 use crate::abi::offset;
 use crate::helpers::Helper;
@@ -23,17 +25,17 @@ impl Translator<'_> {
             self.branch(at.in_range, inside, after);
             self.start_sealed(inside);
         }
-        let base = self.limbs_behind(at);
-        let is_valid = self.load_from(base, site.valid, 1)[0];
+        let is_valid = self.get_behind(at, site.valid, 1)[0];
         let valid = self.b.create_block();
         self.branch(is_valid, valid, after);
         self.start_sealed(valid);
         if is_inline(&site) {
             let slow = self.cold_block();
-            self.emit_inline(&site, base, slow);
+            self.emit_inline(&site, at, slow);
             self.jump(after);
             self.start_sealed(slow);
         }
+        self.give_to_frame(&site);
         self.show_emitted();
         let header = self.number(which as u64);
         let distance = match at {
@@ -60,14 +62,34 @@ impl Translator<'_> {
         self.b.def_var(self.emitted, emitted);
     }
 
-    fn emit_inline(&mut self, site: &HeaderSite, base: Value, slow: Block) {
+    fn emit_inline(&mut self, site: &HeaderSite, at: Option<Distance>, slow: Block) {
         let mut pieces = Vec::new();
-        for field in &site.fields {
-            let limbs = bits::limbs_for(field.width) as u32;
-            let value = self.load_from(base, field.slot, limbs);
-            pieces.extend(pieces_of(&value, field.width));
+        let mut bit = 0;
+        for run in self.runs(site) {
+            match run {
+                Run::InPacket { width } => {
+                    let value = self.in_packet(site, bit, width);
+                    pieces.push((value, width));
+                    bit += width;
+                }
+                Run::Field(field) => {
+                    let limbs = bits::limbs_for(field.width) as u32;
+                    let value = self.get_behind(at, field.slot, limbs);
+                    pieces.extend(pieces_of(&value, field.width));
+                    bit += field.width;
+                }
+            }
         }
         self.append(&pieces, site.fixed_bits, slow);
+    }
+
+    /// Reads slots that lie a distance, which is in range, behind these.
+    fn get_behind(&mut self, at: Option<Distance>, slot: u32, limbs: u32) -> Vec<Value> {
+        if at.is_none() {
+            return self.load_slots(slot, limbs);
+        }
+        let base = self.limbs_behind(at);
+        self.load_from(base, slot, limbs)
     }
 
     /// Appends numbers, each with its width, `total` bits together; goes to `slow`, with nothing changed, where that is not so easy.

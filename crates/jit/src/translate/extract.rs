@@ -12,7 +12,7 @@ use ir::{Expr, HeaderPlace, Place, limbs_of};
 
 use super::arith::limbs_of_width;
 use super::place::{Distance, Located};
-use super::{INLINE_LIMBS, Translator, in_bytes, in_limbs};
+use super::{INLINE_LIMBS, Translator, in_bytes};
 use crate::abi::{Outcome, offset};
 use crate::helpers::{Helper, NO_SIZE};
 
@@ -103,36 +103,50 @@ impl Translator<'_> {
     fn extract_inline(&mut self, which: usize, site: &HeaderSite, at: Option<Distance>) {
         let length = self.number(site.fixed_bits.into());
         let end = self.end_of(length);
-        let (inside, aligned) = (self.cold_block(), self.b.create_block());
         let after = self.b.create_block();
-        let is_inside = self.is_inside_byte();
-        self.branch(is_inside, inside, aligned);
-        self.start_sealed(inside);
-        let no_size = self.number(NO_SIZE);
-        self.extract_by_helper(which, at, no_size);
-        self.jump(after);
-        self.start_sealed(aligned);
+        if !self.is_always_at_byte() {
+            let (inside, aligned) = (self.cold_block(), self.b.create_block());
+            let is_inside = self.is_inside_byte();
+            self.branch(is_inside, inside, aligned);
+            self.start_sealed(inside);
+            let no_size = self.number(NO_SIZE);
+            self.extract_by_helper(which, at, no_size);
+            self.take_from_frame(site);
+            self.jump(after);
+            self.start_sealed(aligned);
+        }
         let bytes = self.bytes_at_cursor();
-        let base = self.limbs_behind(at);
+        let one = self.number(1);
         let mut bit = 0;
         for field in &site.fields {
             let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
-            for (&limb, slot) in value.iter().zip(field.slot..) {
-                let offset = slot as i32 * 8;
-                self.b.ins().store(in_limbs(), limb, base, offset);
-            }
+            self.put_behind(at, field.slot, &value);
             bit += field.width;
         }
-        let one = self.number(1);
-        let valid = site.valid as i32 * 8;
-        self.b.ins().store(in_limbs(), one, base, valid);
+        self.put_behind(at, site.valid, &[one]);
+        self.note_extracted(site.id);
         self.b.def_var(self.cursor, end);
         self.jump(after);
         self.start_sealed(after);
     }
 
+    /// Writes slots that lie a distance, which is in range, behind these.
+    fn put_behind(&mut self, at: Option<Distance>, slot: u32, values: &[Value]) {
+        if at.is_none() {
+            return self.store_slots(slot, values);
+        }
+        let base = self.limbs_behind(at);
+        self.store_to(base, slot, values);
+    }
+
     /// A number of `width` bits, `bit` bits behind an address, of `total` bits that there are.
-    fn load_bits(&mut self, bytes: Value, bit: u32, width: u32, total: u32) -> Vec<Value> {
+    pub(super) fn load_bits(
+        &mut self,
+        bytes: Value,
+        bit: u32,
+        width: u32,
+        total: u32,
+    ) -> Vec<Value> {
         let there = total.div_ceil(8);
         let mut limbs = Vec::with_capacity(limbs_of_width(width));
         let mut left = width;
@@ -248,18 +262,20 @@ impl Translator<'_> {
         let length = self.number(total.into());
         self.end_of(length);
         let limbs: u32 = places.iter().map(|(to, _)| limbs_of(to.ty)).sum();
-        let (inside, aligned) = (self.cold_block(), self.b.create_block());
         let (after, read) = self.block_with(limbs as usize);
-        let is_inside = self.is_inside_byte();
-        self.branch(is_inside, inside, aligned);
-        self.start_sealed(inside);
-        let slots = self.lookahead_by_helper(total, places);
-        let mut values = Vec::new();
-        for ((to, _), slot) in places.iter().zip(slots) {
-            values.extend(self.load_slots(slot, to.limbs()));
+        if !self.is_always_at_byte() {
+            let (inside, aligned) = (self.cold_block(), self.b.create_block());
+            let is_inside = self.is_inside_byte();
+            self.branch(is_inside, inside, aligned);
+            self.start_sealed(inside);
+            let slots = self.lookahead_by_helper(total, places);
+            let mut values = Vec::new();
+            for ((to, _), slot) in places.iter().zip(slots) {
+                values.extend(self.load_slots(slot, to.limbs()));
+            }
+            self.jump_with(after, &values);
+            self.start_sealed(aligned);
         }
-        self.jump_with(after, &values);
-        self.start_sealed(aligned);
         let bytes = self.bytes_at_cursor();
         let mut values = Vec::new();
         for (to, offset) in places {

@@ -11,7 +11,9 @@ mod control;
 mod emit;
 mod expr;
 mod extract;
+mod homes;
 mod parser;
+mod pass;
 mod place;
 mod stmt;
 mod table;
@@ -30,7 +32,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use exec::slots::Slot;
 use exec::slots::header::{HeaderSite, StackSite};
 use exec::slots::table::TableSite;
-use exec::{DropReason, Natives, ParserErrors, Unsupported};
+use exec::{DropReason, Natives, ParserErrors, Pass, Unsupported};
 use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
@@ -40,6 +42,8 @@ use ir::{
 use crate::abi::{Code, Outcome, offset};
 use crate::helpers::Helper;
 use action::{ActionCosts, Param, SharedAction};
+use pass::Fusing;
+pub(crate) use pass::PassUses;
 
 /// Values of at most so many limbs are held in SSA values.
 pub(crate) const INLINE_LIMBS: u32 = 8;
@@ -140,21 +144,24 @@ impl<'p> Shared<'p> {
 
 /// The code of a function.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Body {
+pub(crate) enum Body<'p> {
     Parser(ParserId),
     Control(ControlId),
+    /// All steps of a pass.
+    Pass(&'p Pass),
 }
 
 /// Translates a parser or control into the function at hand.
 pub(crate) fn translate(
     shared: &mut Shared<'_>,
     builder: FunctionBuilder<'_>,
-    body: Body,
+    body: Body<'_>,
 ) -> Result<(), Unsupported> {
     let mut translator = Translator::new(shared, builder);
     match body {
         Body::Parser(id) => translator.parser(id)?,
         Body::Control(id) => translator.control(id)?,
+        Body::Pass(pass) => return translator.pass(pass),
     }
     translator.finish()
 }
@@ -181,8 +188,12 @@ struct Translator<'t> {
     cursor: Variable,
     work: Variable,
     emitted: Variable,
-    /// Where the function ends, with the number that it returns.
+    /// Where the block of code ends, with the number of its outcome.
     end: Block,
+    /// Where it ends when nothing is wrong, if that is another place.
+    done: Option<Block>,
+    /// What is known while a whole pass is translated.
+    fused: Option<Fusing>,
     /// Temporaries in use by the current statement.
     temporaries: u32,
     /// Whether the current point of the code can be reached.
@@ -262,6 +273,8 @@ impl<'t> Translator<'t> {
             work,
             emitted,
             end,
+            done: None,
+            fused: None,
             temporaries: 0,
             is_live: true,
             enclosing: HashMap::new(),
@@ -352,8 +365,11 @@ impl<'t> Translator<'t> {
         self.start_sealed(goes_on);
     }
 
-    /// The function ends.
+    /// The block of code ends.
     fn end_with(&mut self, outcome: Outcome) {
+        if let (Outcome::Done, Some(done)) = (outcome, self.done) {
+            return self.jump(done);
+        }
         let number = self.number(outcome.number());
         self.jump_with(self.end, &[number]);
     }

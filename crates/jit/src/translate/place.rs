@@ -45,8 +45,15 @@ fn byte_offset(slot: Slot) -> i32 {
 
 impl Translator<'_> {
     pub(super) fn load_slots(&mut self, slot: Slot, limbs: u32) -> Vec<Value> {
-        let base = self.limbs;
-        self.load_from(base, slot, limbs)
+        (slot..slot + limbs)
+            .map(|slot| match self.home(slot) {
+                Some(variable) => self.b.use_var(variable),
+                None => {
+                    let (flags, offset) = (in_limbs(), byte_offset(slot));
+                    self.b.ins().load(I64, flags, self.limbs, offset)
+                }
+            })
+            .collect()
     }
 
     pub(super) fn load_from(&mut self, base: Value, slot: Slot, limbs: u32) -> Vec<Value> {
@@ -59,11 +66,20 @@ impl Translator<'_> {
     }
 
     pub(super) fn store_slots(&mut self, slot: Slot, values: &[Value]) {
-        let base = self.limbs;
-        self.store_to(base, slot, values);
+        for (&value, slot) in values.iter().zip(slot..) {
+            match self.home(slot) {
+                Some(variable) => self.b.def_var(variable, value),
+                None => self.store_in_frame(slot, value),
+            }
+        }
     }
 
-    fn store_to(&mut self, base: Value, slot: Slot, values: &[Value]) {
+    pub(super) fn store_in_frame(&mut self, slot: Slot, value: Value) {
+        let (flags, offset) = (in_limbs(), byte_offset(slot));
+        self.b.ins().store(flags, value, self.limbs, offset);
+    }
+
+    pub(super) fn store_to(&mut self, base: Value, slot: Slot, values: &[Value]) {
         for (&value, slot) in values.iter().zip(slot..) {
             let offset = byte_offset(slot);
             self.b.ins().store(in_limbs(), value, base, offset);

@@ -83,7 +83,7 @@ impl Translator<'_> {
         match expr {
             Expr::Read(place) => {
                 let from = self.locate(place)?;
-                if from.at.is_none() {
+                if from.at.is_none() && self.home(from.base).is_none() {
                     return Ok(from.base);
                 }
             }

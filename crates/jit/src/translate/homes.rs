@@ -1,0 +1,341 @@
+//! Where the fields of a program live while a whole pass runs as one function.
+//!
+//! A field of few limbs that no helper touches in the frame and no run-time index reaches has its *home* in SSA variables; the others stay in the frame. Of a
+//! header that only extraction makes valid, the fields that nothing else writes are *clean*: as long as the packet's bytes stand, they are found there.
+
+use std::collections::HashSet;
+
+use exec::slots::call::marks;
+use ir::{
+    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeySet, Keyset, Op, Operand, Place, Program,
+    ScalarTy, StageKind, Stmt, StmtKind, Transition, limbs_of,
+};
+
+use super::INLINE_LIMBS;
+use super::extract::is_inline;
+use exec::slots::header::HeaderSite;
+
+/// What is known of a program's fields.
+#[derive(Debug, Default)]
+pub(crate) struct Homes {
+    /// Fields that live in variables.
+    pub(crate) in_variables: HashSet<FieldId>,
+    /// Fields of which the packet's bytes are the only source.
+    pub(crate) clean: HashSet<FieldId>,
+    /// Headers that only extraction makes valid, and that have a clean field.
+    pub(crate) in_packet: HashSet<HeaderId>,
+    /// Whether every extraction begins at a byte.
+    pub(crate) is_aligned: bool,
+    /// The operations that the program calls.
+    pub(crate) ops: HashSet<Op>,
+    /// Whether there is `@atomic` code.
+    pub(crate) has_atomic: bool,
+}
+
+impl Homes {
+    /// What is known of this program, `written` being the fields that the architecture writes.
+    pub(crate) fn of(
+        program: &Program,
+        sites: &[HeaderSite],
+        written: impl Iterator<Item = FieldId>,
+    ) -> Homes {
+        let mut walk = Walk {
+            program,
+            in_frame: HashSet::new(),
+            written: written.collect(),
+            made_valid: HashSet::new(),
+            is_aligned: true,
+            ops: HashSet::new(),
+            has_atomic: false,
+        };
+        walk.program();
+        let Walk {
+            in_frame,
+            written,
+            made_valid,
+            is_aligned,
+            ops,
+            has_atomic,
+            ..
+        } = walk;
+        let mut homes = Homes {
+            is_aligned,
+            ops,
+            has_atomic,
+            ..Homes::default()
+        };
+        let inline =
+            |ty: ScalarTy| limbs_of(ty) <= INLINE_LIMBS && !matches!(ty, ScalarTy::Varbit(_));
+        for (id, field) in program.fields.iter() {
+            if inline(field.ty) && !in_frame.contains(&id) {
+                homes.in_variables.insert(id);
+            }
+        }
+        for (id, header) in program.headers.iter() {
+            let fields = fields_of(program, id);
+            let Some(site) = sites.get(id.get() as usize) else {
+                continue;
+            };
+            if !is_inline(site) {
+                for field in fields {
+                    homes.in_variables.remove(&field);
+                }
+                continue;
+            }
+            let is_whole = fields
+                .iter()
+                .all(|field| homes.in_variables.contains(field));
+            let is_bytes = site.fixed_bits % 8 == 0 && is_aligned;
+            if !is_whole || !is_bytes || made_valid.contains(&header.valid) {
+                continue;
+            }
+            let clean = fields[1..].iter().filter(|field| !written.contains(field));
+            let before = homes.clean.len();
+            homes.clean.extend(clean);
+            if homes.clean.len() > before {
+                homes.in_packet.insert(id);
+            }
+        }
+        homes
+    }
+}
+
+/// The validity of a header, and its fields.
+pub(super) fn fields_of(program: &Program, header: HeaderId) -> Vec<FieldId> {
+    let Some(declared) = program.headers.get(header) else {
+        return Vec::new();
+    };
+    let ty = program.header_types.get(declared.ty);
+    let count = ty.map_or(0, |ty| ty.fields.len() as u32);
+    let first = declared.valid.get();
+    (first..=first + count).map(FieldId::new).collect()
+}
+
+struct Walk<'p> {
+    program: &'p Program,
+    in_frame: HashSet<FieldId>,
+    written: HashSet<FieldId>,
+    /// Validities that something other than extraction sets.
+    made_valid: HashSet<FieldId>,
+    is_aligned: bool,
+    ops: HashSet<Op>,
+    has_atomic: bool,
+}
+
+impl Walk<'_> {
+    fn program(&mut self) {
+        let program = self.program;
+        for parser in program.parsers.values() {
+            for state in parser.states.values() {
+                self.body(&state.body);
+                self.transition(&state.transition);
+            }
+        }
+        for control in program.controls.values() {
+            for stage in control.stages.values() {
+                match &stage.kind {
+                    StageKind::Condition { cond, .. } => self.expr(cond),
+                    StageKind::Action { body, .. } => self.body(body),
+                    StageKind::Match { outcome, .. } => {
+                        self.written.extend(outcome.hit);
+                        self.written.extend(outcome.action_run);
+                    }
+                }
+            }
+        }
+        for table in program.tables.values() {
+            table.keys.iter().for_each(|key| self.expr(&key.expr));
+        }
+        for action in program.actions.values() {
+            self.body(&action.body);
+        }
+    }
+
+    fn transition(&mut self, transition: &Transition) {
+        let Transition::Select { keys, cases } = transition else {
+            return;
+        };
+        keys.iter().for_each(|key| self.expr(key));
+        for case in cases {
+            let Keyset::Sets(sets) = &case.keyset else {
+                continue;
+            };
+            for set in sets {
+                match set {
+                    KeySet::Value(value) => self.expr(value),
+                    KeySet::Mask(a, b) | KeySet::Range(a, b) => {
+                        self.expr(a);
+                        self.expr(b);
+                    }
+                    KeySet::Any | KeySet::ValueSet(_) => {}
+                }
+            }
+        }
+    }
+
+    fn body(&mut self, stmts: &[Stmt]) {
+        stmts.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Assign(place, value) => {
+                self.write(place);
+                self.expr(value);
+                let is_false = matches!(value, Expr::Const(_, value) if value.is_zero());
+                if !is_false {
+                    self.made_valid.insert(place.base);
+                }
+            }
+            StmtKind::AssignSlice(place, _, _, value) => {
+                self.write(place);
+                self.made_valid.insert(place.base);
+                self.expr(value);
+            }
+            StmtKind::AssignVarbit(to, from) => {
+                self.write(to);
+                self.place(from);
+            }
+            StmtKind::ClearVarbit(place) | StmtKind::PacketLength(place) => self.write(place),
+            StmtKind::CopyHeader(to, from) => self.copy_header(to, from),
+            StmtKind::If(cond, then, otherwise) => {
+                self.expr(cond);
+                self.body(then);
+                self.body(otherwise);
+            }
+            StmtKind::Block(_, body) | StmtKind::Loop(_, body) => self.body(body),
+            StmtKind::Atomic(body) => {
+                self.has_atomic = true;
+                self.body(body);
+            }
+            StmtKind::CallAction(_, args) => args.iter().for_each(|arg| self.expr(arg)),
+            StmtKind::Extract(header, size) => {
+                self.header_place(header);
+                size.iter().for_each(|size| self.expr(size));
+                let bits: u32 = fields_of(self.program, header.base)[1..]
+                    .iter()
+                    .map(|&field| self.program.fields[field].ty.width())
+                    .sum();
+                self.is_aligned &= size.is_none() && bits % 8 == 0;
+            }
+            StmtKind::Advance(bits) => {
+                self.expr(bits);
+                let bits = match bits {
+                    Expr::Const(_, bits) => bits.to_u64(),
+                    _ => None,
+                };
+                self.is_aligned &= bits.is_some_and(|bits| bits % 8 == 0);
+            }
+            StmtKind::Lookahead { dests, .. } => dests.iter().for_each(|(to, _)| self.write(to)),
+            StmtKind::Verify(cond, error) => {
+                self.expr(cond);
+                self.expr(error);
+            }
+            StmtKind::Emit(header) => self.header_place(header),
+            // A helper may read it in the frame.
+            StmtKind::EmitField(place) => {
+                self.place(place);
+                self.in_frame.insert(place.base);
+            }
+            StmtKind::PushFront(stack, _) | StmtKind::PopFront(stack, _) => {
+                let Some(stack) = self.program.stacks.get(*stack) else {
+                    return;
+                };
+                self.headers_in_frame(stack.first, stack.len);
+                self.in_frame.insert(stack.next_index);
+            }
+            StmtKind::Call(call) => {
+                self.ops.insert(call.op);
+                for operand in &call.operands {
+                    match operand {
+                        Operand::In(value) => self.expr(value),
+                        Operand::Data(all) => all.iter().for_each(|value| self.expr(value)),
+                        Operand::Out(place) => self.write(place),
+                        Operand::Outs(all) => all.iter().for_each(|place| self.write(place)),
+                        Operand::Text(_) | Operand::Number(_) => {}
+                    }
+                }
+                let marked = marks(self.program, call.op);
+                self.written
+                    .extend(marked.into_iter().map(|(field, _)| field));
+            }
+            StmtKind::Leave(_) | StmtKind::Continue(_) | StmtKind::Exit | StmtKind::Fail(_) => {}
+        }
+    }
+
+    fn copy_header(&mut self, to: &HeaderPlace, from: &HeaderPlace) {
+        self.header_place(to);
+        self.header_place(from);
+        let fields = fields_of(self.program, to.base);
+        let limbs: u32 = fields
+            .iter()
+            .map(|&field| limbs_of(self.program.fields[field].ty))
+            .sum();
+        // Long ones and elements are copied by a helper.
+        if limbs > 4 * INLINE_LIMBS || !to.dims.is_empty() || !from.dims.is_empty() {
+            self.headers_in_frame(to.base, 1);
+            self.headers_in_frame(from.base, 1);
+        }
+        self.made_valid.extend(fields.first());
+        self.written.extend(fields);
+    }
+
+    fn write(&mut self, place: &Place) {
+        self.place(place);
+        self.written.insert(place.base);
+    }
+
+    /// Elements chosen at run time stay in the frame.
+    fn place(&mut self, place: &Place) {
+        if place.dims.is_empty() {
+            return;
+        }
+        let last = place.base.get().saturating_add(span(&place.dims));
+        let all = place.base.get()..=last;
+        self.in_frame.extend(all.map(FieldId::new));
+        place.dims.iter().for_each(|dim| self.expr(&dim.index));
+    }
+
+    fn header_place(&mut self, place: &HeaderPlace) {
+        if place.dims.is_empty() {
+            return;
+        }
+        self.headers_in_frame(place.base, span(&place.dims).saturating_add(1));
+        place.dims.iter().for_each(|dim| self.expr(&dim.index));
+    }
+
+    fn headers_in_frame(&mut self, first: HeaderId, count: u32) {
+        for header in first.get()..first.get().saturating_add(count) {
+            let fields = fields_of(self.program, HeaderId::new(header));
+            self.in_frame.extend(fields);
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match expr {
+            Expr::Const(..) | Expr::Param(_) => {}
+            Expr::Read(place) | Expr::VarbitLen(place) => self.place(place),
+            Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => self.expr(a),
+            Expr::Binary(_, a, b) | Expr::Concat(a, b) => {
+                self.expr(a);
+                self.expr(b);
+            }
+            Expr::Ternary(a, b, c) => {
+                self.expr(a);
+                self.expr(b);
+                self.expr(c);
+            }
+            Expr::VarbitEq(a, b) => {
+                self.place(a);
+                self.place(b);
+            }
+        }
+    }
+}
+
+/// The distance of the last element from the first.
+fn span(dims: &[Dim]) -> u32 {
+    dims.iter()
+        .map(|dim| dim.len.saturating_sub(1).saturating_mul(dim.stride))
+        .fold(0, u32::saturating_add)
+}

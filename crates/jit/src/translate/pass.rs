@@ -1,0 +1,667 @@
+//! A whole pass as one function: the blocks of code one behind the other, the architecture's steps between them.
+//!
+//! Fields live in variables where they can ([`super::homes`]), so what one block computes and the next one asks for never sees memory, and what nobody
+//! asks for is not computed. A packet that leaves the pass gets its frame written then, in code that is seldom run.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_frontend::Variable;
+use exec::slots::Slot;
+use exec::slots::header::{HeaderFieldSite, HeaderSite};
+use exec::{Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
+use ir::{FieldId, HeaderId, Op, limbs_of};
+
+use super::Translator;
+use super::homes::{Homes, fields_of};
+use crate::abi::{Ended, Outcome, offset};
+use crate::helpers::Helper;
+
+/// The offset of a header that was not extracted.
+const NOWHERE: i64 = -1;
+
+/// What is known while a pass is translated.
+pub(super) struct Fusing {
+    homes: Homes,
+    variables: HashMap<Slot, Variable>,
+    /// Where each header in the packet begins, in bytes; [`NOWHERE`] if it was not extracted.
+    offsets: HashMap<HeaderId, Variable>,
+    /// Slots of the frame that no variable stands for, as runs.
+    in_frame: Vec<(Slot, u32)>,
+    /// Whether the packet's bytes are still those that were parsed.
+    bytes_stand: bool,
+    /// The port of the last [`PassStep::Enqueue`].
+    egress: Variable,
+    /// Fields that the architecture looks at when all is done.
+    kept: Vec<FieldId>,
+}
+
+/// Operations by which a program asks something of the device ([`PassTest::Asked`]).
+const ASKING: &[Op] = &[
+    Op::DigestSend,
+    Op::Clone,
+    Op::Resubmit,
+    Op::Recirculate,
+    Op::Truncate,
+    Op::Assert,
+    Op::Assume,
+    Op::LogMessage,
+    Op::MirrorPacket,
+    Op::RecirculatePacket,
+    Op::PerfEventOutput,
+    Op::Native,
+];
+
+/// Operations by which a program draws random numbers, or may: hashes can be random.
+const DRAWING: &[Op] = &[
+    Op::RandomBetween,
+    Op::RandomRead,
+    Op::Hash,
+    Op::HashGet,
+    Op::HashGetBase,
+    Op::UpdateChecksum,
+    Op::UpdateChecksumWithPayload,
+    Op::VerifyChecksum,
+    Op::VerifyChecksumWithPayload,
+    Op::ChecksumGet,
+    Op::Native,
+];
+
+/// What a packet's context must be ready for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PassUses {
+    /// Messages, digests and requests that the pass does not answer.
+    pub(crate) may_ask: bool,
+    /// Random numbers.
+    pub(crate) may_draw: bool,
+}
+
+impl PassUses {
+    /// What this program uses.
+    pub(crate) fn of(program: &ir::Program) -> PassUses {
+        let ops = Homes::of(program, &[], std::iter::empty()).ops;
+        let uses = |all: &[Op]| all.iter().any(|op| ops.contains(op));
+        PassUses {
+            may_ask: uses(ASKING),
+            may_draw: uses(DRAWING),
+        }
+    }
+}
+
+/// A part of a header that is emitted.
+pub(super) enum Run {
+    /// Bits that stand in the packet as they were parsed, at most one word of the header.
+    InPacket { width: u32 },
+    /// A field with a value of its own.
+    Field(HeaderFieldSite),
+}
+
+impl Translator<'_> {
+    /// The variable that stands for a slot, if one does.
+    pub(super) fn home(&self, slot: Slot) -> Option<Variable> {
+        self.fused.as_ref()?.variables.get(&slot).copied()
+    }
+
+    /// Whether the parser is always at a byte's beginning.
+    pub(super) fn is_always_at_byte(&self) -> bool {
+        self.fused.as_ref().is_some_and(|f| f.homes.is_aligned)
+    }
+
+    /// A helper has written a header in the frame: its variables follow.
+    pub(super) fn take_from_frame(&mut self, site: &HeaderSite) {
+        for slot in site.valid..site.valid + site.limbs() {
+            if let Some(variable) = self.home(slot) {
+                let value = self.load_from(self.limbs, slot, 1)[0];
+                self.b.def_var(variable, value);
+            }
+        }
+    }
+
+    /// A helper is about to read a header in the frame.
+    pub(super) fn give_to_frame(&mut self, site: &HeaderSite) {
+        for slot in site.valid..site.valid + site.limbs() {
+            if let Some(variable) = self.home(slot) {
+                let value = self.b.use_var(variable);
+                self.store_in_frame(slot, value);
+            }
+        }
+    }
+
+    /// A header was extracted at the cursor.
+    pub(super) fn note_extracted(&mut self, header: HeaderId) {
+        let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
+        if let Some(&offset) = offset {
+            let cursor = self.b.use_var(self.cursor);
+            let byte = self.b.ins().ushr_imm(cursor, 3);
+            self.b.def_var(offset, byte);
+        }
+    }
+
+    /// The parts of a header as they are emitted: neighbouring clean fields together, a word of the header at a time.
+    pub(super) fn runs(&self, site: &HeaderSite) -> Vec<Run> {
+        let is_clean = |index: usize| {
+            let Some(fusing) = self.fused.as_ref().filter(|fusing| fusing.bytes_stand) else {
+                return false;
+            };
+            let Some(header) = self.program.headers.get(site.id) else {
+                return false;
+            };
+            let field = FieldId::new(header.valid.get() + 1 + index as u32);
+            fusing.offsets.contains_key(&site.id) && fusing.homes.clean.contains(&field)
+        };
+        let mut runs = Vec::new();
+        let mut bit = 0;
+        for (index, field) in site.fields.iter().enumerate() {
+            if !is_clean(index) {
+                runs.push(Run::Field(*field));
+                bit += field.width;
+                continue;
+            }
+            let mut left = field.width;
+            while left > 0 {
+                let in_word = (64 - bit % 64).min(left);
+                match runs.last_mut() {
+                    Some(Run::InPacket { width }) if bit % 64 != 0 => *width += in_word,
+                    _ => runs.push(Run::InPacket { width: in_word }),
+                }
+                bit += in_word;
+                left -= in_word;
+            }
+        }
+        runs
+    }
+
+    /// Bits of a header in the packet, `bit` bits behind its beginning.
+    pub(super) fn in_packet(&mut self, site: &HeaderSite, bit: u32, width: u32) -> Value {
+        let at = self.bytes_of_header(site.id);
+        self.load_bits(at, bit, width, site.fixed_bits)[0]
+    }
+
+    fn bytes_of_header(&mut self, header: HeaderId) -> Value {
+        let bytes = self.load_invocation(offset::BYTES);
+        let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
+        match offset.copied() {
+            Some(offset) => {
+                let offset = self.b.use_var(offset);
+                self.b.ins().iadd(bytes, offset)
+            }
+            None => bytes,
+        }
+    }
+
+    /// Translates a pass. The function returns the number of an [`Ended`].
+    pub(super) fn pass(mut self, pass: &Pass) -> Result<(), Unsupported> {
+        let common_end = self.end;
+        self.begin_fusing(pass);
+        self.all_zero();
+        if let Some(egress) = self.fused.as_ref().map(|fusing| fusing.egress) {
+            let zero = self.number(0);
+            self.b.def_var(egress, zero);
+        }
+        for (number, step) in pass.steps.iter().enumerate() {
+            if !self.is_live {
+                break;
+            }
+            self.step(number as u32, step)?;
+        }
+        if self.is_live {
+            self.send();
+        }
+        // Of the block-wise translation nothing uses the common end.
+        self.start(common_end);
+        let number = self.b.block_params(common_end)[0];
+        self.b.ins().return_(&[number]);
+        self.b.seal_all_blocks();
+        self.b.finalize();
+        Ok(())
+    }
+
+    fn begin_fusing(&mut self, pass: &Pass) {
+        let homes = Homes::of(self.program, &self.code.headers, written_by(pass));
+        let mut variables = HashMap::new();
+        let mut in_frame: Vec<(Slot, u32)> = Vec::new();
+        for (id, field) in self.program.fields.iter() {
+            let slot = self.slot(id);
+            let limbs = limbs_of(field.ty);
+            if homes.in_variables.contains(&id) {
+                for slot in slot..slot + limbs {
+                    variables.insert(slot, self.b.declare_var(super::I64));
+                }
+                continue;
+            }
+            match in_frame.last_mut() {
+                Some((first, count)) if *first + *count == slot => *count += limbs,
+                _ => in_frame.push((slot, limbs)),
+            }
+        }
+        let mut headers: Vec<HeaderId> = homes.in_packet.iter().copied().collect();
+        headers.sort_by_key(|header| header.get());
+        let offsets = headers
+            .into_iter()
+            .map(|header| (header, self.b.declare_var(super::I64)));
+        let pipeline = &self.program.pipeline;
+        let lists = pipeline
+            .field_lists
+            .iter()
+            .flat_map(|(_, fields)| fields.iter().copied());
+        let transfers = pipeline
+            .transfers
+            .iter()
+            .flat_map(|transfer| transfer.from.iter().copied());
+        let kept = lists
+            .chain(transfers)
+            .chain(pipeline.intrinsics.values().copied())
+            .collect();
+        self.fused = Some(Fusing {
+            homes,
+            variables,
+            offsets: offsets.collect(),
+            in_frame,
+            bytes_stand: true,
+            egress: self.b.declare_var(super::I64),
+            kept,
+        });
+    }
+
+    /// All fields are zero, and no header is extracted.
+    fn all_zero(&mut self) {
+        let Some(fusing) = self.fused.as_mut() else {
+            return;
+        };
+        fusing.bytes_stand = true;
+        let in_frame = fusing.in_frame.clone();
+        let variables: Vec<Variable> = fusing.variables.values().copied().collect();
+        let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
+        let zero = self.number(0);
+        let nowhere = self.number(NOWHERE as u64);
+        for variable in variables {
+            self.b.def_var(variable, zero);
+        }
+        for offset in offsets {
+            self.b.def_var(offset, nowhere);
+        }
+        for (slot, limbs) in in_frame {
+            self.clear(slot, limbs);
+        }
+        self.b.def_var(self.cursor, zero);
+        self.b.def_var(self.emitted, zero);
+    }
+
+    fn step(&mut self, number: u32, step: &PassStep) -> Result<(), Unsupported> {
+        match step {
+            PassStep::Set(field, input) => self.set(*field, *input),
+            PassStep::Parse { parser, errors } => {
+                let after = self.begin_code();
+                self.parser(*parser)?;
+                self.shared_bodies()?;
+                self.end_parser(after, errors);
+            }
+            PassStep::Control(control) => {
+                let after = self.begin_code();
+                self.control(*control)?;
+                self.shared_bodies()?;
+                self.end_control(after);
+            }
+            PassStep::Deparse(control) => {
+                let zero = self.number(0);
+                self.b.def_var(self.emitted, zero);
+                let after = self.begin_code();
+                self.control(*control)?;
+                self.shared_bodies()?;
+                self.end_control(after);
+                self.finish_deparse();
+            }
+            PassStep::Carry(pairs) => self.carry(pairs),
+            PassStep::DropIf(test, reason) => {
+                let outcome = Outcome::Drop(*reason);
+                if let Some(truth) = self.holds(*test) {
+                    self.return_if(truth, |this| this.return_with(outcome.number()));
+                }
+            }
+            PassStep::LeaveIf(test) => {
+                if let Some(truth) = self.holds(*test) {
+                    self.return_if(truth, |this| this.leave(number));
+                }
+            }
+            PassStep::Enqueue(port) => self.enqueue(number, *port),
+            PassStep::Send => self.send(),
+        }
+        Ok(())
+    }
+
+    /// A block of code begins; where to go on behind it.
+    fn begin_code(&mut self) -> super::Block {
+        if self.uses_current_entry() {
+            self.help(Helper::BeginBlock, &[]);
+        }
+        let after = self.b.create_block();
+        self.done = Some(after);
+        self.end = self.b.create_block();
+        self.b.append_block_param(self.end, super::I64);
+        after
+    }
+
+    /// Whether something asks for the entry of the table that was applied last.
+    fn uses_current_entry(&self) -> bool {
+        let direct = [
+            Op::DirectCounterCount,
+            Op::DirectCounterCountLength,
+            Op::DirectMeterExecute,
+            Op::DirectMeterExecuteColored,
+            Op::DirectMeterExecuteLength,
+            Op::AddEntry,
+            Op::SetEntryExpireTime,
+            Op::RestartExpireTimer,
+        ];
+        direct.iter().any(|op| self.calls(*op))
+    }
+
+    fn calls(&self, op: Op) -> bool {
+        self.fused
+            .as_ref()
+            .is_some_and(|f| f.homes.ops.contains(&op))
+    }
+
+    /// A control that ends otherwise than it should drops the packet.
+    fn end_control(&mut self, after: super::Block) {
+        self.jump(after);
+        self.start_end();
+        let number = self.b.block_params(self.end)[0];
+        self.leave_atomic_code();
+        self.return_number(number);
+        self.start_after(after);
+    }
+
+    /// A parser that rejects says why, and the packet goes on, as it does without an error; one that ends otherwise drops it.
+    fn end_parser(&mut self, accepted: super::Block, errors: &[FieldId]) {
+        self.jump(accepted);
+        self.start_end();
+        let number = self.b.block_params(self.end)[0];
+        let (rejected, dropped) = (self.b.create_block(), self.cold_block());
+        let after = self.b.create_block();
+        let is_drop = self.b.ins().icmp_imm(
+            IntCC::UnsignedGreaterThanOrEqual,
+            number,
+            Outcome::DROP_FLAG as i64,
+        );
+        self.branch(is_drop, dropped, rejected);
+        self.start_sealed(dropped);
+        self.leave_atomic_code();
+        self.return_number(number);
+        self.start_sealed(rejected);
+        let error = self.b.ins().band_imm(number, i64::from(u32::MAX));
+        for &field in errors {
+            self.set_value(field, error);
+        }
+        self.jump(after);
+        self.start(accepted);
+        let no_error = self.number(0);
+        for &field in errors {
+            self.set_value(field, no_error);
+        }
+        self.jump(after);
+        self.start_after(after);
+    }
+
+    fn start_end(&mut self) {
+        self.b.seal_block(self.end);
+        self.start(self.end);
+    }
+
+    fn start_after(&mut self, after: super::Block) {
+        self.done = None;
+        self.start(after);
+        self.leave_atomic_code();
+    }
+
+    /// Code that was left in the middle may be in `@atomic` code still.
+    fn leave_atomic_code(&mut self) {
+        if self.fused.as_ref().is_some_and(|f| f.homes.has_atomic) {
+            self.help(Helper::EndAtomic, &[]);
+        }
+    }
+
+    fn set(&mut self, field: FieldId, input: PassInput) {
+        let value = match input {
+            PassInput::Constant(value) => self.number(value),
+            PassInput::IngressPort => self.load_invocation(offset::INGRESS),
+            PassInput::IsHostPort => self.help(Helper::IsHostPort, &[]),
+            PassInput::EgressPort => self.egress(),
+            PassInput::ReceivedLength => self.load_invocation(offset::LENGTH),
+            PassInput::Nanos => self.load_invocation(offset::NANOS),
+            PassInput::Micros => self.load_invocation(offset::MICROS),
+            PassInput::ChecksumError => match self.may_find_wrong_checksums() {
+                true => self.help(Helper::ChecksumError, &[]),
+                false => self.number(0),
+            },
+        };
+        self.set_value(field, value);
+    }
+
+    fn may_find_wrong_checksums(&self) -> bool {
+        self.calls(Op::VerifyChecksum) || self.calls(Op::VerifyChecksumWithPayload)
+    }
+
+    /// Writes the low bits of a number into a field's first limb.
+    fn set_value(&mut self, field: FieldId, value: Value) {
+        let width = self.program.fields.get(field).map_or(0, |f| f.ty.width());
+        let value = self.cut(value, width.min(64));
+        let slot = self.slot(field);
+        self.store_slots(slot, &[value]);
+    }
+
+    fn egress(&mut self) -> Value {
+        match self.fused.as_ref().map(|fusing| fusing.egress) {
+            Some(egress) => self.b.use_var(egress),
+            None => self.number(0),
+        }
+    }
+
+    fn finish_deparse(&mut self) {
+        self.show_progress();
+        let emitted = self.b.use_var(self.emitted);
+        self.store_invocation(emitted, offset::EMITTED);
+        let number = self.help(Helper::FinishDeparse, &[]);
+        self.return_if(number, |this| this.return_number(number));
+        let zero = self.number(0);
+        self.b.def_var(self.cursor, zero);
+        self.b.def_var(self.emitted, zero);
+        if let Some(fusing) = self.fused.as_mut() {
+            fusing.bytes_stand = false;
+        }
+    }
+
+    fn carry(&mut self, pairs: &[(FieldId, FieldId)]) {
+        let mut values = Vec::with_capacity(pairs.len());
+        for (from, _) in pairs {
+            let limbs = self.program.fields.get(*from).map_or(0, |f| limbs_of(f.ty));
+            let slot = self.slot(*from);
+            values.push(self.load_slots(slot, limbs));
+        }
+        self.all_zero();
+        self.help(Helper::BeginPass, &[]);
+        for ((_, to), value) in pairs.iter().zip(values) {
+            let slot = self.slot(*to);
+            self.store_slots(slot, &value);
+        }
+    }
+
+    /// Whether a test holds, as a truth value; nothing if it never does.
+    fn holds(&mut self, test: PassTest) -> Option<Value> {
+        let compare = |this: &mut Self, field: FieldId, value: u64, code: IntCC| {
+            let slot = this.slot(field);
+            let left = this.load_slots(slot, 1)[0];
+            let right = this.number(value);
+            this.b.ins().icmp(code, left, right)
+        };
+        match test {
+            PassTest::Equals(field, value) => Some(compare(self, field, value, IntCC::Equal)),
+            PassTest::Differs(field, value) => Some(compare(self, field, value, IntCC::NotEqual)),
+            PassTest::Asked => {
+                let asks = ASKING.iter().any(|op| self.calls(*op));
+                asks.then(|| {
+                    let asked = self.help(Helper::Asked, &[]);
+                    self.is_set(asked)
+                })
+            }
+        }
+    }
+
+    fn enqueue(&mut self, step: u32, port: PassPort) {
+        let port = match port {
+            PassPort::Field(field) => {
+                let slot = self.slot(field);
+                let port = self.load_slots(slot, 1)[0];
+                self.b.ins().band_imm(port, i64::from(u32::MAX))
+            }
+            PassPort::Destination => {
+                let port = self.help(Helper::Destination, &[]);
+                let is_dropped =
+                    self.b
+                        .ins()
+                        .icmp_imm(IntCC::UnsignedGreaterThan, port, i64::from(u32::MAX));
+                self.return_if(is_dropped, |this| this.return_number(port));
+                port
+            }
+        };
+        let busy = self.load_invocation(offset::BUSY);
+        let (ask, free) = (self.cold_block(), self.b.create_block());
+        self.branch(busy, ask, free);
+        self.start_sealed(ask);
+        let is_busy = self.help(Helper::IsBusy, &[port]);
+        self.return_if(is_busy, |this| this.leave(step));
+        self.jump(free);
+        self.start_sealed(free);
+        if let Some(egress) = self.fused.as_ref().map(|fusing| fusing.egress) {
+            self.b.def_var(egress, port);
+        }
+    }
+
+    fn send(&mut self) {
+        let port = self.egress();
+        let number = self.b.ins().bor_imm(port, Ended::SENT_FLAG as i64);
+        self.return_number(number);
+    }
+
+    /// Goes on only if the condition does not hold.
+    fn return_if(&mut self, truth: Value, end: impl FnOnce(&mut Self)) {
+        let (ends, goes_on) = (self.cold_block(), self.b.create_block());
+        self.branch(truth, ends, goes_on);
+        self.start_sealed(ends);
+        end(self);
+        self.start_sealed(goes_on);
+    }
+
+    fn return_with(&mut self, number: u64) {
+        let number = self.number(number);
+        self.return_number(number);
+    }
+
+    fn return_number(&mut self, number: Value) {
+        self.b.ins().return_(&[number]);
+        self.is_live = false;
+    }
+
+    /// The packet leaves the pass: all that is known of it goes where the other code looks for it.
+    fn leave(&mut self, step: u32) {
+        self.show_fields();
+        self.show_progress();
+        let emitted = self.b.use_var(self.emitted);
+        self.store_invocation(emitted, offset::EMITTED);
+        let egress = self.egress();
+        self.store_invocation(egress, offset::EGRESS);
+        self.return_with(Ended::LEFT_FLAG | u64::from(step));
+    }
+
+    fn show_fields(&mut self) {
+        let Some(fusing) = self.fused.as_ref() else {
+            return;
+        };
+        let bytes_stand = fusing.bytes_stand;
+        let is_shown = |field: FieldId| bytes_stand || fusing.kept.contains(&field);
+        let mut fields: Vec<FieldId> = fusing.homes.in_variables.iter().copied().collect();
+        fields.retain(|&field| is_shown(field));
+        fields.retain(|field| !(bytes_stand && fusing.homes.clean.contains(field)));
+        fields.sort_by_key(|field| field.get());
+        let mut headers: Vec<HeaderId> = fusing.offsets.keys().copied().collect();
+        headers.sort_by_key(|header| header.get());
+        for field in fields {
+            self.show_field(field);
+        }
+        if bytes_stand {
+            for header in headers {
+                self.show_clean_fields(header);
+            }
+        }
+    }
+
+    fn show_field(&mut self, field: FieldId) {
+        let limbs = self.program.fields.get(field).map_or(0, |f| limbs_of(f.ty));
+        let slot = self.slot(field);
+        let value = self.load_slots(slot, limbs);
+        for (&value, slot) in value.iter().zip(slot..) {
+            self.store_in_frame(slot, value);
+        }
+    }
+
+    /// Reads the clean fields of a header from the packet again; they are zero if it was not extracted.
+    fn show_clean_fields(&mut self, header: HeaderId) {
+        let Some(site) = self.code.headers.get(header.get() as usize).cloned() else {
+            return;
+        };
+        let Some(fusing) = self.fused.as_ref() else {
+            return;
+        };
+        let fields = fields_of(self.program, header);
+        let is_clean: Vec<bool> = fields[1..]
+            .iter()
+            .map(|f| fusing.homes.clean.contains(f))
+            .collect();
+        let Some(&offset) = fusing.offsets.get(&header) else {
+            return;
+        };
+        let offset = self.b.use_var(offset);
+        let is_there = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
+        let (there, missing, after) = (self.cold_block(), self.cold_block(), self.cold_block());
+        self.branch(is_there, there, missing);
+        self.start_sealed(there);
+        let bytes = self.bytes_of_header(header);
+        let mut bit = 0;
+        for (field, is_clean) in site.fields.iter().zip(&is_clean) {
+            if *is_clean {
+                let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
+                for (&limb, slot) in value.iter().zip(field.slot..) {
+                    self.store_in_frame(slot, limb);
+                }
+            }
+            bit += field.width;
+        }
+        self.jump(after);
+        self.start_sealed(missing);
+        let zero = self.number(0);
+        for (field, is_clean) in site.fields.iter().zip(&is_clean) {
+            if *is_clean {
+                let limbs = (bits::limbs_for(field.width) as u32).max(1);
+                for slot in field.slot..field.slot + limbs {
+                    self.store_in_frame(slot, zero);
+                }
+            }
+        }
+        self.jump(after);
+        self.start_sealed(after);
+    }
+}
+
+/// The fields that an architecture writes.
+fn written_by(pass: &Pass) -> impl Iterator<Item = FieldId> + '_ {
+    pass.steps.iter().flat_map(|step| match step {
+        PassStep::Set(field, _) => vec![*field],
+        PassStep::Parse { errors, .. } => errors.clone(),
+        PassStep::Carry(pairs) => pairs.iter().map(|(_, to)| *to).collect(),
+        _ => Vec::new(),
+    })
+}
