@@ -1,7 +1,6 @@
 //! Functions that native code calls. They get the invocation and numbers, and are written in safe Rust: whatever native code asks, they
 //! stay inside of the packet and its state.
 
-use exec::DropReason;
 use exec::slots::Slot;
 use exec::slots::header;
 use exec::{Destination, DropReason};
