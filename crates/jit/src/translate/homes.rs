@@ -85,7 +85,7 @@ impl Homes {
             let is_whole = fields
                 .iter()
                 .all(|field| homes.in_variables.contains(field));
-            let is_bytes = site.fixed_bits % 8 == 0 && is_aligned;
+            let is_bytes = site.fixed_bits.is_multiple_of(8) && is_aligned;
             if !is_whole || !is_bytes || made_valid.contains(&header.valid) {
                 continue;
             }
@@ -216,7 +216,7 @@ impl Walk<'_> {
                     .iter()
                     .map(|&field| self.program.fields[field].ty.width())
                     .sum();
-                self.is_aligned &= size.is_none() && bits % 8 == 0;
+                self.is_aligned &= size.is_none() && bits.is_multiple_of(8);
             }
             StmtKind::Advance(bits) => {
                 self.expr(bits);
@@ -224,7 +224,7 @@ impl Walk<'_> {
                     Expr::Const(_, bits) => bits.to_u64(),
                     _ => None,
                 };
-                self.is_aligned &= bits.is_some_and(|bits| bits % 8 == 0);
+                self.is_aligned &= bits.is_some_and(|bits| bits.is_multiple_of(8));
             }
             StmtKind::Lookahead { dests, .. } => dests.iter().for_each(|(to, _)| self.write(to)),
             StmtKind::Verify(cond, error) => {

@@ -243,8 +243,8 @@ impl Translator<'_> {
         let pipeline = &self.program.pipeline;
         let lists = pipeline
             .field_lists
-            .iter()
-            .flat_map(|(_, fields)| fields.iter().copied());
+            .values()
+            .flat_map(|fields| fields.iter().copied());
         let transfers = pipeline
             .transfers
             .iter()
