@@ -2,6 +2,7 @@
 
 mod arena;
 mod node;
+mod search;
 mod trie;
 
 use super::{MatchEngine, Matcher, Replay, Rule, RuleChange, Versions};
@@ -9,9 +10,9 @@ use crate::entry::EntryIdx;
 use crate::flat_map::FlatMap;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
-use node::{Found, found};
+use search::BATCH;
 use std::sync::Arc;
-use trie::{Address, BATCH, Forest, Prefix, TrieId};
+use trie::{Address, Forest, Prefix, TrieId};
 
 /// A trie for each combination of the exact fields.
 #[derive(Debug)]
@@ -160,19 +161,15 @@ impl<A: KeyAddress> Index<A> {
     }
 
     /// At most [`BATCH`] keys at once.
-    fn find_some(&self, keys: &[u64], stride: usize, found: &mut [Found]) {
-        let mut addresses = [A::default(); BATCH];
-        let addresses = &mut addresses[..found.len()];
-        for (key, address) in keys.chunks_exact(stride).zip(&mut *addresses) {
-            *address = self.address(key);
-        }
+    #[inline(always)]
+    fn find_some(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
+        let address_of = |i: usize| self.address(&keys[i * stride..][..stride]);
         if !self.layout.has_exact() {
-            return self.forest.find_some(ONLY, addresses, found);
+            return self.forest.find_some(ONLY, address_of, out);
         }
         let mut tries = [0; BATCH];
-        let tries = &mut tries[..found.len()];
-        self.tries_of(keys, stride, tries);
-        self.forest.find_in(tries, addresses, found);
+        self.tries_of(keys, stride, &mut tries[..out.len()]);
+        self.forest.find_in(&tries, address_of, out);
     }
 
     fn tries_of(&self, keys: &[u64], stride: usize, tries: &mut [u32]) {
@@ -201,7 +198,7 @@ impl<A: KeyAddress> Index<A> {
         }
     }
 
-    fn insert(&mut self, exact: &[u64], prefix: Prefix<A>, found: Found) {
+    fn insert(&mut self, exact: &[u64], prefix: Prefix<A>, value: u32) {
         let trie = match self.trie_of(exact) {
             TrieId::EMPTY => {
                 let trie = self.forest.add();
@@ -210,7 +207,7 @@ impl<A: KeyAddress> Index<A> {
             }
             trie => trie,
         };
-        self.forest.insert(trie, prefix, found);
+        self.forest.insert(trie, prefix, value);
     }
 
     fn remove(&mut self, exact: &[u64], prefix: Prefix<A>) {
@@ -243,7 +240,7 @@ impl<A: KeyAddress> Replay for Index<A> {
         self.layout.exact.pack_matches(&change.matches, exact);
         let prefix = self.prefix(&change.matches);
         if change.is_insert {
-            self.insert(exact, prefix, found(change.idx));
+            self.insert(exact, prefix, change.idx.get() + 1);
         } else {
             self.remove(exact, prefix);
         }
@@ -261,19 +258,17 @@ impl<A: KeyAddress> Matcher for Index<A> {
         } else {
             ONLY
         };
-        let found = self.forest.find(trie, self.address(key));
-        found.checked_sub(1).map(EntryIdx::new)
+        self.forest.find(trie, self.address(key))
     }
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         let stride = keys.len().checked_div(out.len()).unwrap_or(0);
-        let mut found = [0; BATCH];
         for (i, out) in out.chunks_mut(BATCH).enumerate() {
-            let found = &mut found[..out.len()];
             let keys = &keys[i * BATCH * stride..][..out.len() * stride];
-            self.find_some(keys, stride, found);
-            for (out, found) in out.iter_mut().zip(found) {
-                *out = found.checked_sub(1).map(EntryIdx::new);
+            match stride {
+                // The most common key; with its length known, its place is.
+                1 => self.find_some(keys, 1, out),
+                _ => self.find_some(keys, stride, out),
             }
         }
     }
@@ -282,3 +277,6 @@ impl<A: KeyAddress> Matcher for Index<A> {
         self.forest.memory() + self.tries.memory()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,90 +1,16 @@
-//! The nodes of a trie: six bits of the address each.
+//! The nodes of a trie: six bits of an address each, so 64 slots.
 //!
-//! A node is in two parts. [`Node`] is what packets read, as in Poptrie (Asai and Ohara, SIGCOMM 2015): which of
-//! the 64 slots have a child, which are covered by a prefix that ends in this node, and where runs of slots with
-//! the same prefix begin; the number of ones before a slot is the place of its child or leaf. Unlike there, a
-//! prefix is not pushed down into nodes below, so that a change stays in its node. [`Own`] is what the control
-//! side needs besides: the prefixes themselves.
+//! A node is in two parts. What the control side needs is an [`Own`] in a [`Node`]: the prefixes that end in the
+//! node, and its children. What packets read are [`Line`]s: for each slot where it leads to, the best prefix or the
+//! next node, with all shorter prefixes pushed down. Either the 64 targets lie in four cache lines, of which a
+//! packet reads one; or, if neighbours have much in common, one line has a bitmap of where the target changes and
+//! the targets themselves, found by counting ones, as in Poptrie (Asai and Ohara, SIGCOMM 2015). Which form a node
+//! has, and what a slot is, cannot be foreseen, so packets take no branches on it.
 
-use crate::entry::EntryIdx;
+use std::hint::select_unpredictable;
 
 /// Bits of the address that a node takes.
 pub(crate) const STRIDE: u32 = 6;
-
-/// What packets read of a node.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(32))]
-pub(crate) struct Node {
-    /// The slots with a child.
-    pub(crate) children: u64,
-    /// The slots that a prefix of this node covers.
-    pub(crate) covered: u64,
-    /// Of these, the slots whose best prefix is not that of the slot before.
-    pub(crate) starts: u64,
-    /// The place of the first child.
-    pub(crate) first_child: u32,
-    /// The place of the leaf of the first start.
-    pub(crate) first_leaf: u32,
-}
-
-const _: () = assert!(size_of::<Node>() == 32);
-
-impl Node {
-    /// The bits of a set up to and with `slot`, the highest of them on top.
-    #[inline(always)]
-    fn up_to(set: u64, slot: u32) -> u64 {
-        set << (63 - slot)
-    }
-
-    #[inline(always)]
-    pub(crate) fn has_child(&self, slot: u32) -> bool {
-        (Self::up_to(self.children, slot) as i64) < 0
-    }
-
-    /// The place of the child of `slot`, which has one.
-    #[inline(always)]
-    pub(crate) fn child(&self, slot: u32) -> u32 {
-        let rank = Self::up_to(self.children, slot).count_ones();
-        self.first_child.wrapping_add(rank).wrapping_sub(1)
-    }
-
-    /// The place of the leaf for `slot`, if a prefix of this node covers it; else 0. Without branches: whether
-    /// one does cannot be foreseen.
-    #[inline(always)]
-    pub(crate) fn leaf(&self, slot: u32) -> u32 {
-        let is_covered = Self::up_to(self.covered, slot) as i64 >> 63;
-        // A covered slot has a start at it or before.
-        let rank = Self::up_to(self.starts, slot).count_ones();
-        self.first_leaf.wrapping_add(rank).wrapping_sub(1) & is_covered as u32
-    }
-
-    /// How many children are before `slot`.
-    pub(crate) fn children_before(&self, slot: u32) -> usize {
-        (self.children & ((1 << slot) - 1)).count_ones() as usize
-    }
-
-    pub(crate) fn child_count(&self) -> usize {
-        self.children.count_ones() as usize
-    }
-
-    pub(crate) fn leaf_count(&self) -> usize {
-        self.starts.count_ones() as usize
-    }
-}
-
-/// A value in a leaf, a slot or a default: an entry, plus 1; 0 is none.
-pub(crate) type Found = u32;
-
-/// The first, or the second if the first is none. Without branches.
-#[inline(always)]
-pub(crate) fn or(first: u32, second: u32) -> u32 {
-    first | second & u32::from(first == 0).wrapping_neg()
-}
-
-/// The [`Found`] of an entry.
-pub(crate) fn found(idx: EntryIdx) -> Found {
-    idx.get().wrapping_add(1)
-}
 
 /// The prefixes that end in a node: of 1 to 6 bits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -137,28 +63,224 @@ impl Own {
         (self.short, 1 << name, 0)
     }
 
-    /// The best prefix for each slot, given the values of all.
-    pub(crate) fn spread(&self, values: &[Found]) -> [Found; 64] {
-        let mut best = [0; 64];
+    /// The rank of the value of the longest prefix that covers a slot.
+    pub(crate) fn best(&self, slot: u32) -> Option<usize> {
+        let ranks = (1..=STRIDE).rev().map(|len| self.rank(Local { len, slot }));
+        ranks
+            .into_iter()
+            .find_map(|(is_there, rank)| is_there.then_some(rank))
+    }
+
+    /// Sets the targets of the slots that prefixes cover, given the values of all.
+    pub(crate) fn spread(&self, values: &[u32], targets: &mut [u32; 64]) {
         let mut values = values.iter();
         // By ascending bit, so the longer of two comes later.
         for (name, value) in ones(self.short).zip(&mut values) {
             let spare = STRIDE - name.ilog2();
             let first = ((name << spare) & 63) as usize;
-            best[first..first + (1 << spare)].fill(*value);
+            targets[first..first + (1 << spare)].fill(*value);
         }
         for (slot, value) in ones(self.long).zip(values) {
-            best[slot as usize] = *value;
+            targets[slot as usize] = *value;
         }
-        best
     }
 }
 
 /// The places of the ones.
-fn ones(mut set: u64) -> impl Iterator<Item = u32> {
+pub(crate) fn ones(mut set: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let place = set.trailing_zeros();
         let rest = set & set.wrapping_sub(1);
         (std::mem::replace(&mut set, rest) != 0).then_some(place)
     })
+}
+
+/// What the control side knows of a node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Node {
+    pub(crate) own: Own,
+    /// The slots with a child.
+    pub(crate) children: u64,
+    /// The place of the first child.
+    pub(crate) first_child: u32,
+    /// Where slots lead that no prefix of this node covers: the best of the shorter ones.
+    pub(crate) fallback: u32,
+    /// The [`Target`] for packets; 0 if they do not come here.
+    pub(crate) target: u32,
+}
+
+impl Node {
+    pub(crate) fn has_child(&self, slot: u32) -> bool {
+        self.children >> slot & 1 != 0
+    }
+
+    /// How many children are before `slot`.
+    pub(crate) fn children_before(&self, slot: u32) -> usize {
+        (self.children & ((1 << slot) - 1)).count_ones() as usize
+    }
+
+    /// The place of the child of `slot`.
+    pub(crate) fn child(&self, slot: u32) -> Option<u32> {
+        self.has_child(slot)
+            .then(|| self.first_child + self.children_before(slot) as u32)
+    }
+
+    pub(crate) fn child_count(&self) -> usize {
+        self.children.count_ones() as usize
+    }
+
+    /// Whether there is no reason for it to be.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.children == 0 && self.own.count() == 0
+    }
+}
+
+/// Where a slot leads to: nowhere (0), to a value, or on to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target(pub(crate) u32);
+
+impl Target {
+    /// A node: the rest is the place of its first line.
+    const NODE: u32 = 1 << 31;
+    /// A node of four lines.
+    const WIDE: u32 = 1 << 30;
+
+    /// The node whose lines begin at `place`.
+    pub(crate) fn node(place: u32, is_wide: bool) -> Self {
+        Self(Self::NODE | if is_wide { Self::WIDE } else { 0 } | place)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_node(self) -> bool {
+        self.0 & Self::NODE != 0
+    }
+
+    /// How many lines it has, and the place of the first, if it is a node.
+    pub(crate) fn lines(self) -> Option<(u32, usize)> {
+        let place = self.0 & !(Self::NODE | Self::WIDE);
+        let count = if self.0 & Self::WIDE != 0 {
+            WIDE_LINES
+        } else {
+            1
+        };
+        self.is_node().then_some((place, count))
+    }
+
+    #[inline(always)]
+    fn is_wide(self) -> bool {
+        self.0 & Self::WIDE != 0
+    }
+
+    /// The line of the node that has `slot`; line 0 if this is not a node.
+    #[inline(always)]
+    pub(crate) fn line(self, slot: u32) -> usize {
+        let place = self.0 & !(Self::NODE | Self::WIDE);
+        let part = select_unpredictable(self.is_wide(), slot >> 4, 0);
+        select_unpredictable(self.is_node(), place + part, 0) as usize
+    }
+
+    /// Where `slot` of this node leads to, given its line.
+    #[inline(always)]
+    pub(crate) fn follow(self, slot: u32, line: &Line) -> Self {
+        let word = select_unpredictable(self.is_wide(), slot & 15, line.narrow_word(slot));
+        Self(line.0[word as usize & 15])
+    }
+}
+
+/// Lines of a node that has a word for each slot.
+pub(crate) const WIDE_LINES: usize = 4;
+
+/// What packets read of a node: all of it, or the targets of 16 slots.
+///
+/// All of it is: words 0 and 1, the slots that do not lead to the fallback; words 2 and 3, those of them whose target
+/// is not that of the slot before; word 4, the fallback; then the targets.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Line([u32; 16]);
+
+const FALLBACK: usize = 4;
+/// The most targets in one line.
+const MOST: usize = 15 - FALLBACK;
+
+impl Line {
+    #[inline(always)]
+    fn set(&self, word: usize) -> u64 {
+        u64::from(self.0[word]) | u64::from(self.0[word + 1]) << 32
+    }
+
+    /// The word of the target of a slot, in a line that is all of a node.
+    #[inline(always)]
+    fn narrow_word(&self, slot: u32) -> u32 {
+        // The slots up to this one, which is on top.
+        let up_to = |set: u64| set << (63 - slot);
+        let is_covered = (up_to(self.set(0)) as i64) < 0;
+        // A covered slot has a start at it or before.
+        let rank = up_to(self.set(2)).count_ones();
+        FALLBACK as u32 + select_unpredictable(is_covered, rank, 0)
+    }
+
+    /// The line that is all of a node, if it can be.
+    pub(crate) fn narrow(targets: &[u32; 64], fallback: u32) -> Option<Self> {
+        let (mut covered, mut starts) = (0u64, 0u64);
+        let mut line = Self::default();
+        let (mut count, mut before) = (0, fallback);
+        for (slot, &target) in targets.iter().enumerate() {
+            if target != fallback {
+                covered |= 1 << slot;
+                if target != before {
+                    count += 1;
+                    if count > MOST {
+                        return None;
+                    }
+                    starts |= 1 << slot;
+                    line.0[FALLBACK + count] = target;
+                }
+            }
+            before = target;
+        }
+        line.0[FALLBACK] = fallback;
+        (line.0[0], line.0[1]) = (covered as u32, (covered >> 32) as u32);
+        (line.0[2], line.0[3]) = (starts as u32, (starts >> 32) as u32);
+        Some(line)
+    }
+
+    /// The lines of a node that has a word for each slot.
+    pub(crate) fn wide(targets: &[u32; 64]) -> [Self; WIDE_LINES] {
+        let (lines, _) = targets.as_chunks::<16>();
+        std::array::from_fn(|i| Self(lines[i]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn both_forms_of_a_node_lead_where_the_targets_say(
+            runs in proptest::collection::vec((0u32..12, 1usize..20), 1..40),
+            fallback in 0u32..3,
+        ) {
+            let mut targets = [fallback; 64];
+            let all = runs.iter().flat_map(|&(target, count)| std::iter::repeat_n(target, count));
+            for (target, value) in targets.iter_mut().zip(all) {
+                *target = value;
+            }
+            let wide = Line::wide(&targets);
+            let narrow = Line::narrow(&targets, fallback);
+            for slot in 0..64 {
+                let follow = |at: Target, lines: &[Line]| at.follow(slot, &lines[at.line(slot)]);
+                let want = Target(targets[slot as usize]);
+                prop_assert_eq!(follow(Target::node(0, true), &wide), want);
+                if let Some(narrow) = narrow {
+                    prop_assert_eq!(follow(Target::node(0, false), &[narrow]), want);
+                }
+            }
+            let mut starts = targets.to_vec();
+            starts.dedup();
+            let count = starts.iter().filter(|&&target| target != fallback).count();
+            prop_assert_eq!(narrow.is_some(), count <= MOST);
+        }
+    }
 }

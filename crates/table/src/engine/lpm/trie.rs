@@ -1,16 +1,14 @@
 //! [`Forest`]: tries over prefixes that share their memory.
 //!
 //! The first 0, 12 or 18 bits of an address choose a slot of a trie's table, by how many prefixes the trie has;
-//! the nodes below take six bits each. The nodes above the table stay, for the control side. A search keeps the
-//! best that it has seen on its way down: the slot's own, then a leaf.
+//! the nodes below take six bits each. The nodes above the table stay, for the control side alone.
+//!
+//! A change is made in the node that the prefix ends in, and pushed down to the nodes and slots below whose
+//! fallback it is; their lines are written anew, and above them those whose child has moved.
 
 use super::arena::Arena;
-use super::node::{Found, Local, Node, Own, STRIDE, or};
-use crate::prefetch::{BitWork, counting_bits, prefetch};
+use super::node::{Line, Local, Node, STRIDE, Target, ones};
 use std::fmt;
-
-/// How many lookups wait for memory together.
-pub(crate) const BATCH: usize = 64;
 
 /// An address, from its first bit on, with zeros behind.
 pub(crate) trait Address: Copy + Default + fmt::Debug + Send + Sync + 'static {
@@ -21,10 +19,10 @@ pub(crate) trait Address: Copy + Default + fmt::Debug + Send + Sync + 'static {
     /// The address that begins with these `count` bits.
     fn from_first(bits: usize, count: u32) -> Self;
 
-    /// The slot in the next node.
+    /// The slot in the node behind the first `depth` bits.
     #[inline(always)]
-    fn slot(self) -> u32 {
-        self.first(STRIDE) as u32
+    fn slot(self, depth: u32) -> u32 {
+        self.without(depth).first(STRIDE) as u32
     }
 }
 
@@ -59,20 +57,28 @@ pub(crate) struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-    /// How many bits the nodes above the one that it ends in take.
-    fn depth(self) -> u32 {
-        (self.len - 1) / STRIDE * STRIDE
+    /// How many nodes are above the one that it ends in.
+    fn level(self) -> usize {
+        ((self.len - 1) / STRIDE) as usize
     }
 
     /// The prefix within the node that it ends in.
     fn local(self) -> Local {
-        let depth = self.depth();
+        let depth = depth(self.level());
         Local {
             len: self.len - depth,
-            slot: self.address.without(depth).slot(),
+            slot: self.address.slot(depth),
         }
     }
 }
+
+/// Bits that `level` nodes take.
+fn depth(level: usize) -> u32 {
+    level as u32 * STRIDE
+}
+
+/// The nodes on the way of an address, from the root on.
+type Path = [u32; 22];
 
 /// Names a trie of a forest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,22 +89,14 @@ impl TrieId {
     pub(crate) const EMPTY: Self = Self(0);
 }
 
-/// What the first bits of an address choose.
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    /// The best prefix that is no longer than these bits.
-    best: Found,
-    /// The node for the bits behind; 0 is none.
-    node: u32,
-}
-
 #[derive(Debug, Clone)]
-struct Trie {
+pub(super) struct Trie {
     /// How many bits choose a slot.
-    bits: u32,
-    slots: Box<[Slot]>,
-    /// The prefix of no bits.
-    default: Found,
+    pub(super) bits: u32,
+    /// Where the slots lead to.
+    pub(super) slots: Box<[u32]>,
+    /// The value of the prefix of no bits; 0 is none.
+    pub(super) default: u32,
     /// The node of the first bits; 0 is none.
     root: u32,
     /// How many prefixes there are, but for the default.
@@ -109,15 +107,15 @@ impl Trie {
     fn new() -> Self {
         Self {
             bits: 0,
-            slots: [Slot::default()].into(),
+            slots: [0].into(),
             default: 0,
             root: 0,
             count: 0,
         }
     }
 
-    /// How many bits should choose a slot: a table takes no more than some hundred bytes a prefix. One that
-    /// is there stays until it would be four times too large.
+    /// How many bits should choose a slot: a table takes no more than some tens of bytes a prefix. One that is
+    /// there stays until it would be four times too large.
     fn right_bits(&self) -> u32 {
         let bits = |count| match count {
             0..256 => 0,
@@ -126,19 +124,22 @@ impl Trie {
         };
         self.bits.clamp(bits(self.count), bits(self.count * 4))
     }
+
+    /// How many levels of nodes are above the table.
+    fn top(&self) -> usize {
+        (self.bits / STRIDE) as usize
+    }
 }
 
-/// Tries that share their memory.
+/// Tries that share their memory. Values are from 1 to `i32::MAX`.
 #[derive(Debug, Clone)]
 pub(crate) struct Forest {
-    tries: Vec<Trie>,
+    pub(super) tries: Vec<Trie>,
     free: Vec<TrieId>,
     nodes: Arena<Node>,
-    /// At the places of `nodes`.
-    owns: Vec<Own>,
-    leaves: Arena<Found>,
-    /// The values of all [`Own`].
-    values: Arena<Found>,
+    /// The values of the prefixes of each node.
+    values: Arena<u32>,
+    pub(super) lines: Arena<Line>,
 }
 
 impl Forest {
@@ -148,9 +149,8 @@ impl Forest {
             tries: vec![Trie::new()],
             free: Vec::new(),
             nodes: Arena::new(),
-            owns: vec![Own::default()],
-            leaves: Arena::new(),
             values: Arena::new(),
+            lines: Arena::new(),
         }
     }
 
@@ -175,18 +175,25 @@ impl Forest {
 
     /// How many nodes there is room for.
     pub(crate) fn node_count(&self) -> usize {
-        self.owns.len()
+        self.nodes.items().len()
+    }
+
+    /// How many nodes, values and lines there is room for.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> [usize; 3] {
+        let (nodes, values) = (self.nodes.items(), self.values.items());
+        [nodes.len(), values.len(), self.lines.items().len()]
     }
 
     /// About how many bytes it takes.
     pub(crate) fn memory(&self) -> usize {
         let slots = self.tries.iter().map(|trie| size_of_val(&trie.slots[..]));
-        let arenas = self.nodes.memory() + self.leaves.memory() + self.values.memory();
-        slots.sum::<usize>() + arenas + size_of_val(&self.tries[..]) + size_of_val(&self.owns[..])
+        let arenas = self.nodes.memory() + self.values.memory() + self.lines.memory();
+        slots.sum::<usize>() + arenas + size_of_val(&self.tries[..])
     }
 
     #[inline(always)]
-    fn trie(&self, id: TrieId) -> &Trie {
+    pub(super) fn trie(&self, id: TrieId) -> &Trie {
         &self.tries[id.0 as usize]
     }
 
@@ -194,53 +201,27 @@ impl Forest {
         &mut self.tries[id.0 as usize]
     }
 
-    /// The longest prefix of a trie that an address begins with.
-    #[inline]
-    pub(crate) fn find<A: Address>(&self, id: TrieId, address: A) -> Found {
-        let trie = self.trie(id);
-        let slot = trie.slots[address.first(trie.bits)];
-        let leaf = self.search(slot.node, address.without(trie.bits));
-        or(leaf, or(slot.best, trie.default))
-    }
-
-    /// The best leaf on the way down from a node.
-    #[inline(always)]
-    fn search<A: Address>(&self, mut node: u32, mut address: A) -> Found {
-        let mut leaf = 0;
-        while node != 0 {
-            let slot = address.slot();
-            let at = self.nodes.get(node);
-            leaf = or(at.leaf(slot), leaf);
-            node = if at.has_child(slot) {
-                at.child(slot)
-            } else {
-                0
-            };
-            address = address.without(STRIDE);
-        }
-        *self.leaves.get(leaf)
-    }
-
     /// Sets what a prefix leads to.
-    pub(crate) fn insert<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>, found: Found) {
+    pub(crate) fn insert<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>, value: u32) {
         if prefix.len == 0 {
-            self.trie_mut(id).default = found;
+            self.trie_mut(id).default = value;
             return;
         }
-        let node = self.node_for(id, prefix);
+        let path = self.make_path(id, prefix);
+        let node = path[prefix.level()];
         let local = prefix.local();
-        let own = self.owns[node as usize];
+        let own = self.nodes.get(node).own;
         let (is_there, rank) = own.rank(local);
         if is_there {
-            *self.values.get_mut(own.first + rank as u32) = found;
+            *self.values.get_mut(own.first + rank as u32) = value;
         } else {
-            let first = self.values.insert(own.first, own.count(), rank, found);
-            let own = &mut self.owns[node as usize];
+            let first = self.values.insert(own.first, own.count(), rank, value);
+            let own = &mut self.nodes.get_mut(node).own;
             own.first = first;
             own.flip(local);
             self.trie_mut(id).count += 1;
         }
-        self.changed(id, node, prefix);
+        self.settle(id, prefix, &path, prefix.level());
     }
 
     /// Takes a prefix out.
@@ -249,303 +230,256 @@ impl Forest {
             self.trie_mut(id).default = 0;
             return;
         }
-        let Some(node) = self.node_at(id, prefix.address, prefix.depth()) else {
+        let Some(path) = self.path(id, prefix) else {
             return;
         };
+        let node = path[prefix.level()];
         let local = prefix.local();
-        let own = self.owns[node as usize];
+        let own = self.nodes.get(node).own;
         let (true, rank) = own.rank(local) else {
             return;
         };
         let first = self.values.remove(own.first, own.count(), rank);
-        let own = &mut self.owns[node as usize];
+        let own = &mut self.nodes.get_mut(node).own;
         own.first = first;
         own.flip(local);
         self.trie_mut(id).count -= 1;
-        self.changed(id, node, prefix);
-        self.prune(id, prefix.address, prefix.depth());
-    }
-
-    /// Brings what packets read in line with the prefixes of a node, one of which came or went.
-    fn changed<A: Address>(&mut self, id: TrieId, node: u32, prefix: Prefix<A>) {
-        self.spread(node);
-        let bits = self.trie(id).right_bits();
-        if bits != self.trie(id).bits {
-            let trie = self.trie_mut(id);
-            trie.bits = bits;
-            trie.slots = vec![Slot::default(); 1 << bits].into();
-            self.fill_slots::<A>(id, 0, 1 << bits);
-        } else if prefix.len <= bits {
-            let count = 1 << (bits - prefix.len);
-            self.fill_slots::<A>(id, prefix.address.first(bits), count);
+        if self.trie(id).count == 0 {
+            self.drop_all(id);
+        } else {
+            let level = self.prune(&path, prefix);
+            self.settle(id, prefix, &path, level);
         }
     }
 
-    /// Makes the leaves of a node from its prefixes.
-    fn spread(&mut self, node: u32) {
-        let own = self.owns[node as usize];
-        let best = own.spread(self.values.run(own.first, own.count()));
-        let (mut covered, mut starts) = (0u64, 0u64);
-        let mut leaves = [0; 64];
-        let (mut count, mut before) = (0, 0);
-        for (slot, &found) in best.iter().enumerate() {
-            covered |= u64::from(found != 0) << slot;
-            if found != 0 && found != before {
-                starts |= 1 << slot;
-                leaves[count] = found;
-                count += 1;
-            }
-            before = found;
+    /// The way to the node that a prefix ends in, if it is there.
+    fn path<A: Address>(&self, id: TrieId, prefix: Prefix<A>) -> Option<Path> {
+        let mut path = Path::default();
+        path[0] = self.trie(id).root;
+        for level in 0..prefix.level() {
+            let slot = prefix.address.slot(depth(level));
+            path[level + 1] = self.nodes.get(path[level]).child(slot)?;
         }
-        let old = *self.nodes.get(node);
-        let first_leaf = self.leaves.retake(old.first_leaf, old.leaf_count(), count);
-        self.leaves.write(first_leaf, &leaves[..count]);
-        *self.nodes.get_mut(node) = Node {
-            covered,
-            starts,
-            first_leaf,
-            ..old
-        };
+        (path[0] != 0).then_some(path)
     }
 
-    /// Sets `count` slots, from `first` on, to what the nodes above the table say.
-    fn fill_slots<A: Address>(&mut self, id: TrieId, first: usize, count: usize) {
-        let Trie { bits, root, .. } = *self.trie(id);
-        for index in first..first + count {
-            let mut address = A::from_first(index, bits);
-            let (mut node, mut leaf) = (root, 0);
-            for _ in 0..bits / STRIDE {
-                let at = self.nodes.get(node);
-                let slot = address.slot();
-                leaf = or(at.leaf(slot), leaf);
-                node = if at.has_child(slot) {
-                    at.child(slot)
-                } else {
-                    0
-                };
-                address = address.without(STRIDE);
-            }
-            let best = *self.leaves.get(leaf);
-            self.trie_mut(id).slots[index] = Slot { best, node };
-        }
-    }
-
-    /// The node at `depth` on the way of `address`.
-    fn node_at<A: Address>(&self, id: TrieId, address: A, depth: u32) -> Option<u32> {
-        let (mut node, mut address) = (self.trie(id).root, address);
-        for _ in 0..depth / STRIDE {
-            let at = self.nodes.get(node);
-            let slot = address.slot();
-            node = if at.has_child(slot) {
-                at.child(slot)
-            } else {
-                0
-            };
-            address = address.without(STRIDE);
-        }
-        (node != 0).then_some(node)
-    }
-
-    /// The node that a prefix ends in, and all on the way, made where they are missing.
-    fn node_for<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>) -> u32 {
+    /// The way to the node that a prefix ends in, with all nodes that are missing made.
+    fn make_path<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>) -> Path {
         if self.trie(id).root == 0 {
             let root = self.nodes.take(1);
-            self.put_node(root, Node::default(), Own::default());
-            let trie = self.trie_mut(id);
-            trie.root = root;
-            if trie.bits == 0 {
-                trie.slots[0].node = root;
-            }
+            *self.nodes.get_mut(root) = Node::default();
+            self.trie_mut(id).root = root;
         }
-        let mut node = self.trie(id).root;
-        for depth in (0..prefix.depth()).step_by(STRIDE as usize) {
-            let slot = prefix.address.without(depth).slot();
-            if !self.nodes.get(node).has_child(slot) {
-                self.add_child(node, slot);
-                self.link(id, node, prefix.address, depth);
-            }
-            node = self.nodes.get(node).child(slot);
+        let mut path = Path::default();
+        path[0] = self.trie(id).root;
+        for level in 0..prefix.level() {
+            let slot = prefix.address.slot(depth(level));
+            let child = self.nodes.get(path[level]).child(slot);
+            path[level + 1] = child.unwrap_or_else(|| self.add_child(path[level], slot));
         }
-        node
-    }
-
-    fn put_node(&mut self, place: u32, node: Node, own: Own) {
-        *self.nodes.get_mut(place) = node;
-        self.owns.resize(self.nodes.items().len(), Own::default());
-        self.owns[place as usize] = own;
+        path
     }
 
     /// Gives a node an empty child.
-    fn add_child(&mut self, node: u32, slot: u32) {
+    fn add_child(&mut self, node: u32, slot: u32) -> u32 {
         let old = *self.nodes.get(node);
-        let (rank, count) = (old.children_before(slot), old.child_count());
+        let rank = old.children_before(slot);
         let first = self
             .nodes
-            .insert(old.first_child, count, rank, Node::default());
-        self.owns.resize(self.nodes.items().len(), Own::default());
-        self.move_owns(old.first_child, first, rank, rank + 1, count - rank);
-        self.move_owns(old.first_child, first, 0, 0, rank);
-        self.owns[first as usize + rank] = Own::default();
-        let at = self.nodes.get_mut(node);
-        at.first_child = first;
-        at.children |= 1 << slot;
+            .insert(old.first_child, old.child_count(), rank, Node::default());
+        let changed = self.nodes.get_mut(node);
+        changed.first_child = first;
+        changed.children |= 1 << slot;
+        first + rank as u32
     }
 
-    /// Takes an empty child away.
-    fn remove_child(&mut self, node: u32, slot: u32) {
-        let old = *self.nodes.get(node);
-        let (rank, count) = (old.children_before(slot), old.child_count());
-        let first = self.nodes.remove(old.first_child, count, rank);
-        self.owns.resize(self.nodes.items().len(), Own::default());
-        self.move_owns(old.first_child, first, 0, 0, rank);
-        self.move_owns(old.first_child, first, rank + 1, rank, count - rank - 1);
-        let at = self.nodes.get_mut(node);
-        at.first_child = first;
-        at.children ^= 1 << slot;
-    }
-
-    /// Moves `count` of the [`Own`] of a run of nodes as the nodes were moved.
-    fn move_owns(&mut self, old: u32, new: u32, from: usize, to: usize, count: usize) {
-        let from = old as usize + from;
-        self.owns.copy_within(from..from + count, new as usize + to);
-    }
-
-    /// Tells the table where the children of a node, at `depth` on the way of `address`, are now.
-    fn link<A: Address>(&mut self, id: TrieId, node: u32, address: A, depth: u32) {
-        if depth + STRIDE != self.trie(id).bits {
-            return;
+    /// Takes the nodes that are empty away, from the one that the prefix ends in upwards, and gives the level of the
+    /// last that stays. There is one: the trie is not empty.
+    fn prune<A: Address>(&mut self, path: &Path, prefix: Prefix<A>) -> usize {
+        let mut level = prefix.level();
+        while level > 0 && self.nodes.get(path[level]).is_empty() {
+            self.drop_lines(path[level]);
+            level -= 1;
+            let slot = prefix.address.slot(depth(level));
+            let old = *self.nodes.get(path[level]);
+            let rank = old.children_before(slot);
+            let first = self.nodes.remove(old.first_child, old.child_count(), rank);
+            let changed = self.nodes.get_mut(path[level]);
+            changed.first_child = first;
+            changed.children ^= 1 << slot;
         }
-        let at = *self.nodes.get(node);
-        let first = address.first(depth) << STRIDE;
-        for slot in 0..1 << STRIDE {
-            let child = if at.has_child(slot) {
-                at.child(slot)
-            } else {
-                0
-            };
-            self.trie_mut(id).slots[first + slot as usize].node = child;
-        }
+        level
     }
 
-    /// Takes the node at `depth` on the way of `address` away if nothing is in it, and those above.
-    fn prune<A: Address>(&mut self, id: TrieId, address: A, depth: u32) {
-        let Some(node) = self.node_at(id, address, depth) else {
-            return;
+    /// Takes the nodes of a trie away whose last prefix went.
+    fn drop_all(&mut self, id: TrieId) {
+        let Trie { root, default, .. } = *self.trie(id);
+        self.drop_below(root);
+        self.nodes.give(root, 1);
+        *self.trie_mut(id) = Trie {
+            default,
+            ..Trie::new()
         };
-        if self.nodes.get(node).children != 0 || self.owns[node as usize].count() != 0 {
-            return;
+    }
+
+    fn drop_below(&mut self, node: u32) {
+        self.drop_lines(node);
+        let Node {
+            children,
+            first_child,
+            ..
+        } = *self.nodes.get(node);
+        let count = children.count_ones();
+        for child in first_child..first_child + count {
+            self.drop_below(child);
         }
-        if depth == 0 {
-            self.nodes.give(node, 1);
-            let trie = self.trie_mut(id);
-            trie.root = 0;
-            trie.slots[0].node = 0;
-            return;
-        }
-        let above = depth - STRIDE;
-        if let Some(parent) = self.node_at(id, address, above) {
-            self.remove_child(parent, address.without(above).slot());
-            self.link(id, parent, address, above);
-            self.prune(id, address, above);
+        self.nodes.give(first_child, count as usize);
+    }
+
+    fn drop_lines(&mut self, node: u32) {
+        let node = self.nodes.get_mut(node);
+        if let Some((place, count)) = Target(node.target).lines() {
+            self.lines.give(place, count);
+            node.target = 0;
         }
     }
-}
 
-/// The search for at most [`BATCH`] addresses.
-struct Search<'s, A, T> {
-    forest: &'s Forest,
-    /// The trie of an address.
-    trie_of: T,
-    addresses: &'s [A],
-    out: &'s mut [Found],
-}
-
-impl Forest {
-    /// [`find`](Self::find) for at most [`BATCH`] addresses in one trie.
-    pub(crate) fn find_some<A: Address>(&self, id: TrieId, addresses: &[A], out: &mut [Found]) {
+    /// Brings what packets read in line, after a prefix came or went and the node at `level` of `path` changed.
+    fn settle<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>, path: &Path, level: usize) {
+        let right = self.trie(id).right_bits();
+        if right != self.trie(id).bits {
+            self.change_table::<A>(id, right);
+        }
         let trie = self.trie(id);
-        counting_bits(Search {
-            forest: self,
-            trie_of: |_| trie,
-            addresses,
-            out,
-        });
+        if level < trie.top() {
+            let spare = trie.bits.saturating_sub(prefix.len);
+            self.fill_slots::<A>(id, prefix.address.first(trie.bits), 1 << spare);
+        } else {
+            self.settle_path(id, prefix.address, path, level);
+        }
     }
 
-    /// [`find`](Self::find) for at most [`BATCH`] addresses, each in a trie of its own.
-    pub(crate) fn find_in<A: Address>(&self, ids: &[u32], addresses: &[A], out: &mut [Found]) {
-        counting_bits(Search {
-            forest: self,
-            trie_of: |i: usize| self.trie(TrieId(ids[i])),
-            addresses,
-            out,
-        });
-    }
-}
-
-impl<'s, A: Address, T: Fn(usize) -> &'s Trie> BitWork for Search<'s, A, T> {
-    #[inline(always)]
-    fn run(self) {
-        let Self {
-            forest,
-            trie_of,
-            addresses,
-            out,
-        } = self;
-        let nodes = forest.nodes.items();
-        let leaves = forest.leaves.items();
-        let addresses = &addresses[..addresses.len().min(BATCH)];
-        for (i, address) in addresses.iter().enumerate() {
-            let trie = trie_of(i);
-            prefetch(&trie.slots, address.first(trie.bits));
+    /// Writes the lines of the node at `level` of `path` anew, and upwards from there whatever leads to lines that
+    /// have moved.
+    fn settle_path<A: Address>(&mut self, id: TrieId, address: A, path: &Path, level: usize) {
+        let top = self.trie(id).top();
+        let mut fallbacks = [0; 23];
+        for level in 0..level {
+            fallbacks[level + 1] =
+                self.best(path[level], address.slot(depth(level)), fallbacks[level]);
         }
-        // For each address the node that is next, and the best leaf so far. Node 0 and leaf 0 are for none.
-        let mut next = [0; BATCH];
-        let mut leaf = [0; BATCH];
-        for (i, (address, out)) in addresses.iter().zip(&mut *out).enumerate() {
-            let trie = trie_of(i);
-            let slot = trie.slots[address.first(trie.bits)];
-            *out = or(slot.best, trie.default);
-            next[i] = slot.node;
-            prefetch(nodes, slot.node as usize);
-        }
-        // Most searches end in the first node. Those that do not go on together.
-        let mut deeper = [0u8; BATCH];
-        let mut active = 0;
-        for (i, address) in addresses.iter().enumerate() {
-            let slot = address.without(trie_of(i).bits).slot();
-            let node = &nodes[next[i] as usize];
-            leaf[i] = node.leaf(slot);
-            prefetch(leaves, leaf[i] as usize);
-            if node.has_child(slot) {
-                next[i] = node.child(slot);
-                prefetch(nodes, next[i] as usize);
-                deeper[active % BATCH] = i as u8;
-                active += 1;
+        for level in (top..=level).rev() {
+            let before = self.nodes.get(path[level]).target;
+            if self.write(path[level], fallbacks[level]) == before {
+                return;
             }
         }
-        let mut depth = STRIDE;
-        while active > 0 {
-            let searches = active;
-            active = 0;
-            for search in 0..searches {
-                let i = deeper[search % BATCH] as usize % BATCH;
-                let slot = addresses[i].without(trie_of(i).bits + depth).slot();
-                let node = &nodes[next[i] as usize];
-                leaf[i] = or(node.leaf(slot), leaf[i]);
-                if node.has_child(slot) {
-                    next[i] = node.child(slot);
-                    prefetch(nodes, next[i] as usize);
-                    deeper[active % BATCH] = i as u8;
-                    active += 1;
-                } else {
-                    prefetch(leaves, leaf[i] as usize);
+        let index = address.first(self.trie(id).bits);
+        self.trie_mut(id).slots[index] = self.nodes.get(path[top]).target;
+    }
+
+    /// Where a slot of a node leads to, apart from children.
+    fn best(&self, node: u32, slot: u32, fallback: u32) -> u32 {
+        let own = self.nodes.get(node).own;
+        own.best(slot)
+            .map_or(fallback, |rank| *self.values.get(own.first + rank as u32))
+    }
+
+    /// Writes the lines of a node, and of those below that have none or another fallback. Gives its target.
+    fn write(&mut self, place: u32, fallback: u32) -> u32 {
+        let node = *self.nodes.get(place);
+        let mut targets = [fallback; 64];
+        let values = self.values.run(node.own.first, node.own.count());
+        node.own.spread(values, &mut targets);
+        for (slot, child) in ones(node.children).zip(node.first_child..) {
+            let target = &mut targets[slot as usize];
+            let Node {
+                target: now,
+                fallback,
+                ..
+            } = *self.nodes.get(child);
+            *target = if now == 0 || fallback != *target {
+                self.write(child, *target)
+            } else {
+                now
+            };
+        }
+        let target = self.write_lines(Target(node.target), &targets, fallback).0;
+        let node = self.nodes.get_mut(place);
+        (node.target, node.fallback) = (target, fallback);
+        target
+    }
+
+    fn write_lines(&mut self, before: Target, targets: &[u32; 64], fallback: u32) -> Target {
+        let (place, count) = before.lines().unwrap_or((0, 0));
+        if let Some(line) = Line::narrow(targets, fallback) {
+            let place = self.lines.retake(place, count, 1);
+            *self.lines.get_mut(place) = line;
+            return Target::node(place, false);
+        }
+        let lines = Line::wide(targets);
+        let place = self.lines.retake(place, count, lines.len());
+        self.lines.write(place, &lines);
+        Target::node(place, true)
+    }
+
+    /// Gives a trie a table of another size.
+    fn change_table<A: Address>(&mut self, id: TrieId, bits: u32) {
+        let root = self.trie(id).root;
+        let trie = self.trie_mut(id);
+        trie.bits = bits;
+        trie.slots = vec![0; 1 << bits].into();
+        let top = trie.top();
+        self.drop_lines_above(root, top);
+        self.fill_slots::<A>(id, 0, 1 << bits);
+    }
+
+    /// Packets do not come to the nodes of the first `levels` levels from `node` on.
+    fn drop_lines_above(&mut self, node: u32, levels: usize) {
+        if levels == 0 {
+            return;
+        }
+        self.drop_lines(node);
+        let Node {
+            children,
+            first_child,
+            ..
+        } = *self.nodes.get(node);
+        for child in first_child..first_child + children.count_ones() {
+            self.drop_lines_above(child, levels - 1);
+        }
+    }
+
+    /// Sets `count` slots, from `first` on, to what the nodes above and below the table say.
+    fn fill_slots<A: Address>(&mut self, id: TrieId, first: usize, count: usize) {
+        let trie = self.trie(id);
+        let Trie { bits, root, .. } = *trie;
+        let top = trie.top();
+        for index in first..first + count {
+            let address = A::from_first(index, bits);
+            let (mut node, mut fallback) = (Some(root), 0);
+            for level in 0..top {
+                let Some(at) = node else { break };
+                let slot = address.slot(depth(level));
+                fallback = self.best(at, slot, fallback);
+                node = self.nodes.get(at).child(slot);
+            }
+            let target = match node {
+                None => fallback,
+                Some(node) => {
+                    let Node {
+                        target,
+                        fallback: now,
+                        ..
+                    } = *self.nodes.get(node);
+                    if target == 0 || now != fallback {
+                        self.write(node, fallback)
+                    } else {
+                        target
+                    }
                 }
-            }
-            depth += STRIDE;
-        }
-        for (leaf, out) in leaf.iter().zip(out) {
-            *out = or(leaves[*leaf as usize], *out);
+            };
+            self.trie_mut(id).slots[index] = target;
         }
     }
 }
