@@ -104,9 +104,9 @@ where
         let lines = self.forest.lines.items();
         let count = self.out.len().min(BATCH);
         let mut addresses = [A::default(); BATCH];
-        for i in 0..count {
-            addresses[i] = (self.address_of)(i);
-            prefetch(&trie_of(i).slots, addresses[i].first(bits_of(i)));
+        for (i, address) in addresses[..count].iter_mut().enumerate() {
+            *address = (self.address_of)(i);
+            prefetch(&trie_of(i).slots, address.first(bits_of(i)));
         }
         // Where each search is, and the line that it reads next.
         let mut targets = [0; BATCH];
