@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use packet::{Nanos, PortId};
-use testkit::{routed_frame, router};
+use testkit::{engines, routed_frame, router};
 
 /// Packets that are received before a step, as from a port.
 const BATCH: usize = 64;
@@ -11,23 +11,25 @@ const BATCH: usize = 64;
 const LEN: usize = 64;
 
 fn forward(criterion: &mut Criterion) {
-    let mut device = router(&interp::Interp).expect("the example router loads");
     let frames: Vec<Vec<u8>> = (0..BATCH).map(|i| routed_frame(LEN, i as u16)).collect();
-    let mut now = Nanos::ZERO;
     let mut group = criterion.benchmark_group("router");
     group.throughput(Throughput::Elements(BATCH as u64));
-    group.bench_function("interp", |bencher| {
-        bencher.iter(|| {
-            for frame in &frames {
-                device.receive(PortId(0), frame).expect("a short frame");
-            }
-            now += Nanos::from_micros(64);
-            device.step(now);
-            let mut sent = 0;
-            device.drain_sent(|port, _, _| sent += usize::from(port == PortId(1)));
-            assert_eq!(sent, BATCH);
+    for engine in engines() {
+        let mut device = router(engine.as_ref()).expect("the example router loads");
+        let mut now = Nanos::ZERO;
+        group.bench_function(engine.name(), |bencher| {
+            bencher.iter(|| {
+                for frame in &frames {
+                    device.receive(PortId(0), frame).expect("a short frame");
+                }
+                now += Nanos::from_micros(64);
+                device.step(now);
+                let mut sent = 0;
+                device.drain_sent(|port, _, _| sent += usize::from(port == PortId(1)));
+                assert_eq!(sent, BATCH);
+            });
         });
-    });
+    }
     group.finish();
 }
 

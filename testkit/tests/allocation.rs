@@ -19,7 +19,13 @@ fn carry(device: &mut Device, frames: &[Vec<u8>], start: u64, rounds: u64) -> us
 
 #[test]
 fn a_warm_router_forwards_without_allocating() {
-    let mut device = router(&interp::Interp).unwrap();
+    for engine in testkit::engines() {
+        forwards_without_allocating(engine.as_ref());
+    }
+}
+
+fn forwards_without_allocating(engine: &dyn exec::Engine) {
+    let mut device = router(engine).unwrap();
     let frames: Vec<Vec<u8>> = [64, 65, 200, 1514, 9014]
         .iter()
         .map(|&len| routed_frame(len, len as u16))
@@ -32,9 +38,11 @@ fn a_warm_router_forwards_without_allocating() {
     let measured = allocation_counter::measure(|| sent = carry(&mut device, &frames, 10, 100));
     assert_eq!(sent, 500);
     assert_eq!(
-        measured.count_total, 0,
-        "allocations of {} bytes",
-        measured.bytes_total
+        measured.count_total,
+        0,
+        "allocations of {} bytes on {}",
+        measured.bytes_total,
+        engine.name()
     );
     device.check_conservation().unwrap();
 }

@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Programs run at a time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// The engine that runs STF tests; the command's own choice if not given.
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
     /// List the failures of one corpus only: positive, negative, stf, all.
     #[arg(long)]
     only: Option<String>,
@@ -216,6 +219,9 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
         for folder in ["p4include", "p4include/bmv2"] {
             command.arg("-I").arg(options.p4c.join(folder));
         }
+    }
+    if let (Some(engine), Some(_)) = (&options.engine, &job.stf) {
+        command.arg("--engine").arg(engine);
     }
     command.arg(&job.program).args(&job.stf);
     let start = Instant::now();

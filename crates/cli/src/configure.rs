@@ -7,15 +7,21 @@ use packet::{Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
 use crate::args::{Setup, Source};
+use crate::engine::Choice;
 use crate::report::{DeviceReport, Drops, TableReport};
 use crate::{compile, out};
 
 /// Compiles a program and loads it with its entries, which are there from `start` on. With errors in either, they are shown and there is none.
-pub(crate) fn load(source: &Source, setup: &Setup, start: Nanos) -> Result<Option<Device>, String> {
+pub(crate) fn load(
+    source: &Source,
+    setup: &Setup,
+    choice: Choice,
+    start: Nanos,
+) -> Result<Option<Device>, String> {
     let Some(program) = compile::compile(source) else {
         return Ok(None);
     };
-    load_on(&interp::Interp, &Arc::new(program), setup, start)
+    load_on(choice.engine().as_ref(), &Arc::new(program), setup, start)
 }
 
 /// Loads a program on an engine with its entries, which are there from `start` on. With errors in them, they are shown and there is no device.
@@ -49,11 +55,13 @@ pub(crate) fn load_on(
 pub(crate) fn load_text(
     name: &str,
     text: &str,
+    choice: Choice,
     entries_name: &str,
     entries: &str,
 ) -> Result<Device, String> {
     let program = Arc::new(compile::compile_text(name, text)?);
-    let mut device = Device::new(program, &interp::Interp, &DeviceConfig::default())
+    let engine = choice.engine();
+    let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default())
         .map_err(|error| error.to_string())?;
     match add_entries(&mut device, entries_name, entries) {
         true => Ok(device),

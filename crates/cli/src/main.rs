@@ -14,7 +14,7 @@ mod compile;
 mod configure;
 mod demo;
 mod early;
-mod engines;
+mod engine;
 mod forward;
 mod heard;
 mod live;

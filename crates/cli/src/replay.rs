@@ -13,6 +13,7 @@ use switch::Device;
 use crate::args::{Setup, Source};
 use crate::captures::{Captures, Input};
 use crate::early::Early;
+use crate::engine::Choice;
 use crate::heard::Heard;
 use crate::live::{self, LiveLine};
 use crate::report::{self, DeviceReport, PortReport, Traffic};
@@ -40,6 +41,8 @@ pub(crate) struct Options {
     out_dir: Option<PathBuf>,
     #[command(flatten)]
     setup: Setup,
+    #[command(flatten)]
+    choice: Choice,
     /// Write the summary as JSON.
     #[arg(long)]
     json: bool,
@@ -47,7 +50,13 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|e| e.to_string())?;
-    let Some(device) = configure::load(&options.source, &options.setup, captures.start())? else {
+    let Some(device) = configure::load(
+        &options.source,
+        &options.setup,
+        options.choice,
+        captures.start(),
+    )?
+    else {
         return Ok(Ended::WithErrors);
     };
     for input in &options.inputs {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::{Io, Setup, Source};
 use crate::early::Early;
+use crate::engine::Choice;
 use crate::forward::{Ending, Event, Forwarder, Stop};
 use crate::live::LiveLine;
 use crate::report::{self, DeviceReport, PortReport};
@@ -37,6 +38,8 @@ pub(crate) struct Options {
     io: Io,
     #[command(flatten)]
     setup: Setup,
+    #[command(flatten)]
+    choice: Choice,
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
@@ -44,7 +47,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     PortSpec::check_distinct(&options.ports).map_err(|e| e.to_string())?;
-    let Some(device) = configure::load(&options.source, &options.setup, Nanos::ZERO)? else {
+    let Some(device) =
+        configure::load(&options.source, &options.setup, options.choice, Nanos::ZERO)?
+    else {
         return Ok(Ended::WithErrors);
     };
     for spec in &options.ports {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use interp::Interp;
 use stf::{Refused, Report, Setup};
 use switch::DeviceConfig;
 
 use crate::args::{Format, Source};
+use crate::engine::Choice;
 use crate::{Ended, compile, out};
 
 #[derive(Args)]
@@ -26,6 +26,8 @@ pub(crate) struct Options {
     /// What random numbers depend on.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    choice: Choice,
     /// Say nothing when all is as expected.
     #[arg(short, long)]
     quiet: bool,
@@ -41,9 +43,10 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     };
     let directory = options.test.parent().unwrap_or(Path::new(""));
     let read_file = |name: &str| read(&directory.join(name));
+    let engine = options.choice.engine();
     let setup = Setup {
         program: Arc::new(program),
-        engine: &Interp,
+        engine: engine.as_ref(),
         device: DeviceConfig {
             seed: options.seed,
             ..DeviceConfig::default()

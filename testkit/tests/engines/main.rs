@@ -3,7 +3,9 @@
 mod common;
 mod expressions;
 mod externs;
+mod maker;
 mod parsers;
 mod random_expressions;
+mod random_programs;
 mod tables;
 mod work;

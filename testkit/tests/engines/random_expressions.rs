@@ -6,6 +6,7 @@ use ir::{BinOp, ControlId, Expr, FieldId, Program, ScalarTy, StageKind, StmtKind
 use proptest::prelude::*;
 
 use super::common::load_program;
+use super::maker::Maker;
 
 /// Fields that expressions read: their types, some below and some above a limb.
 const FIELDS: [ScalarTy; 8] = [
@@ -19,123 +20,12 @@ const FIELDS: [ScalarTy; 8] = [
     ScalarTy::Bool,
 ];
 
-/// A stream of choices.
-struct Choices(u64);
-
-impl Choices {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % n
-    }
-
-    fn number(&mut self, width: u32) -> u128 {
-        let draw = |c: &mut Choices| u128::from(c.below(1 << 31));
-        let wide =
-            draw(self) | draw(self) << 31 | draw(self) << 62 | draw(self) << 93 | draw(self) << 124;
-        // Small numbers and all ones are where the corners are.
-        match self.below(4) {
-            0 => wide % 5,
-            1 => u128::MAX,
-            _ => wide,
-        }
-        .checked_rem(1u128.checked_shl(width).unwrap_or(0))
-        .unwrap_or(wide)
-    }
-}
-
 fn mask(width: u32) -> u128 {
     u128::MAX.checked_shr(128 - width).unwrap_or(0)
 }
 
 fn signed(value: u128, width: u32) -> i128 {
     (value << (128 - width)) as i128 >> (128 - width)
-}
-
-/// An expression of this type.
-fn expr(ty: ScalarTy, depth: u32, c: &mut Choices) -> Expr {
-    let boxed = |e: Expr| Box::new(e);
-    let same: Vec<usize> = (0..FIELDS.len()).filter(|&i| FIELDS[i] == ty).collect();
-    if depth == 0 || c.below(6) == 0 {
-        if !same.is_empty() && c.below(3) > 0 {
-            let field = same[c.below(same.len() as u64) as usize];
-            return Expr::Read(FieldId::new(field as u32).into());
-        }
-        let value = Value::truncated(c.number(ty.width()), ty.width());
-        return Expr::Const(ty, value);
-    }
-    let d = depth - 1;
-    if ty == ScalarTy::Bool {
-        let operands = FIELDS[c.below(7) as usize];
-        return match c.below(4) {
-            0 => Expr::Unary(UnOp::Not, boxed(expr(ty, d, c))),
-            1 => {
-                let op = [BinOp::LogicalAnd, BinOp::LogicalOr][c.below(2) as usize];
-                Expr::Binary(op, boxed(expr(ty, d, c)), boxed(expr(ty, d, c)))
-            }
-            _ => {
-                use BinOp::{Eq, Ge, Gt, Le, Lt, Ne};
-                let op = [Eq, Ne, Lt, Le, Gt, Ge][c.below(6) as usize];
-                Expr::Binary(op, boxed(expr(operands, d, c)), boxed(expr(operands, d, c)))
-            }
-        };
-    }
-    let width = ty.width();
-    match c.below(8) {
-        0 => {
-            let op = [UnOp::Neg, UnOp::Complement][c.below(2) as usize];
-            Expr::Unary(op, boxed(expr(ty, d, c)))
-        }
-        1 => {
-            let cond = boxed(expr(ScalarTy::Bool, d, c));
-            Expr::Ternary(cond, boxed(expr(ty, d, c)), boxed(expr(ty, d, c)))
-        }
-        2 => {
-            let from = FIELDS[c.below(7) as usize];
-            // Only the width or the sign may change in one cast.
-            let from = match ty {
-                ScalarTy::Int(_) => ScalarTy::Int(from.width()),
-                _ => ScalarTy::Bit(from.width()),
-            };
-            Expr::Cast(ty, boxed(expr(from, d, c)))
-        }
-        3 if !ty.is_signed() && width > 1 => {
-            let low = 1 + c.below(u64::from(width) - 1) as u32;
-            let high = ScalarTy::Bit(width - low);
-            let low = ScalarTy::Bit(low);
-            Expr::Concat(boxed(expr(high, d, c)), boxed(expr(low, d, c)))
-        }
-        4 if !ty.is_signed() => {
-            let from = (width + c.below(10) as u32).min(128);
-            let lo = c.below(u64::from(from - width) + 1) as u32;
-            Expr::Slice(boxed(expr(ScalarTy::Bit(from), d, c)), lo + width - 1, lo)
-        }
-        5 => {
-            let op = [BinOp::Shl, BinOp::Shr][c.below(2) as usize];
-            let amount = expr(ScalarTy::Bit(13), 0, c);
-            Expr::Binary(op, boxed(expr(ty, d, c)), boxed(amount))
-        }
-        _ => {
-            use BinOp::{Add, AddSaturating, And, Div, Mod, Mul, Or, Sub, SubSaturating, Xor};
-            let ops = [
-                Add,
-                Sub,
-                Mul,
-                AddSaturating,
-                SubSaturating,
-                And,
-                Or,
-                Xor,
-                Div,
-                Mod,
-            ];
-            let count = if ty.is_signed() { 8 } else { 10 };
-            let op = ops[c.below(count) as usize];
-            Expr::Binary(op, boxed(expr(ty, d, c)), boxed(expr(ty, d, c)))
-        }
-    }
 }
 
 /// The naive evaluator.
@@ -238,15 +128,22 @@ fn name(ty: ScalarTy) -> String {
 }
 
 fn check(seed: u64) {
-    let mut c = Choices(seed);
+    let fields = FIELDS.iter().enumerate();
+    let fields = fields
+        .map(|(i, ty)| (FieldId::new(i as u32), *ty))
+        .collect();
+    let mut maker = Maker::new(seed, fields);
     let exprs: Vec<Expr> = (0..6)
         .map(|_| {
-            let ty = FIELDS[c.below(8) as usize];
-            expr(ty, 5, &mut c)
+            let ty = maker.ty();
+            maker.expr(ty, 5)
         })
         .collect();
     let mut engines = load_program(program(&exprs), &Natives::default());
-    let fields: Vec<u128> = FIELDS.iter().map(|ty| c.number(ty.width())).collect();
+    let fields: Vec<u128> = FIELDS
+        .iter()
+        .map(|ty| maker.value(ty.width()).to_u128().unwrap())
+        .collect();
     let mut packets = [engines.packet(&[]), engines.packet(&[])];
     for packet in &mut packets {
         for (i, value) in fields.iter().enumerate() {

@@ -8,7 +8,7 @@ use exec::Engine;
 use ir::Program;
 use switch::Device;
 
-use crate::engines::ENGINES;
+use crate::engine;
 
 /// Packets by which a device is compared with a loop.
 const COMPARED: u64 = 20_000;
@@ -22,7 +22,8 @@ const BARE: &str = "bare";
 /// # Errors
 /// A line that says which there are.
 pub(super) fn check_names(names: &[String]) -> Result<(), String> {
-    let engines = ENGINES.iter().map(|engine| engine.name());
+    let engines = engine::all();
+    let engines = engines.iter().map(|engine| engine.name());
     let known: Vec<&str> = engines.chain([HAND, BARE]).collect();
     match names.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
@@ -53,9 +54,9 @@ impl Wanted<'_> {
         self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
     }
 
-    fn engines(&self) -> impl Iterator<Item = &'static dyn Engine> {
-        let wanted = ENGINES.iter().filter(|engine| self.wants(engine.name()));
-        wanted.copied()
+    fn engines(&self) -> impl Iterator<Item = Box<dyn Engine>> {
+        let engines = engine::all().into_iter();
+        engines.filter(|engine| self.wants(engine.name()))
     }
 
     /// The sides of a built-in program, each device compared with the loop.
@@ -79,7 +80,7 @@ impl Wanted<'_> {
         for engine in self.engines() {
             let name = engine.name();
             tell(&format!("fills tables for {name}"));
-            let mut device = OnDevice::load(program, engine, workload)
+            let mut device = OnDevice::load(program, engine.as_ref(), workload)
                 .map_err(|error| format!("{}: {name}: {error}", workload.name()))?;
             tell(&format!("compares {name} with the loop"));
             compare(workload, COMPARED, &mut device, &mut *hand()?).map_err(|difference| {
@@ -106,11 +107,11 @@ impl Wanted<'_> {
     /// A device cannot be made.
     pub(super) fn own<E>(
         &self,
-        mut load: impl FnMut(&'static dyn Engine) -> Result<Device, E>,
+        mut load: impl FnMut(&dyn Engine) -> Result<Device, E>,
     ) -> Result<Sides, E> {
         let mut sides = Sides::new(self.workers);
         for engine in self.engines() {
-            sides.add_device(engine.name(), load(engine)?);
+            sides.add_device(engine.name(), load(engine.as_ref())?);
         }
         sides.add_bare(self);
         Ok(sides)

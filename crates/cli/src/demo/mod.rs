@@ -21,6 +21,7 @@ use switch::Device;
 
 use crate::args::Io;
 use crate::early::Early;
+use crate::engine::Choice;
 use crate::forward::{Ending, Event, Forwarder, Stop};
 use crate::live::{self, LiveLine};
 use crate::{Ended, amount, configure, out};
@@ -55,6 +56,8 @@ pub(crate) struct Options {
     /// How the switch's ports work.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
+    #[command(flatten)]
+    choice: Choice,
     /// Write the report as JSON.
     #[arg(long)]
     json: bool,
@@ -78,7 +81,13 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    let device = configure::load_text("router.p4", PROGRAM, "router.entries", ENTRIES)?;
+    let device = configure::load_text(
+        "router.p4",
+        PROGRAM,
+        options.choice,
+        "router.entries",
+        ENTRIES,
+    )?;
     let connected = match &early.private {
         None => return capture::run(device, options.json),
         Some(Err(error)) => Err(error.to_string()),

@@ -27,6 +27,7 @@ use serde::Serialize;
 use switch::Device;
 
 use crate::args::{Setup, Source};
+use crate::engine::Choice;
 use crate::{Ended, configure, out};
 use step::{Bytes, Step};
 use tell::Teller;
@@ -68,7 +69,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let frame = packet(options)?;
-    let Some(mut device) = configure::load(&options.source, &options.setup, Nanos::ZERO)? else {
+    let Some(mut device) =
+        configure::load(&options.source, &options.setup, Choice::INTERP, Nanos::ZERO)?
+    else {
         return Ok(Ended::WithErrors);
     };
     let port = PortId(options.port);
