@@ -36,7 +36,7 @@ header_type tag_t {
 header_type opt_t {
     len: bit<8>;
     data: varbit<80>;
-    end: bit<16>;
+    tail: bit<16>;
 }
 header_type big_t {
     a: bit<600>;
@@ -372,13 +372,14 @@ fn program(seed: u64) -> Program {
         in_parser: false,
         actions: Vec::new(),
     };
-    // Action 0 runs action 1, and both blocks run either.
+    // Action 0 runs action 1, and the control runs either.
     for (action, calls) in [(1, vec![]), (0, vec![1])] {
         writer.labels = 0;
         writer.actions = calls;
         program.actions[ir::ActionId::new(action)].body = action_body(&mut writer, action);
     }
-    writer.actions = vec![0, 1];
+    // Parsers run no actions.
+    writer.actions = Vec::new();
     writer.in_parser = true;
     for state in 0..3 {
         writer.labels = 0;
@@ -388,6 +389,7 @@ fn program(seed: u64) -> Program {
         (state.body, state.transition) = (body, transition);
     }
     writer.in_parser = false;
+    writer.actions = vec![0, 1];
     writer.labels = 0;
     let mut body = Vec::new();
     for _ in 0..4 {

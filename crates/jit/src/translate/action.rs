@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
 use exec::slots::Slot;
-use ir::{ActionId, Control, Expr, Parser, Program, StageKind, Stmt, StmtKind, limbs_of};
+use ir::{ActionId, Control, Expr, Program, StageKind, Stmt, StmtKind, limbs_of};
 
 use super::{INLINE_LIMBS, Translator, in_bytes};
 use crate::helpers::Helper;
@@ -92,14 +92,6 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    pub(super) fn of_parser(parser: &Parser, costs: &ActionCosts) -> Uses {
-        let mut calls = Vec::new();
-        for state in parser.states.values() {
-            statements(&state.body, &mut calls);
-        }
-        Uses::of(&calls, costs)
-    }
-
     pub(super) fn of_control(program: &Program, control: &Control, costs: &ActionCosts) -> Uses {
         let mut calls = Vec::new();
         for stage in control.stages.values() {

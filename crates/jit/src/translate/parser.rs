@@ -12,7 +12,6 @@ use ir::{
 };
 
 use super::Translator;
-use super::action::Uses;
 use super::expr::is_wide;
 use crate::abi::Outcome;
 use crate::helpers::Helper;
@@ -34,7 +33,6 @@ impl Translator<'_> {
         let Some(parser) = self.program.parsers.get(id) else {
             return Ok(());
         };
-        self.uses = Uses::of_parser(parser, self.costs);
         let states: IdVec<StateId, Block> =
             parser.states.ids().map(|_| self.b.create_block()).collect();
         match states.get(parser.start) {
