@@ -162,7 +162,10 @@ impl Usage {
     pub fn record(&self, bytes: u64, now_ns: u64) {
         self.hits.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
-        self.last_use_ns.fetch_max(now_ns, Relaxed);
+        // Workers may overwrite each other's times, which are as good as the same; an atomic maximum would cost more than both counts.
+        if self.last_use_ns.load(Relaxed) < now_ns {
+            self.last_use_ns.store(now_ns, Relaxed);
+        }
     }
 
     /// Reads it. Packets that are counted meanwhile may be in one number and not yet in another.
