@@ -15,7 +15,10 @@ pub struct Stepwise<E>(pub E);
 
 impl<E: Engine> Engine for Stepwise<E> {
     fn name(&self) -> &'static str {
-        "stepwise"
+        match self.0.name() {
+            "jit" => "stepwise-jit",
+            _ => "stepwise",
+        }
     }
 
     fn load(
