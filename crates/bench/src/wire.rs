@@ -8,6 +8,7 @@ pub(crate) const ETHERNET: usize = 14;
 pub(crate) const IPV4_END: usize = ETHERNET + 20;
 
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(crate) const ETHERTYPE_VLAN: u16 = 0x8100;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 
@@ -74,6 +75,12 @@ pub(crate) fn corrected(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
     let sum = (sum & 0xffff) + (sum >> 16);
     !((sum + (sum >> 16)) as u16)
+}
+
+/// The checksum after two words of its data changed, which are 32 bits together.
+#[inline(always)]
+pub(crate) fn corrected32(checksum: u16, old: u32, new: u32) -> u16 {
+    !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
 /// Takes one hop away from the IPv4 header at `at`, whose checksum is right.

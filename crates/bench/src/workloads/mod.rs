@@ -3,9 +3,13 @@
 //! To add one, write its program in `programs/`, implement [`Workload`] beside the others and list it here; the comparison of every workload with
 //! its loop, the command and its list take it from there.
 
+mod acl;
+mod bng;
 mod flat;
 mod l2;
 mod l3;
+mod snat;
+mod upf;
 
 use crate::Workload;
 
@@ -25,6 +29,21 @@ pub type Make = fn(Size) -> Box<dyn Workload>;
 pub const ALL: &[(&str, Make)] = &[
     ("l2", |size| Box::new(l2::Switch::new(size))),
     ("l3", |size| Box::new(l3::Router::new(size))),
+    ("upf", |size| Box::new(upf::Upf::new(size))),
+    ("bng", |size| Box::new(bng::Bng::new(size))),
+    ("snat", |size| Box::new(snat::Snat::new(size))),
+    ("acl-500", |size| {
+        let about = "a VLAN switch and router with an access list of 500 rules";
+        Box::new(acl::Acl::new("acl-500", about, 500, size))
+    }),
+    ("acl-1k", |size| {
+        let about = "the same with 1,000 rules";
+        Box::new(acl::Acl::new("acl-1k", about, 1000, size))
+    }),
+    ("acl-10k", |size| {
+        let about = "the same with 10,000 rules";
+        Box::new(acl::Acl::new("acl-10k", about, 10_000, size))
+    }),
 ];
 
 /// The workload of this name.
