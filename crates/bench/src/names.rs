@@ -28,6 +28,10 @@ pub enum Key {
     Is(u64),
     /// The first bits.
     Lpm(u64, u32),
+    /// One value of up to 128 bits.
+    Wide(u128),
+    /// The first bits of up to 128.
+    WideLpm(u128, u32),
     /// Value and mask.
     Mask(u64, u64),
     /// Bounds, both included.
@@ -127,10 +131,13 @@ impl ActionName {
 
 fn key_match(key: Key, width: u32) -> KeyMatch {
     let value = |number: u64| Value::truncated(number.into(), width);
+    let wide = |number: u128| Value::truncated(number, width);
     match key {
         Key::Any => KeyMatch::Any,
         Key::Is(number) => KeyMatch::Exact(value(number)),
         Key::Lpm(number, len) => KeyMatch::Lpm(value(number), len),
+        Key::Wide(number) => KeyMatch::Exact(wide(number)),
+        Key::WideLpm(number, len) => KeyMatch::Lpm(wide(number), len),
         Key::Mask(number, mask) => KeyMatch::Ternary(value(number), value(mask)),
         Key::Range(lo, hi) => KeyMatch::Range(value(lo), value(hi)),
     }

@@ -8,6 +8,7 @@ pub(crate) const ETHERNET: usize = 14;
 pub(crate) const IPV4_END: usize = ETHERNET + 20;
 
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub(crate) const ETHERTYPE_VLAN: u16 = 0x8100;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;

@@ -152,7 +152,7 @@ fn prefix(prefix: Prefix) -> Key {
 }
 
 /// Puts a VLAN tag behind the addresses.
-fn tag(frame: &mut Frame, vid: u64) {
+pub(super) fn tag(frame: &mut Frame, vid: u64) {
     if frame.push_front(&[0; 4]).is_ok() {
         let bytes = frame.bytes_mut();
         bytes.copy_within(4..16, 0);

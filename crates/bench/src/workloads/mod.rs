@@ -8,6 +8,7 @@ mod bng;
 mod flat;
 mod l2;
 mod l3;
+mod sai;
 mod snat;
 mod upf;
 
@@ -29,9 +30,6 @@ pub type Make = fn(Size) -> Box<dyn Workload>;
 pub const ALL: &[(&str, Make)] = &[
     ("l2", |size| Box::new(l2::Switch::new(size))),
     ("l3", |size| Box::new(l3::Router::new(size))),
-    ("upf", |size| Box::new(upf::Upf::new(size))),
-    ("bng", |size| Box::new(bng::Bng::new(size))),
-    ("snat", |size| Box::new(snat::Snat::new(size))),
     ("acl-500", |size| {
         let about = "a VLAN switch and router with an access list of 500 rules";
         Box::new(acl::Acl::new("acl-500", about, 500, size))
@@ -44,6 +42,10 @@ pub const ALL: &[(&str, Make)] = &[
         let about = "the same with 10,000 rules";
         Box::new(acl::Acl::new("acl-10k", about, 10_000, size))
     }),
+    ("upf", |size| Box::new(upf::Upf::new(size))),
+    ("bng", |size| Box::new(bng::Bng::new(size))),
+    ("snat", |size| Box::new(snat::Snat::new(size))),
+    ("sai", |size| Box::new(sai::Sai::new(size))),
 ];
 
 /// The workload of this name.
