@@ -136,7 +136,8 @@ impl Workload for Sai {
             7 => visit.port = choices.below(PORTS + LAGS * LAG_PORTS + 1),
             8 => visit.ip.dst_port = 7,
             9 => {
-                // A packet of the access list.
+                // A packet of the access list, to a station: of these addresses few have a route.
+                (visit.dst6, visit.ip.dst_mac) = (None, visit.ip.src_mac ^ VLANS);
                 let rules = self.rules.rules();
                 let rule = &rules[choices.below(rules.len() as u64) as usize];
                 let [src, dst, from, to, protocol] = rule.random_header(choices);
