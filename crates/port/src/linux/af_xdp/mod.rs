@@ -21,6 +21,7 @@ use program::{Attached, Sockets};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Bytes of an Ethernet header, without which nothing is sent.
 const MIN_FRAME: usize = 14;
@@ -291,6 +292,24 @@ fn open_control(interface: &Interface) -> Result<OwnedFd, PortError> {
     })
 }
 
+/// How often, and after how long, a queue that is taken is asked for again.
+const ATTEMPTS: u32 = 10;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+
+/// Opens again what is still taken: the kernel gives queues back some time after the socket that had them was closed, one of our own that could not be
+/// attached in another way among them.
+fn patiently<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..ATTEMPTS {
+        match open() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                std::thread::sleep(BETWEEN_ATTEMPTS);
+            }
+            opened => return opened,
+        }
+    }
+    open()
+}
+
 /// Opens a socket for each queue, in the best way that kernel and driver have: without copying, with
 /// frames in several chunks.
 fn open_queues(interface: &Interface, queues: u32, mode: XdpMode) -> io::Result<Vec<Xsk>> {
@@ -324,7 +343,7 @@ fn open_queues(interface: &Interface, queues: u32, mode: XdpMode) -> io::Result<
                 scattered,
             })
         };
-        match (0..queues).map(open).collect() {
+        match patiently(|| (0..queues).map(open).collect()) {
             Ok(opened) => return Ok(opened),
             Err(error) => last = error,
         }
