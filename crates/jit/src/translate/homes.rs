@@ -39,11 +39,12 @@ impl Homes {
         sites: &[HeaderSite],
         written: impl Iterator<Item = FieldId>,
     ) -> Homes {
+        let written: HashSet<FieldId> = written.collect();
         let mut walk = Walk {
             program,
             in_frame: HashSet::new(),
-            written: written.collect(),
-            made_valid: HashSet::new(),
+            made_valid: written.clone(),
+            written,
             is_aligned: true,
             ops: HashSet::new(),
             has_atomic: false,
@@ -137,8 +138,8 @@ impl Walk<'_> {
                     StageKind::Condition { cond, .. } => self.expr(cond),
                     StageKind::Action { body, .. } => self.body(body),
                     StageKind::Match { outcome, .. } => {
-                        self.written.extend(outcome.hit);
-                        self.written.extend(outcome.action_run);
+                        let fields = outcome.hit.into_iter().chain(outcome.action_run);
+                        fields.for_each(|field| self.wrote(field));
                     }
                 }
             }
@@ -180,16 +181,17 @@ impl Walk<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Assign(place, value) => {
-                self.write(place);
                 self.expr(value);
                 let is_false = matches!(value, Expr::Const(_, value) if value.is_zero());
-                if !is_false {
-                    self.made_valid.insert(place.base);
+                if is_false {
+                    self.place(place);
+                    self.written.insert(place.base);
+                } else {
+                    self.write(place);
                 }
             }
             StmtKind::AssignSlice(place, _, _, value) => {
                 self.write(place);
-                self.made_valid.insert(place.base);
                 self.expr(value);
             }
             StmtKind::AssignVarbit(to, from) => {
@@ -256,8 +258,7 @@ impl Walk<'_> {
                     }
                 }
                 let marked = marks(self.program, call.op);
-                self.written
-                    .extend(marked.into_iter().map(|(field, _)| field));
+                marked.into_iter().for_each(|(field, _)| self.wrote(field));
             }
             StmtKind::Leave(_) | StmtKind::Continue(_) | StmtKind::Exit | StmtKind::Fail(_) => {}
         }
@@ -276,13 +277,19 @@ impl Walk<'_> {
             self.headers_in_frame(to.base, 1);
             self.headers_in_frame(from.base, 1);
         }
-        self.made_valid.extend(fields.first());
-        self.written.extend(fields);
+        fields.into_iter().for_each(|field| self.wrote(field));
     }
 
     fn write(&mut self, place: &Place) {
         self.place(place);
-        self.written.insert(place.base);
+        self.wrote(place.base);
+    }
+
+    /// A field gets some value. If it is a header's validity, which IR that people wrote may put anywhere, the header may be valid without being in the
+    /// packet.
+    fn wrote(&mut self, field: FieldId) {
+        self.written.insert(field);
+        self.made_valid.insert(field);
     }
 
     /// Elements chosen at run time stay in the frame.
@@ -338,4 +345,35 @@ fn span(dims: &[Dim]) -> u32 {
     dims.iter()
         .map(|dim| dim.len.saturating_sub(1).saturating_mul(dim.stride))
         .fold(0, u32::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ir::Layout;
+
+    /// How many headers are taken for being in the packet when a parser does this after extracting the only one.
+    fn in_packet(code: &str) -> usize {
+        let program = ir::read(&format!(
+            "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nheader hdr.h: h_t\nparser p start start {{\n    state start {{\n        \
+             extract hdr.h;\n        {code}\n        goto accept;\n    }}\n}}\n"
+        ))
+        .expect("the text is IR");
+        let layout = Layout::of(&program);
+        let headers = program.headers.ids();
+        let sites: Vec<HeaderSite> = headers
+            .filter_map(|id| HeaderSite::new(&program, &layout, id))
+            .collect();
+        Homes::of(&program, &sites, std::iter::empty())
+            .in_packet
+            .len()
+    }
+
+    #[test]
+    fn a_header_that_something_else_may_make_valid_is_not_looked_for_in_the_packet() {
+        assert_eq!(in_packet(""), 1);
+        assert_eq!(in_packet("hdr.h.$valid$ = false;"), 1);
+        assert_eq!(in_packet("hdr.h.$valid$ = true;"), 0);
+        assert_eq!(in_packet("lookahead 8 (hdr.h.$valid$ at 0);"), 0);
+    }
 }
