@@ -6,7 +6,6 @@ use exec::{Engine, ExternState};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, Device, DeviceConfig, Replica, TableEntry, Worker};
-use table::CounterReading;
 
 use crate::Workload;
 use crate::forward::{Forward, Outbox, Reading};
@@ -99,14 +98,11 @@ impl Forward for OnDevice {
         });
         let direct = configuration.tables.iter().filter_map(|(id, table)| {
             let counter = program.tables[id].direct_counter?;
-            let read = |cells: &table::EntryCells| -> CounterReading {
-                let counter = cells.counter.as_ref();
-                counter.map(|counter| counter.read()).unwrap_or_default()
-            };
-            let entries = table.iter().map(|entry| read(&entry.cells));
+            let read = |entry| table.counter(entry).unwrap_or_default();
+            let entries = table.iter().map(|entry| read(Some(entry.id)));
             Some(Reading {
                 name: last_name(&program.externs[counter].name).to_string(),
-                cells: entries.chain([read(table.default_cells())]).collect(),
+                cells: entries.chain([read(None)]).collect(),
             })
         });
         arrays.chain(direct).collect()

@@ -125,6 +125,18 @@ impl Configuration {
         &self.program
     }
 
+    /// Makes lanes to count in for so many threads; those that there are stay. Packets count in them from the next snapshot on.
+    pub fn set_lanes(&mut self, lanes: usize) {
+        for (_, table) in self.tables.iter_mut() {
+            table.set_lanes(lanes);
+        }
+        for (_, cells) in self.cells.iter_mut() {
+            if let ExternState::Counter(counters) = cells {
+                *counters = Arc::new(counters.with_lanes(lanes));
+            }
+        }
+    }
+
     /// The state of this moment. Costs what changed since the last one.
     pub fn snapshot(&mut self) -> State {
         let profiles: Vec<_> = self
@@ -245,13 +257,7 @@ fn learning(program: &Program, table: &ir::Table) -> LearningTable {
         width: field.width,
         kind: table::MatchKind::Exact,
     });
-    let params = |action: &ir::TableAction| -> usize {
-        let params = program.actions.get(action.action).map(|a| a.params.iter());
-        let limbs = params.into_iter().flatten().map(|p| ir::limbs_of(p.ty));
-        limbs.sum::<u32>() as usize
-    };
-    let most = table.actions.iter().map(params).max().unwrap_or(0);
-    LearningTable::new(KeyShape::new(exact), most, spec.capacity)
+    LearningTable::new(KeyShape::new(exact), spec.params, spec.capacity)
 }
 
 fn profile(kind: &ExternKind) -> Option<ActionProfile> {
@@ -286,7 +292,8 @@ fn check_memory(program: &Program) -> Result<(), ConfigurationError> {
 /// Bytes of an extern's cells, at least.
 fn cell_bytes(kind: &ExternKind) -> u64 {
     match kind {
-        ExternKind::Counter { size, .. } => u64::from(*size) * 24,
+        // Packets and bytes, of each lane and of the control side.
+        ExternKind::Counter { size, .. } => u64::from(*size) * 32,
         ExternKind::Meter { size, .. } => u64::from(*size) * 96,
         ExternKind::Register { cell, size, .. } => {
             let limbs: u64 = cell.iter().map(|ty| u64::from(ir::limbs_of(*ty))).sum();

@@ -2,6 +2,7 @@
 
 use ir::{ExternId, ExternKind, HashAlgorithm, Layout, Program, TableId, work};
 use packet::{Frame, FrameError, Nanos};
+use table::Lane;
 
 use crate::externs::checksum::ChecksumUnit;
 use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests};
@@ -34,6 +35,8 @@ pub struct PacketContext {
     pub random: RandomStream,
     /// The device's time at which the current block runs.
     pub now: Nanos,
+    /// Where the packet is counted: that of the thread which runs it.
+    pub lane: Lane,
     /// Length in bytes that counters and meters count.
     pub length: u32,
     /// Units of work left.
@@ -74,6 +77,7 @@ impl PacketContext {
             checksums: program.externs.values().map(checksum_unit).collect(),
             random: RandomStream::default(),
             now: Nanos::ZERO,
+            lane: Lane::new(0),
             length: 0,
             work_left: WORK_BUDGET,
             current: None,

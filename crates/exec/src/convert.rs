@@ -40,6 +40,7 @@ pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
             PriorityOrder::SmallestWins
         },
         capacity: (table.size as usize).max(table.entries.len()).max(1),
+        params: most_params(program, table),
         direct_counter: match kind_of(table.direct_counter) {
             Some(ExternKind::DirectCounter { unit }) => Some(counter_kind(*unit)),
             _ => None,
@@ -49,6 +50,16 @@ pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
             _ => None,
         },
     }
+}
+
+/// Limbs of the longest parameters of a table's actions.
+pub(crate) fn most_params(program: &Program, table: &Table) -> usize {
+    let params = |action: &ir::TableAction| -> usize {
+        let params = program.actions.get(action.action).map(|a| a.params.iter());
+        let limbs = params.into_iter().flatten().map(|p| ir::limbs_of(p.ty));
+        limbs.sum::<u32>() as usize
+    };
+    table.actions.iter().map(params).max().unwrap_or(0)
 }
 
 /// What a counter counts.

@@ -7,8 +7,8 @@ use bits::Value;
 use ir::{ExternId, HashAlgorithm, TableId};
 use packet::Nanos;
 use table::{
-    ActionRef, CounterArray, EntryAction, EntryCells, EntryId, EntryIdx, GroupId, Learned,
-    LearningTable, Lookup, MemberId, MeterArray, ProfileLookup, RegisterArray, ValueSet,
+    ActionRef, CounterArray, EntryAction, EntryId, EntryIdx, GroupId, Lane, Learned, LearningTable,
+    Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, RegisterArray, ValueSet,
 };
 
 use crate::{AtomicGate, HashParameters};
@@ -177,6 +177,18 @@ pub enum Found {
     Learned(Learned),
 }
 
+impl Found {
+    /// The entry of [`TableState::lookup`] that stands for it, or none for the default action; nothing for learned entries.
+    #[inline]
+    fn in_lookup(&self) -> Option<Option<EntryIdx>> {
+        match self {
+            Found::Miss => Some(None),
+            Found::Entry(idx) => Some(Some(*idx)),
+            Found::Learned(_) => None,
+        }
+    }
+}
+
 impl TableState {
     /// Finds the entry for a key: each field's limbs in order, canonical.
     #[inline]
@@ -193,12 +205,12 @@ impl TableState {
         }
     }
 
-    /// Counts a packet for what was found.
+    /// Notes a packet for what was found.
     #[inline]
-    pub fn record(&self, found: &Found, bytes: u64, now: Nanos) {
+    pub fn record(&self, found: &Found, lane: Lane, bytes: u64, now: Nanos) {
         match found {
-            Found::Miss => self.lookup.default_cells().usage.record(bytes, now.0),
-            Found::Entry(idx) => self.lookup.entry(*idx).cells.usage.record(bytes, now.0),
+            Found::Miss => self.lookup.record(None, lane, bytes, now.0),
+            Found::Entry(idx) => self.lookup.record(Some(*idx), lane, bytes, now.0),
             Found::Learned(hit) => {
                 if let Some(learned) = &self.learned {
                     learned.record(hit, bytes, now.0);
@@ -207,13 +219,17 @@ impl TableState {
         }
     }
 
-    /// The cells of what was found; learned entries have none.
-    pub fn cells(&self, found: &Found) -> Option<&EntryCells> {
-        match found {
-            Found::Miss => Some(self.lookup.default_cells()),
-            Found::Entry(idx) => Some(&self.lookup.entry(*idx).cells),
-            Found::Learned(_) => None,
+    /// Counts a packet in the direct counter of what was found, if it has one.
+    #[inline]
+    pub fn count(&self, found: &Found, lane: Lane, bytes: u64) {
+        if let Some(found) = found.in_lookup() {
+            self.lookup.count(found, lane, bytes);
         }
+    }
+
+    /// The direct meter of what was found, if it has one.
+    pub fn meter(&self, found: &Found) -> Option<&MeterCell> {
+        self.lookup.meter(found.in_lookup()?)
     }
 
     /// The id of the entry found.

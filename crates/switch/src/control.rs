@@ -8,8 +8,8 @@ use exec::{ExternState, HashParameters, Registers, action_params, field_match};
 use ir::{ActionCall, ActionId, ActionScope, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use packet::{Nanos, PortId};
 use table::{
-    ActionRef, CounterReading, EntryAction, EntryCells, EntryId, FieldMatch, KeyField,
-    LearnedEntry, MeterConfig, NewEntry,
+    ActionRef, CounterReading, EntryAction, EntryId, FieldMatch, KeyField, LearnedEntry,
+    MeterConfig, NewEntry,
 };
 
 use crate::device::Device;
@@ -333,24 +333,22 @@ impl Device {
         entry: &TableEntry,
     ) -> Result<(), ControlError> {
         let name = self.table_of(table)?.name.clone();
-        let cells = self.configuration.tables[table]
-            .get(id)
-            .map(|entry| std::sync::Arc::clone(&entry.cells));
-        let Some(cells) = cells else { return Ok(()) };
-        let failure = match (entry.meter, &cells.meter) {
+        let entries = &mut self.configuration.tables[table];
+        let Some(meter) = entries.get(id).map(|entry| entry.meter.clone()) else {
+            return Ok(());
+        };
+        let failure = match (entry.meter, meter) {
             (Some(_), None) => Some(format!("the table `{name}` has no direct meter")),
             (Some(config), Some(meter)) => {
                 meter.configure(config).err().map(|error| error.to_string())
             }
             (None, _) => None,
         };
-        let failure = failure.or_else(|| match (entry.counter, &cells.counter) {
-            (Some(_), None) => Some(format!("the table `{name}` has no direct counter")),
-            (Some(reading), Some(counter)) => {
-                counter.write(reading);
-                None
-            }
-            (None, _) => None,
+        let failure = failure.or_else(|| {
+            let is_set = entry
+                .counter
+                .is_none_or(|reading| entries.write_counter(Some(id), reading));
+            (!is_set).then(|| format!("the table `{name}` has no direct counter"))
         });
         match failure {
             None => Ok(()),
@@ -473,9 +471,11 @@ impl Device {
 
     fn delete(&mut self, table: TableId, id: EntryId) -> Result<(), ControlError> {
         let name = self.table_of(table)?.name.clone();
-        match self.configuration.tables[table].delete(id) {
+        let entries = &mut self.configuration.tables[table];
+        let hits = entries.usage_of(Some(id)).map_or(0, |usage| usage.hits);
+        match entries.delete(id) {
             Ok(entry) => {
-                self.retire(table, entry.cells.usage.read().hits);
+                self.retire(table, hits);
                 self.release(table, &entry.action);
                 Ok(())
             }
@@ -486,11 +486,15 @@ impl Device {
     fn clear(&mut self, table: TableId) -> Result<(), ControlError> {
         self.table_of(table)?;
         self.tell_learned();
-        let entries = self.configuration.tables[table].iter();
-        let going: Vec<_> = entries.filter(|entry| !entry.is_const).cloned().collect();
-        self.configuration.tables[table].clear();
-        for entry in going {
-            self.retire(table, entry.cells.usage.read().hits);
+        let entries = &mut self.configuration.tables[table];
+        let all = entries.iter().zip(entries.usage());
+        let going: Vec<_> = all
+            .filter(|(entry, _)| !entry.is_const)
+            .map(|(entry, (_, usage))| (entry.clone(), usage.hits))
+            .collect();
+        entries.clear();
+        for (entry, hits) in going {
+            self.retire(table, hits);
             self.release(table, &entry.action);
         }
         if let Some(learned) = &self.configuration.learned[table] {
@@ -571,25 +575,12 @@ impl Device {
         Ok(())
     }
 
-    /// The cells of an entry, or of the default action.
-    fn direct_cells(
-        &self,
-        table: TableId,
-        entry: Option<EntryId>,
-    ) -> Result<&EntryCells, ControlError> {
+    fn no_such_entry<T>(&self, table: TableId) -> Result<T, ControlError> {
         let name = &self.table_of(table)?.name;
-        let entries = &self.configuration.tables[table];
-        let cells = match entry {
-            None => Some(entries.default_cells()),
-            Some(entry) => entries.get(entry).map(|entry| &entry.cells),
-        };
-        match cells {
-            Some(cells) => Ok(cells),
-            None => refused(
-                ControlCode::NotFound,
-                format!("the table `{name}` has no such entry"),
-            ),
-        }
+        refused(
+            ControlCode::NotFound,
+            format!("the table `{name}` has no such entry"),
+        )
     }
 
     fn set_direct_meter(
@@ -598,7 +589,16 @@ impl Device {
         entry: Option<EntryId>,
         config: Option<MeterConfig>,
     ) -> Result<(), ControlError> {
-        let Some(meter) = &self.direct_cells(table, entry)?.meter else {
+        self.table_of(table)?;
+        let entries = &self.configuration.tables[table];
+        let meter = match entry {
+            None => entries.default_meter(),
+            Some(entry) => match entries.get(entry) {
+                Some(entry) => entry.meter.as_deref(),
+                None => return self.no_such_entry(table),
+            },
+        };
+        let Some(meter) = meter else {
             return refused(
                 ControlCode::InvalidArgument,
                 "the table has no direct meter",
@@ -614,19 +614,21 @@ impl Device {
     }
 
     fn write_direct_counter(
-        &self,
+        &mut self,
         table: TableId,
         entry: Option<EntryId>,
         reading: CounterReading,
     ) -> Result<(), ControlError> {
-        match &self.direct_cells(table, entry)?.counter {
-            Some(counter) => counter.write(reading),
-            None => {
-                return refused(
-                    ControlCode::InvalidArgument,
-                    "the table has no direct counter",
-                );
-            }
+        self.table_of(table)?;
+        let entries = &mut self.configuration.tables[table];
+        if entries.usage_of(entry).is_none() {
+            return self.no_such_entry(table);
+        }
+        if !entries.write_counter(entry, reading) {
+            return refused(
+                ControlCode::InvalidArgument,
+                "the table has no direct counter",
+            );
         }
         Ok(())
     }
@@ -699,8 +701,7 @@ impl Device {
 
     /// The direct counter of an entry.
     pub fn read_direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
-        let entry = self.configuration.tables.get(table)?.get(entry)?;
-        entry.cells.counter.as_ref().map(|counter| counter.read())
+        self.configuration.tables.get(table)?.counter(Some(entry))
     }
 }
 

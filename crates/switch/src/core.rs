@@ -12,6 +12,7 @@ use exec::{DropDetail, PassOutcome, WORK_BUDGET};
 use ir::work::Work;
 use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
 use packet::{Nanos, PortId};
+use table::Lane;
 
 use crate::arch::{self, PassPlan, Pipeline};
 use crate::ledger::Ledger;
@@ -259,6 +260,8 @@ pub(crate) struct Core {
     pub(crate) outcomes: Vec<PassOutcome>,
     /// Ports whose queues are shaped or hold packets; kept to be used again.
     pub(crate) busy_ports: Vec<u32>,
+    /// Where this core's packets are counted.
+    pub(crate) lane: Lane,
     /// Where packets for shaped ports go, if there are workers.
     pub(crate) handover: Option<Handover>,
 }
@@ -283,6 +286,7 @@ impl Core {
             replicas: Vec::new(),
             outcomes: Vec::new(),
             busy_ports: Vec::new(),
+            lane: Lane::new(0),
             handover: None,
         }
     }
@@ -359,6 +363,7 @@ impl Core {
             return ParserVerdict::Accept;
         };
         packet.begin_block();
+        packet.lane = self.lane;
         trace.event(|| TraceEvent::Block { role });
         let verdict = match &mut trace.0 {
             None => root.code.loaded.run_parser(parser, packet, &root.state),
@@ -384,6 +389,7 @@ impl Core {
             return Ok(());
         };
         packet.begin_block();
+        packet.lane = self.lane;
         trace.event(|| TraceEvent::Block { role });
         let verdict = match &mut trace.0 {
             None => root.code.loaded.run_control(control, packet, &root.state),

@@ -76,7 +76,7 @@ pub struct Device {
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
     pub(crate) root: Arc<Root>,
-    is_stale: bool,
+    pub(crate) is_stale: bool,
     changes: u64,
     followers: Vec<Follower>,
     /// Entries whose idleness was told, with the last use that it was told for.
@@ -355,7 +355,7 @@ impl Device {
                 TableHits {
                     table,
                     hits: hits + learned + self.retired_hits[table.get() as usize],
-                    misses: entries.default_cells().usage.read().hits,
+                    misses: entries.usage_of(None).map_or(0, |usage| usage.hits),
                 }
             })
             .collect()
@@ -366,8 +366,7 @@ impl Device {
         let now = self.core.now.0;
         let mut idle = Vec::new();
         for (table, entries) in self.configuration.tables.iter() {
-            for entry in entries.idle(now) {
-                let last = entry.cells.usage.read().last_use_ns;
+            for (entry, last) in entries.idle(now) {
                 if self.told_idle.insert((table, entry.id), last) != Some(last) {
                     idle.push((table, entry.id));
                 }
@@ -392,6 +391,8 @@ impl Device {
     ) -> Result<Vec<Dropped>, LoadError> {
         let mut new = Device::of_version(program, engine, config, self.code.version + 1)?;
         new.configuration.atomic = Arc::clone(&self.configuration.atomic);
+        let desks = self.desks().len();
+        new.configuration.set_lanes(desks + 1);
         self.tell_learned();
         let dropped = replace::keep(&self.configuration, &mut new.configuration, self.core.now);
         self.code = new.code;

@@ -77,6 +77,7 @@ impl Core {
         outcomes.clear();
         outcomes.resize(frames.len(), PassOutcome::Waiting);
         let mut context = self.context(&root.code);
+        context.lane = self.lane;
         let mut done = 0;
         self.ledger.received += frames.len() as u64;
         while done < frames.len() {
@@ -101,6 +102,7 @@ impl Core {
             };
             let ingress = context.bytes.ingress;
             let packet = std::mem::replace(&mut context, self.context(&root.code));
+            context.lane = self.lane;
             let job = Job::arrived(root, packet, ingress);
             let resume = fused.plan.resume(last.0);
             arch::resume(self, job, resume, last.1, &mut Trace(None));

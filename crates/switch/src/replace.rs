@@ -225,7 +225,7 @@ impl Keeper<'_> {
             ..NewEntry::new(entry.matches.to_vec(), action.clone())
         };
         let inserted = match self.new.tables[id].insert(copy, self.now.0) {
-            Ok(inserted) => self.new.tables[id].get(inserted),
+            Ok(inserted) => inserted,
             Err(error) => {
                 let profile = self.new.program().tables[id].implementation;
                 if let Some(profile) = self.new_profile(profile) {
@@ -235,13 +235,12 @@ impl Keeper<'_> {
                 return matches!(error, TableError::Duplicate(_));
             }
         };
-        let Some(inserted) = inserted else {
-            return false;
-        };
-        if let (Some(from), Some(to)) = (&entry.cells.counter, &inserted.cells.counter) {
-            to.write(from.read());
+        if let Some(counted) = self.old.tables[old_id].counter(Some(entry.id)) {
+            self.new.tables[id].write_counter(Some(inserted), counted);
         }
-        if let (Some(from), Some(to)) = (&entry.cells.meter, &inserted.cells.meter)
+        let inserted = self.new.tables[id].get(inserted);
+        let meter = inserted.and_then(|inserted| inserted.meter.as_ref());
+        if let (Some(from), Some(to)) = (&entry.meter, meter)
             && let Some(config) = from.config()
         {
             // It was accepted before.

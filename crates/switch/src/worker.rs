@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use packet::{Frame, Nanos, PortId};
+use table::Lane;
 
 use crate::core::{Core, Digest, Job, Root, Trace};
 use crate::device::Device;
@@ -225,6 +226,9 @@ impl Device {
         if self.office.is_some() || count == 0 {
             return Vec::new();
         }
+        // One lane is the device's own.
+        self.configuration.set_lanes(count + 1);
+        self.is_stale = true;
         self.publish();
         let desks: Vec<Arc<Desk>> = (0..count).map(|_| Arc::new(Desk::new())).collect();
         let published = Published {
@@ -252,6 +256,7 @@ impl Device {
         let seed = self.core.seed.wrapping_add((number as u64 + 1) << 48);
         let mut core = Core::new(seed, self.core.queues.default_config());
         core.keep_contexts_of(&self.root.code);
+        core.lane = Lane::new(number as u32 + 1);
         core.handover = Some(Handover {
             office: Arc::clone(office),
             own: Some(number),

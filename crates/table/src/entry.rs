@@ -1,12 +1,10 @@
 //! Entries: what they match, what they do, and the cells that packets write.
 
-use crate::counter::CounterCell;
 use crate::key::FieldMatch;
 use crate::meter::MeterCell;
 use bits::define_id;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 define_id! {
     /// The place of an entry in one snapshot of its table. Places are used again after a deletion;
@@ -114,30 +112,11 @@ pub struct Entry {
     pub owner: Owner,
     /// Bytes that the controller keeps with it.
     pub metadata: Box<[u8]>,
-    /// What packets write; the same cells in every snapshot that has the entry.
-    pub cells: Arc<EntryCells>,
+    /// The direct meter, if the table has one; the same in every snapshot that has the entry.
+    pub meter: Option<Arc<MeterCell>>,
 }
 
-/// The cells of an entry, or of a table's default action.
-#[derive(Debug, Default)]
-pub struct EntryCells {
-    /// How much it is used, and when last.
-    pub usage: Usage,
-    /// The direct counter, if the table has one.
-    pub counter: Option<CounterCell>,
-    /// The direct meter, if the table has one.
-    pub meter: Option<MeterCell>,
-}
-
-/// How much something is used, and when last.
-#[derive(Debug, Default)]
-pub struct Usage {
-    hits: AtomicU64,
-    bytes: AtomicU64,
-    last_use_ns: AtomicU64,
-}
-
-/// One reading of a [`Usage`].
+/// How much an entry is used, and when last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageReading {
     /// How many packets.
@@ -146,36 +125,6 @@ pub struct UsageReading {
     pub bytes: u64,
     /// When the last one arrived, or when the entry was inserted, on the device's clock.
     pub last_use_ns: u64,
-}
-
-impl Usage {
-    /// Unused since `now_ns`.
-    pub(crate) fn since(now_ns: u64) -> Self {
-        Self {
-            last_use_ns: now_ns.into(),
-            ..Self::default()
-        }
-    }
-
-    /// One packet of `bytes` bytes that arrived at `now_ns`.
-    #[inline]
-    pub fn record(&self, bytes: u64, now_ns: u64) {
-        self.hits.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes, Relaxed);
-        // Workers may overwrite each other's times, which are as good as the same; an atomic maximum would cost more than both counts.
-        if self.last_use_ns.load(Relaxed) < now_ns {
-            self.last_use_ns.store(now_ns, Relaxed);
-        }
-    }
-
-    /// Reads it. Packets that are counted meanwhile may be in one number and not yet in another.
-    pub fn read(&self) -> UsageReading {
-        UsageReading {
-            hits: self.hits.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
-            last_use_ns: self.last_use_ns.load(Relaxed),
-        }
-    }
 }
 
 /// Which of several matching entries is taken: the least rank.

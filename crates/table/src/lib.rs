@@ -15,8 +15,9 @@
 //! - a snapshot never changes; taking one after a change costs what changed, not the whole table,
 //!   because snapshots share their pages (`paged`) or changes go to a copy that no packet holds
 //!   ([`engine::Versions`]);
-//! - an entry's [`EntryId`] is never used twice, and its cells ([`EntryCells`]) outlive changes of
-//!   its action: a packet on an old snapshot counts into the same cells;
+//! - an entry's [`EntryId`] is never used twice, and its counts outlive changes of its action: a packet
+//!   on an old snapshot counts for the same entry;
+//! - counters have a [`Lane`] for each thread that counts, so that none waits for another;
 //! - which engine matches a key shape changes speed, never the result: every [`MatchEngine`] equals
 //!   [`engine::Linear`];
 //! - what packets write ([`LearningTable`], counters, meters, registers) is allocated before.
@@ -33,24 +34,29 @@ mod limb_map;
 pub mod meter;
 mod packing;
 mod paged;
+mod places;
 pub mod prefetch;
 pub mod profile;
+mod records;
 pub mod register;
 mod slot_set;
 mod table;
+mod tally;
 mod timers;
 pub mod value_set;
 
-pub use counter::{CounterArray, CounterCell, CounterKind, CounterReading};
+pub use counter::{CounterArray, CounterKind, CounterReading};
 pub use engine::{MatchEngine, Matcher};
 pub use entry::{
-    ActionRef, Entry, EntryAction, EntryCells, EntryId, EntryIdx, GroupId, MemberId, NewEntry,
-    Owner, Rank, Usage, UsageReading,
+    ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,
+    UsageReading,
 };
 pub use key::{FieldMatch, KeyError, KeyFault, KeyField, KeyShape, MatchKind};
 pub use learning::{Learn, LearnError, Learned, LearnedEntry, LearningTable};
 pub use meter::{Color, MeterArray, MeterCell, MeterConfig, MeterConfigError, MeterUnit};
 pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
+pub use records::Records;
 pub use register::RegisterArray;
 pub use table::{Lookup, PriorityOrder, Table, TableError, TableSpec};
+pub use tally::{Cells, Lane};
 pub use value_set::{ValueSet, ValueSetError};

@@ -1,18 +1,22 @@
 //! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
 
-use crate::counter::{CounterCell, CounterKind};
+use crate::counter::{CounterKind, CounterReading};
 use crate::engine::{self, MatchEngine, Matcher, Rule};
 use crate::entry::{
-    Entry, EntryAction, EntryCells, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
-    Usage, UsageReading,
+    Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
+    UsageReading,
 };
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
 use crate::paged::Paged;
+use crate::places::Places;
+use crate::records::{RecordStore, Records};
+use crate::tally::{Cells, Lane, TIME, Tally, add};
 use bits::Id;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Which priority wins, where several entries match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +36,8 @@ pub struct TableSpec {
     pub order: PriorityOrder,
     /// The most entries it takes.
     pub capacity: usize,
+    /// Limbs of the longest parameters of its actions; entries with longer ones are found more slowly.
+    pub params: usize,
     /// Whether each entry has a direct counter, and what it counts.
     pub direct_counter: Option<CounterKind>,
     /// Whether each entry has a direct meter, and what it meters.
@@ -45,18 +51,31 @@ impl TableSpec {
             shape,
             order: PriorityOrder::LargestWins,
             capacity,
+            params: 2,
             direct_counter: None,
             direct_meter: None,
         }
     }
 
-    fn new_cells(&self, now_ns: u64) -> EntryCells {
-        EntryCells {
-            usage: Usage::since(now_ns),
-            counter: self.direct_counter.map(CounterCell::new),
-            meter: self.direct_meter.map(MeterCell::new),
+    fn new_meter(&self) -> Option<Arc<MeterCell>> {
+        self.direct_meter.map(|unit| Arc::new(MeterCell::new(unit)))
+    }
+
+    /// Words of an entry's row of counts, a power of two.
+    fn words(&self) -> usize {
+        match self.direct_counter {
+            None => 4,
+            Some(_) => 8,
         }
     }
+}
+
+/// Words of an entry's row: packets that hit it, their bytes, and when the last one came; the last two of a row of eight are its direct counter.
+mod word {
+    pub(super) const HITS: usize = 0;
+    pub(super) const BYTES: usize = 1;
+    pub(super) const LAST_USE: usize = super::TIME;
+    pub(super) const COUNTER: usize = 4;
 }
 
 /// Why an update was refused. The table is as it was before.
@@ -129,7 +148,10 @@ pub struct Table {
     default: Arc<DefaultEntry>,
     engine: Box<dyn MatchEngine>,
     slots: Paged<Option<Arc<Entry>>>,
-    free: Vec<EntryIdx>,
+    places: Places,
+    records: RecordStore,
+    /// Row 0 is the default action's, row `idx + 1` the entry's.
+    tally: Tally,
     by_identity: HashMap<Identity, EntryIdx>,
     by_id: BTreeMap<EntryId, EntryIdx>,
     uses: Uses,
@@ -176,7 +198,7 @@ impl Uses {
 #[derive(Debug)]
 struct DefaultEntry {
     action: EntryAction,
-    cells: Arc<EntryCells>,
+    meter: Option<Arc<MeterCell>>,
 }
 
 impl Table {
@@ -194,24 +216,27 @@ impl Table {
     ) -> Self {
         let mut uses = Uses::default();
         uses.add(&default);
-        let mut table = Self {
+        let mut records = RecordStore::new(spec.params);
+        records.set(0, &default);
+        let places = spec.capacity.clamp(1, 16);
+        Self {
             shape: Arc::new(spec.shape.clone()),
             default: Arc::new(DefaultEntry {
                 action: default,
-                cells: Arc::new(spec.new_cells(0)),
+                meter: spec.new_meter(),
             }),
             engine,
-            slots: Paged::filled(spec.capacity.clamp(1, 16), None),
-            free: Vec::new(),
+            slots: Paged::filled(places, None),
+            places: Places::new(places),
+            records,
+            tally: Tally::new(places + 1, spec.words()),
             by_identity: HashMap::new(),
             by_id: BTreeMap::new(),
             uses,
             next_id: 0,
             snapshot: None,
             spec,
-        };
-        table.free_slots_from(0);
-        table
+        }
     }
 
     /// What the table was made from.
@@ -250,9 +275,10 @@ impl Table {
             idle_timeout_ns: new.idle_timeout_ns,
             owner: new.owner,
             metadata: new.metadata,
-            cells: Arc::new(self.spec.new_cells(now_ns)),
+            meter: self.spec.new_meter(),
         });
         self.next_id += 1;
+        self.begin_row(idx.index() + 1, now_ns);
         self.engine.insert(Rule {
             idx,
             matches: &entry.matches,
@@ -306,15 +332,16 @@ impl Table {
         }
     }
 
-    /// Sets what a miss does. The cells of the default action stay.
+    /// Sets what a miss does. Counts and meter of the default action stay.
     pub fn set_default(&mut self, action: EntryAction) {
         let old = self.default.clone();
         self.uses.remove(&old.action);
         self.uses.add(&action);
         self.default = Arc::new(DefaultEntry {
             action,
-            cells: old.cells.clone(),
+            meter: old.meter.clone(),
         });
+        self.records.set(0, &self.default.action);
         self.snapshot = None;
     }
 
@@ -323,9 +350,9 @@ impl Table {
         &self.default.action
     }
 
-    /// The cells of the default action: how many packets missed, and its direct resources.
-    pub fn default_cells(&self) -> &Arc<EntryCells> {
-        &self.default.cells
+    /// The direct meter of the default action.
+    pub fn default_meter(&self) -> Option<&MeterCell> {
+        self.default.meter.as_deref()
     }
 
     /// The entry with this match and priority.
@@ -349,17 +376,80 @@ impl Table {
 
     /// How much each entry is used, in order of insertion.
     pub fn usage(&self) -> impl Iterator<Item = (EntryId, UsageReading)> {
-        self.iter()
-            .map(|entry| (entry.id, entry.cells.usage.read()))
+        self.by_id
+            .iter()
+            .map(|(&id, idx)| (id, self.read_usage(idx.index() + 1)))
     }
 
-    /// The entries that no packet has hit for as long as their idle time-out, or longer.
-    pub fn idle(&self, now_ns: u64) -> impl Iterator<Item = &Arc<Entry>> {
-        self.iter().filter(move |entry| {
-            let idle_ns = now_ns.saturating_sub(entry.cells.usage.read().last_use_ns);
-            entry
-                .idle_timeout_ns
-                .is_some_and(|timeout| idle_ns >= timeout)
+    /// How much an entry is used; the default action, that is how many packets missed, for none.
+    pub fn usage_of(&self, entry: Option<EntryId>) -> Option<UsageReading> {
+        Some(self.read_usage(self.row(entry)?))
+    }
+
+    /// The direct counter of an entry, or of the default action.
+    pub fn counter(&self, entry: Option<EntryId>) -> Option<CounterReading> {
+        self.spec.direct_counter?;
+        let row = self.row(entry)?;
+        Some(CounterReading {
+            packets: self.tally.read(row, word::COUNTER),
+            bytes: self.tally.read(row, word::COUNTER + 1),
+        })
+    }
+
+    /// Sets the direct counter of an entry, or of the default action; whether there is one.
+    pub fn write_counter(&mut self, entry: Option<EntryId>, reading: CounterReading) -> bool {
+        let (Some(_), Some(row)) = (self.spec.direct_counter, self.row(entry)) else {
+            return false;
+        };
+        self.tally.write(row, word::COUNTER, reading.packets);
+        self.tally.write(row, word::COUNTER + 1, reading.bytes);
+        true
+    }
+
+    /// For how many writers there are lanes to count in.
+    pub fn lanes(&self) -> usize {
+        self.tally.lanes()
+    }
+
+    /// Makes lanes for so many writers, which the next snapshot has.
+    pub fn set_lanes(&mut self, lanes: usize) {
+        self.tally.resize(self.tally.rows(), lanes);
+        self.snapshot = None;
+    }
+
+    /// The row of an entry, or of the default action.
+    fn row(&self, entry: Option<EntryId>) -> Option<usize> {
+        match entry {
+            None => Some(0),
+            Some(id) => self.by_id.get(&id).map(|idx| idx.index() + 1),
+        }
+    }
+
+    fn read_usage(&self, row: usize) -> UsageReading {
+        UsageReading {
+            hits: self.tally.read(row, word::HITS),
+            bytes: self.tally.read(row, word::BYTES),
+            last_use_ns: self.tally.read(row, word::LAST_USE),
+        }
+    }
+
+    /// A row begins anew, with another entry.
+    fn begin_row(&mut self, row: usize, now_ns: u64) {
+        for word in 0..self.spec.words() {
+            self.tally.write(row, word, 0);
+        }
+        self.tally.write(row, word::LAST_USE, now_ns);
+    }
+
+    /// The entries that no packet has hit for as long as their idle time-out, or longer, with the time of the last one.
+    pub fn idle(&self, now_ns: u64) -> impl Iterator<Item = (&Arc<Entry>, u64)> {
+        let timed = self.by_id.values().filter_map(|&idx| {
+            let entry = self.at(idx);
+            Some((idx, entry, entry.idle_timeout_ns?))
+        });
+        timed.filter_map(move |(idx, entry, timeout)| {
+            let last = self.tally.read(idx.index() + 1, word::LAST_USE);
+            (now_ns.saturating_sub(last) >= timeout).then_some((entry, last))
         })
     }
 
@@ -378,16 +468,26 @@ impl Table {
         self.engine.memory()
     }
 
+    /// About how many bytes the entries' records and counts take, all copies included.
+    pub fn record_memory(&self) -> usize {
+        self.records.memory() + self.tally.memory()
+    }
+
     /// The table of this moment, for packets to read. Costs what changed since the last one.
     pub fn snapshot(&mut self) -> Arc<Lookup> {
-        let mut lookup = || Lookup {
+        if let Some(snapshot) = &self.snapshot {
+            return snapshot.clone();
+        }
+        let snapshot = Arc::new(Lookup {
             matcher: self.engine.snapshot(),
             slots: self.slots.clone(),
             default: self.default.clone(),
-        };
-        self.snapshot
-            .get_or_insert_with(|| Arc::new(lookup()))
-            .clone()
+            records: self.records.snapshot(),
+            cells: self.tally.cells().clone(),
+            counter: self.spec.direct_counter,
+        });
+        self.places.issued(Arc::downgrade(&snapshot));
+        self.snapshot.insert(snapshot).clone()
     }
 
     fn check_identity(
@@ -435,8 +535,11 @@ impl Table {
     }
 
     fn put(&mut self, idx: EntryIdx, entry: Option<Arc<Entry>>) {
-        *self.slots.get_mut(idx.index()) = entry;
         self.snapshot = None;
+        if let Some(entry) = &entry {
+            self.records.set(idx.index() + 1, &entry.action);
+        }
+        *self.slots.get_mut(idx.index()) = entry;
     }
 
     fn changeable(&self, id: EntryId) -> Result<EntryIdx, TableError> {
@@ -464,32 +567,37 @@ impl Table {
         self.by_id.remove(&entry.id);
         self.uses.remove(&entry.action);
         self.put(idx, None);
-        self.free.push(idx);
+        self.places.give_back(idx);
         entry
     }
 
-    /// A free place. Places double up to the capacity, so that growing costs little an entry.
+    /// A free place. Places double up to the capacity, so that growing costs little an entry, and then some more, for those that packets still see.
     fn allocate(&mut self) -> Result<EntryIdx, TableError> {
-        if self.len() >= self.spec.capacity {
-            return Err(TableError::Full {
-                capacity: self.spec.capacity,
-            });
+        let capacity = self.spec.capacity;
+        if self.len() >= capacity {
+            return Err(TableError::Full { capacity });
         }
-        if self.free.is_empty() {
-            let len = self.slots.len();
-            self.slots = self.slots.grown((len * 2).min(self.spec.capacity), None);
-            self.free_slots_from(len);
+        if let Some(idx) = self.places.take() {
+            return Ok(idx);
         }
-        self.free.pop().ok_or(TableError::Full {
-            capacity: self.spec.capacity,
-        })
-    }
-
-    fn free_slots_from(&mut self, first: usize) {
-        self.free
-            .extend((first..self.slots.len()).rev().map(EntryIdx::from_index));
+        let len = self.slots.len();
+        let most = capacity + capacity.min(MOST_WAITING);
+        if len == most {
+            return self
+                .places
+                .take_waiting()
+                .ok_or(TableError::Full { capacity });
+        }
+        let longer = (len * 2).min(if len < capacity { capacity } else { most });
+        self.slots = self.slots.grown(longer, None);
+        self.tally.resize(longer + 1, self.tally.lanes());
+        self.places.grow(longer);
+        self.places.take().ok_or(TableError::Full { capacity })
     }
 }
+
+/// Places beyond the capacity, for entries that are deleted and that some packet may still see.
+const MOST_WAITING: usize = 1024;
 
 impl ProfileTarget {
     fn of(action: &EntryAction) -> Option<Self> {
@@ -507,11 +615,14 @@ pub struct Lookup {
     matcher: Arc<dyn Matcher>,
     slots: Paged<Option<Arc<Entry>>>,
     default: Arc<DefaultEntry>,
+    records: Arc<Records>,
+    cells: Arc<Cells>,
+    counter: Option<CounterKind>,
 }
 
 impl Lookup {
     /// The entry that `key` hits: each field's limbs in the order of the [`KeyShape`], canonical.
-    /// Counts nothing; see [`Usage::record`].
+    /// Counts nothing; see [`record`](Self::record).
     #[inline]
     pub fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         self.matcher.find(key)
@@ -545,9 +656,51 @@ impl Lookup {
         &self.default.action
     }
 
-    /// The cells of the default action.
+    /// The direct meter of what was found.
     #[inline]
-    pub fn default_cells(&self) -> &EntryCells {
-        &self.default.cells
+    pub fn meter(&self, found: Option<EntryIdx>) -> Option<&MeterCell> {
+        match found {
+            None => self.default.meter.as_deref(),
+            Some(idx) => self.entry(idx).meter.as_deref(),
+        }
+    }
+
+    /// Notes that a packet of `bytes` bytes, which came at `now_ns`, hit what was found; nothing: it missed.
+    #[inline]
+    pub fn record(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64, now_ns: u64) {
+        if let [hits, sum, last, ..] = self.row(found, lane) {
+            add(hits, 1);
+            add(sum, bytes);
+            if last.load(Relaxed) < now_ns {
+                last.store(now_ns, Relaxed);
+            }
+        }
+    }
+
+    /// Counts a packet of `bytes` bytes in the direct counter of what was found, if the table has one.
+    #[inline]
+    pub fn count(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64) {
+        if let Some(kind) = self.counter {
+            kind.amounts(bytes)
+                .add_to(&self.row(found, lane)[word::COUNTER..]);
+        }
+    }
+
+    #[inline]
+    fn row(&self, found: Option<EntryIdx>, lane: Lane) -> &[AtomicU64] {
+        self.cells.row(lane, found.map_or(0, |idx| idx.index() + 1))
+    }
+
+    /// What entries do, flat.
+    #[inline]
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// What packets count of entries: rows of [`Cells::words`] words, the default action's first, then that of each place. A row is packets,
+    /// bytes, the time of the last one, and from the fifth word on the direct counter's packets and bytes.
+    #[inline]
+    pub fn cells(&self) -> &Cells {
+        &self.cells
     }
 }

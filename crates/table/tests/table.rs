@@ -155,9 +155,9 @@ fn cells_outlive_a_modification_and_count_for_old_snapshots_too() {
     table.modify(id, action(2), None, Box::default()).unwrap();
     let new = table.snapshot();
     for lookup in [&old, &new] {
-        let entry = lookup.entry(lookup.find(&[1]).unwrap());
-        entry.cells.usage.record(64, 200);
-        entry.cells.counter.as_ref().unwrap().count(64);
+        let found = lookup.find(&[1]);
+        lookup.record(found, Lane::new(0), 64, 200);
+        lookup.count(found, Lane::new(0), 64);
     }
     assert_eq!(old.entry(old.find(&[1]).unwrap()).action, action(1));
     assert_eq!(new.entry(new.find(&[1]).unwrap()).action, action(2));
@@ -167,21 +167,11 @@ fn cells_outlive_a_modification_and_count_for_old_snapshots_too() {
         last_use_ns: 200,
     };
     assert_eq!(table.usage().collect::<Vec<_>>(), [(id, expect)]);
-    let counter = table
-        .get(id)
-        .unwrap()
-        .cells
-        .counter
-        .as_ref()
-        .unwrap()
-        .read();
-    assert_eq!(
-        counter,
-        CounterReading {
-            packets: 2,
-            bytes: 128
-        }
-    );
+    let counter = CounterReading {
+        packets: 2,
+        bytes: 128,
+    };
+    assert_eq!(table.counter(Some(id)), Some(counter));
 }
 
 #[test]
@@ -197,12 +187,51 @@ fn an_entry_is_idle_when_its_time_out_has_passed_since_the_last_packet() {
         )
         .unwrap();
     table.insert(exact(2), 100).unwrap();
-    let idle = |now| table.idle(now).map(|entry| entry.id).collect::<Vec<_>>();
-    assert_eq!(idle(149), []);
-    assert_eq!(idle(150), [id]);
-    table.get(id).unwrap().cells.usage.record(64, 140);
-    assert_eq!(idle(150), []);
-    assert_eq!(idle(190), [id]);
+    let idle = |table: &Table, now| {
+        table
+            .idle(now)
+            .map(|(entry, _)| entry.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(idle(&table, 149), []);
+    assert_eq!(idle(&table, 150), [id]);
+    let lookup = table.snapshot();
+    lookup.record(lookup.find(&[1]), Lane::new(0), 64, 140);
+    assert_eq!(idle(&table, 150), []);
+    assert_eq!(idle(&table, 190), [id]);
+}
+
+#[test]
+fn what_a_packet_on_an_old_snapshot_counts_is_not_counted_for_the_next_entry() {
+    let mut table = table(&[MatchKind::Exact]);
+    let old = table.insert(exact(1), 0).unwrap();
+    let held = table.snapshot();
+    table.delete(old).unwrap();
+    for key in 2..20 {
+        let id = table.insert(exact(key), 5).unwrap();
+        held.record(held.find(&[1]), Lane::new(0), 64, 9);
+        let usage = table.usage_of(Some(id)).unwrap();
+        assert_eq!((usage.hits, usage.last_use_ns), (0, 5));
+        table.delete(id).unwrap();
+        table.snapshot();
+    }
+}
+
+#[test]
+fn records_tell_what_entries_do() {
+    let mut table = table(&[MatchKind::Exact]);
+    let id = table.insert(exact(1), 0).unwrap();
+    let old = table.snapshot();
+    table.modify(id, action(7), None, Box::default()).unwrap();
+    let told = |lookup: &Lookup| {
+        let record = lookup.find(&[1]).unwrap().get() as usize + 1;
+        let records = lookup.records();
+        records.limbs()[record * records.stride()]
+    };
+    assert_eq!(told(&old), Records::head(1, 0));
+    assert_eq!(told(&table.snapshot()), Records::head(7, 0));
+    table.set_default(EntryAction::Member(MemberId::new(1)));
+    assert_eq!(table.snapshot().records().limbs()[0], Records::ELSEWHERE);
 }
 
 #[test]

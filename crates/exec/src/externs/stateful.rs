@@ -1,9 +1,9 @@
 //! Counters, meters, registers and entries that packets add: operations on a device's [`State`].
 
 use ir::{ActionId, ExternId, TableId};
-use table::{Color, Learn};
+use table::{Color, CounterKind, CounterReading, Lane, Learn};
 
-use crate::{CurrentEntry, ExternState, Found, PacketContext, State};
+use crate::{CurrentEntry, ExternState, Found, PacketContext, State, TableState};
 
 /// A colour as IR code sees it: 0 green, 1 yellow, 2 red.
 pub fn color_number(color: Color) -> u64 {
@@ -24,33 +24,28 @@ pub fn color_of_number(number: u64) -> Color {
 }
 
 /// Counts the packet at an index; outside the array nothing happens.
-pub fn counter_count(state: &State, counter: ExternId, index: u64, length: u64) {
+pub fn counter_count(state: &State, lane: Lane, counter: ExternId, index: u64, length: u64) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
-        array.count(index, length);
+        array.count(lane, index, length);
     }
 }
 
 /// Adds a number to a counter: as packets and bytes, as far as it counts them.
-pub fn counter_add(state: &State, counter: ExternId, index: u64, amount: u64) {
-    if let Some(ExternState::Counter(array)) = state.extern_state(counter)
-        && let Some(mut reading) = array.read(index)
-    {
-        if array.kind() != table::CounterKind::Bytes {
-            reading.packets = reading.packets.wrapping_add(amount);
-        }
-        if array.kind() != table::CounterKind::Packets {
-            reading.bytes = reading.bytes.wrapping_add(amount);
-        }
-        array.write(index, reading);
+pub fn counter_add(state: &State, lane: Lane, counter: ExternId, index: u64, amount: u64) {
+    if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
+        let counts = |other| if array.kind() == other { 0 } else { amount };
+        let amounts = CounterReading {
+            packets: counts(CounterKind::Bytes),
+            bytes: counts(CounterKind::Packets),
+        };
+        array.add(lane, index, amounts);
     }
 }
 
 /// Counts the packet for the entry of the table being applied.
 pub fn direct_counter_count(state: &State, packet: &PacketContext, length: u64) {
-    if let Some(cells) = current_cells(state, packet)
-        && let Some(counter) = &cells.counter
-    {
-        counter.count(length);
+    if let Some((table, found)) = current(state, packet) {
+        table.count(found, packet.lane, length);
     }
 }
 
@@ -78,17 +73,19 @@ pub fn direct_meter_execute(
     packet: &PacketContext,
     length: u64,
 ) -> Color {
-    match current_cells(state, packet).and_then(|cells| cells.meter.as_ref()) {
+    match current(state, packet).and_then(|(table, found)| table.meter(found)) {
         Some(meter) => meter.execute(before, length, packet.now.0),
         None => before,
     }
 }
 
-/// The cells of the entry, or default action, of the table being applied.
-fn current_cells<'s>(state: &'s State, packet: &PacketContext) -> Option<&'s table::EntryCells> {
+/// The table being applied, and what was found there.
+fn current<'s, 'p>(
+    state: &'s State,
+    packet: &'p PacketContext,
+) -> Option<(&'s TableState, &'p Found)> {
     let current = packet.current.as_ref()?;
-    let table = state.tables.get(current.table.get() as usize)?;
-    table.cells(&current.found)
+    Some((state.table(current.table)?, &current.found))
 }
 
 /// PNA `add_entry`: adds an entry for the key that was missed; whether it could. It is for the default action of a table that missed: an entry

@@ -49,11 +49,11 @@ impl Calling<'_> {
             Op::CounterCount | Op::CounterCountLength => {
                 let index = self.small(call, 0);
                 let length = self.length(call, Op::CounterCountLength, 1);
-                stateful::counter_count(self.state, call.instance, index, length);
+                stateful::counter_count(self.state, self.packet.lane, call.instance, index, length);
             }
             Op::CounterAdd => {
                 let (index, amount) = (self.small(call, 0), self.small(call, 1));
-                stateful::counter_add(self.state, call.instance, index, amount);
+                stateful::counter_add(self.state, self.packet.lane, call.instance, index, amount);
             }
             // v1model counts a hit when the table is applied; its `count()` does nothing more.
             Op::DirectCounterCount | Op::DirectCounterCountLength => {

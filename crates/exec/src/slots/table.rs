@@ -135,14 +135,12 @@ impl TableSite {
         let key = self.key as usize;
         let key = &limbs[key..key + self.key_limbs as usize];
         let found = table.find(key, &mut packet.learned_params);
-        table.record(&found, u64::from(packet.length), packet.now);
+        let bytes = u64::from(packet.length);
+        table.record(&found, packet.lane, bytes, packet.now);
         applied.found = found;
         applied.hit = found != Found::Miss;
-        if self.counts_hits
-            && applied.hit
-            && let Some(counter) = table.cells(&found).and_then(|cells| cells.counter.as_ref())
-        {
-            counter.count(u64::from(packet.length));
+        if self.counts_hits && applied.hit {
+            table.count(&found, packet.lane, bytes);
         }
         packet.current = Some(CurrentEntry {
             table: self.id,
