@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `bench-io`. Each does all of its own set-up.
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`. Each does all of its own set-up.
 
 mod corpus;
 mod fuzz;
@@ -29,8 +29,6 @@ enum Task {
     Corpus(corpus::Options),
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
-    /// Measure what ports carry between virtual interfaces, against a bare loop. Needs root.
-    BenchIo,
 }
 
 fn main() -> ExitCode {
@@ -39,7 +37,6 @@ fn main() -> ExitCode {
         Task::Test => test(),
         Task::Corpus(options) => corpus::run(&root(), &options),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
-        Task::BenchIo => cargo(&["bench", "--package", "port", "--bench", "io"]),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -204,9 +204,12 @@ impl RoutingTable {
     /// An address at random in a route at random; 0 where there is none.
     pub fn destination(&self, choices: &mut Choices) -> u128 {
         let which = choices.below(self.routes.len() as u64) as usize;
-        let Some(route) = self.routes.get(which) else {
-            return 0;
-        };
+        let route = self.routes.get(which);
+        route.map_or(0, |&route| self.destination_in(route, choices))
+    }
+
+    /// An address at random in this route.
+    pub fn destination_in(&self, route: Route, choices: &mut Choices) -> u128 {
         let host_bits = self.family.width() - u32::from(route.len);
         let host = u128::from(choices.bits()) << 64 | u128::from(choices.bits());
         route.address | host & !u128::MAX.checked_shl(host_bits).unwrap_or(0)

@@ -1,6 +1,8 @@
 //! `polyplane bench`: how fast engines run a program, against the same loop written by hand and a wire.
 
 mod forwarding;
+mod io;
+mod lookups;
 mod report;
 mod sides;
 
@@ -30,6 +32,18 @@ pub(crate) struct Options {
     /// Print a built-in program.
     #[arg(long, value_name = "NAME")]
     show: Option<String>,
+    /// Measure tables instead of programs: lookups a second, memory, and updates beside them. Of these kinds, or of all.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', num_args = 0.., require_equals = true)]
+    lookups: Option<Vec<Lookups>>,
+    /// Measure ports instead of programs: frames from one virtual interface to another, against a bare loop. Needs root.
+    #[arg(long, conflicts_with = "lookups")]
+    io: bool,
+    /// With --lookups: how many entries, in place of a small, a middle and a large number.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
+    sizes: Vec<usize>,
+    /// With --lookups: after how many updates the table is published to packets.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", default_values = ["1", "10", "100"])]
+    updates: Vec<usize>,
     /// Measure only these sides: an engine, `hand` (a loop written by hand) or `bare` (a wire).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
@@ -55,6 +69,27 @@ pub(crate) struct Options {
     /// Write the figures as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// How the keys of a table are matched.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lookups {
+    /// Keys of 64 bits.
+    Exact,
+    /// Routing tables: IPv4 up to all prefixes of the Internet, and IPv6.
+    Lpm,
+    /// Rules over the five-tuple: access lists, firewalls, IP chains.
+    Ternary,
+}
+
+impl Lookups {
+    fn name(self) -> &'static str {
+        match self {
+            Lookups::Exact => "exact",
+            Lookups::Lpm => "lpm",
+            Lookups::Ternary => "ternary",
+        }
+    }
 }
 
 /// How many flows there are in the traffic.
@@ -90,6 +125,12 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         return Err(format!("--seconds {}: how long is that?", options.seconds));
     }
     let time = Duration::from_secs_f64(options.seconds);
+    if let Some(kinds) = &options.lookups {
+        return lookups::run(kinds, options, time);
+    }
+    if options.io {
+        return io::run(options.json, time);
+    }
     let mut report = report::Report::new(options.json);
     let all: Vec<String> = workloads::ALL
         .iter()

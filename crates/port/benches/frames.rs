@@ -1,14 +1,8 @@
-//! What ports carry: frames through a port and out by another, against the bare loop over the same rings
-//! and against raw sockets, and what copying a frame costs.
-//!
-//! One thread offers frames and then times the switch's part alone; the ways take turns, and medians are
-//! shown. Run it by `cargo xtask bench-io`.
+//! What frames cost in memory: copying one in and out again, as a port with memory of its own does, and making one. What ports
+//! carry is measured by `polyplane bench --io`. Run this by `cargo bench -p port --bench frames`.
 
 use packet::{Batch, Nanos, PortId};
-use port::{
-    AfPacketPort, AfXdpPort, Flows, Generator, Order, Port, Sizes, Template, Testbed, TestbedError,
-    XdpMode,
-};
+use port::{Flows, Generator, Order, Sizes, Template};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -27,9 +21,6 @@ fn main() {
     };
     copies(rounds);
     generated(rounds);
-    if let Err(error) = ports(rounds) {
-        println!("skipped: {error}");
-    }
 }
 
 fn generator(flows: Flows, len: usize) -> Generator {
@@ -105,75 +96,4 @@ fn generated(rounds: usize) {
             println!("{count:>10} {name:>8} {each:>12.1}");
         }
     }
-}
-
-/// Carries what waits by the port trait; how many frames.
-fn carry<P: Port>(bed: &mut Testbed<P>, batch: &mut Batch) -> u64 {
-    let now = bed.now();
-    let mut carried = 0;
-    loop {
-        batch.clear();
-        match bed.input.rx(batch, now) {
-            Ok(0) => return carried,
-            Ok(_) => carried += bed.output.tx(batch.frames()).sent,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// Offers frames, has them carried, and gives the time for each; none if hardly any had arrived when the
-/// clock started, as when the kernel has left them to a thread of its own.
-fn turn<P: Port>(
-    bed: &mut Testbed<P>,
-    generator: &mut Generator,
-    carry: impl FnOnce(&mut Testbed<P>) -> u64,
-) -> Option<Duration> {
-    bed.offer(generator, BURST);
-    std::thread::sleep(Duration::from_micros(100));
-    let start = Instant::now();
-    let carried = carry(bed);
-    let took = start.elapsed();
-    let carried = u32::try_from(carried).unwrap_or(u32::MAX);
-    (carried as usize > BURST / 2).then(|| took / carried)
-}
-
-fn ports(rounds: usize) -> Result<(), TestbedError> {
-    let mut xdp = Testbed::new(|id, name| AfXdpPort::open(id, name, XdpMode::Driver))?;
-    let mut packet = Testbed::new(AfPacketPort::open)?;
-    println!(
-        "\nfrom one veth interface to another, AF_XDP: {}",
-        xdp.input
-    );
-    println!(
-        "{:>6} {:>14} {:>14} {:>7} {:>16}",
-        "bytes", "bare ns", "AF_XDP ns", "ratio", "AF_PACKET ns"
-    );
-    let mut batch = Batch::default();
-    for len in [60, 590, 1514] {
-        let flows = Flows {
-            count: 1024,
-            order: Order::Zipf { skew: 0.0 },
-        };
-        let mut frames = generator(flows, len);
-        let mut times = [const { Vec::new() }; 3];
-        for _ in 0..rounds {
-            times[0].extend(turn(&mut xdp, &mut frames, |bed| {
-                let mut carried = 0;
-                loop {
-                    match bed.input.pass_to(&mut bed.output) {
-                        0 => return carried,
-                        passed => carried += passed,
-                    }
-                }
-            }));
-            times[1].extend(turn(&mut xdp, &mut frames, |bed| carry(bed, &mut batch)));
-            times[2].extend(turn(&mut packet, &mut frames, |bed| carry(bed, &mut batch)));
-        }
-        let [bare, port, raw] = times.map(|mut times| median(&mut times).as_secs_f64() * 1e9);
-        println!(
-            "{len:>6} {bare:>14.0} {port:>14.0} {:>7.2} {raw:>16.0}",
-            bare / port
-        );
-    }
-    Ok(())
 }

@@ -1,0 +1,225 @@
+//! Measures ports: frames from one virtual interface (veth) to another, by ports and by a bare loop over the same rings, in turns.
+//!
+//! One thread offers frames and then times the switch's part alone; what it costs the kernel to send over the pair is in all figures.
+
+use packet::Batch;
+use port::{
+    AfPacketPort, AfXdpPort, Flows, Generator, GeneratorError, Order, Port, PortError, Sizes,
+    Template, Testbed, TestbedError, XdpMode,
+};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::measure::quantile;
+
+/// Frames that wait when the clock starts.
+const BURST: usize = 1024;
+/// How long the kernel gets to bring them to where they wait.
+const ARRIVAL: Duration = Duration::from_micros(100);
+/// Rounds at least.
+const LEAST_ROUNDS: usize = 5;
+
+/// By what frames are carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// A loop that passes what comes in by AF_XDP on in place, without a frame of its own.
+    Bare,
+    /// Ports by AF_XDP.
+    Xdp,
+    /// Ports by AF_PACKET.
+    Packet,
+}
+
+impl Way {
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Bare, Self::Xdp, Self::Packet];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Xdp => "af_xdp",
+            Self::Packet => "af_packet",
+        }
+    }
+}
+
+/// What was measured of one way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Carried {
+    /// The way.
+    pub way: Way,
+    /// Million frames a second.
+    pub mpps: f64,
+    /// The middle half of the rounds: the least and the greatest of its `mpps`.
+    pub middle_half: (f64, f64),
+    /// Rounds.
+    pub rounds: usize,
+}
+
+/// Why ports cannot be measured.
+#[derive(Debug)]
+pub enum IoError {
+    /// This machine has no interfaces to measure on.
+    Testbed(TestbedError),
+    /// There are no such frames.
+    Frames(GeneratorError),
+    /// A port failed.
+    Port(PortError),
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Testbed(error) => error.fmt(f),
+            Self::Frames(error) => error.fmt(f),
+            Self::Port(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for IoError {}
+
+impl From<TestbedError> for IoError {
+    fn from(error: TestbedError) -> Self {
+        Self::Testbed(error)
+    }
+}
+
+impl From<PortError> for IoError {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+/// Two switches of two ports each, between a source of frames and an end that takes none.
+pub struct Ports {
+    xdp: Testbed<AfXdpPort>,
+    packet: Testbed<AfPacketPort>,
+    batch: Batch,
+}
+
+impl Ports {
+    /// Lays the cables and opens the ports. Needs root, or the right to make a user namespace.
+    ///
+    /// # Errors
+    /// This machine does not allow it.
+    pub fn open() -> Result<Self, IoError> {
+        Ok(Self {
+            xdp: Testbed::new(|id, name| AfXdpPort::open(id, name, XdpMode::Driver))?,
+            packet: Testbed::new(AfPacketPort::open)?,
+            batch: Batch::default(),
+        })
+    }
+
+    /// Measures all ways with frames of this length, for about this time. `tell` is told how much of it is over, from 0 to 1.
+    ///
+    /// # Errors
+    /// A port fails, or there are no frames of this length.
+    pub fn measure(
+        &mut self,
+        bytes: usize,
+        time: Duration,
+        tell: &mut dyn FnMut(f64),
+    ) -> Result<Vec<Carried>, IoError> {
+        let flows = Flows {
+            count: 1024,
+            order: Order::Zipf { skew: 0.0 },
+        };
+        let templates = vec![Template::udp4()];
+        let mut frames =
+            Generator::new(templates, flows, &Sizes::Fixed(bytes), 1).map_err(IoError::Frames)?;
+        let mut mpps = Way::ALL.map(|_| Vec::new());
+        let start = Instant::now();
+        for round in 0.. {
+            let share = start.elapsed().as_secs_f64() / time.as_secs_f64();
+            if share >= 1.0 && round >= LEAST_ROUNDS {
+                break;
+            }
+            tell(share.min(1.0));
+            for (way, mpps) in Way::ALL.into_iter().zip(&mut mpps) {
+                mpps.extend(self.turn(way, &mut frames)?);
+            }
+        }
+        let summary = |(way, mut mpps): (Way, Vec<f64>)| Carried {
+            way,
+            mpps: quantile(&mut mpps, 0.5),
+            middle_half: (quantile(&mut mpps, 0.25), quantile(&mut mpps, 0.75)),
+            rounds: mpps.len(),
+        };
+        Ok(Way::ALL.into_iter().zip(mpps).map(summary).collect())
+    }
+
+    fn turn(&mut self, way: Way, frames: &mut Generator) -> Result<Option<f64>, IoError> {
+        let batch = &mut self.batch;
+        match way {
+            Way::Bare => turn(&mut self.xdp, frames, |bed| Ok(pass(bed))),
+            Way::Xdp => turn(&mut self.xdp, frames, |bed| carry(bed, batch)),
+            Way::Packet => turn(&mut self.packet, frames, |bed| carry(bed, batch)),
+        }
+    }
+}
+
+/// Passes what waits on in place; how many frames.
+fn pass(bed: &mut Testbed<AfXdpPort>) -> u64 {
+    let mut carried = 0;
+    loop {
+        match bed.input.pass_to(&mut bed.output) {
+            0 => return carried,
+            passed => carried += passed,
+        }
+    }
+}
+
+/// Carries what waits by the port trait; how many frames.
+fn carry<P: Port>(bed: &mut Testbed<P>, batch: &mut Batch) -> Result<u64, PortError> {
+    let now = bed.now();
+    let mut carried = 0;
+    loop {
+        batch.clear();
+        match bed.input.rx(batch, now)? {
+            0 => return Ok(carried),
+            _ => carried += bed.output.tx(batch.frames()).sent,
+        }
+    }
+}
+
+/// Offers frames, has them carried, and gives the rate; none if hardly any had arrived when the clock started, as when the kernel has
+/// left them to a thread of its own.
+fn turn<P: Port>(
+    bed: &mut Testbed<P>,
+    frames: &mut Generator,
+    carry: impl FnOnce(&mut Testbed<P>) -> Result<u64, PortError>,
+) -> Result<Option<f64>, IoError> {
+    bed.offer(frames, BURST);
+    std::thread::sleep(ARRIVAL);
+    let start = Instant::now();
+    let carried = carry(bed)?;
+    let took = start.elapsed();
+    let is_enough = carried as usize > BURST / 2;
+    Ok(is_enough.then(|| carried as f64 / took.as_secs_f64() / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_is_measured_where_the_machine_has_interfaces() {
+        let mut ports = match Ports::open() {
+            Ok(ports) => ports,
+            Err(error) => {
+                eprintln!("skipped: {error}");
+                return;
+            }
+        };
+        let measured = ports
+            .measure(60, Duration::from_millis(10), &mut |_| {})
+            .unwrap();
+        assert_eq!(measured.len(), 3);
+        for carried in &measured {
+            assert!(carried.mpps > 0.0 && carried.rounds > 0, "{measured:?}");
+        }
+        assert!(ports.measure(1 << 20, Duration::ZERO, &mut |_| {}).is_err());
+    }
+}

@@ -1,0 +1,240 @@
+//! Tables to measure lookups in: what they hold, what is asked, and which entries come and go meanwhile.
+
+mod measure;
+
+pub use measure::{Beside, Plan, Rates, measure};
+
+use crate::{Choices, Family, FiveTuple, Kind, RoutingTable, RuleSet, Spread};
+use bits::Value;
+use std::cmp::Reverse;
+use table::{
+    ActionRef, EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry, Table, TableSpec,
+};
+
+/// The most entries that come and go, and the share of the table that they may be.
+const MOST_SPARE: usize = 4096;
+const SPARE_SHARE: usize = 16;
+
+/// A kind of table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// Keys of 64 random bits.
+    Exact,
+    /// A routing table.
+    Lpm(Family),
+    /// A set of rules over the five-tuple.
+    Ternary(Kind),
+}
+
+impl Subject {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [
+        Self::Exact,
+        Self::Lpm(Family::V4),
+        Self::Lpm(Family::V6),
+        Self::Ternary(Kind::Acl),
+        Self::Ternary(Kind::Fw),
+        Self::Ternary(Kind::Ipc),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact64",
+            Self::Lpm(Family::V4) => "lpm-v4",
+            Self::Lpm(Family::V6) => "lpm-v6",
+            Self::Ternary(kind) => match kind {
+                Kind::Acl => "ternary-acl",
+                Kind::Fw => "ternary-fw",
+                Kind::Ipc => "ternary-ipc",
+            },
+        }
+    }
+
+    /// How its keys are matched.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Lpm(_) => "lpm",
+            Self::Ternary(_) => "ternary",
+        }
+    }
+
+    /// How many entries such tables are measured with: small, middle, and as large as they come.
+    pub fn sizes(self) -> [usize; 3] {
+        match self {
+            Self::Exact => [1_000, 100_000, 1_000_000],
+            Self::Lpm(Family::V4) => [1_000, 100_000, 964_000],
+            Self::Lpm(Family::V6) => [1_000, 50_000, 200_000],
+            Self::Ternary(_) => [1_000, 100_000, 500_000],
+        }
+    }
+
+    /// Entries, lookups that hit them, and entries to exchange for some; the same in every run. Where there are not so many
+    /// different entries, there are fewer.
+    pub fn sample(self, entries: usize, lookups: usize) -> Sample {
+        let new = |shape, all, spare, key: &dyn Fn(usize, &mut Choices) -> Vec<u64>| {
+            Sample::new(shape, all, spare, lookups, key)
+        };
+        let spare = (entries / SPARE_SHARE).clamp(1, MOST_SPARE);
+        let count = entries + spare;
+        match self {
+            Self::Exact => {
+                let key = |number| Choices::new(number as u64).bits();
+                let entry = |number| {
+                    let value = Value::truncated(key(number).into(), 64);
+                    NewEntry::new(vec![FieldMatch::Exact(value)], direct())
+                };
+                let all = (0..count).map(entry).collect();
+                new(exact_shape(), all, spare, &|number, _| vec![key(number)])
+            }
+            Self::Lpm(family) => {
+                let table = RoutingTable::generate(family, count, 1);
+                let routes = table.routes();
+                let entry = |&route| NewEntry::new(table.matches(route), direct());
+                let all = routes.iter().map(entry).collect();
+                new(table.shape(), all, spare, &|number, choices| {
+                    table.keys(&[table.destination_in(routes[number], choices)])
+                })
+            }
+            Self::Ternary(kind) => {
+                let set = RuleSet::generate(kind, Spread::Scaled, count, 1);
+                let all = set.entries(|_| direct()).collect();
+                new(FiveTuple::shape(), all, spare, &|number, choices| {
+                    set.rules()[number].random_header(choices).to_vec()
+                })
+            }
+        }
+    }
+}
+
+/// What a table is filled with and asked for.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    shape: KeyShape,
+    entries: Vec<NewEntry>,
+    /// First those that the table does not have, then as many that it has.
+    exchanged: Vec<NewEntry>,
+    /// Keys that hit, one after the other.
+    keys: Vec<u64>,
+}
+
+impl Sample {
+    /// Takes `spare` of the entries out, spread over all. `key` draws a key that an entry matches, by its number.
+    fn new(
+        shape: KeyShape,
+        all: Vec<NewEntry>,
+        spare: usize,
+        lookups: usize,
+        key: &dyn Fn(usize, &mut Choices) -> Vec<u64>,
+    ) -> Self {
+        let step = (all.len() / spare.max(1)).max(2);
+        let spare = spare.min(all.len() / step);
+        let is_spare = |number: usize| number % step == step - 1 && number / step < spare;
+        // As many of the table's own, which the spare ones take the place of.
+        let is_own = |number: usize| number.is_multiple_of(step) && number / step < spare;
+        let stays = |number: &usize| !is_spare(*number) && !is_own(*number);
+        let staying: Vec<usize> = (0..all.len()).filter(stays).collect();
+        let mut choices = Choices::new(1);
+        let mut keys = Vec::with_capacity(lookups * shape.limbs());
+        for _ in 0..lookups {
+            let which = choices.below(staying.len() as u64) as usize;
+            if let Some(&number) = staying.get(which) {
+                keys.extend(key(number, &mut choices));
+            }
+        }
+        let picked = |is_picked: &dyn Fn(usize) -> bool| {
+            let numbered = all.iter().enumerate();
+            let picked = numbered.filter(|(number, _)| is_picked(*number));
+            picked.map(|(_, entry)| entry.clone()).collect::<Vec<_>>()
+        };
+        let mut exchanged = picked(&is_spare);
+        exchanged.extend(picked(&is_own));
+        let entries = picked(&|number| !is_spare(number));
+        Self {
+            shape,
+            entries,
+            exchanged,
+            keys,
+        }
+    }
+    /// How many entries the table has.
+    pub fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The table, filled.
+    pub fn table(&self) -> Table {
+        let capacity = self.entries.len() + 1;
+        let mut table = Table::new(TableSpec::new(self.shape.clone(), capacity), direct());
+        for entry in &self.entries {
+            // A sample has no two entries of the same match.
+            let _ = table.insert(entry.clone(), 0);
+        }
+        table
+    }
+
+    /// Checks some lookups, of all that there are, against each entry in turn.
+    ///
+    /// # Errors
+    /// A key finds another entry than it should.
+    pub fn check(&self, table: &mut Table, lookups: usize) -> Result<(), Mismatch> {
+        let lookup = table.snapshot();
+        let limbs = self.shape.limbs();
+        let step = (self.keys.len() / limbs / lookups.max(1)).max(1);
+        for key in self.keys.chunks_exact(limbs).step_by(step) {
+            let found = lookup.find(key).map(|idx| &lookup.entry(idx).matches[..]);
+            let matching = self
+                .entries
+                .iter()
+                .filter(|entry| self.shape.matches(&entry.matches, key));
+            let best = matching
+                .min_by_key(|entry| (Reverse(entry.priority), Reverse(prefix_len(&entry.matches))));
+            if found != best.map(|entry| &entry.matches[..]) {
+                return Err(Mismatch { key: key.to_vec() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key for which a table finds another entry than a search through all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Its limbs.
+    pub key: Vec<u64>,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { key } = self;
+        write!(
+            f,
+            "the key {key:x?} finds another entry than a search through all"
+        )
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+fn direct() -> EntryAction {
+    EntryAction::Direct(ActionRef {
+        action: 0,
+        params: [1].into(),
+    })
+}
+
+fn prefix_len(matches: &[FieldMatch]) -> u32 {
+    let len = |field: &FieldMatch| match field {
+        FieldMatch::Lpm { prefix_len, .. } => Some(*prefix_len),
+        _ => None,
+    };
+    matches.iter().find_map(len).unwrap_or(0)
+}
+
+fn exact_shape() -> KeyShape {
+    KeyShape::new([KeyField {
+        width: 64,
+        kind: MatchKind::Exact,
+    }])
+}

@@ -1,0 +1,169 @@
+//! Measures lookups in tables, and updates beside them.
+
+use std::time::{Duration, Instant};
+
+use bench::clock::Clock;
+use bench::lookups::{Plan, Rates, Subject, measure};
+use serde::Serialize;
+
+use super::{Lookups, Options};
+use crate::live::{LiveLine, bar};
+use crate::{Ended, out, report};
+
+/// Different lookups: more than the processor can learn by heart.
+const TRACE: usize = 1 << 20;
+/// Lookups that are checked against a search through all entries, before a table is measured.
+const CHECKED: usize = 8;
+
+/// What was measured of a table, beside updates of one kind.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    table: &'static str,
+    entries: usize,
+    /// How long filling the table took, with the first snapshot.
+    load_seconds: f64,
+    /// Of the index; entries themselves not counted.
+    bytes_per_entry: f64,
+    /// While nothing changes.
+    mlps: f64,
+    mlps_middle_half: (f64, f64),
+    hits: f64,
+    /// After how many updates the table is published.
+    updates_at_once: usize,
+    updates_per_s: f64,
+    mlps_beside_updates: f64,
+}
+
+/// Measures all tables of these kinds; of all kinds, where none is given.
+///
+/// # Errors
+/// A table finds what it should not.
+pub(super) fn run(kinds: &[Lookups], options: &Options, time: Duration) -> Result<Ended, String> {
+    check(options)?;
+    let plan = Plan {
+        time,
+        updates: options.updates.clone(),
+    };
+    let wanted = |subject: &&Subject| {
+        kinds.is_empty() || kinds.iter().any(|kind| kind.name() == subject.kind())
+    };
+    let mut rows = Vec::new();
+    for &subject in Subject::ALL.iter().filter(wanted) {
+        let usual = subject.sizes();
+        let sizes = match options.sizes.is_empty() {
+            true => &usual[..],
+            false => &options.sizes,
+        };
+        for &size in sizes {
+            rows.extend(one(subject, size, &plan)?);
+        }
+    }
+    show(&rows, options.json);
+    Ok(Ended::Well)
+}
+
+fn check(options: &Options) -> Result<(), String> {
+    const MOST: usize = 1 << 24;
+    let is_size = |size: &&usize| !(1..=MOST).contains(*size);
+    if let Some(size) = options.sizes.iter().find(is_size) {
+        return Err(format!(
+            "--sizes {size}: tables are measured with 1 to {MOST} entries"
+        ));
+    }
+    if options.updates.contains(&0) {
+        return Err(
+            "--updates 0: at least one update comes before a table is published".to_string(),
+        );
+    }
+    Ok(())
+}
+
+fn one(subject: Subject, size: usize, plan: &Plan) -> Result<Vec<Row>, String> {
+    let mut line = LiveLine::new();
+    let name = subject.name();
+    line.show(&format!("{name}, {size} entries: makes them"));
+    let sample = subject.sample(size, TRACE);
+    line.show(&format!("{name}, {size} entries: fills the table"));
+    let start = Instant::now();
+    let mut table = sample.table();
+    table.snapshot();
+    let load = start.elapsed();
+    line.show(&format!("{name}, {size} entries: checks lookups"));
+    let checked = sample.check(&mut table, CHECKED);
+    checked.map_err(|mismatch| format!("{name}, {size} entries: {mismatch}"))?;
+    let bytes_per_entry = table.index_memory() as f64 / table.len().max(1) as f64;
+    let mut tell = |share: f64| {
+        if line.is_due() {
+            let bar = bar((share * 100.0) as u64, 100, 20);
+            line.show(&format!("{name}, {size} entries: {bar}"));
+        }
+    };
+    let rates = measure(&sample, table, plan, &Clock::new(), &mut tell);
+    line.clear();
+    Ok(rows(name, sample.entries(), load, bytes_per_entry, &rates))
+}
+
+fn rows(
+    table: &'static str,
+    entries: usize,
+    load: Duration,
+    bytes_per_entry: f64,
+    rates: &Rates,
+) -> Vec<Row> {
+    let row = |beside: &bench::lookups::Beside| Row {
+        table,
+        entries,
+        load_seconds: load.as_secs_f64(),
+        bytes_per_entry,
+        mlps: rates.mlps,
+        mlps_middle_half: rates.middle_half,
+        hits: rates.hits,
+        updates_at_once: beside.updates,
+        updates_per_s: beside.updates_per_s,
+        mlps_beside_updates: beside.mlps,
+    };
+    rates.beside.iter().map(row).collect()
+}
+
+fn show(rows: &[Row], is_json: bool) {
+    if is_json {
+        return out::json(&rows);
+    }
+    let head = [
+        "table",
+        "entries",
+        "loaded in s",
+        "bytes an entry",
+        "M/s",
+        "middle half",
+        "updates at once",
+        "updates a second",
+        "M/s beside",
+        "share",
+        "",
+    ];
+    let mut lines = vec![head.map(String::from).to_vec()];
+    lines.extend(rows.iter().map(line));
+    out::text(&report::align(&lines));
+}
+
+fn line(row: &Row) -> Vec<String> {
+    let (low, high) = row.mlps_middle_half;
+    let note = match row.hits {
+        hits if hits > 0.99 => String::new(),
+        hits => format!("{hits:.2} of the lookups hit"),
+    };
+    vec![
+        row.table.to_string(),
+        row.entries.to_string(),
+        format!("{:.3}", row.load_seconds),
+        format!("{:.1}", row.bytes_per_entry),
+        format!("{:.1}", row.mlps),
+        format!("{low:.1} to {high:.1}"),
+        row.updates_at_once.to_string(),
+        format!("{:.0}", row.updates_per_s),
+        format!("{:.1}", row.mlps_beside_updates),
+        format!("{:.2}", row.mlps_beside_updates / row.mlps),
+        note,
+    ]
+}

@@ -1,0 +1,41 @@
+//! `polyplane bench`: figures as JSON and as tables, and what it says of wrong wishes.
+
+mod lab;
+
+use lab::said;
+
+#[test]
+fn lookups_are_told_as_json_with_updates_beside_them() {
+    let told = said(&[
+        "bench",
+        "--lookups=exact,lpm",
+        "--sizes",
+        "100",
+        "--updates",
+        "1,10",
+        "--seconds",
+        "0.1",
+        "--json",
+    ]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let rows: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    let rows = rows.as_array().unwrap();
+    // Exact, IPv4 and IPv6, each with two ways to update.
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert_eq!(row["entries"], 100, "{row}");
+        assert!(row["table"].is_string(), "{row}");
+        for figure in ["mlps", "bytes_per_entry", "updates_per_s"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+}
+
+#[test]
+fn tables_without_entries_and_updates_that_are_never_published_are_refused() {
+    for (word, says) in [("--sizes", "--sizes 0"), ("--updates", "--updates 0")] {
+        let told = said(&["bench", "--lookups=exact", word, "0"]);
+        assert_eq!(told.status, Some(1));
+        assert!(told.one_line().contains(says), "{}", told.err);
+    }
+}
