@@ -4,6 +4,7 @@ use bench::rules::KEY_LIMBS;
 use bench::{Choices, FiveTuple, Kind, RuleSet, Spread};
 use bits::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use table::{
     ActionRef, EntryAction, EntryId, FieldMatch, KeyField, KeyShape, Lookup, MatchKind, NewEntry,
     Table, TableSpec,
@@ -101,11 +102,15 @@ fn rules_come_and_go(kind: Kind, spread: Spread) {
         if let Some(id) = rules.present[gone].take() {
             table.delete(id).unwrap();
         }
+        // An index may be made while rules come and go, and taken or not.
+        table.improve(Duration::ZERO);
         if rule % 5 == 0 {
             table.snapshot();
         }
     }
     let keys = headers(&set, 300, 2);
+    check(&table.snapshot(), &keys, KEY_LIMBS, |key| rules.model(key));
+    while table.improve(Duration::MAX) {}
     check(&table.snapshot(), &keys, KEY_LIMBS, |key| rules.model(key));
     rules.present = before;
     check(&held, &keys, KEY_LIMBS, |key| rules.model(key));

@@ -22,6 +22,7 @@ use crate::entry::{EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a match engine knows of an entry.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +49,12 @@ pub trait MatchEngine: fmt::Debug + Send + Sync {
     /// The rules of this moment, for packets to search. Costs what changed since the last one, not
     /// the number of rules; an engine that outgrew what it was built for may build anew.
     fn snapshot(&mut self) -> Arc<dyn Matcher>;
+
+    /// Works on a faster index for the rules that there are, about as long as `budget` says, and tells whether there is more to do. Packets
+    /// search the old one until a snapshot is taken of the new one; what is found does not change.
+    fn improve(&mut self, _budget: Duration) -> bool {
+        false
+    }
 
     /// About how many bytes the index takes, all copies of it included; not the rules themselves.
     fn memory(&self) -> usize;

@@ -5,6 +5,7 @@ use crate::entry::EntryIdx;
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::{Value, limbs_for};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most limbs of a key that this serves: keys are copied to the stack.
 const MOST_LIMBS: usize = 16;
@@ -84,6 +85,10 @@ impl MatchEngine for Signed {
             limbs: self.shape.limbs(),
             inner: self.inner.snapshot(),
         })
+    }
+
+    fn improve(&mut self, budget: Duration) -> bool {
+        self.inner.improve(budget)
     }
 
     fn memory(&self) -> usize {

@@ -1,33 +1,35 @@
 //! [`Index`]: the flat structure that packets search.
 
 use super::layout::{Layout, MAX_PACKED};
+use super::learned::Learned;
 use super::plan::Plan;
 use super::records::{FlatRule, Records};
-use super::search::GROUP;
+use super::rows::Rows;
+use super::search::{Best, GROUP};
 use super::tuples::{Tuples, hash};
 use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
 use std::sync::Arc;
 
-/// So many rules are a list.
+/// So many rules are not worth a new plan.
 const FEW: usize = 12;
 
-/// All rules, in a list or in tuples.
+/// All rules: some in independent sets, a few in rows, the others in tuples.
 #[derive(Debug, Clone)]
 pub(super) struct Index {
     pub(super) layout: Arc<Layout>,
+    pub(super) learned: Learned,
     pub(super) records: Records,
-    /// Rules in no structure, by rank; all of them where there are few.
-    pub(super) list: Vec<u32>,
+    pub(super) rows: Rows,
     pub(super) tuples: Tuples,
-    /// Rules.
+    /// Rules in rows or in tuples.
     live: usize,
-    /// Rules when it was built.
+    /// As many as there were when these were built.
     built: usize,
 }
 
 /// A rule comes or goes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) is_insert: bool,
     pub(super) rule: FlatRule,
@@ -38,8 +40,9 @@ impl Index {
     pub(super) fn empty(layout: Arc<Layout>) -> Self {
         let words = layout.words;
         Self {
+            learned: Learned::default(),
             records: Records::new(words),
-            list: Vec::new(),
+            rows: Rows::new(&[]),
             tuples: Tuples::new(words, [], &[]),
             live: 0,
             built: 0,
@@ -47,33 +50,34 @@ impl Index {
         }
     }
 
-    /// With these rules.
-    pub(super) fn build(layout: Arc<Layout>, rules: &[FlatRule], plan: &Plan) -> Self {
+    /// With rules in sets and, by a plan, these others.
+    pub(super) fn build(
+        layout: Arc<Layout>,
+        learned: Learned,
+        rules: &[FlatRule],
+        plan: &Plan,
+    ) -> Self {
         let mut index = Self::empty(layout);
+        index.learned = learned;
         index.live = rules.len();
         index.built = rules.len();
         index.records.reserve(rules.len() + rules.len() / 16);
-        if rules.len() <= FEW {
-            let mut order: Vec<&FlatRule> = rules.iter().collect();
-            order.sort_unstable_by_key(|rule| rule.rank);
-            index.list = order
-                .into_iter()
-                .map(|rule| index.records.add(rule, super::records::NONE))
-                .collect();
-            return index;
+        index.rows = Rows::new(&plan.row_windows);
+        for &rule in &plan.rows {
+            index.rows.insert(&rules[rule as usize], &mut index.records);
         }
         let mut chains = vec![0; plan.masks.len()];
-        for &tuple in &plan.tuple_of {
-            chains[tuple as usize] += 1;
+        for tuple in plan.tuple_of.iter().flatten() {
+            chains[*tuple as usize] += 1;
         }
         let masks = plan.masks.iter().cloned().zip(chains);
         index.tuples = Tuples::new(index.layout.words, masks, &plan.windows);
         // Chains in a row in memory, each begun with its worst rule, so that all others come first.
         let mut order: Vec<(u32, u64, usize)> = (0..rules.len())
-            .map(|at| {
-                let tuple = plan.tuple_of[at];
+            .filter_map(|at| {
+                let tuple = plan.tuple_of[at]?;
                 let mask = &plan.masks[tuple as usize];
-                (tuple, hash::<0>(rules[at].a(), mask), at)
+                Some((tuple, hash::<0>(rules[at].a(), mask), at))
             })
             .collect();
         order.sort_unstable_by_key(|&(tuple, hash, at)| {
@@ -88,44 +92,68 @@ impl Index {
         index
     }
 
-    /// Whether it has changed so much since it was built that it should be built anew.
+    /// Whether rows and tuples have changed so much since they were built that they should be built anew.
     pub(super) fn is_outgrown(&self) -> bool {
         self.live > (self.built * 2).max(FEW) || self.live < self.built / 4
     }
 
-    /// All rules.
-    pub(super) fn rules(&self) -> Vec<FlatRule> {
+    /// Whether so many rules of the sets are gone that the others should go elsewhere.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.learned.live() < self.learned.built() / 4
+    }
+
+    /// How many rules there are.
+    pub(super) fn len(&self) -> usize {
+        self.learned.live() + self.live
+    }
+
+    /// The rules of rows and tuples.
+    pub(super) fn others(&self) -> Vec<FlatRule> {
         let live = self.records.live();
         live.map(|record| self.records.rule(record)).collect()
     }
 
+    /// All rules.
+    pub(super) fn rules(&self) -> Vec<FlatRule> {
+        let mut rules = self.others();
+        rules.extend(self.learned.rules());
+        rules
+    }
+
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
-        if self.tuples.len() > 0 {
+        let has_tuple = self.tuples.suit(rule, &self.layout, &self.records);
+        if has_tuple || !self.rows.insert(rule, &mut self.records) {
             self.tuples.insert(rule, &self.layout, &mut self.records);
-            return;
         }
-        let rank = |record: u32| self.records.get(record).rank();
-        let place = self.list.partition_point(|&at| rank(at) < rule.rank);
-        let record = self.records.add(rule, super::records::NONE);
-        self.list.insert(place, record);
     }
 
     fn remove(&mut self, rule: &FlatRule) {
-        let listed = self
-            .list
-            .iter()
-            .position(|&at| self.records.get(at).rank() == rule.rank);
-        let is_gone = match listed {
-            Some(place) => {
-                let record = self.list.remove(place);
-                self.records.free(record);
-                true
-            }
-            None => self.tuples.remove(rule, &self.layout, &mut self.records),
-        };
+        if self.learned.remove(rule) {
+            return;
+        }
+        let is_gone = self.rows.remove(rule, &mut self.records)
+            || self.tuples.remove(rule, &self.layout, &mut self.records);
         debug_assert!(is_gone, "a rule that is removed was inserted");
         self.live -= usize::from(is_gone);
+    }
+
+    /// Up to [`GROUP`] packed keys, one after the other.
+    pub(super) fn search_words(&self, keys: &[u64]) -> [Best; GROUP] {
+        let mut key: [&[u64]; GROUP] = [&[]; GROUP];
+        let mut count = 0;
+        for (key, words) in key.iter_mut().zip(keys.chunks(self.layout.words)) {
+            *key = words;
+            count += 1;
+        }
+        let key = &key[..count];
+        match self.layout.words {
+            1 => self.search_packed::<1>(key),
+            2 => self.search_packed::<2>(key),
+            3 => self.search_packed::<3>(key),
+            4 => self.search_packed::<4>(key),
+            _ => self.search_packed::<0>(key),
+        }
     }
 
     fn find_as<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
@@ -140,6 +168,13 @@ impl Index {
             let keys = &keys[first..first + out.len() * stride];
             self.search_group::<N>(keys, stride, out);
         }
+    }
+}
+
+impl Index {
+    /// What a copy takes that shares the sets.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.learned.own_bytes() + self.records.bytes() + self.tuples.bytes() + self.rows.bytes()
     }
 }
 
@@ -182,6 +217,6 @@ impl Matcher for Index {
     }
 
     fn memory(&self) -> usize {
-        self.records.bytes() + self.tuples.bytes() + self.list.len() * 4
+        self.learned.shared_bytes() + self.own_bytes()
     }
 }

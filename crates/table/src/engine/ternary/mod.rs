@@ -1,32 +1,48 @@
-//! Keys of all kinds: tuple space search with few tuples, each of them rarely searched.
+//! Keys of all kinds: tuple space search with few tuples, each of them rarely searched, and, where that is faster, a learned index.
 //!
 //! - [`layout`] packs keys and rules into few words; [`records`] holds rules as a search compares them;
 //! - [`tuples`] are hash tables ([`buckets`]), one for each of a few masks; [`windows`] tell which of them
 //!   are worth a search;
-//! - [`plan`] chooses masks and windows for a set of rules;
+//! - [`rows`] hold a few rules of rare masks, a bit each;
+//! - [`isets`] are rules of which a key can match one at most, found by a [`model`]; [`learned`] is a few of them;
+//! - [`plan`] chooses masks, windows and rows for a set of rules;
 //! - [`index`] is all that together, one flat structure; [`search`] goes through it for a group of keys at a
-//!   time.
+//!   time;
+//! - [`improve`] makes an index with independent sets, measures both and tells which is faster.
 //!
-//! Small changes go into the index. When it is outgrown, rules are collected, and the next snapshot builds a
-//! new one, so that a load of any size is built once.
+//! Small changes go into the index: new rules into rows and tuples, and of a set is noted which of its rules are gone. When rows and tuples are
+//! outgrown, rules are collected, and the next snapshot builds them anew, so that a load of any size is built once.
 
 mod buckets;
+mod improve;
 mod index;
+mod isets;
 mod layout;
+mod learned;
+mod model;
 mod plan;
 mod records;
+mod rows;
 mod search;
+#[cfg(test)]
+mod tests;
 mod tuples;
 mod windows;
 
+use self::improve::{Improvement, Progress};
 use self::index::{Change, Index};
 use self::layout::Layout;
+use self::learned::Learned;
 use self::plan::Plan;
 use self::records::{FlatRule, RankWords};
-use super::{MatchEngine, Matcher, Rule, Versions};
+use super::{MatchEngine, Matcher, Replay, Rule, Versions};
 use crate::key::KeyShape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// With fewer rules there is nothing to be saved.
+const WORTH_LEARNING: usize = 512;
 
 /// Keys of any shape.
 #[derive(Debug)]
@@ -36,6 +52,10 @@ pub struct Ternary {
     versions: Versions<Index>,
     /// Rules that came since the index was outgrown. The next snapshot has them, in a new index.
     pending: BTreeMap<RankWords, FlatRule>,
+    /// A better index being made, and the changes that it does not have.
+    improvement: Option<(Improvement, Vec<Change>)>,
+    /// Changes since an improvement was tried; `None` if none was since the index was built.
+    untried: Option<usize>,
 }
 
 impl Ternary {
@@ -45,6 +65,8 @@ impl Ternary {
         Self {
             versions: Versions::new(Index::empty(layout.clone())),
             pending: BTreeMap::new(),
+            improvement: None,
+            untried: None,
             layout,
             shape,
         }
@@ -60,15 +82,43 @@ impl Ternary {
 
     /// Whether the next snapshot needs an index built anew.
     fn is_outgrown(&self) -> bool {
-        !self.pending.is_empty() || self.versions.newest().is_outgrown()
+        let newest = self.versions.newest();
+        !self.pending.is_empty() || newest.is_outgrown() || newest.is_forgotten()
     }
 
+    /// Builds what is outgrown: all but the independent sets, and these too if they have lost most of their rules.
     fn build(&mut self) {
-        let mut rules = self.versions.newest().rules();
+        let newest = self.versions.newest();
+        let (learned, mut rules) = if newest.is_forgotten() {
+            (Learned::default(), newest.rules())
+        } else {
+            (newest.learned.clone(), newest.others())
+        };
         rules.extend(std::mem::take(&mut self.pending).into_values());
-        let plan = Plan::new(&self.layout, &rules);
-        let index = Index::build(self.layout.clone(), &rules, &plan);
+        let plan = Plan::new(&self.layout, &rules, &rules);
+        let index = Index::build(self.layout.clone(), learned, &rules, &plan);
+        self.start_over(index);
+    }
+
+    fn start_over(&mut self, index: Index) {
         self.versions.reset(index);
+        self.improvement = None;
+        self.untried = None;
+    }
+
+    fn change(&mut self, change: Change) {
+        self.untried = self.untried.map(|changes| changes + 1);
+        if let Some((_, missed)) = &mut self.improvement {
+            missed.push(change.clone());
+        }
+        self.versions.change(change);
+    }
+
+    /// Whether trying to improve is worth its time.
+    fn is_worth_trying(&self) -> bool {
+        let rules = self.versions.newest().len();
+        let changed = self.untried.is_none_or(|changes| changes * 4 > rules);
+        rules >= WORTH_LEARNING && changed
     }
 }
 
@@ -79,7 +129,7 @@ impl MatchEngine for Ternary {
             self.pending.insert(rule.rank, rule);
         } else {
             let is_insert = true;
-            self.versions.change(Change { is_insert, rule });
+            self.change(Change { is_insert, rule });
         }
     }
 
@@ -87,13 +137,13 @@ impl MatchEngine for Ternary {
         let rule = self.flat(rule);
         if self.pending.remove(&rule.rank).is_none() {
             let is_insert = false;
-            self.versions.change(Change { is_insert, rule });
+            self.change(Change { is_insert, rule });
         }
     }
 
     fn clear(&mut self) {
         self.pending.clear();
-        self.versions.reset(Index::empty(self.layout.clone()));
+        self.start_over(Index::empty(self.layout.clone()));
     }
 
     fn snapshot(&mut self) -> Arc<dyn Matcher> {
@@ -103,7 +153,40 @@ impl MatchEngine for Ternary {
         self.versions.snapshot()
     }
 
+    fn improve(&mut self, budget: Duration) -> bool {
+        let start = Instant::now();
+        if self.is_outgrown() {
+            self.build();
+        }
+        if self.improvement.is_none() {
+            if !self.is_worth_trying() {
+                return false;
+            }
+            let improvement = Improvement::new(self.versions.snapshot());
+            self.improvement = Some((improvement, Vec::new()));
+        }
+        while let Some((improvement, missed)) = &mut self.improvement {
+            match improvement.step() {
+                Progress::More if start.elapsed() < budget => {}
+                Progress::More => return true,
+                Progress::NoBetter => {
+                    self.improvement = None;
+                    self.untried = Some(0);
+                }
+                Progress::Better(mut index) => {
+                    for change in &*missed {
+                        index.apply(change);
+                    }
+                    self.start_over(*index);
+                    self.untried = Some(0);
+                }
+            }
+        }
+        false
+    }
+
     fn memory(&self) -> usize {
-        self.versions.copies().map(Matcher::memory).sum()
+        let own: usize = self.versions.copies().map(Index::own_bytes).sum();
+        own + self.versions.newest().learned.shared_bytes()
     }
 }

@@ -5,8 +5,9 @@
 
 use super::layout::Layout;
 use super::records::{FlatRule, RankWords};
+use super::rows::MAX_ROWS;
 use super::tuples::{WORST, hash};
-use super::windows::{MAX_TUPLES, MAX_WINDOWS, Window};
+use super::windows::{MAX_TUPLES, Window};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -15,11 +16,22 @@ use std::collections::{BinaryHeap, HashMap};
 pub(super) struct Plan {
     /// The masks of the tuples, in order of their best rules.
     pub(super) masks: Vec<Box<[u64]>>,
-    /// The tuple of each rule.
-    pub(super) tuple_of: Vec<u32>,
+    /// The tuple of each rule that is in one.
+    pub(super) tuple_of: Vec<Option<u32>>,
+    /// The windows of the tuples.
     pub(super) windows: Vec<Window>,
+    /// The rules that are not in tuples, in order.
+    pub(super) rows: Vec<u32>,
+    /// The windows of these.
+    pub(super) row_windows: Vec<Window>,
 }
 
+/// The most windows of tuples.
+const MAX_WINDOWS: usize = 4;
+/// The most windows of rows.
+const MAX_ROW_WINDOWS: usize = 6;
+/// Rules in rows that a plan has at most; there is room for some more.
+const PLANNED_ROWS: usize = MAX_ROWS - 32;
 /// Keys that costs are counted on.
 const SAMPLES: usize = 768;
 /// Pairs of a key and a rule that windows are chosen by.
@@ -40,17 +52,17 @@ const PARTNERS: usize = 6;
 const RECORD_COST: f64 = 1.5;
 
 /// A seeded stream of numbers (xorshift64*).
-struct Stream(u64);
+pub(super) struct Stream(pub(super) u64);
 
 impl Stream {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 }
@@ -61,12 +73,16 @@ struct Group {
     /// How often others were merged into it.
     version: u32,
     best: RankWords,
+    /// How many rules it has.
+    rules: usize,
     /// Some of its rules.
     samples: Vec<ChainSample>,
     /// The sample keys for which it is searched.
     searched: Box<[u64]>,
     /// Records that sample keys read in vain, altogether.
     in_vain: f64,
+    /// Its rules are in rows instead.
+    is_in_rows: bool,
     /// The group that it was merged into.
     merged_into: Option<usize>,
 }
@@ -119,20 +135,34 @@ struct ChainSample {
 }
 
 impl Plan {
-    /// A plan for these rules.
-    pub(super) fn new(layout: &Layout, rules: &[FlatRule]) -> Self {
-        if rules.is_empty() {
-            return Self {
+    /// A plan for `rules`, which are all or some of `all` rules, from which keys are drawn.
+    pub(super) fn new(layout: &Layout, rules: &[FlatRule], all: &[FlatRule]) -> Self {
+        let mut plan = if rules.len() <= PLANNED_ROWS {
+            Self {
                 masks: Vec::new(),
-                tuple_of: Vec::new(),
+                tuple_of: vec![None; rules.len()],
                 windows: Vec::new(),
-            };
-        }
-        let (masks, group_of) = masks(layout, rules);
-        let windows = windows(layout, rules);
-        let mut planner = Planner::new(layout, rules, masks, &group_of, &windows);
-        planner.merge();
-        planner.finish(&group_of, windows)
+                rows: (0..rules.len() as u32).collect(),
+                row_windows: Vec::new(),
+            }
+        } else {
+            let (masks, group_of) = masks(layout, rules);
+            let bits = (rules.len().ilog2() + 2).clamp(6, 16);
+            let windows = windows(layout, rules, all, bits, MAX_WINDOWS);
+            let mut planner = Planner::new(layout, rules, all, masks, &group_of, &windows);
+            planner.choose_rows();
+            planner.merge();
+            planner.finish(&group_of, windows)
+        };
+        plan.rows.sort_by_key(|&rule| rules[rule as usize].rank);
+        let in_rows: Vec<FlatRule> = plan
+            .rows
+            .iter()
+            .map(|&at| rules[at as usize].clone())
+            .collect();
+        let bits = (in_rows.len().max(1).ilog2() + 1).clamp(4, 8);
+        plan.row_windows = windows(layout, &in_rows, all, bits, MAX_ROW_WINDOWS);
+        plan
     }
 }
 
@@ -176,19 +206,26 @@ fn sample_keys(layout: &Layout, rules: &[FlatRule], count: usize) -> Vec<(usize,
     (0..count).map(key).collect()
 }
 
-/// Up to [`MAX_WINDOWS`] windows, each the one that keeps a random key apart from most rules that the windows
-/// before let pass.
-fn windows(layout: &Layout, rules: &[FlatRule]) -> Vec<Window> {
-    let bits = (rules.len().ilog2() + 2).clamp(6, 16);
-    let candidates = Window::all(layout, bits);
-    let keys = sample_keys(layout, rules, PAIRS);
+/// Up to `most` windows of `bits` bits, each the one that keeps a random key apart from most of the rules that the windows before let pass.
+fn windows(
+    layout: &Layout,
+    rules: &[FlatRule],
+    all: &[FlatRule],
+    bits: u32,
+    most: usize,
+) -> Vec<Window> {
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let candidates = Window::all(layout, bits, 4);
+    let keys = sample_keys(layout, all, PAIRS.min(rules.len() * 32));
     let mut stream = Stream(0xd1b5_4a32_d192_ed03);
     let mut pairs: Vec<(&[u64], &FlatRule)> = keys
         .iter()
         .map(|(_, key)| (&**key, &rules[stream.below(rules.len())]))
         .collect();
     let mut chosen = Vec::new();
-    while chosen.len() < MAX_WINDOWS && !pairs.is_empty() {
+    while chosen.len() < most && !pairs.is_empty() {
         let admits = |window: &Window, &(key, rule): &(&[u64], &FlatRule)| {
             window.admits(rule.a(), rule.b(), window.of(key))
         };
@@ -218,14 +255,15 @@ impl<'r> Planner<'r> {
     fn new(
         layout: &Layout,
         rules: &'r [FlatRule],
+        all: &[FlatRule],
         masks: Vec<Box<[u64]>>,
         group_of: &[u32],
         windows: &[Window],
     ) -> Self {
-        let keys: Vec<SampleKey> = sample_keys(layout, rules, SAMPLES)
+        let keys: Vec<SampleKey> = sample_keys(layout, all, SAMPLES)
             .into_iter()
             .map(|(rule, key)| SampleKey {
-                rank: rules[rule].rank,
+                rank: all[rule].rank,
                 key,
                 next: u16::MAX,
             })
@@ -240,22 +278,21 @@ impl<'r> Planner<'r> {
                 samples: Vec::new(),
                 searched: row.clone().into(),
                 in_vain: 0.0,
+                is_in_rows: false,
+                rules: 0,
                 merged_into: None,
             })
             .collect();
-        let mut sizes = vec![0usize; groups.len()];
         for (rule, &group) in rules.iter().zip(group_of) {
-            let best = &mut groups[group as usize].best;
-            *best = rule.rank.min(*best);
-            sizes[group as usize] += 1;
+            let group = &mut groups[group as usize];
+            group.best = rule.rank.min(group.best);
+            group.rules += 1;
         }
-        let steps: Vec<usize> = sizes
-            .iter()
-            .map(|size| {
-                let share = (size * CHAIN_SAMPLES / rules.len()).max(GROUP_SAMPLES);
-                size.div_ceil(share)
-            })
-            .collect();
+        let step = |group: &Group| {
+            let share = (group.rules * CHAIN_SAMPLES / rules.len()).max(GROUP_SAMPLES);
+            group.rules.div_ceil(share)
+        };
+        let steps: Vec<usize> = groups.iter().map(step).collect();
         let mut seen = vec![0usize; groups.len()];
         for (rule, &group) in group_of.iter().enumerate() {
             let (group, step) = (group as usize, steps[group as usize]);
@@ -351,11 +388,32 @@ impl<'r> Planner<'r> {
         in_vain
     }
 
+    /// Puts the groups into rows that cost most for the rules that they have.
+    fn choose_rows(&mut self) {
+        let cost = |group: &Group| {
+            let searches: u32 = group.searched.iter().map(|word| word.count_ones()).sum();
+            f64::from(searches) / group.rules as f64
+        };
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        order.sort_by(|&a, &b| cost(&self.groups[b]).total_cmp(&cost(&self.groups[a])));
+        let mut room = PLANNED_ROWS;
+        for at in order {
+            let group = &mut self.groups[at];
+            if group.rules <= room {
+                room -= group.rules;
+                group.is_in_rows = true;
+            }
+        }
+    }
+
     /// Merges groups as long as that saves something, or while there are too many, always the pair that saves most.
     fn merge(&mut self) {
-        let mut left = self.groups.len();
         let mut queue: BinaryHeap<Merge> = BinaryHeap::new();
-        for at in 0..left {
+        let roots: Vec<usize> = (0..self.groups.len())
+            .filter(|&at| self.is_root(at))
+            .collect();
+        let mut left = roots.len();
+        for at in roots {
             queue.extend(self.best_merge(at));
         }
         while let Some(merge) = queue.pop() {
@@ -378,7 +436,7 @@ impl<'r> Planner<'r> {
     }
 
     fn is_root(&self, at: usize) -> bool {
-        self.groups[at].merged_into.is_none()
+        self.groups[at].merged_into.is_none() && !self.groups[at].is_in_rows
     }
 
     fn best_merge(&mut self, at: usize) -> Option<Merge> {
@@ -447,12 +505,12 @@ impl<'r> Planner<'r> {
 
     fn finish(self, group_of: &[u32], windows: Vec<Window>) -> Plan {
         let mut kept: Vec<usize> = (0..self.groups.len())
-            .filter(|&at| self.groups[at].merged_into.is_none())
+            .filter(|&at| self.is_root(at))
             .collect();
         kept.sort_by_key(|&at| self.groups[at].best);
-        let mut tuple_of_group = vec![0; self.groups.len()];
+        let mut tuple_of_group = vec![None; self.groups.len()];
         for (tuple, &at) in kept.iter().enumerate() {
-            tuple_of_group[at] = tuple as u32;
+            tuple_of_group[at] = Some(tuple as u32);
         }
         let root = |mut at: usize| {
             while let Some(into) = self.groups[at].merged_into {
@@ -460,14 +518,20 @@ impl<'r> Planner<'r> {
             }
             at
         };
-        let tuple_of: Vec<u32> = (0..self.groups.len())
+        let tuple_of: Vec<Option<u32>> = (0..self.groups.len())
             .map(|at| tuple_of_group[root(at)])
             .collect();
         let masks = kept.iter().map(|&at| self.groups[at].mask.clone());
+        let in_rows = group_of
+            .iter()
+            .zip(0..)
+            .filter(|(at, _)| self.groups[**at as usize].is_in_rows);
         Plan {
             masks: masks.collect(),
             tuple_of: group_of.iter().map(|&at| tuple_of[at as usize]).collect(),
             windows,
+            rows: in_rows.map(|(_, rule)| rule).collect(),
+            row_windows: Vec::new(),
         }
     }
 }

@@ -60,29 +60,13 @@ impl Index {
         }
     }
 
-    /// The few rules that are in no structure.
-    #[inline(always)]
-    fn search_list<const N: usize>(&self, key: &[u64], best: &mut Best) {
-        for &at in &self.list {
-            let record = self.records.get(at);
-            if record.rank() >= best.rank {
-                return;
-            }
-            if record.matches::<N>(&self.layout, key) {
-                *best = Best {
-                    rank: record.rank(),
-                    idx: record.idx(),
-                };
-                return;
-            }
-        }
-    }
-
     /// One key.
     #[inline(always)]
     pub(super) fn search_one<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
         let mut best = NOTHING;
-        self.search_list::<N>(key, &mut best);
+        self.learned.search_one::<N>(&self.layout, key, &mut best);
+        self.rows
+            .search::<N>(&self.layout, &self.records, key, &mut best);
         let mut candidates = self.tuples.candidates(key);
         while candidates != 0 {
             let tuple = candidates.trailing_zeros() as usize;
@@ -112,18 +96,30 @@ impl Index {
             *key = self
                 .layout
                 .pack(&keys[i * stride..(i + 1) * stride], packed);
-            self.tuples.prefetch_candidates(key);
         }
-        let mut best = [NOTHING; GROUP];
-        let mut candidates = [0u64; GROUP];
-        for i in 0..count {
-            self.search_list::<N>(key[i], &mut best[i]);
-            candidates[i] = self.tuples.candidates(key[i]);
-        }
-        self.search_tuples::<N>(&key[..count], &mut candidates, &mut best);
+        let best = self.search_packed::<N>(&key[..count]);
         for (out, best) in out.iter_mut().zip(best) {
             *out = best.found();
         }
+    }
+
+    /// The best rules for up to [`GROUP`] packed keys.
+    #[inline(always)]
+    pub(super) fn search_packed<const N: usize>(&self, key: &[&[u64]]) -> [Best; GROUP] {
+        for key in key {
+            self.rows.prefetch(key);
+            self.tuples.prefetch_candidates(key);
+        }
+        let mut best = [NOTHING; GROUP];
+        self.learned.search::<N>(&self.layout, key, &mut best);
+        let mut candidates = [0u64; GROUP];
+        for (i, key) in key.iter().enumerate() {
+            self.rows
+                .search::<N>(&self.layout, &self.records, key, &mut best[i]);
+            candidates[i] = self.tuples.candidates(key);
+        }
+        self.search_tuples::<N>(key, &mut candidates, &mut best);
+        best
     }
 
     #[inline(always)]

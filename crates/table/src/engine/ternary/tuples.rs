@@ -27,7 +27,7 @@ pub(super) struct Tuples {
     tables: Vec<Buckets>,
     /// No rule of a tuple has a better rank. When the best rule goes, the bound stays.
     best: Vec<RankWords>,
-    windows: Windows,
+    windows: Windows<1>,
 }
 
 /// The hash of `key & mask`.
@@ -112,7 +112,7 @@ impl Tuples {
     /// The tuples that are worth a search.
     #[inline(always)]
     pub(super) fn candidates(&self, key: &[u64]) -> u64 {
-        self.windows.tuples(key) & one::mask(self.len() as u32)
+        self.windows.admitted(key, [one::mask(self.len() as u32)])[0]
     }
 
     /// Those whose mask has no bit that `fixed` has not, the one with the most bits first.
@@ -141,6 +141,20 @@ impl Tuples {
         })
     }
 
+    /// Whether there is a tuple for a rule that makes neither its mask much coarser nor a chain long.
+    pub(super) fn suit(&self, rule: &FlatRule, layout: &Layout, records: &Records) -> bool {
+        let mut fixed = vec![0; self.words];
+        layout.fixed(rule.a(), rule.b(), &mut fixed);
+        self.suiting(rule, &fixed, records).is_some()
+    }
+
+    fn suiting(&self, rule: &FlatRule, fixed: &[u64], records: &Records) -> Option<usize> {
+        let best = self.compatible(fixed).first().copied();
+        best.filter(|&tuple| {
+            self.mask::<0>(tuple) == fixed || self.chain_len(tuple, rule, records) < LONG_CHAIN
+        })
+    }
+
     /// Puts a rule into the tuple that suits it best.
     pub(super) fn insert(&mut self, rule: &FlatRule, layout: &Layout, records: &mut Records) {
         let mut fixed = vec![0; self.words];
@@ -151,16 +165,12 @@ impl Tuples {
 
     fn choose(&mut self, rule: &FlatRule, fixed: &[u64], records: &Records) -> usize {
         let room = MAX_TUPLES - self.len();
-        let best = self.compatible(fixed).first().copied();
-        if let Some(tuple) = best
-            && (room <= RESERVE
-                || self.mask::<0>(tuple) == fixed
-                || self.chain_len(tuple, rule, records) < LONG_CHAIN)
-        {
+        if let Some(tuple) = self.suiting(rule, fixed, records) {
             return tuple;
         }
+        let best = self.compatible(fixed).first().copied();
         match (room, best) {
-            (0, Some(tuple)) => return tuple,
+            (0..=RESERVE, Some(tuple)) => return tuple,
             // The last tuple takes any rule.
             (0 | 1, None) => self.push(&vec![0; self.words], 8),
             _ => self.push(fixed, 8),

@@ -1,10 +1,11 @@
-//! [`Windows`]: which tuples may have a rule for a key, from a few bits of it.
+//! [`Windows`]: which tuples, or which single rules, may match a key, from a few bits of it.
 //!
 //! A window is some bits of a key. For each value that they take, a row says which tuples have a rule that
 //! a key with that value can match. The rows of all windows, and-ed, are the tuples that are worth a search
 //! (the tuple pruning of Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search",
 //! SIGCOMM 1999, with tables of short windows in place of tries). A row may name a tuple that has no such rule
-//! any more: that costs a search and changes no result.
+//! any more: that costs a search and changes no result. Where a bit stands for one rule, these are the bit vectors
+//! of Lakshman and Stiliadis (SIGCOMM 1998).
 
 use super::layout::{Layout, Piece, Role};
 use crate::prefetch::prefetch;
@@ -27,12 +28,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The windows of at most `bits` bits that a layout has.
-    pub(super) fn all(layout: &Layout, bits: u32) -> Vec<Self> {
+    /// The windows of at most `bits` bits that a layout has, beside each other at least `step` bits apart.
+    pub(super) fn all(layout: &Layout, bits: u32, step: usize) -> Vec<Self> {
         let of_piece = |piece: &Piece| {
             let bits = bits.min(piece.width);
             let step = match piece.role {
-                Role::Ternary => 4,
+                Role::Ternary => step,
                 // Only the uppermost one.
                 Role::Range | Role::PartOfRange => piece.width as usize,
             };
@@ -68,6 +69,19 @@ impl Window {
         }
     }
 
+    /// The values that a key has if it matches the rule, where they lie side by side.
+    pub(super) fn interval(&self, a: &[u64], b: &[u64]) -> Option<(u32, u32)> {
+        let (a, b) = (self.of(a) as u64, self.of(b) as u64);
+        let (lo, hi) = if self.is_range {
+            (a, b)
+        } else {
+            let open = !b & one::mask(self.bits);
+            let is_prefix = open & (open + 1) == 0;
+            is_prefix.then_some((a & b, a & b | open))?
+        };
+        u32::try_from(lo).ok().zip(u32::try_from(hi).ok())
+    }
+
     /// Calls `each` with the values that a key has if it matches the rule. False, and no call, if they
     /// are many.
     pub(super) fn values(&self, a: &[u64], b: &[u64], mut each: impl FnMut(usize)) -> bool {
@@ -98,41 +112,52 @@ impl Window {
     }
 }
 
-/// The most windows.
-pub(super) const MAX_WINDOWS: usize = 4;
-
-/// A row of bits for each value of each window, a bit for each tuple.
+/// Rows of bits for each value of each window, `64 * W` bits each: which of so many things may have a rule for a key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Windows {
-    windows: Box<[(Window, Box<[u64]>)]>,
-    /// The tuples that have rules with many values, a row a window.
-    open: Box<[u64]>,
+pub(super) struct Windows<const W: usize> {
+    windows: Box<[(Window, RowsOf<W>)]>,
+    /// The things that have rules with many values, a row a window.
+    open: RowsOf<W>,
 }
 
-impl Windows {
+/// A row for each value of a window.
+type RowsOf<const W: usize> = Box<[[u64; W]]>;
+
+impl<const W: usize> Windows<W> {
     /// Empty rows.
     pub(super) fn new(windows: &[Window]) -> Self {
-        let rows = |window: &Window| vec![0; 1 << window.bits].into();
+        let rows = |window: &Window| vec![[0; W]; 1 << window.bits].into();
         Self {
             windows: windows
                 .iter()
                 .map(|window| (*window, rows(window)))
                 .collect(),
-            open: vec![0; windows.len()].into(),
+            open: vec![[0; W]; windows.len()].into(),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.windows.iter().map(|(_, rows)| rows.len() * 8).sum()
+        let rows = self.windows.iter().map(|(_, rows)| size_of_val(&**rows));
+        rows.sum()
     }
 
-    /// Tuple `tuple` has a rule.
-    pub(super) fn enter(&mut self, tuple: usize, a: &[u64], b: &[u64]) {
-        let bit = 1 << tuple;
+    /// Thing `thing` has a rule.
+    pub(super) fn enter(&mut self, thing: usize, a: &[u64], b: &[u64]) {
+        let (word, bit) = (thing / 64, 1 << (thing % 64));
         for ((window, rows), open) in self.windows.iter_mut().zip(&mut self.open) {
-            if *open & bit == 0 && !window.values(a, b, |value| rows[value] |= bit) {
-                *open |= bit;
+            let enter = |value: usize| rows[value][word] |= bit;
+            if open[word] & bit == 0 && !window.values(a, b, enter) {
+                open[word] |= bit;
             }
+        }
+    }
+
+    /// Thing `thing` has no rule but this one any more, and now not even this.
+    pub(super) fn leave(&mut self, thing: usize, a: &[u64], b: &[u64]) {
+        let (word, bit) = (thing / 64, 1 << (thing % 64));
+        for ((window, rows), open) in self.windows.iter_mut().zip(&mut self.open) {
+            open[word] &= !bit;
+            window.values(a, b, |value| rows[value][word] &= !bit);
         }
     }
 
@@ -144,13 +169,16 @@ impl Windows {
         }
     }
 
-    /// The tuples that are worth a search, and bits of tuples that do not exist where there is no window.
+    /// Of `things`, those that are worth a search.
     #[inline(always)]
-    pub(super) fn tuples(&self, key: &[u64]) -> u64 {
-        let mut tuples = u64::MAX;
+    pub(super) fn admitted(&self, key: &[u64], things: [u64; W]) -> [u64; W] {
+        let mut admitted = things;
         for ((window, rows), open) in self.windows.iter().zip(&self.open) {
-            tuples &= rows[window.of(key)] | open;
+            let row = &rows[window.of(key)];
+            for word in 0..W {
+                admitted[word] &= row[word] | open[word];
+            }
         }
-        tuples
+        admitted
     }
 }

@@ -1,0 +1,179 @@
+//! [`Improvement`]: another index for the rules of one, made step by step and taken if it is faster.
+//!
+//! Whether independent sets pay depends on the rules, on the processor and on its caches, so it is measured: both indexes search the same keys,
+//! drawn from the boxes of the rules, in turns (what NuevoMatch's authors leave to the user, section 5.2 of their paper).
+
+use super::index::Index;
+use super::isets::{Independent, Iset, Partition};
+use super::layout::Layout;
+use super::learned::Learned;
+use super::plan::{Plan, Stream};
+use super::records::FlatRule;
+use super::search::GROUP;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Keys of a turn, in groups.
+const TURN: usize = 64;
+/// Turns, each with other keys.
+const TURNS: usize = 17;
+/// Of a thousand turns' time, another index has to save so much.
+const LEAST_GAIN: u64 = 30;
+
+/// An index being made.
+#[derive(Debug)]
+pub(super) struct Improvement {
+    /// What is to be improved on.
+    from: Arc<Index>,
+    rules: Vec<FlatRule>,
+    stage: Stage,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Stage {
+    Collect,
+    Partition(Partition),
+    Train {
+        left: Vec<Independent>,
+        sets: Vec<Iset>,
+        taken: Vec<bool>,
+    },
+    Others {
+        learned: Learned,
+        others: Vec<FlatRule>,
+    },
+    Measure(Box<Index>),
+    Done,
+}
+
+/// How far it is.
+pub(super) enum Progress {
+    More,
+    Better(Box<Index>),
+    NoBetter,
+}
+
+impl Improvement {
+    pub(super) fn new(from: Arc<Index>) -> Self {
+        Self {
+            from,
+            rules: Vec::new(),
+            stage: Stage::Collect,
+        }
+    }
+
+    fn layout(&self) -> &Arc<Layout> {
+        &self.from.layout
+    }
+
+    /// Does some of the work.
+    pub(super) fn step(&mut self) -> Progress {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Collect => {
+                self.rules = self.from.rules();
+                Stage::Partition(Partition::new(self.layout(), self.rules.len()))
+            }
+            Stage::Partition(mut partition) => {
+                if partition.step(&self.rules) {
+                    Stage::Partition(partition)
+                } else {
+                    let (mut left, taken) = partition.finish();
+                    left.reverse();
+                    let sets = Vec::new();
+                    Stage::Train { left, sets, taken }
+                }
+            }
+            Stage::Train {
+                mut left,
+                mut sets,
+                taken,
+            } => match left.pop() {
+                Some(set) => {
+                    sets.push(Iset::new(self.layout(), &self.rules, &set));
+                    Stage::Train { left, sets, taken }
+                }
+                None => self.others(sets, &taken),
+            },
+            Stage::Others { learned, others } => {
+                let plan = Plan::new(self.layout(), &others, &self.rules);
+                let index = Index::build(self.layout().clone(), learned, &others, &plan);
+                Stage::Measure(Box::new(index))
+            }
+            Stage::Measure(index) => {
+                return if self.is_faster(&index) {
+                    Progress::Better(index)
+                } else {
+                    Progress::NoBetter
+                };
+            }
+            Stage::Done => return Progress::NoBetter,
+        };
+        Progress::More
+    }
+
+    fn others(&self, sets: Vec<Iset>, taken: &[bool]) -> Stage {
+        if sets.is_empty() {
+            return Stage::Done;
+        }
+        let others = self.rules.iter().zip(taken).filter(|(_, taken)| !**taken);
+        Stage::Others {
+            learned: Learned::new(sets),
+            others: others.map(|(rule, _)| rule.clone()).collect(),
+        }
+    }
+
+    /// Whether this index takes less time, in the median turn.
+    fn is_faster(&self, index: &Index) -> bool {
+        let mut stream = Stream(0x6a09_e667_f3bc_c909);
+        let mut shares: Vec<u64> = (0..TURNS)
+            .map(|turn| {
+                let keys = self.keys(&mut stream);
+                // What comes second finds the keys in the cache.
+                let (old, new) = if turn % 2 == 0 {
+                    let old = time(&self.from, &keys);
+                    (old, time(index, &keys))
+                } else {
+                    let new = time(index, &keys);
+                    (time(&self.from, &keys), new)
+                };
+                (new.as_nanos() * 1000 / old.as_nanos().max(1)) as u64
+            })
+            .collect();
+        shares.sort_unstable();
+        shares[TURNS / 2] + LEAST_GAIN <= 1000
+    }
+
+    /// What would be measured.
+    #[cfg(test)]
+    pub(super) fn unmeasured(mut self) -> Option<Index> {
+        loop {
+            if let Stage::Measure(index) = self.stage {
+                return Some(*index);
+            }
+            if !matches!(self.step(), Progress::More) {
+                return None;
+            }
+        }
+    }
+
+    /// Packed keys for a turn.
+    fn keys(&self, stream: &mut Stream) -> Vec<u64> {
+        let mut keys = Vec::with_capacity(TURN * GROUP * self.layout().words);
+        for _ in 0..TURN * GROUP {
+            let rule = &self.rules[stream.below(self.rules.len())];
+            keys.extend_from_slice(&self.layout().key_in(rule, || stream.next()));
+        }
+        keys
+    }
+}
+
+/// How long an index takes for these keys.
+fn time(index: &Index, keys: &[u64]) -> Duration {
+    let start = Instant::now();
+    for keys in keys.chunks(GROUP * index.layout.words) {
+        black_box(index.search_words(keys));
+    }
+    start.elapsed()
+}

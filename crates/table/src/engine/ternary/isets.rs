@@ -1,0 +1,239 @@
+//! [`Iset`]: rules of which a key can match one at most, found by a learned index ([`model`](super::model)).
+//!
+//! Seen through one window of the key, these rules are intervals that have no number in common. The model tells about where the interval of
+//! a key's number is, a bounded search finds the place, and the one rule there is compared in full. [`partition`] takes the largest such sets
+//! out of a rule set, one after the other (Rashelbach et al., section 3.6).
+
+use super::layout::Layout;
+use super::model::{AT_ONCE, Interval, Leaf, Model};
+use super::records::{FlatRule, NONE, Record, Records};
+use super::windows::Window;
+use crate::prefetch::prefetch;
+
+/// Bits of a window.
+const BITS: u32 = 32;
+/// The most sets.
+pub(super) const MAX_ISETS: usize = 4;
+/// A set smaller than this share of all rules costs more than it saves.
+const LEAST_SHARE: usize = 12;
+
+/// Rules with intervals that have no number in common. It never changes; which of its rules are gone stands elsewhere.
+#[derive(Debug)]
+pub(super) struct Iset {
+    window: Window,
+    model: Model,
+    /// Where intervals begin, in order, and some more so that any search may go on behind the last.
+    starts: Box<[u32]>,
+    /// The rules, in the same order.
+    records: Records,
+    /// The place of the last one.
+    last: usize,
+}
+
+impl Iset {
+    /// A set of the rules that a [`partition`] names.
+    pub(super) fn new(layout: &Layout, rules: &[FlatRule], set: &Independent) -> Self {
+        let mut records = Records::new(layout.words);
+        records.reserve(set.rules.len());
+        let mut intervals = Vec::with_capacity(set.rules.len());
+        for &rule in &set.rules {
+            let rule = &rules[rule as usize];
+            intervals.extend(set.window.interval(rule.a(), rule.b()));
+            records.add(rule, NONE);
+        }
+        let model = Model::train(&intervals);
+        let behind = std::iter::repeat_n(u32::MAX, AT_ONCE + 1);
+        Self {
+            window: set.window,
+            model,
+            starts: intervals.iter().map(|&(lo, _)| lo).chain(behind).collect(),
+            last: records.len().saturating_sub(1),
+            records,
+        }
+    }
+
+    /// How many rules there are, those that are gone included.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.records.bytes() + self.starts.len() * 4 + self.model.bytes()
+    }
+
+    /// What the set sees of a key.
+    #[inline(always)]
+    pub(super) fn number(&self, key: &[u64]) -> u32 {
+        self.window.of(key) as u32
+    }
+
+    /// Which leaf of the model serves a number; asks for it.
+    #[inline(always)]
+    pub(super) fn leaf(&self, number: u32) -> usize {
+        let leaf = self.model.leaf(number);
+        prefetch(self.model.leaves(), leaf);
+        leaf
+    }
+
+    /// Asks for what [`place`](Self::place) reads.
+    #[inline(always)]
+    pub(super) fn near(&self, leaf: usize, number: u32) -> Near {
+        let leaf: Leaf = self.model.leaves()[leaf];
+        let first = leaf.place(number).min(self.last);
+        prefetch(&self.starts, first);
+        prefetch(&self.starts, first + AT_ONCE);
+        let span = leaf.span();
+        Near { first, span }
+    }
+
+    /// The only place where a rule may be that a key with this number matches.
+    #[inline(always)]
+    pub(super) fn place(&self, near: Near, number: u32) -> u32 {
+        let Near {
+            mut first,
+            mut span,
+        } = near;
+        // What is sought is at `first` or up to `span` places behind.
+        while span > AT_ONCE {
+            let half = span / 2;
+            let middle = first + half;
+            if self
+                .starts
+                .get(middle)
+                .is_some_and(|&start| start <= number)
+            {
+                first = middle;
+                span -= half;
+            } else {
+                span = half;
+            }
+        }
+        let next = &self.starts[first + 1..first + 1 + AT_ONCE];
+        let passed: u32 = next.iter().map(|&start| u32::from(start <= number)).sum();
+        (first as u32 + passed).min(self.last as u32)
+    }
+
+    #[inline(always)]
+    pub(super) fn record(&self, place: u32) -> Record<'_> {
+        self.records.get(place)
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, place: u32) {
+        self.records.prefetch(place);
+    }
+
+    /// The rule at a place.
+    pub(super) fn rule(&self, place: u32) -> FlatRule {
+        self.records.rule(place)
+    }
+
+    /// The place of a rule, if it is in the set.
+    pub(super) fn find(&self, rule: &FlatRule) -> Option<u32> {
+        let (number, _) = self.window.interval(rule.a(), rule.b())?;
+        let place = self.place(self.near(self.leaf(number), number), number);
+        (self.record(place).rank() == rule.rank).then_some(place)
+    }
+}
+
+/// Where a search begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Near {
+    first: usize,
+    span: usize,
+}
+
+/// Rules whose intervals in a window have no number in common, in order of the intervals.
+#[derive(Debug)]
+pub(super) struct Independent {
+    window: Window,
+    pub(super) rules: Vec<u32>,
+}
+
+/// The rules of a set that were not taken yet, as a window sees them.
+#[derive(Debug)]
+struct Column {
+    window: Window,
+    /// Interval and rule, in order of the ends.
+    intervals: Vec<(Interval, u32)>,
+}
+
+/// Finds independent sets, a column of intervals at a time.
+#[derive(Debug)]
+pub(super) struct Partition {
+    windows: Vec<Window>,
+    columns: Vec<Column>,
+    taken: Vec<bool>,
+    sets: Vec<Independent>,
+}
+
+impl Partition {
+    /// Of so many rules.
+    pub(super) fn new(layout: &Layout, rules: usize) -> Self {
+        Self {
+            windows: Window::all(layout, BITS, BITS as usize / 2),
+            columns: Vec::new(),
+            taken: vec![false; rules],
+            sets: Vec::new(),
+        }
+    }
+
+    /// Does some of the work; false when there is no more.
+    pub(super) fn step(&mut self, rules: &[FlatRule]) -> bool {
+        if let Some(window) = self.windows.pop() {
+            self.columns.extend(Column::new(window, rules));
+            return true;
+        }
+        let sets = self
+            .columns
+            .iter()
+            .map(|column| column.independent(&self.taken));
+        let largest = sets.max_by_key(|set| set.rules.len());
+        let enough = self.taken.len().div_ceil(LEAST_SHARE);
+        let Some(set) = largest.filter(|set| set.rules.len() >= enough) else {
+            return false;
+        };
+        for &rule in &set.rules {
+            self.taken[rule as usize] = true;
+        }
+        self.sets.push(set);
+        self.sets.len() < MAX_ISETS
+    }
+
+    /// The sets, and for each rule whether it is in one.
+    pub(super) fn finish(self) -> (Vec<Independent>, Vec<bool>) {
+        (self.sets, self.taken)
+    }
+}
+
+impl Column {
+    /// `None` if most rules are no interval or leave all open there.
+    fn new(window: Window, rules: &[FlatRule]) -> Option<Self> {
+        let interval = |(rule, number): (&FlatRule, u32)| {
+            let interval = window.interval(rule.a(), rule.b())?;
+            Some((interval, number))
+        };
+        let mut intervals: Vec<_> = rules.iter().zip(0..).filter_map(interval).collect();
+        if intervals.len() < rules.len() / LEAST_SHARE {
+            return None;
+        }
+        intervals.sort_unstable_by_key(|&((lo, hi), rule)| (hi, std::cmp::Reverse(lo), rule));
+        Some(Self { window, intervals })
+    }
+
+    /// The largest set without common numbers: always the interval that ends first.
+    fn independent(&self, taken: &[bool]) -> Independent {
+        let mut end = None;
+        let mut rules = Vec::new();
+        for &((lo, hi), rule) in &self.intervals {
+            if end.is_none_or(|end| lo > end) && !taken[rule as usize] {
+                rules.push(rule);
+                end = Some(hi);
+            }
+        }
+        Independent {
+            window: self.window,
+            rules,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What the parts of the ternary engine promise each other.
+
+use super::improve::Improvement;
+use super::index::{Change, Index};
+use super::layout::Layout;
+use super::model::Model;
+use super::plan::{Plan, Stream};
+use super::records::FlatRule;
+use crate::engine::{Matcher, Replay};
+use crate::entry::{EntryId, EntryIdx, Rank};
+use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
+use bits::{Id, Value};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Numbers that are near each other, far from each other, or at the ends.
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![0..300u32, any::<u32>(), u32::MAX - 300..=u32::MAX]
+}
+
+/// Intervals in order that have no number in common.
+fn intervals() -> impl Strategy<Value = Vec<(u32, u32)>> {
+    proptest::collection::btree_set(number(), 0..600).prop_map(|ends| {
+        let ends: Vec<u32> = ends.into_iter().collect();
+        ends.chunks_exact(2)
+            .map(|ends| (ends[0], ends[1]))
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_model_is_never_farther_from_a_place_than_it_says(intervals in intervals()) {
+        let model = Model::train(&intervals);
+        for (place, &(lo, hi)) in intervals.iter().enumerate() {
+            for x in [lo, lo + (hi - lo) / 3, hi - (hi - lo) / 5, hi] {
+                let leaf = model.leaves()[model.leaf(x)];
+                let first = leaf.place(x);
+                prop_assert!(first <= place && place <= first + leaf.span(), "{x}: {first} {leaf:?}");
+            }
+        }
+    }
+}
+
+fn shape() -> KeyShape {
+    let fields = [
+        (32, MatchKind::Ternary),
+        (16, MatchKind::Range),
+        (64, MatchKind::Lpm),
+        (8, MatchKind::Ternary),
+    ];
+    KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }))
+}
+
+/// A few different values a field, so that rules overlap, and some that are spread out, so that there are independent sets.
+fn matches(stream: &mut Stream) -> Arc<[FieldMatch]> {
+    let value = |number: u64, width| Value::truncated(number.into(), width);
+    let spread = [stream.next(), stream.next()];
+    let len = [8, 16, 24, 32, 32][stream.below(5)];
+    let (lo, more) = (stream.below(100), stream.below(50) * stream.below(2));
+    let mask = [0, 255, 255, 0xf0][stream.below(4)];
+    let prefix = [0, 20, 64][stream.below(3)];
+    let fields = [
+        FieldMatch::Ternary {
+            value: value(spread[0], 32),
+            mask: Value::prefix_mask(len, 32),
+        },
+        FieldMatch::Range {
+            lo: value(lo as u64, 16),
+            hi: value((lo + more) as u64, 16),
+        },
+        FieldMatch::Lpm {
+            value: value(((spread[1] % 5) << 61) | (spread[1] % 3), 64),
+            prefix_len: prefix,
+        },
+        FieldMatch::Ternary {
+            value: value(stream.below(4) as u64, 8),
+            mask: value(mask, 8),
+        },
+    ];
+    fields.map(FieldMatch::canonical).into()
+}
+
+struct Case {
+    shape: KeyShape,
+    layout: Arc<Layout>,
+    stream: Stream,
+    /// Rules that are there, each with what it matches.
+    rules: Vec<(FlatRule, Arc<[FieldMatch]>)>,
+    next: usize,
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let shape = shape();
+        let layout = Arc::new(Layout::new(&shape));
+        Self {
+            shape,
+            layout,
+            stream: Stream(seed),
+            rules: Vec::new(),
+            next: 0,
+        }
+    }
+
+    fn insert(&mut self) -> Change {
+        let matches = matches(&mut self.stream);
+        let class = self.stream.below(1000) as i64;
+        let rule = FlatRule {
+            rows: self.layout.rule(&self.shape, &matches),
+            rank: Rank::smallest_first(class, EntryId(self.next as u64)).words(),
+            idx: EntryIdx::from_index(self.next),
+        };
+        self.next += 1;
+        self.rules.push((rule.clone(), matches));
+        Change {
+            is_insert: true,
+            rule,
+        }
+    }
+
+    fn remove(&mut self) -> Change {
+        let which = self.stream.below(self.rules.len());
+        let (rule, _) = self.rules.swap_remove(which);
+        Change {
+            is_insert: false,
+            rule,
+        }
+    }
+
+    /// The index with independent sets, whether it is faster or not.
+    fn learned(&self) -> Index {
+        let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
+        let plan = Plan::new(&self.layout, &rules, &rules);
+        let plain = Index::build(self.layout.clone(), Default::default(), &rules, &plan);
+        let made = Improvement::new(Arc::new(plain)).unmeasured();
+        made.expect("most rules have addresses of their own")
+    }
+
+    fn check(&mut self, index: &Index) {
+        let mut keys = Vec::new();
+        for _ in 0..200 {
+            let (_, matches) = &self.rules[self.stream.below(self.rules.len())];
+            for matched in &**matches {
+                let value = match matched {
+                    FieldMatch::Ternary { value, .. } | FieldMatch::Lpm { value, .. } => value,
+                    FieldMatch::Range { hi, .. } => hi,
+                    other => panic!("{other:?}"),
+                };
+                let other = (self.stream.below(4) == 0) as u64;
+                keys.extend(value.limbs().iter().map(|limb| limb ^ other));
+            }
+        }
+        let mut out = vec![None; 200];
+        index.find_batch(&keys, &mut out);
+        for (key, out) in keys.chunks(self.shape.limbs()).zip(out) {
+            let matching = self
+                .rules
+                .iter()
+                .filter(|(_, matches)| self.shape.matches(matches, key));
+            let expected = matching
+                .min_by_key(|(rule, _)| rule.rank)
+                .map(|(rule, _)| rule.idx);
+            assert_eq!((out, index.find(key)), (expected, expected), "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
+    for (seed, rules) in [(3, 60), (4, 700), (5, 2500)] {
+        let mut case = Case::new(seed);
+        for _ in 0..rules {
+            case.insert();
+        }
+        let mut index = case.learned();
+        case.check(&index);
+        let before = index.clone();
+        let rules_before = case.rules.clone();
+        for round in 0..rules {
+            let change = if round % 3 == 0 {
+                case.insert()
+            } else {
+                case.remove()
+            };
+            index.apply(&change);
+        }
+        case.check(&index);
+        assert_eq!(index.rules().len(), case.rules.len());
+        assert_eq!(index.len(), case.rules.len());
+        // Copies share the sets, but not which of their rules are gone.
+        case.rules = rules_before;
+        case.check(&before);
+    }
+}
