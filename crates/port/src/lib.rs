@@ -15,6 +15,7 @@
 mod chance;
 mod error;
 mod fault;
+mod flow;
 mod generate;
 mod inet;
 #[cfg(target_os = "linux")]
@@ -27,12 +28,13 @@ mod stats;
 
 pub use error::PortError;
 pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
+pub use flow::flow_hash;
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, AfXdpPort, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller, PortIo,
-    Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError, XdpMode,
-    enter_private, interfaces, open_interface, pin_to_core,
+    AfPacketPort, AfXdpPort, Bell, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
+    PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
+    XdpMode, enter_private, interfaces, open_interface, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
@@ -44,6 +46,10 @@ use std::os::fd::BorrowedFd;
 
 /// A switch port: where frames come in and go out. It never waits; to wait for several ports, poll
 /// their descriptors.
+///
+/// Where several workers have one port, each has a share of it that is a port too: frames of a flow
+/// come by one share, and each share sends. The shares' statistics add up to the port's; frames that
+/// still wait between shares, as those in the kernel's queues, are in none.
 pub trait Port: Send {
     /// The switch port number that received frames carry.
     fn id(&self) -> PortId;
@@ -70,6 +76,6 @@ pub trait Port: Send {
     /// Whether the link carries frames, as far as the port knows.
     fn link(&self) -> LinkState;
 
-    /// The descriptor that becomes readable when frames arrive, if the port has one.
+    /// The descriptor that becomes readable when frames arrive, if the port has one. To be asked for right before waiting for it.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 }

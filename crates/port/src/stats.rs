@@ -29,6 +29,8 @@ pub enum RxDrop {
     Unsegmentable,
     /// A fault injector took the frame away.
     Fault,
+    /// The worker whose flow it is did not keep up with those that another one received for it.
+    WorkerFull,
 }
 
 /// A set of reasons, each with its place in a [`DropCounts`] and its name in a report.
@@ -71,6 +73,7 @@ impl Reason for RxDrop {
         RxDrop::TooLong,
         RxDrop::Unsegmentable,
         RxDrop::Fault,
+        RxDrop::WorkerFull,
     ];
 
     fn name(self) -> &'static str {
@@ -79,6 +82,7 @@ impl Reason for RxDrop {
             RxDrop::TooLong => "rx_too_long",
             RxDrop::Unsegmentable => "rx_unsegmentable",
             RxDrop::Fault => "rx_fault",
+            RxDrop::WorkerFull => "rx_worker_full",
         }
     }
 
@@ -179,6 +183,16 @@ pub struct PortStats {
 }
 
 impl PortStats {
+    /// Adds what another share of the same port has done.
+    pub fn add(&mut self, other: &PortStats) {
+        self.rx_frames += other.rx_frames;
+        self.rx_bytes += other.rx_bytes;
+        self.rx_dropped.add_all(&other.rx_dropped);
+        self.tx_frames += other.tx_frames;
+        self.tx_bytes += other.tx_bytes;
+        self.tx_dropped.add_all(&other.tx_dropped);
+    }
+
     /// Counts one frame of `len` bytes as delivered.
     #[inline]
     pub(crate) fn count_rx(&mut self, len: usize) {

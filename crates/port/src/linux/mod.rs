@@ -2,6 +2,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod bell;
 mod choose;
 mod core;
 mod echo;
@@ -12,12 +13,14 @@ mod poll;
 mod rtnl;
 mod segment;
 mod signal;
+mod spread;
 mod sys;
 mod tap;
 mod testbed;
 
 pub use af_packet::AfPacketPort;
 pub use af_xdp::{AfXdpPort, XdpMode};
+pub use bell::Bell;
 pub use choose::{OpenedPort, PortIo, open_interface};
 pub use core::pin_to_core;
 pub use echo::EchoSocket;
@@ -26,5 +29,6 @@ pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;
 pub use rtnl::{Rtnl, RtnlError};
 pub use signal::{Signal, StopSignals};
+pub use spread::spread;
 pub use tap::TapPort;
 pub use testbed::{Testbed, TestbedError};

@@ -635,3 +635,23 @@ pub(super) fn read_signal(fd: &OwnedFd) -> io::Result<Option<u32>> {
     // SAFETY: all-zero bytes are valid already: the structure has integers only.
     Ok(Some(unsafe { info.assume_init() }.ssi_signo))
 }
+
+/// A descriptor with a count, which is readable while the count is not zero.
+pub(super) fn event_fd() -> io::Result<OwnedFd> {
+    // SAFETY: takes and returns numbers only.
+    own(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })
+}
+
+/// Counts a descriptor of [`event_fd`] up. A count that is full is not zero either.
+pub(super) fn count_up(fd: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: the pointer and the length are those of `one`.
+    unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+}
+
+/// Sets the count of a descriptor of [`event_fd`] to zero.
+pub(super) fn take_count(fd: &OwnedFd) {
+    let mut count = 0u64;
+    // SAFETY: the pointer and the length are those of `count`.
+    unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+}
