@@ -314,7 +314,7 @@ fn a_dropped_port_gives_the_interface_back() {
 
 /// How the port is opened, in words.
 fn how(netns: &Netns, name: &str, io: PortIo) -> String {
-    let opened = netns.run(|| open_interface(PortId(0), name, io).map(|opened| opened.how));
+    let opened = netns.run(|| open_interface(PortId(0), name, io, 1).map(|opened| opened.how));
     opened.unwrap().unwrap()
 }
 

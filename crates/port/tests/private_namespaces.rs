@@ -107,7 +107,7 @@ fn namespaces() -> String {
         .map(|interface| interface.name)
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    let opened = open_interface(PortId(0), "b", PortIo::Auto).unwrap();
+    let opened = open_interface(PortId(0), "b", PortIo::Auto, 1).unwrap();
     let expect = "AF_PACKET (no AF_XDP: it needs root";
     assert!(opened.how.starts_with(expect), "{}", opened.how);
     let tap = TapPort::open(PortId(1), "t");

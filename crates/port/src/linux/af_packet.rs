@@ -1,6 +1,6 @@
 //! A port on an existing network interface, by raw sockets.
 
-use super::link::{self, LinkWatch};
+use super::link::{self, Interface, LinkWatch};
 use super::offload::OffloadsOff;
 use super::segment::{Segments, VnetHeader, complete_checksum, insert_vlan};
 use super::sys::{self, Receiver, VNET_HEADER};
@@ -8,6 +8,7 @@ use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome};
 use packet::{Batch, Frame, FrameError, Nanos, PortId};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Bytes of an Ethernet header, without which Linux sends nothing.
 const MIN_FRAME: usize = 14;
@@ -34,7 +35,8 @@ pub struct AfPacketPort {
     /// If the next one is merged segments: how to take it apart, and the next segment.
     segments: Option<(Segments, usize)>,
     stats: PortStats,
-    _offloads: OffloadsOff,
+    /// Of all shares of the port.
+    _offloads: Arc<OffloadsOff>,
 }
 
 /// What became of a received frame, or of the rest of its segments.
@@ -52,33 +54,30 @@ impl AfPacketPort {
     /// [`PortError::NoSuchInterface`], [`PortError::NotEthernet`], [`PortError::NoPermission`] without
     /// CAP_NET_RAW. An interface that is down is no error: its frames come when it is up.
     pub fn open(id: PortId, name: &str) -> Result<AfPacketPort, PortError> {
-        let interface = link::find(name)?;
-        let doing = || format!("opening a raw socket on {name}");
-        let error = |source: io::Error| match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => PortError::NoPermission {
-                doing: doing(),
-                capability: "CAP_NET_RAW",
-            },
-            _ => PortError::System {
-                doing: doing(),
-                source,
-            },
-        };
-        let incoming = open_incoming(interface.index).map_err(error)?;
-        let outgoing = open_outgoing(interface.index).map_err(error)?;
-        let control = link::control_socket().map_err(error)?;
-        Ok(AfPacketPort {
-            id,
-            watch: LinkWatch::new(&interface, control.as_fd()),
-            incoming,
-            outgoing,
-            receiver: Receiver::new(),
-            received: 0,
-            next: 0,
-            segments: None,
-            stats: PortStats::default(),
-            _offloads: OffloadsOff::new(control, name),
-        })
+        let opening = Opening::new(id, name)?;
+        opening.share(None)
+    }
+
+    /// The same in so many shares, one at least. The kernel spreads the frames over them by the hash of
+    /// their flow (PACKET_FANOUT_HASH; Linux 4.12).
+    ///
+    /// # Errors
+    /// As [`AfPacketPort::open`]; [`PortError::System`] if the kernel has no such groups.
+    pub fn open_shares(id: PortId, name: &str, n: usize) -> Result<Vec<AfPacketPort>, PortError> {
+        if n < 2 {
+            return Ok(vec![AfPacketPort::open(id, name)?]);
+        }
+        let opening = Opening::new(id, name)?;
+        let mut shares: Vec<AfPacketPort> = Vec::with_capacity(n);
+        for _ in 0..n {
+            let joined = opening.share(Some(shares.first()))?;
+            shares.push(joined);
+        }
+        // Before a socket was in the group it would have had copies of what others got.
+        for share in &shares {
+            sys::receive_all(&share.incoming).map_err(|e| opening.error(e))?;
+        }
+        Ok(shares)
     }
 
     /// Delivers what is in the receiver, as far as the batch has room.
@@ -193,7 +192,68 @@ fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), Fram
     Ok(())
 }
 
-fn open_incoming(index: u32) -> io::Result<OwnedFd> {
+/// A port that is being opened.
+struct Opening {
+    id: PortId,
+    name: String,
+    interface: Interface,
+    offloads: Arc<OffloadsOff>,
+}
+
+impl Opening {
+    fn new(id: PortId, name: &str) -> Result<Opening, PortError> {
+        let interface = link::find(name)?;
+        let control = link::control_socket().map_err(|e| error(name, e))?;
+        Ok(Opening {
+            id,
+            name: name.to_owned(),
+            interface,
+            offloads: Arc::new(OffloadsOff::new(control, name)),
+        })
+    }
+
+    fn error(&self, source: io::Error) -> PortError {
+        error(&self.name, source)
+    }
+
+    /// One share: the only one; or a member of a group, the first of it or one more, that receives nothing yet.
+    fn share(&self, group: Option<Option<&AfPacketPort>>) -> Result<AfPacketPort, PortError> {
+        let open = || {
+            let incoming = open_incoming(self.interface.index, group.is_some())?;
+            if let Some(first) = group {
+                sys::join_fanout(&incoming, first.map(|first| &first.incoming))?;
+            }
+            Ok((incoming, open_outgoing(self.interface.index)?))
+        };
+        let (incoming, outgoing) = open().map_err(|e| self.error(e))?;
+        let control = link::control_socket().map_err(|e| self.error(e))?;
+        Ok(AfPacketPort {
+            id: self.id,
+            watch: LinkWatch::new(&self.interface, control.as_fd()),
+            incoming,
+            outgoing,
+            receiver: Receiver::new(),
+            received: 0,
+            next: 0,
+            segments: None,
+            stats: PortStats::default(),
+            _offloads: Arc::clone(&self.offloads),
+        })
+    }
+}
+
+fn error(name: &str, source: io::Error) -> PortError {
+    let doing = format!("opening a raw socket on {name}");
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => PortError::NoPermission {
+            doing,
+            capability: "CAP_NET_RAW",
+        },
+        _ => PortError::System { doing, source },
+    }
+}
+
+fn open_incoming(index: u32, silent: bool) -> io::Result<OwnedFd> {
     // With protocol 0 the socket receives nothing until it is bound to the one interface.
     let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
     sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
@@ -205,6 +265,9 @@ fn open_incoming(index: u32) -> io::Result<OwnedFd> {
         sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
     }
     sys::set_promiscuous(&fd, index)?;
+    if silent {
+        sys::receive_none(&fd)?;
+    }
     sys::bind_packet(&fd, index, libc::ETH_P_ALL as u16)?;
     Ok(fd)
 }

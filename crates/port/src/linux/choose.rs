@@ -23,62 +23,108 @@ pub enum PortIo {
 
 /// A port, and how it works.
 pub struct OpenedPort {
-    /// The port.
-    pub port: Box<dyn Port>,
+    /// Its shares, one a worker.
+    pub shares: Vec<Box<dyn Port>>,
     /// How it works and why: `AF_XDP (driver veth, copying, 1 queue)`.
     pub how: String,
 }
 
-/// Opens the interface `name` of the thread's network namespace as switch port `id`.
+impl OpenedPort {
+    /// A port for so many workers, of which the first has it and spreads what comes by the hash of its flow.
+    ///
+    /// # Errors
+    /// [`PortError::System`]: too many descriptors.
+    pub fn new(port: Box<dyn Port>, how: &str, workers: usize) -> Result<OpenedPort, PortError> {
+        share_out(vec![port], how.to_owned(), workers)
+    }
+}
+
+/// Opens the interface `name` of the thread's network namespace as switch port `id`, for so many workers.
 ///
 /// # Errors
 /// Those of [`AfPacketPort::open`]; with [`PortIo::Xdp`] those of [`AfXdpPort::open`].
-pub fn open_interface(id: PortId, name: &str, io: PortIo) -> Result<OpenedPort, PortError> {
+pub fn open_interface(
+    id: PortId,
+    name: &str,
+    io: PortIo,
+    workers: usize,
+) -> Result<OpenedPort, PortError> {
+    let open_xdp = |mode| AfXdpPort::open_shares(id, name, mode, workers);
+    let packet = |why: &str| packet(id, name, why, workers);
     match io {
-        PortIo::Packet => packet(id, name, "as asked for"),
-        PortIo::Xdp => match AfXdpPort::open(id, name, XdpMode::Driver) {
-            Ok(port) => Ok(xdp(port)),
-            Err(error @ PortError::NoXdp { .. }) => {
-                let generic = AfXdpPort::open(id, name, XdpMode::Generic);
-                generic.map(xdp).map_err(|_| error)
-            }
+        PortIo::Packet => packet("as asked for"),
+        PortIo::Xdp => match open_xdp(XdpMode::Driver) {
+            Ok(shares) => xdp(shares, workers),
+            Err(error @ PortError::NoXdp { .. }) => match open_xdp(XdpMode::Generic) {
+                Ok(shares) => xdp(shares, workers),
+                Err(_) => Err(error),
+            },
             Err(error) => Err(error),
         },
         PortIo::Auto => {
             if let Some(used) = machines_use(name)? {
                 let why = format!("AF_XDP would take the machine's own traffic: {used}");
-                return packet(id, name, &why);
+                return packet(&why);
             }
-            match AfXdpPort::open(id, name, XdpMode::Driver) {
-                Ok(port) if !port.may_lose_tags() => Ok(xdp(port)),
+            match open_xdp(XdpMode::Driver) {
+                Ok(shares) if !shares.iter().any(AfXdpPort::may_lose_tags) => xdp(shares, workers),
                 Ok(lossy) => {
                     // Only one program at a time can have the interface's offloads.
                     drop(lossy);
                     let why = "this kernel does not tell AF_XDP the VLAN tags that senders leave to \
                                the interface";
-                    packet(id, name, why)
+                    packet(why)
                 }
-                Err(PortError::NoXdp { because, .. }) => {
-                    packet(id, name, &format!("no AF_XDP: {because}"))
-                }
+                Err(PortError::NoXdp { because, .. }) => packet(&format!("no AF_XDP: {because}")),
                 Err(error) => Err(error),
             }
         }
     }
 }
 
-fn xdp(port: AfXdpPort) -> OpenedPort {
-    let how = format!("AF_XDP ({port})");
-    OpenedPort {
-        port: Box::new(port),
-        how,
-    }
+fn xdp(shares: Vec<AfXdpPort>, workers: usize) -> Result<OpenedPort, PortError> {
+    let how = shares.first().map(AfXdpPort::to_string);
+    let how = format!("AF_XDP ({})", how.unwrap_or_default());
+    let boxed = shares
+        .into_iter()
+        .map(|share| Box::new(share) as Box<dyn Port>);
+    share_out(boxed.collect(), how, workers)
 }
 
-fn packet(id: PortId, name: &str, why: &str) -> Result<OpenedPort, PortError> {
+fn packet(id: PortId, name: &str, why: &str, workers: usize) -> Result<OpenedPort, PortError> {
+    let shares = AfPacketPort::open_shares(id, name, workers)?;
+    let boxed = shares
+        .into_iter()
+        .map(|share| Box::new(share) as Box<dyn Port>);
     Ok(OpenedPort {
-        port: Box::new(AfPacketPort::open(id, name)?),
+        shares: boxed.collect(),
         how: format!("AF_PACKET ({why})"),
+    })
+}
+
+/// Has every worker a share, where the port has fewer of its own: each of these is spread over as many workers as the others, or one more.
+fn share_out(
+    ports: Vec<Box<dyn Port>>,
+    mut how: String,
+    workers: usize,
+) -> Result<OpenedPort, PortError> {
+    let owners = ports.len();
+    if owners < workers {
+        how.push_str(&format!(", spread by flow over {workers} workers"));
+    }
+    let mut shares: Vec<(usize, Box<dyn Port>)> = Vec::with_capacity(workers);
+    for (first, port) in ports.into_iter().enumerate() {
+        // Workers `first`, `first + owners`, and so on.
+        let own = (first..workers.max(owners)).step_by(owners);
+        let doing = format!("sharing {}", port.name());
+        let spread = super::spread::spread(port, own.len());
+        let spread = spread.map_err(|source| PortError::System { doing, source })?;
+        shares.extend(own.zip(spread));
+    }
+    shares.sort_by_key(|(worker, _)| *worker);
+    Ok(OpenedPort {
+        shares: shares.into_iter().map(|(_, share)| share).collect(),
+        how,
     })
 }
 

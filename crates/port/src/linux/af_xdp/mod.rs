@@ -21,6 +21,7 @@ use program::{Attached, Sockets};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of an Ethernet header, without which nothing is sent.
@@ -59,9 +60,6 @@ pub enum XdpMode {
 pub struct AfXdpPort {
     id: PortId,
     watch: LinkWatch,
-    /// A packet socket that is never read: it keeps the interface promiscuous, and is asked about the
-    /// link.
-    control: OwnedFd,
     queues: Vec<Xsk>,
     /// The queue to receive from first: each in turn.
     first: usize,
@@ -69,11 +67,21 @@ pub struct AfXdpPort {
     joined: Option<OwnedFd>,
     /// Whether the device is polled when nothing has come.
     polls: bool,
+    stats: PortStats,
+    common: Arc<Common>,
+}
+
+/// What all shares of a port have together; it goes with the last of them.
+struct Common {
+    /// A packet socket that is never read: it keeps the interface promiscuous, and is asked about the
+    /// link.
+    control: OwnedFd,
     /// Whether senders may leave checksums to the interface.
     completes: bool,
     mode: XdpMode,
     driver: String,
-    stats: PortStats,
+    /// How many queues the interface has.
+    queues: usize,
     attached: Attached,
     _offloads: OffloadsOff,
 }
@@ -87,6 +95,21 @@ impl AfXdpPort {
     /// CAP_NET_RAW; [`PortError::NoXdp`] if the kernel, the driver or the user's rights do not allow it,
     /// or something else uses XDP on the interface.
     pub fn open(id: PortId, name: &str, mode: XdpMode) -> Result<AfXdpPort, PortError> {
+        let mut shares = AfXdpPort::open_shares(id, name, mode, 1)?;
+        Ok(shares.swap_remove(0))
+    }
+
+    /// The same in shares, each with queues of its own: as many as there are queues, and `most` at most,
+    /// which is one at least. The interface spreads frames over its queues, as its driver says.
+    ///
+    /// # Errors
+    /// As [`AfXdpPort::open`].
+    pub fn open_shares(
+        id: PortId,
+        name: &str,
+        mode: XdpMode,
+        most: usize,
+    ) -> Result<Vec<AfXdpPort>, PortError> {
         let interface = link::find(name)?;
         let system = |doing: &str| {
             let doing = format!("{doing} {name}");
@@ -116,31 +139,55 @@ impl AfXdpPort {
         if !attached.puts_tags_back {
             offloads.leave_tags();
         }
+        let common = Arc::new(Common {
+            control,
+            completes: VIRTUAL_DRIVERS.contains(&driver.as_str()) || !by_driver,
+            mode,
+            driver,
+            queues: queues.len(),
+            attached,
+            _offloads: offloads,
+        });
+        let dealt = deal(queues, most);
+        let shares = dealt.into_iter().map(|queues| {
+            let share = AfXdpPort::with(id, &interface, queues, &common);
+            share.map_err(system("waiting for"))
+        });
+        shares.collect()
+    }
+
+    /// One share, with these queues.
+    fn with(
+        id: PortId,
+        interface: &Interface,
+        queues: Vec<Xsk>,
+        common: &Arc<Common>,
+    ) -> io::Result<AfXdpPort> {
         let joined = match queues.as_slice() {
             [_] => None,
-            several => Some(join_fds(several.iter().map(Xsk::fd)).map_err(system("waiting for"))?),
+            several => Some(join_fds(several.iter().map(Xsk::fd))?),
         };
         Ok(AfXdpPort {
             id,
-            watch: LinkWatch::new(&interface, control.as_fd()),
-            control,
+            watch: LinkWatch::new(interface, common.control.as_fd()),
             queues,
             first: 0,
             joined,
             polls: false,
-            completes: VIRTUAL_DRIVERS.contains(&driver.as_str()) || !by_driver,
-            mode,
-            driver,
             stats: PortStats::default(),
-            attached,
-            _offloads: offloads,
+            common: Arc::clone(common),
         })
+    }
+
+    /// How many queues the interface has, those of other shares among them.
+    pub fn queues(&self) -> usize {
+        self.common.queues
     }
 
     /// Whether VLAN tags that a sender leaves to the interface may be missing from frames: a veth peer
     /// does that for its VLAN interfaces, and only Linux 6.8 and later tell of it.
     pub fn may_lose_tags(&self) -> bool {
-        self.completes && !self.attached.puts_tags_back
+        self.common.completes && !self.common.attached.puts_tags_back
     }
 
     /// Has the device polled whenever [`Port::rx`] finds nothing, for up to `microseconds` and `budget`
@@ -198,7 +245,7 @@ impl AfXdpPort {
             queues,
             stats,
             polls,
-            completes,
+            common,
             ..
         } = self;
         let Some(queue) = queues.get_mut(queue) else {
@@ -216,7 +263,7 @@ impl AfXdpPort {
                 batch.pop();
                 return true;
             }
-            if *completes {
+            if common.completes {
                 complete_unfinished(frame.bytes_mut());
             }
             frame.ingress = *id;
@@ -248,9 +295,19 @@ impl AfXdpPort {
         };
         if out.transmit().is_err() {
             // The link is down or gone. What is queued leaves when it is up again.
-            self.watch.refresh(self.control.as_fd());
+            self.watch.refresh(self.common.control.as_fd());
         }
     }
+}
+
+/// Deals queues out to at most so many shares, each in turn; none is without.
+fn deal(queues: Vec<Xsk>, most: usize) -> Vec<Vec<Xsk>> {
+    let shares = queues.len().min(most).max(1);
+    let mut dealt: Vec<Vec<Xsk>> = (0..shares).map(|_| Vec::new()).collect();
+    for (number, queue) in queues.into_iter().enumerate() {
+        dealt[number % shares].push(queue);
+    }
+    dealt
 }
 
 /// Copies what has arrived; whether it is short enough for a frame.
@@ -376,14 +433,19 @@ fn why_not(error: &io::Error, name: &str, driver: &str) -> String {
 /// How the port works: `driver veth, copying, 1 queue`.
 impl fmt::Display for AfXdpPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let copying = match self.mode {
+        let Common {
+            mode,
+            driver,
+            queues,
+            ..
+        } = &*self.common;
+        let copying = match mode {
             XdpMode::Generic => "in generic mode",
             XdpMode::Driver if self.queues.iter().all(Xsk::is_zero_copy) => "without copying",
             XdpMode::Driver => "copying",
         };
-        let queues = self.queues.len();
-        let plural = if queues == 1 { "queue" } else { "queues" };
-        write!(f, "driver {}, {copying}, {queues} {plural}", self.driver)?;
+        let plural = if *queues == 1 { "queue" } else { "queues" };
+        write!(f, "driver {driver}, {copying}, {queues} {plural}")?;
         if self.queues.iter().all(Xsk::is_huge) {
             f.write_str(", huge pages")?;
         }
@@ -410,7 +472,7 @@ impl Port for AfXdpPort {
         if self.queues.first_mut().is_some_and(Xsk::has_pending) {
             self.transmit();
         }
-        self.watch.check(self.control.as_fd(), now);
+        self.watch.check(self.common.control.as_fd(), now);
         if batch.len() == before {
             self.watch.tell()?;
         }

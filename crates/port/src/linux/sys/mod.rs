@@ -104,6 +104,61 @@ fn set_option_to<T>(fd: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::R
     .map(drop)
 }
 
+/// Options of sockets that the library does not name.
+const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: c_int = 0x4000;
+
+/// Has a bound AF_PACKET socket share the interface's frames by the hash of their flow with all others of a group: that of another socket, or a new
+/// one. What this machine sends itself is left out where the kernel can (Linux 5.16).
+pub(super) fn join_fanout(fd: &OwnedFd, of: Option<&OwnedFd>) -> io::Result<()> {
+    let kind = libc::PACKET_FANOUT_HASH as c_int | PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    let (group, flags) = match of {
+        Some(other) => (fanout_group(other)?, 0),
+        None => (0, libc::PACKET_FANOUT_FLAG_UNIQUEID as c_int),
+    };
+    let value = group | (kind | flags) << 16;
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, value)
+}
+
+/// The number of the group that a socket has joined.
+fn fanout_group(fd: &OwnedFd) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = socklen::<c_int>();
+    // SAFETY: both pointers are to local variables, and `len` is the size of the first.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value & 0xffff)
+}
+
+/// Has a socket receive nothing, until [`receive_all`].
+pub(super) fn receive_none(fd: &OwnedFd) -> io::Result<()> {
+    /// Classic BPF: return a constant, as the number of bytes to keep.
+    const RETURN: u16 = 0x06;
+    let mut nothing = libc::sock_filter {
+        code: RETURN,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let filter = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut nothing,
+    };
+    // The kernel copies the program, which outlives the call.
+    set_option_to(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+}
+
+/// Ends [`receive_none`].
+pub(super) fn receive_all(fd: &OwnedFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
 /// Frames that an AF_PACKET socket has dropped because its queue was full, since the last call.
 pub(super) fn take_packet_drops(fd: &OwnedFd) -> io::Result<u64> {
     // SAFETY: all-zero bytes are a valid tpacket_stats, which has integers only.
