@@ -491,7 +491,13 @@ impl Core {
         let job = match &self.handover {
             Some(handover) if self.queues.is_shaped(port) => {
                 match handover.give(job, port, priority) {
-                    Ok(()) => return,
+                    Ok(waiting) => {
+                        return trace.event(|| TraceEvent::Queued {
+                            port: port.0,
+                            priority,
+                            depth: waiting as u32,
+                        });
+                    }
                     Err(HandoverError::Own(job)) => job,
                     Err(HandoverError::Full(job)) => {
                         let detail = DropDetail::Number(port.0);

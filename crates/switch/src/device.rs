@@ -83,6 +83,8 @@ pub struct Device {
     told_idle: BTreeMap<(TableId, EntryId), u64>,
     /// Hits of entries that are gone, by table.
     retired_hits: Vec<u64>,
+    /// Packets that left, here or by a worker, and were dropped behind.
+    refused: Ledger,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
     /// What is shared with workers, if there are some.
     pub(crate) office: Option<Arc<Office>>,
@@ -137,6 +139,7 @@ impl Device {
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
             retired_hits,
+            refused: Ledger::default(),
             expired: Vec::new(),
             office: None,
         })
@@ -312,7 +315,14 @@ impl Device {
         for desk in self.desks() {
             ledger.add(&desk.papers().ledger);
         }
+        ledger.take_back(&self.refused);
         ledger
+    }
+
+    /// What became of the packets of each worker, by its number; all that the device knows of it.
+    pub fn worker_ledgers(&self) -> Vec<Ledger> {
+        let ledgers = self.desks().iter().map(|desk| desk.papers().ledger.clone());
+        ledgers.collect()
     }
 
     /// Packets inside.
@@ -334,10 +344,11 @@ impl Device {
     }
 
     /// Counts a packet that a port refused after it had left here; nothing if none has left.
+    ///
+    /// The packet may have left by any worker. One that knows which counts there ([`crate::Worker::count_drop`]).
     pub fn count_drop(&mut self, reason: DropReason) {
-        if let Some(sent) = self.core.ledger.sent.checked_sub(1) {
-            self.core.ledger.sent = sent;
-            self.core.ledger.drop(reason);
+        if self.ledger().sent > 0 {
+            self.refused.drop(reason);
         }
     }
 

@@ -42,14 +42,16 @@ impl Core {
             Some(fused) if self.queues.is_usually_free() => {
                 self.forward_fused(root, fused, frames, sent);
             }
-            _ => self.forward_one_by_one(root, frames, sent),
+            _ => self.forward_one_by_one(root, frames, &mut Trace(None), sent),
         }
     }
 
-    fn forward_one_by_one(
+    /// Takes frames through the program one after the other.
+    pub(crate) fn forward_one_by_one(
         &mut self,
         root: &Arc<Root>,
         frames: &mut [Frame],
+        trace: &mut Trace<'_>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         for frame in frames {
@@ -60,8 +62,8 @@ impl Core {
             let ingress = packet.bytes.ingress;
             let mut job = Job::arrived(root, packet, ingress);
             self.begin(&mut job);
-            arch::ingress(self, job, &mut Trace(None));
-            self.drain(self.now, &mut Trace(None));
+            arch::ingress(self, job, trace);
+            self.drain(self.now, trace);
             self.take_sent(sent);
         }
     }

@@ -82,6 +82,12 @@ impl Ledger {
         self.dropped[reason.index()] += 1;
     }
 
+    /// Counts the packets that `refused` says were dropped no more as sent: they had left, and were dropped behind.
+    pub(crate) fn take_back(&mut self, refused: &Ledger) {
+        self.sent = self.sent.saturating_sub(refused.dropped.iter().sum());
+        self.add(refused);
+    }
+
     /// Packets dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason.index()]

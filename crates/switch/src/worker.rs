@@ -3,11 +3,13 @@
 //! A worker has its own queues, contexts and ledger, and sees the device's state through the root that it takes at the begin of a burst; cells
 //! (counters, meters, registers, learned entries) are shared. A port that is shaped belongs to one worker, by its number: the others hand packets for
 //! it over, so that its rate and its order hold. Nothing here waits: what a worker has to tell is left on its desk when nobody reads there.
+//! What concerns the whole device (changes, time-outs, what packets have learned) stays with the device: [`Device::step`] does it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
+use exec::{DropReason, TraceEvent, Tracer};
 use packet::{Frame, Nanos, PortId};
 use table::Lane;
 
@@ -27,10 +29,15 @@ pub(crate) struct Handed {
     priority: u8,
 }
 
+/// Wakes a worker's thread.
+type Wake = Box<dyn Fn() + Send + Sync>;
+
 /// Where a worker leaves what it has to tell, and others leave packets for it.
 pub(crate) struct Desk {
     papers: Mutex<Papers>,
     inbox: ArrayQueue<Handed>,
+    /// What to do when a packet is left here.
+    wake: OnceLock<Wake>,
 }
 
 /// What a worker has to tell the device.
@@ -43,11 +50,23 @@ pub(crate) struct Papers {
     pub(crate) lost_messages: u64,
 }
 
+impl Papers {
+    /// Takes what a worker has to tell.
+    fn fill(&mut self, core: &mut Core) {
+        self.ledger.clone_from(&core.ledger);
+        self.held = core.held();
+        self.lost_messages = core.lost_messages;
+        core.digests.move_to(&mut self.digests);
+        core.messages.move_to(&mut self.messages);
+    }
+}
+
 impl Desk {
     fn new() -> Desk {
         Desk {
             papers: Mutex::default(),
             inbox: ArrayQueue::new(MOST_HANDED),
+            wake: OnceLock::new(),
         }
     }
 
@@ -104,11 +123,16 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// Gives a packet for a shaped port to the worker of that port.
+    /// Gives a packet for a shaped port to the worker of that port; how many wait there already.
     ///
     /// # Errors
     /// The packet comes back, with the reason.
-    pub(crate) fn give(&self, job: Job, port: PortId, priority: u8) -> Result<(), HandoverError> {
+    pub(crate) fn give(
+        &self,
+        job: Job,
+        port: PortId,
+        priority: u8,
+    ) -> Result<usize, HandoverError> {
         let owner = port.0 as usize % self.office.desks.len();
         if self.own == Some(owner) {
             return Err(HandoverError::Own(job));
@@ -118,8 +142,14 @@ impl Handover {
             port,
             priority,
         };
-        let pushed = self.office.desks[owner].inbox.push(handed);
-        pushed.map_err(|handed| HandoverError::Full(handed.job))
+        let desk = &self.office.desks[owner];
+        let waiting = desk.inbox.len();
+        let pushed = desk.inbox.push(handed);
+        pushed.map_err(|handed| HandoverError::Full(handed.job))?;
+        if let Some(wake) = desk.wake.get() {
+            wake();
+        }
+        Ok(waiting)
     }
 }
 
@@ -148,6 +178,33 @@ impl Worker {
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        self.begin(now);
+        self.core.forward(&self.root, frames, &mut sent);
+        self.tell();
+    }
+
+    /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
+    /// waits in a queue for a later moment goes on untraced.
+    pub fn trace(
+        &mut self,
+        frame: &mut Frame,
+        now: Nanos,
+        tracer: &mut dyn Tracer,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.begin(now);
+        tracer.event(TraceEvent::Received {
+            port: frame.ingress.0,
+            bytes: frame.bytes().to_vec(),
+        });
+        let frames = std::slice::from_mut(frame);
+        self.core
+            .forward_one_by_one(&self.root, frames, &mut Trace(Some(tracer)), &mut sent);
+        self.tell();
+    }
+
+    /// What is due before any frame of a burst.
+    fn begin(&mut self, now: Nanos) {
         self.take_root();
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
@@ -156,13 +213,28 @@ impl Worker {
         self.core.now = now;
         self.take_over();
         self.core.drain(now, &mut Trace(None));
-        self.core.forward(&self.root, frames, &mut sent);
-        self.tell();
     }
 
-    /// When a packet may leave a queue of this worker.
+    /// When a packet may leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
+        if !self.desk.inbox.is_empty() {
+            return Some(self.core.now);
+        }
         self.core.queues.next_time()
+    }
+
+    /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
+    pub fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.desk.wake.set(Box::new(wake));
+    }
+
+    /// Counts a packet that a port refused after it had left here; nothing if none has left. The device hears of it with the next
+    /// burst.
+    pub fn count_drop(&mut self, reason: DropReason) {
+        if self.core.ledger.sent > 0 {
+            self.core.ledger.sent -= 1;
+            self.core.ledger.drop(reason);
+        }
     }
 
     fn take_root(&mut self) {
@@ -198,24 +270,16 @@ impl Worker {
     }
 
     fn tell(&mut self) {
-        let Ok(mut papers) = self.desk.papers.try_lock() else {
-            return;
-        };
-        let core = &mut self.core;
-        papers.ledger.clone_from(&core.ledger);
-        papers.held = core.held();
-        papers.lost_messages = core.lost_messages;
-        core.digests.move_to(&mut papers.digests);
-        core.messages.move_to(&mut papers.messages);
+        if let Ok(mut papers) = self.desk.papers.try_lock() {
+            papers.fill(&mut self.core);
+        }
     }
 }
 
 impl Drop for Worker {
-    /// What the worker has done stays in the device's ledger.
+    /// What the worker has done stays in the device's ledger, and what it has to tell with the device.
     fn drop(&mut self) {
-        let mut papers = self.desk.papers();
-        papers.ledger.clone_from(&self.core.ledger);
-        papers.held = self.core.held();
+        self.desk.papers().fill(&mut self.core);
     }
 }
 

@@ -4,7 +4,11 @@ mod common;
 
 use std::thread;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use common::{code, device, packet, slow, v1model, value};
+use exec::{DropReason, TraceEvent};
 use ir::ExternId;
 use packet::{Frame, Nanos, PortId};
 use switch::{Change, Device, Worker};
@@ -136,4 +140,119 @@ fn workers_see_what_was_published_from_their_next_burst_on() {
     assert_eq!(forward(&mut workers), [1]);
     device.publish();
     assert_eq!(forward(&mut workers), [2]);
+}
+
+#[test]
+fn packets_are_conserved_by_reason_while_workers_drop_hand_over_and_strand_them() {
+    // Kind 0 goes to port 1, which is slow and short; kind 1 to port 2, which nobody has; kind 2 is dropped by the program.
+    let mut device = forwarding(
+        "",
+        "if (hdr.h.kind == 8w0x1) { sm.egress_spec = 9w0x2; } if (hdr.h.kind == 8w0x2) { sm.egress_spec = 9w0x1ff; }",
+    );
+    device
+        .apply(Change::SetQueue(PortId(1), slow(1000, 8)))
+        .unwrap();
+    let threads: Vec<_> = device
+        .workers(3)
+        .into_iter()
+        .enumerate()
+        .map(|(kind, mut worker)| {
+            thread::spawn(move || {
+                let mut left = [0; 3];
+                for burst in 0..BURSTS {
+                    let mut frames = frames(kind as u8, 0);
+                    let mut stranded = 0;
+                    worker.forward(&mut frames, Nanos(burst), |port, _, _| {
+                        left[port.0 as usize] += 1;
+                        stranded += u32::from(port == PortId(2));
+                    });
+                    (0..stranded).for_each(|_| worker.count_drop(DropReason::NoSuchPort));
+                }
+                worker.forward(&mut [], Nanos::ZERO, |port, _, _| {
+                    left[port.0 as usize] += 1
+                });
+                (left, worker)
+            })
+        })
+        .collect();
+    let joined: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+    device.check_conservation().unwrap();
+    let each = BURSTS * BURST as u64;
+    let ledger = device.ledger();
+    assert_eq!(ledger.received, 3 * each);
+    assert_eq!(ledger.dropped(DropReason::NoSuchPort), each);
+    assert_eq!(ledger.dropped(DropReason::Ingress), each);
+    let sent: u64 = joined.iter().map(|(left, _)| left[1]).sum();
+    assert_eq!(ledger.sent, sent);
+    assert_eq!(
+        ledger.dropped(DropReason::TailDrop) + sent + device.held() as u64,
+        each
+    );
+    assert!(ledger.dropped(DropReason::TailDrop) > 0 && device.held() > 0);
+    let by_worker = device.worker_ledgers();
+    let dropped = |worker: usize, reason| by_worker[worker].dropped(reason);
+    assert_eq!(dropped(1, DropReason::NoSuchPort), each);
+    assert_eq!(dropped(2, DropReason::Ingress), each);
+    // The device itself may be told as well.
+    device.count_drop(DropReason::NoSuchPort);
+    device.check_conservation().unwrap();
+    assert_eq!(
+        device.ledger().dropped(DropReason::NoSuchPort),
+        each + u64::from(sent > 0)
+    );
+    drop(joined);
+    device.check_conservation().unwrap();
+}
+
+#[test]
+fn a_traced_packet_of_a_worker_tells_each_step_and_goes_where_the_others_go() {
+    let mut device = forwarding(
+        "extern c: counter packets_and_bytes size 2",
+        "call counter.count on c (24w0x0 ++ hdr.h.kind); hdr.h.mark = 8w0x7;",
+    );
+    let mut worker = device.workers(1).remove(0);
+    let mut all = frames(1, 0);
+    let mut left = Vec::new();
+    let mut events: Vec<TraceEvent> = Vec::new();
+    worker.forward(&mut all[..4], Nanos(5), |port, frame, _| {
+        left.push((port.0, frame.bytes().to_vec()));
+    });
+    worker.trace(&mut all[4], Nanos(5), &mut events, |port, frame, _| {
+        left.push((port.0, frame.bytes().to_vec()));
+    });
+    worker.forward(&mut all[5..], Nanos(5), |port, frame, _| {
+        left.push((port.0, frame.bytes().to_vec()));
+    });
+    let expected = frames(1, 0).into_iter().map(|mut frame| {
+        frame.bytes_mut()[5] = 7;
+        (1, frame.bytes().to_vec())
+    });
+    assert!(left.into_iter().eq(expected));
+    assert_eq!(
+        device.read_counter(ExternId::new(0), 1).unwrap().packets,
+        BURST as u64
+    );
+    assert!(matches!(&events[0], TraceEvent::Received { port: 0, bytes } if bytes[0] == 1));
+    assert!(matches!(events.last(), Some(TraceEvent::Sent { port: 1, bytes }) if bytes[5] == 7));
+    assert!(events.len() > 5, "{events:?}");
+}
+
+#[test]
+fn a_worker_for_whom_a_packet_is_left_is_woken_and_knows_of_it() {
+    let mut device = forwarding("", "");
+    let config = slow(1_000_000, 100);
+    device.apply(Change::SetQueue(PortId(1), config)).unwrap();
+    let mut workers = device.workers(2);
+    let woken = Arc::new(AtomicU32::new(0));
+    let ring = Arc::clone(&woken);
+    workers[1].wake_by(move || {
+        ring.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(workers[1].next_time(), None);
+    workers[0].forward(&mut frames(0, 0), Nanos(9), |_, _, _| {});
+    assert_eq!(woken.load(Ordering::Relaxed), BURST as u32);
+    assert!(workers[1].next_time().is_some());
+    workers[1].forward(&mut [], Nanos(9), |_, _, _| {});
+    assert_eq!(workers[1].next_time(), Some(Nanos(1009)));
+    device.check_conservation().unwrap();
 }
