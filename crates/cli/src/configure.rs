@@ -8,7 +8,7 @@ use switch::{Device, DeviceConfig};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
-use crate::report::{DeviceReport, Drops, TableReport};
+use crate::report::{self, DeviceReport, TableReport};
 use crate::{compile, out};
 
 /// Compiles a program and loads it with its entries, which are there from `start` on. With errors in either, they are shown and there is none.
@@ -99,13 +99,9 @@ pub(crate) fn report(device: &Device) -> DeviceReport {
         misses: table.misses,
     });
     let ledger = device.ledger();
-    let dropped = ledger.drops().map(|(reason, packets)| Drops {
-        reason: reason.name().to_string(),
-        packets,
-    });
     DeviceReport {
         tables: tables.collect(),
-        dropped: dropped.collect(),
+        dropped: report::device_drops(&ledger),
         replicated: ledger.replicated,
         held: device.held() as u64,
         ..DeviceReport::default()

@@ -1,23 +1,29 @@
-//! The loop between ports and a device: what `run` and `demo` do all the time.
+//! Workers between ports, and the office that looks after them: what `run` and `demo` do all the time.
+//!
+//! Packets go through the workers, each on a thread of its own ([`Station`]). The office, on the caller's thread, has what concerns the whole device:
+//! its time, what it tells, signals, reports.
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use exec::DropReason;
-use packet::{Batch, Nanos, PortId};
-use port::{LinkState, Poller, Port, PortError, Signal};
+use packet::{Nanos, PortId};
+use port::{Bell, OpenedPort, Poller, PortStats, Signal};
 use switch::Device;
 
 use crate::early::Early;
 use crate::heard::Heard;
-use crate::report::{DeviceReport, PortReport};
+use crate::report::{DeviceReport, PortReport, WorkerReport};
+use crate::station::{Board, Common, Habits, Parts, Station, Told};
+use crate::watch::{Filter, Sample, Tally, Traced, Watch};
 
-/// The longest that the loop sleeps: links are looked after and observers called this often at least.
-const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+/// The longest that the office sleeps: what the program says is heard this often at least.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// How long a link must have been down before it is said: one that is being removed goes down first, and is told as gone only.
-const SETTLE: Nanos = Nanos::from_millis(150);
+/// The stack of a worker, of which programs take little.
+const STACK_BYTES: usize = 4 << 20;
 
 /// Why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +40,10 @@ pub(crate) enum Ending {
 pub(crate) enum Event<'a> {
     /// A line about a port, or one that the program wrote.
     Notice(String),
-    /// Time has passed; the ports have carried this.
-    Tick(&'a [PortReport]),
+    /// A packet was traced.
+    Traced(&'a Device, Traced),
+    /// Time has passed.
+    Tick(&'a Forwarder),
 }
 
 /// What ends the loop from outside.
@@ -46,103 +54,244 @@ pub(crate) struct Stop<'a> {
     pub(crate) done: Option<BorrowedFd<'a>>,
 }
 
+/// Which packets are to be traced.
+pub(crate) struct Tracing {
+    pub(crate) filter: Filter,
+    pub(crate) sample: Sample,
+    /// How many at most.
+    pub(crate) count: Option<u64>,
+}
+
+/// How packets are to be forwarded.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) habits: Habits,
+    pub(crate) tracing: Option<Tracing>,
+}
+
 /// Ports joined by a device.
 pub(crate) struct Forwarder {
     device: Device,
-    ports: Vec<Attached>,
-    /// Where in `ports` a port number is.
-    places: HashMap<PortId, usize>,
-    batch: Batch,
-    poller: Poller,
-    start: Instant,
+    stations: Vec<Station>,
+    boards: Vec<Arc<Board>>,
+    names: Vec<(PortId, String)>,
     heard: Heard,
-}
-
-/// A port and what waits to be sent by it.
-struct Attached {
-    port: Box<dyn Port>,
-    outgoing: Batch,
-    /// If it does not carry frames.
-    trouble: Option<Trouble>,
-}
-
-/// Why a port does not carry frames.
-enum Trouble {
-    /// Its link is down; the line is for the user, who is told when it has been down for a while.
-    Down {
-        line: String,
-        since: Nanos,
-        is_told: bool,
-    },
-    /// It never will again.
-    Gone,
+    tally: Option<Arc<Tally>>,
+    common: Arc<Common>,
+    told: Receiver<Told>,
 }
 
 impl Forwarder {
-    /// Joins the ports, each with a number of its own, by the device.
-    pub(crate) fn new(device: Device, ports: Vec<Box<dyn Port>>) -> Forwarder {
-        let places = ports.iter().enumerate().map(|(i, port)| (port.id(), i));
-        Forwarder {
-            places: places.collect(),
-            ports: ports.into_iter().map(Attached::new).collect(),
-            device,
-            batch: Batch::with_capacity(Batch::USUAL),
-            poller: Poller::new(),
+    /// Joins the ports, each with a number of its own, by the device: by as many workers as each port has shares.
+    ///
+    /// # Errors
+    /// The operating system gives no descriptors.
+    pub(crate) fn new(
+        mut device: Device,
+        ports: Vec<OpenedPort>,
+        plan: Plan,
+    ) -> Result<Forwarder, String> {
+        let workers = ports.first().map_or(1, |port| port.shares.len());
+        let shares = deal(ports, workers);
+        let names = shares.first().into_iter().flatten();
+        let names: Vec<_> = names
+            .map(|(port, _)| (port.id(), port.name().to_owned()))
+            .collect();
+        let bell = || Bell::new().map_err(|e| format!("cannot make a descriptor to wait for: {e}"));
+        let common = Arc::new(Common {
             start: Instant::now(),
+            is_over: AtomicBool::new(false),
+            alive: AtomicUsize::new(names.len() * workers),
+            office: bell()?,
+        });
+        let (tell, told) = channel();
+        let (tally, watches) = watches(plan.tracing, workers, &tell, &common);
+        let made = device.workers(workers).into_iter().zip(shares).zip(watches);
+        let stations = made.enumerate().map(|(number, ((worker, shares), watch))| {
+            Ok(Station::new(Parts {
+                number,
+                worker,
+                watch,
+                shares,
+                bell: Arc::new(bell()?),
+                habits: plan.habits,
+                common: Arc::clone(&common),
+                tell: tell.clone(),
+            }))
+        });
+        let stations: Vec<Station> = stations.collect::<Result<_, String>>()?;
+        let mut forwarder = Forwarder {
+            device,
+            boards: stations.iter().map(|s| Arc::clone(s.board())).collect(),
+            stations,
+            names,
             heard: Heard::default(),
-        }
+            tally,
+            common,
+            told,
+        };
+        forwarder.stations.iter_mut().for_each(Station::finish);
+        Ok(forwarder)
     }
 
     /// Carries frames until something ends it. `observe` hears of what happens, and of the time every `interval`.
     ///
     /// # Errors
-    /// The operating system does not let the process wait for its ports.
+    /// The operating system gives no threads, or does not let the process wait for its ports.
     pub(crate) fn run(
         &mut self,
         stop: &Stop<'_>,
         interval: Duration,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
-        let mut next_look = Nanos::ZERO;
-        let mut next_tick = self.now() + Nanos::from(interval);
-        loop {
-            let now = self.now();
-            let received = self.receive(now, observe);
-            self.device.step(now);
-            self.transmit();
-            self.hear(observe);
-            if received == 0 {
-                self.sleep(now, stop)?;
-            } else if now < next_look {
-                continue;
+        let mut stations = std::mem::take(&mut self.stations);
+        let bells: Vec<Arc<Bell>> = stations.iter().map(|s| Arc::clone(s.bell())).collect();
+        let ended = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            let mut started = Ok(());
+            for (number, station) in stations.iter_mut().enumerate() {
+                let builder = std::thread::Builder::new();
+                let builder = builder
+                    .name(format!("worker {number}"))
+                    .stack_size(STACK_BYTES);
+                match builder.spawn_scoped(scope, || station.run()) {
+                    Ok(thread) => threads.push(thread),
+                    Err(e) => started = Err(format!("cannot start a thread: {e}")),
+                }
             }
-            next_look = now + Nanos::from_millis(5);
-            self.notice_links(now, observe);
-            if let Some(ending) = self.ending(stop) {
+            let has_ended = || threads.iter().any(|thread| thread.is_finished());
+            let ended = started.and_then(|()| self.look_after(stop, interval, &has_ended, observe));
+            self.common.is_over.store(true, Ordering::Release);
+            bells.iter().for_each(|bell| bell.ring());
+            let mut worked = Ok(());
+            for thread in threads {
+                match thread.join() {
+                    Ok(done) => worked = worked.and(done),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            worked.and(ended)
+        });
+        stations.iter_mut().for_each(Station::finish);
+        self.stations = stations;
+        self.hear(observe);
+        ended
+    }
+
+    /// The office: until something ends it.
+    fn look_after(
+        &mut self,
+        stop: &Stop<'_>,
+        interval: Duration,
+        has_ended: &dyn Fn() -> bool,
+        observe: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Ending, String> {
+        let mut poller = Poller::new();
+        let mut next_tick = self.common.now() + Nanos::from(interval);
+        loop {
+            let now = self.common.now();
+            // No packet is here; but entries expire, and what workers' packets have learned is told.
+            self.device.step(now);
+            self.hear(observe);
+            if let Some(ending) = self.ending(stop, &mut poller) {
                 return Ok(ending);
+            }
+            if has_ended() {
+                // Joining says why.
+                return Ok(Ending::Done);
             }
             if now >= next_tick {
                 next_tick = now + Nanos::from(interval);
-                observe(Event::Tick(&self.port_reports()));
+                observe(Event::Tick(self));
             }
+            self.sleep(now.max(self.common.now()), next_tick, stop, &mut poller)?;
         }
     }
 
+    /// Takes what the program and the workers say, so that there is room for more.
+    fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
+        while let Ok(told) = self.told.try_recv() {
+            match told {
+                Told::Notice(line) => observe(Event::Notice(line)),
+                Told::Traced(traced) => {
+                    observe(Event::Traced(&self.device, *traced));
+                    if let Some(tally) = &self.tally {
+                        tally.shown();
+                    }
+                }
+            }
+        }
+        self.heard
+            .hear(&mut self.device, &mut |line| observe(Event::Notice(line)));
+    }
+
+    /// Waits for a worker, a stop, or the device's next timer.
+    fn sleep(
+        &self,
+        now: Nanos,
+        next_tick: Nanos,
+        stop: &Stop<'_>,
+        poller: &mut Poller,
+    ) -> Result<(), String> {
+        let next = self
+            .device
+            .next_time()
+            .map_or(next_tick, |at| at.min(next_tick));
+        let timeout = Duration::from(next.since(now)).min(LONGEST_SLEEP);
+        let fds = stop.early.signal_fd().into_iter().chain(stop.done);
+        let waited = poller.wait(fds.chain([self.common.office.before_sleep()]), timeout);
+        self.common.office.after_sleep();
+        waited
+            .map(drop)
+            .map_err(|e| format!("cannot wait for signals: {e}"))
+    }
+
+    fn ending(&self, stop: &Stop<'_>, poller: &mut Poller) -> Option<Ending> {
+        if let Some(signal) = stop.early.take_signal() {
+            return Some(Ending::Stopped(signal));
+        }
+        if self.common.alive.load(Ordering::Acquire) == 0 {
+            return Some(Ending::NoPortLeft);
+        }
+        let done = stop
+            .done
+            .is_some_and(|fd| poller.wait([fd], Duration::ZERO).is_ok_and(|n| n > 0));
+        done.then_some(Ending::Done)
+    }
+
     /// What the ports have carried.
-    pub(crate) fn port_reports(&mut self) -> Vec<PortReport> {
-        let report = |attached: &mut Attached| {
-            let stats = attached.port.stats();
-            PortReport::new(attached.port.id().0, attached.port.name(), &stats)
+    pub(crate) fn port_reports(&self) -> Vec<PortReport> {
+        let report = |(place, (id, name)): (usize, &(PortId, String))| {
+            let mut sum = PortStats::default();
+            for board in &self.boards {
+                if let Some(stats) = board.read().ports.get(place) {
+                    sum.add(stats);
+                }
+            }
+            PortReport::new(id.0, name, &sum)
         };
-        self.ports.iter_mut().map(report).collect()
+        self.names.iter().enumerate().map(report).collect()
+    }
+
+    /// What each worker has done.
+    pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
+        let ledgers = self.device.worker_ledgers();
+        let both = self.boards.iter().zip(&ledgers).enumerate();
+        both.map(|(number, (board, ledger))| WorkerReport::new(number, &board.read(), ledger))
+            .collect()
     }
 
     /// What the device has done.
     pub(crate) fn device_report(&self) -> DeviceReport {
-        self.heard.report(&self.device)
+        let (traced, untraced) = self.tally.as_ref().map_or((0, 0), |tally| tally.counts());
+        DeviceReport {
+            traced,
+            untraced,
+            ..self.heard.report(&self.device)
+        }
     }
 
-    /// Checks that every packet that came in went out, was dropped by name or is still inside.
+    /// Checks that every packet that came in went out, was dropped by name or is still inside. The answer counts only while nothing runs.
     ///
     /// # Errors
     /// It is not so: a defect of the device.
@@ -150,165 +299,40 @@ impl Forwarder {
         let checked = self.device.check_conservation();
         checked.map_err(|unbalanced| unbalanced.to_string())
     }
-
-    /// The time since the start: the device's clock.
-    fn now(&self) -> Nanos {
-        Nanos::from(self.start.elapsed())
-    }
-
-    /// Takes a batch from each port into the device; how many frames there were.
-    fn receive(&mut self, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) -> usize {
-        let mut received = 0;
-        for attached in &mut self.ports {
-            if attached.is_gone() {
-                continue;
-            }
-            self.batch.clear();
-            if let Err(error) = attached.port.rx(&mut self.batch, now) {
-                attached.notice_error(&error, now, observe);
-            }
-            received += self.batch.len();
-            for frame in self.batch.frames() {
-                // A port gives no frame that is longer than a frame may be.
-                let taken = self.device.receive(frame.ingress, frame.bytes());
-                debug_assert!(taken.is_ok());
-            }
-        }
-        received
-    }
-
-    /// Sends what the device has put out.
-    fn transmit(&mut self) {
-        let Forwarder {
-            device,
-            ports,
-            places,
-            ..
-        } = self;
-        let mut stranded = 0;
-        device.drain_sent(|port, bytes, _| match places.get(&port) {
-            Some(&place) => ports[place].send(bytes),
-            None => stranded += 1,
-        });
-        for _ in 0..stranded {
-            device.count_drop(DropReason::NoSuchPort);
-        }
-        ports.iter_mut().for_each(Attached::flush);
-    }
-
-    /// Takes what the program says, so that there is room for more.
-    fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
-        self.heard
-            .hear(&mut self.device, &mut |line| observe(Event::Notice(line)));
-    }
-
-    /// Waits for a frame, a stop or the device's next timer.
-    fn sleep(&mut self, now: Nanos, stop: &Stop<'_>) -> Result<(), String> {
-        let until_timer = self
-            .device
-            .next_time()
-            .map(|at| Duration::from(at.since(now)));
-        let timeout = until_timer.map_or(LONGEST_SLEEP, |span| span.min(LONGEST_SLEEP));
-        let alive = self.ports.iter().filter(|attached| !attached.is_gone());
-        let fds = alive
-            .filter_map(|attached| attached.port.poll_fd())
-            .chain(stop.early.signal_fd())
-            .chain(stop.done);
-        let waited = self.poller.wait(fds, timeout);
-        waited
-            .map(drop)
-            .map_err(|e| format!("cannot wait for the ports: {e}"))
-    }
-
-    fn ending(&mut self, stop: &Stop<'_>) -> Option<Ending> {
-        if let Some(signal) = stop.early.take_signal() {
-            return Some(Ending::Stopped(signal));
-        }
-        if self.ports.iter().all(|attached| attached.is_gone()) {
-            return Some(Ending::NoPortLeft);
-        }
-        let poller = &mut self.poller;
-        let done = stop
-            .done
-            .is_some_and(|fd| poller.wait([fd], Duration::ZERO).is_ok_and(|n| n > 0));
-        done.then_some(Ending::Done)
-    }
-
-    /// Tells of links that came up again or went down without an error.
-    fn notice_links(&mut self, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) {
-        for attached in &mut self.ports {
-            attached.notice_link(now, observe);
-        }
-    }
 }
 
-impl Attached {
-    fn new(port: Box<dyn Port>) -> Attached {
-        Attached {
-            port,
-            outgoing: Batch::with_capacity(Batch::USUAL),
-            trouble: None,
+/// Deals the ports' shares to workers, so that each worker is the owner of some. The owner's share tells of the port.
+fn deal(ports: Vec<OpenedPort>, workers: usize) -> Vec<Vec<(Box<dyn port::Port>, bool)>> {
+    let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+    for (number, port) in ports.into_iter().enumerate() {
+        for (share, part) in port.shares.into_iter().enumerate() {
+            dealt[(number + share) % workers].push((part, share == 0));
         }
     }
+    dealt
+}
 
-    /// Puts a frame behind those that wait to be sent.
-    fn send(&mut self, bytes: &[u8]) {
-        if self.outgoing.room() == 0 {
-            self.flush();
-        }
-        if let Some(frame) = self.outgoing.push() {
-            // The device has no packet that is longer than a frame may be.
-            let assigned = frame.assign(bytes);
-            debug_assert!(assigned.is_ok());
-        }
-    }
-
-    /// Sends what waits. What became of each frame is in the port's statistics.
-    fn flush(&mut self) {
-        if !self.outgoing.is_empty() {
-            self.port.tx(self.outgoing.frames());
-            self.outgoing.clear();
-        }
-    }
-
-    fn is_gone(&self) -> bool {
-        matches!(self.trouble, Some(Trouble::Gone))
-    }
-
-    /// Takes an error of the port; tells the user at once if the port will not work again.
-    fn notice_error(&mut self, error: &PortError, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) {
-        let line = format!("port {}: {error}", self.port.id());
-        if error.is_recoverable() {
-            self.trouble = Some(Trouble::Down {
-                line,
-                since: now,
-                is_told: false,
-            });
-        } else {
-            self.trouble = Some(Trouble::Gone);
-            observe(Event::Notice(line));
-        }
-    }
-
-    /// Tells the user of a link that stays down, and of one that came up again.
-    fn notice_link(&mut self, now: Nanos, observe: &mut dyn FnMut(Event<'_>)) {
-        let Some(Trouble::Down {
-            line,
-            since,
-            is_told,
-        }) = &mut self.trouble
-        else {
-            return;
+/// A watch for each worker, if packets are to be traced, and what they count together.
+fn watches(
+    tracing: Option<Tracing>,
+    workers: usize,
+    tell: &Sender<Told>,
+    common: &Arc<Common>,
+) -> (Option<Arc<Tally>>, Vec<Option<Watch>>) {
+    let Some(tracing) = tracing else {
+        return (None, (0..workers).map(|_| None).collect());
+    };
+    let tally = Arc::new(Tally::new(tracing.count));
+    let filter = Arc::new(tracing.filter);
+    let watch = |number| {
+        let (tell, common) = (tell.clone(), Arc::clone(common));
+        let deliver = move |traced| {
+            // The office listens as long as workers run.
+            let _ = tell.send(Told::Traced(Box::new(traced)));
+            common.office.ring();
         };
-        let is_up = self.port.link() == LinkState::Up;
-        if !*is_told && (is_up || now.since(*since) >= SETTLE) {
-            *is_told = true;
-            observe(Event::Notice(line.clone()));
-        }
-        if is_up {
-            self.trouble = None;
-            let line = format!("port {}: {} is up again", self.port.id(), self.port.name());
-            observe(Event::Notice(line));
-        }
-    }
+        Some(Watch::new(number, &filter, tracing.sample, &tally, deliver))
+    };
+    let watches = (0..workers).map(watch).collect();
+    (Some(tally), watches)
 }

@@ -23,8 +23,10 @@ mod replay;
 mod report;
 mod run;
 mod show;
+mod station;
 mod test;
 mod trace;
+mod watch;
 
 use std::process::ExitCode;
 

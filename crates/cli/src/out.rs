@@ -39,3 +39,11 @@ pub(crate) fn json(value: &impl serde::Serialize) {
         Err(error) => note(&format!("cannot write JSON: {error}")),
     }
 }
+
+/// Writes a value to standard output as one line of JSON.
+pub(crate) fn json_line(value: &impl serde::Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => line(&text),
+        Err(error) => note(&format!("cannot write JSON: {error}")),
+    }
+}

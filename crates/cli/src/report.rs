@@ -2,8 +2,10 @@
 
 use port::{DropCounts, PortStats, Reason};
 use serde::Serialize;
+use switch::Ledger;
 
 use crate::amount;
+use crate::station::Figures;
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -106,6 +108,69 @@ pub(crate) struct DeviceReport {
     pub(crate) last_expired: Vec<String>,
     /// Packets that are still inside, waiting in a queue.
     pub(crate) held: u64,
+    /// Packets that were traced.
+    pub(crate) traced: u64,
+    /// Packets that were to be traced, and were not because too many traces waited to be shown.
+    pub(crate) untraced: u64,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct WorkerReport {
+    /// Its number.
+    pub(crate) worker: usize,
+    /// The core that is its own, if one is.
+    pub(crate) core: Option<usize>,
+    /// Packets that it took in.
+    pub(crate) received: u64,
+    /// Packets that left by it.
+    pub(crate) sent: u64,
+    /// Packets that it dropped, by reason.
+    pub(crate) dropped: Vec<Drops>,
+    /// Times that it took packets from its ports.
+    pub(crate) bursts: u64,
+    /// Times that it slept.
+    pub(crate) sleeps: u64,
+}
+
+impl WorkerReport {
+    pub(crate) fn new(worker: usize, figures: &Figures, ledger: &Ledger) -> WorkerReport {
+        WorkerReport {
+            worker,
+            core: figures.core,
+            received: ledger.received,
+            sent: ledger.sent,
+            dropped: device_drops(ledger),
+            bursts: figures.bursts,
+            sleeps: figures.sleeps,
+        }
+    }
+}
+
+/// Packets that a device dropped, by reason.
+pub(crate) fn device_drops(ledger: &Ledger) -> Vec<Drops> {
+    let drops = ledger.drops().map(|(reason, packets)| Drops {
+        reason: reason.name().to_string(),
+        packets,
+    });
+    drops.collect()
+}
+
+/// Workers as text, one a line.
+pub(crate) fn workers_text(workers: &[WorkerReport]) -> String {
+    let row = |worker: &WorkerReport| {
+        let core = worker
+            .core
+            .map_or(String::new(), |core| format!(" (core {core})"));
+        let dropped: u64 = worker.dropped.iter().map(|drops| drops.packets).sum();
+        vec![
+            format!("worker {}{core}", worker.worker),
+            format!("received {}", amount::count(worker.received, "packet")),
+            format!("sent {}", amount::count(worker.sent, "packet")),
+            format!("dropped {}", amount::count(dropped, "packet")),
+        ]
+    };
+    align(&workers.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The ports and the device as text, one thing a line.
@@ -131,6 +196,8 @@ pub(crate) fn text(ports: &[PortReport], device: &DeviceReport) -> String {
         ("idle", device.idle, "time-out"),
         ("expired", device.expired, "time-out"),
         ("still queued", device.held, "packet"),
+        ("traced", device.traced, "packet"),
+        ("not traced", device.untraced, "packet"),
     ];
     for (name, n, noun) in counts {
         if n > 0 {

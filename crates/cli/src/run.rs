@@ -1,5 +1,8 @@
 //! `polyplane run`: a switch on real interfaces.
 
+mod tracer;
+
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -10,10 +13,13 @@ use serde::Serialize;
 use crate::args::{Io, Setup, Source};
 use crate::early::Early;
 use crate::engine::Choice;
-use crate::forward::{Ending, Event, Forwarder, Stop};
+use crate::forward::{Ending, Event, Forwarder, Plan, Stop, Tracing};
 use crate::live::LiveLine;
-use crate::report::{self, DeviceReport, PortReport};
+use crate::report::{self, DeviceReport, PortReport, WorkerReport};
+use crate::station::Habits;
+use crate::watch::{Filter, Sample};
 use crate::{Ended, amount, configure, out};
+use tracer::Tracer;
 
 /// How often the live counters change.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,10 +27,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// More ports than this are shown as one sum.
 const PORTS_SHOWN: usize = 4;
 
+/// The most workers.
+const MOST_WORKERS: i64 = 64;
+
 #[derive(Args)]
 #[command(
     after_help = "Stops on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Needs CAP_NET_RAW: run it with sudo, or give the capability \
-                  to the program. AF_XDP, the faster way to carry frames, needs root.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
+                  to the program. AF_XDP, the faster way to carry frames, needs root.\n\nA FILTER joins conditions by and, or, not and parentheses: a \
+                  field, one of == != < <= > >=, and a value. Fields are port, len, eth.src, eth.dst, eth.type, vlan.id, ipv4.src, ipv4.dst, \
+                  ipv4.protocol, ipv4.ttl, ipv6.src, ipv6.dst, ipv6.next, ipv6.hops, tcp.src, tcp.dst, udp.src, udp.dst and bytes[OFFSET:LENGTH]; \
+                  a header alone (arp, vlan, ipv4, ipv6, icmp, icmp6, tcp, udp) asks whether there is one, all means every packet. \
+                  docs/TRACE.md tells more.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
                   for wrong usage."
 )]
 pub(crate) struct Options {
@@ -37,16 +50,83 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t)]
     io: Io,
     #[command(flatten)]
+    workers: Workers,
+    #[command(flatten)]
     setup: Setup,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    trace: Trace,
+    /// Write a report so often too, not only at the end; with --json each is one line.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    every: Option<u64>,
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// The threads that forward.
+#[derive(Args)]
+struct Workers {
+    /// Threads that forward, each pinned to a core if there are several and cores enough. Packets of a flow go through one of them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
+    workers: u16,
+    /// How long a worker goes on looking for packets before it sleeps, in microseconds: less latency for more processor time.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    spin: u64,
+}
+
+/// What is traced.
+#[derive(Args)]
+struct Trace {
+    /// Trace packets that this describes, as in 'ipv4.dst == 10.0.0.1 and udp', step by step as `polyplane trace` does; others go on at full speed.
+    #[arg(long, value_name = "FILTER")]
+    trace: Option<Filter>,
+    /// Trace at most so many packets.
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
+    trace_count: Option<u64>,
+    /// Trace one of so many packets that the filter describes.
+    #[arg(long, value_name = "1/N", requires = "trace", default_value = "1/1")]
+    trace_sample: Sample,
+    /// Write traces here, each as one line of JSON, instead of to standard error as text.
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    trace_file: Option<PathBuf>,
+}
+
+impl Workers {
+    fn number(&self) -> usize {
+        self.workers.into()
+    }
+
+    fn habits(&self) -> Habits {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = self.number();
+        if workers > cores {
+            out::note(&format!(
+                "{workers} workers share {}: none has one of its own",
+                amount::count(cores as u64, "core")
+            ));
+        }
+        Habits {
+            are_pinned: workers > 1 && workers <= cores,
+            spin: Duration::from_micros(self.spin),
+        }
+    }
+}
+
+impl Trace {
+    fn tracing(&self) -> Option<Tracing> {
+        Some(Tracing {
+            filter: self.trace.clone()?,
+            sample: self.trace_sample,
+            count: self.trace_count,
+        })
+    }
+}
+
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     PortSpec::check_distinct(&options.ports).map_err(|e| e.to_string())?;
+    let tracer = Tracer::new(options.trace.trace_file.as_deref())?;
     let Some(device) =
         configure::load(&options.source, &options.setup, options.choice, Nanos::ZERO)?
     else {
@@ -55,24 +135,21 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     for spec in &options.ports {
         configure::check_port(device.program(), spec.id)?;
     }
-    let open = |spec| open(spec, options.io);
+    let open = |spec| open(spec, options);
     let opened: Result<Vec<OpenedPort>, String> = options.ports.iter().map(open).collect();
     let opened = opened?;
     announce(options, &opened);
-    let ports = opened.into_iter().map(|opened| opened.port).collect();
-    let mut forwarder = Forwarder::new(device, ports);
-
-    let start = Instant::now();
-    let mut counters = Counters::default();
-    let stop = Stop { early, done: None };
-    let ending = forwarder.run(&stop, INTERVAL, &mut |event| counters.observe(event))?;
-    counters.line.clear();
-    let final_report = Report {
-        seconds: start.elapsed().as_secs_f64(),
-        ports: forwarder.port_reports(),
-        device: forwarder.device_report(),
+    let plan = Plan {
+        habits: options.workers.habits(),
+        tracing: options.trace.tracing(),
     };
-    final_report.write(options.json);
+    let mut forwarder = Forwarder::new(device, opened, plan)?;
+    let mut observer = Observer::new(options, tracer);
+    let stop = Stop { early, done: None };
+    let ending = forwarder.run(&stop, INTERVAL, &mut |event| observer.observe(event))?;
+    observer.line.clear();
+    observer.report(&forwarder);
+    observer.tracer.finish()?;
     forwarder.check_conservation()?;
     match ending {
         Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
@@ -80,77 +157,117 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     }
 }
 
-fn open(spec: &PortSpec, io: Io) -> Result<OpenedPort, String> {
+fn open(spec: &PortSpec, options: &Options) -> Result<OpenedPort, String> {
+    let workers = options.workers.number();
     let opened: Result<OpenedPort, PortError> = match &spec.target {
-        PortTarget::Interface(name) => port::open_interface(spec.id, name, io.into()),
-        PortTarget::Tap(name) => TapPort::open(spec.id, name).map(|port| OpenedPort {
-            port: Box::new(port),
-            how: "TAP".to_owned(),
-        }),
+        PortTarget::Interface(name) => {
+            port::open_interface(spec.id, name, options.io.into(), workers)
+        }
+        PortTarget::Tap(name) => TapPort::open(spec.id, name)
+            .and_then(|port| OpenedPort::new(Box::new(port), "TAP", workers)),
     };
     opened.map_err(|e| format!("port {}: {e}", spec.id))
 }
 
 fn announce(options: &Options, opened: &[OpenedPort]) {
-    for OpenedPort { port, how } in opened {
-        out::note(&format!("port {}: {} by {how}", port.id(), port.name()));
+    for OpenedPort { shares, how } in opened {
+        if let Some(port) = shares.first() {
+            out::note(&format!("port {}: {} by {how}", port.id(), port.name()));
+        }
     }
     let ports: Vec<String> = options.ports.iter().map(PortSpec::to_string).collect();
+    let workers = match options.workers.number() {
+        1 => String::new(),
+        several => format!(" with {several} workers"),
+    };
     out::note(&format!(
-        "{} is running on {}; Ctrl-C stops it",
+        "{} is running on {}{workers}; Ctrl-C stops it",
         options.source.program.display(),
         ports.join(", ")
     ));
 }
 
-/// The final report.
+/// A report, of what there was so far.
 #[derive(Serialize)]
 struct Report {
     seconds: f64,
     ports: Vec<PortReport>,
+    workers: Vec<WorkerReport>,
     #[serde(flatten)]
     device: DeviceReport,
 }
 
 impl Report {
-    fn write(&self, json: bool) {
-        if json {
-            out::json(self);
-        } else {
-            let time = amount::time(Duration::from_secs_f64(self.seconds));
-            out::line(&format!("ran for {time}"));
-            out::text(&report::text(&self.ports, &self.device));
+    fn text(&self) -> String {
+        let time = amount::time(Duration::from_secs_f64(self.seconds));
+        let mut text = format!("ran for {time}\n");
+        text.push_str(&report::text(&self.ports, &self.device));
+        if self.workers.len() > 1 {
+            text.push_str(&report::workers_text(&self.workers));
         }
+        text
     }
 }
 
-/// The live counters: rates since they were last shown.
-struct Counters {
+/// Shows what happens: live counters (rates since they were last shown), lines, traces, reports.
+struct Observer {
     line: LiveLine,
     last: Vec<PortReport>,
     shown_at: Instant,
+    start: Instant,
+    tracer: Tracer,
+    json: bool,
+    every: Option<Duration>,
+    next_report: Duration,
 }
 
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
+impl Observer {
+    fn new(options: &Options, tracer: Tracer) -> Observer {
+        let every = options.every.map(Duration::from_secs);
+        Observer {
             line: LiveLine::new(),
             last: Vec::new(),
             shown_at: Instant::now(),
+            start: Instant::now(),
+            tracer,
+            json: options.json,
+            every,
+            next_report: every.unwrap_or_default(),
         }
     }
-}
 
-impl Counters {
     fn observe(&mut self, event: Event<'_>) {
         match event {
             Event::Notice(line) => self.line.note(&line),
-            Event::Tick(ports) => {
+            Event::Traced(device, traced) => self.tracer.show(device, &traced, &mut self.line),
+            Event::Tick(forwarder) => {
+                let ports = forwarder.port_reports();
                 let seconds = self.shown_at.elapsed().as_secs_f64();
-                self.line.show(&rates(ports, &self.last, seconds));
-                self.last = ports.to_vec();
+                self.line.show(&rates(&ports, &self.last, seconds));
+                self.last = ports;
                 self.shown_at = Instant::now();
+                if let Some(every) = self.every
+                    && self.start.elapsed() >= self.next_report
+                {
+                    self.next_report += every;
+                    self.line.clear();
+                    self.report(forwarder);
+                }
             }
+        }
+    }
+
+    fn report(&self, forwarder: &Forwarder) {
+        let report = Report {
+            seconds: self.start.elapsed().as_secs_f64(),
+            ports: forwarder.port_reports(),
+            workers: forwarder.worker_reports(),
+            device: forwarder.device_report(),
+        };
+        match (self.json, self.every) {
+            (true, Some(_)) => out::json_line(&report),
+            (true, None) => out::json(&report),
+            (false, _) => out::text(&report.text()),
         }
     }
 }

@@ -85,6 +85,11 @@ impl Bench {
 
     /// Starts it with this way to carry frames; with the lines that say how each port works.
     fn start_with(&self, io: &str) -> (Running, Lines, Vec<String>) {
+        self.start_by(&["--io", io])
+    }
+
+    /// Starts it with these options.
+    fn start_by(&self, options: &[&str]) -> (Running, Lines, Vec<String>) {
         let mut command = polyplane();
         command.args([
             "run",
@@ -93,10 +98,9 @@ impl Bench {
             "0=port0",
             "--port",
             "1=port1",
-            "--io",
-            io,
             "--json",
         ]);
+        command.args(options);
         let mut running = self.switch.run(|| Running::start(&mut command)).unwrap();
         let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
         let how = vec![lines.next(), lines.next()];
@@ -144,6 +148,14 @@ impl Lines {
     }
 }
 
+/// Waits for the end and gives what was written to standard output.
+fn running_out(mut running: Running) -> String {
+    let out = running.0.stdout.take().unwrap();
+    let text = std::io::read_to_string(out).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(0));
+    text
+}
+
 /// Waits for the end; standard error was read already.
 fn finish(mut running: Running) -> (Option<i32>, serde_json::Value) {
     let out = running.0.stdout.take().unwrap();
@@ -168,6 +180,109 @@ fn frames_are_carried_until_a_signal_ends_it_with_a_report() {
         assert_eq!(port(0, "received"), port(1, "sent"));
         assert_eq!(port(1, "received"), port(0, "sent"));
     }
+}
+
+#[test]
+fn several_workers_carry_every_frame_in_each_way() {
+    for io in ["packet", "auto"] {
+        let Some(mut bench) = Bench::new(&format!("run-workers-{io}")) else {
+            return;
+        };
+        let (running, _lines, how) = bench.start_by(&["--workers", "2", "--io", io]);
+        // Both directions, until each worker has had some: AF_PACKET's hash is keyed by chance.
+        for number in 1..40 {
+            assert!(bench.carries(0, number), "{how:?}");
+            assert!(bench.carries(1, number), "{how:?}");
+        }
+        running.signal("TERM");
+        let (status, report) = finish(running);
+        assert_eq!(status, Some(0), "{report}");
+        let count = |value: &serde_json::Value| value.as_u64().unwrap();
+        let ports = |what: &str| -> u64 {
+            let ports = report["ports"].as_array().unwrap().iter();
+            ports.map(|port| count(&port[what]["packets"])).sum()
+        };
+        let workers = report["workers"].as_array().unwrap();
+        assert_eq!(workers.len(), 2);
+        let sum = |what: &str| workers.iter().map(|w| count(&w[what])).sum::<u64>();
+        assert!(ports("received") >= 78);
+        assert_eq!(sum("received"), ports("received"), "{report}");
+        assert_eq!(sum("sent"), ports("sent"), "{report}");
+        assert_eq!(report["ports"][0]["dropped"].as_array().unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn a_running_switch_traces_the_packets_that_a_filter_describes() {
+    let Some(mut bench) = Bench::new("run-trace") else {
+        return;
+    };
+    let file = bench._dir.file("traces");
+    let options = [
+        "--trace",
+        "bytes[14] == 7 and port == 0",
+        "--trace-count",
+        "1",
+        "--trace-file",
+        &file,
+    ];
+    let (running, _lines, _) = bench.start_by(&options);
+    for (from, number) in [(0, 1), (1, 7), (0, 7), (0, 7), (1, 2)] {
+        assert!(bench.carries(from, number));
+    }
+    running.signal("TERM");
+    let (status, report) = finish(running);
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        (&report["traced"], &report["untraced"]),
+        (&1.into(), &0.into())
+    );
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [traced] = &lines[..] else {
+        panic!("{text}");
+    };
+    assert_eq!(
+        (&traced["worker"], &traced["packet"]["port"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(traced["outputs"][0]["port"], 1);
+    let events = traced["events"].as_array().unwrap().iter();
+    let names: Vec<&str> = events.map(|e| e["event"].as_str().unwrap()).collect();
+    assert!(
+        names.starts_with(&["received"]) && names.ends_with(&["sent"]),
+        "{names:?}"
+    );
+    assert!(names.contains(&"written"), "{names:?}");
+}
+
+#[test]
+fn traces_are_shown_as_text_and_reports_come_as_often_as_asked_for() {
+    let Some(mut bench) = Bench::new("run-every") else {
+        return;
+    };
+    let options = ["--trace", "len == 60", "--every", "1"];
+    let (running, mut lines, _) = bench.start_by(&options);
+    assert!(bench.carries(0, 1));
+    let head = lines.next();
+    assert!(head.starts_with("traced by worker 0 at "), "{head}");
+    assert!(lines.next().contains("60 bytes"));
+    std::thread::sleep(Duration::from_millis(2300));
+    running.signal("TERM");
+    let said = running_out(running);
+    let reports: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(reports.len() >= 3, "{said}");
+    assert!(
+        reports
+            .iter()
+            .all(|report| report["ports"][0]["received"]["packets"].is_u64())
+    );
 }
 
 #[test]
@@ -273,17 +388,17 @@ fn a_program_that_sends_to_a_port_without_interface_is_told_in_the_drops() {
 #[test]
 fn what_a_new_user_gets_wrong_is_answered_in_one_line() {
     let router = lab::example("router/router.p4");
-    let check = |ports: &[&str], status: i32, expect: &str| {
-        let mut arguments = vec!["run", &router];
-        ports
-            .iter()
-            .for_each(|port| arguments.extend(["--port", port]));
-        let said = said(&arguments);
-        assert_eq!(said.status, Some(status), "{ports:?}: {}", said.err);
-        assert!(said.err.contains(expect), "{ports:?}: {}", said.err);
+    let answer = |words: &[&str], status: i32, expect: &str| {
+        let said = said(&[&["run", &router], words].concat());
+        assert_eq!(said.status, Some(status), "{words:?}: {}", said.err);
+        assert!(said.err.contains(expect), "{words:?}: {}", said.err);
         if status == 1 {
             said.one_line();
         }
+    };
+    let check = |ports: &[&str], status: i32, expect: &str| {
+        let words: Vec<&str> = ports.iter().flat_map(|port| ["--port", port]).collect();
+        answer(&words, status, expect);
     };
     check(
         &["0=no-such-if"],
@@ -301,6 +416,20 @@ fn what_a_new_user_gets_wrong_is_answered_in_one_line() {
     check(&["600=lo"], 1, "port 600 cannot be");
     check(&["lo"], 2, "write NUMBER=INTERFACE");
     check(&[], 2, "--port");
+    let lo = ["--port", "0=lo"];
+    let with = |words: &[&str], status, expect| answer(&[&lo, words].concat(), status, expect);
+    with(
+        &["--trace", "ip.dst == 1"],
+        2,
+        "there is no field \"ip.dst\": there are port, len",
+    );
+    with(&["--workers", "0"], 2, "--workers");
+    with(&["--trace-count", "1"], 2, "--trace <FILTER>");
+    with(
+        &["--trace", "all", "--trace-file", "/no/such/directory/file"],
+        1,
+        "cannot make /no/such/directory/file",
+    );
 }
 
 #[test]

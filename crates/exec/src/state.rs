@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use bits::Value;
 use ir::{ExternId, HashAlgorithm, TableId};
 use packet::Nanos;
 use table::{
     ActionRef, CounterArray, EntryAction, EntryId, EntryIdx, GroupId, Lane, Learned, LearningTable,
-    Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, RegisterArray, ValueSet,
+    Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, ValueSet,
 };
 
-use crate::{AtomicGate, HashParameters};
+use crate::{AtomicGate, HashParameters, Registers};
 
 /// The root that packets read. Cells behind it are shared with other roots of the device.
 #[derive(Debug)]
@@ -80,68 +79,6 @@ pub enum ExternState {
     Profile(Arc<ProfileLookup>),
     /// The instance has no state of the device's.
     None,
-}
-
-/// Registers whose cells are lists of scalars: one array a scalar.
-#[derive(Debug)]
-pub struct Registers {
-    arrays: Box<[RegisterArray]>,
-    initial: Box<[Value]>,
-    size: u32,
-}
-
-impl Registers {
-    /// `size` cells of scalars of these widths, all set to `initial`.
-    pub fn new(widths: impl IntoIterator<Item = u32>, size: u32, initial: &[Value]) -> Registers {
-        let arrays: Box<[_]> = widths
-            .into_iter()
-            .map(|width| RegisterArray::new(width, size as usize))
-            .collect();
-        let registers = Registers {
-            arrays,
-            initial: initial.into(),
-            size,
-        };
-        registers.reset();
-        registers
-    }
-
-    /// How many cells there are.
-    pub fn size(&self) -> u32 {
-        self.size
-    }
-
-    /// The arrays, one a scalar of the cell.
-    #[inline]
-    pub fn arrays(&self) -> &[RegisterArray] {
-        &self.arrays
-    }
-
-    /// The scalars of a cell; `None` beyond the end.
-    pub fn get(&self, index: u64) -> Option<Vec<Value>> {
-        self.arrays.iter().map(|array| array.get(index)).collect()
-    }
-
-    /// Sets the scalars of a cell; `None` beyond the end.
-    pub fn set(&self, index: u64, values: &[Value]) -> Option<()> {
-        self.arrays
-            .iter()
-            .zip(values)
-            .try_for_each(|(array, value)| array.set(index, value))
-    }
-
-    /// Sets all cells to the first value.
-    pub fn reset(&self) {
-        for (array, initial) in self.arrays.iter().zip(&self.initial) {
-            if initial.is_zero() {
-                array.clear();
-            } else {
-                for index in 0..u64::from(self.size) {
-                    array.set(index, initial);
-                }
-            }
-        }
-    }
 }
 
 /// A table as packets see it.

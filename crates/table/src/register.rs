@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Values of one width that a program finds by index. An index beyond the end gives `None` and does
 /// nothing: what the program sees then is the engine's to decide.
 ///
-/// A read and a write of more than 64 bits are not one step; the engine that lets two packets at
-/// one register at once orders them.
+/// A read and a write of more than 64 bits are not one step: whoever lets two packets at one register at
+/// once orders them.
 #[derive(Debug)]
 pub struct RegisterArray {
     width: u32,

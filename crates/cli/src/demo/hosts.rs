@@ -113,19 +113,20 @@ fn be_silent() {
 
 /// Opens a port and waits until its cable carries frames: a kernel takes its time to notice.
 fn open_port(place: &Place, io: PortIo) -> Result<OpenedPort, String> {
-    let opened = open_interface(place.port, place.port_name, io);
+    let opened = open_interface(place.port, place.port_name, io, 1);
     let mut opened = opened.map_err(|e| e.to_string())?;
-    let port = &mut opened.port;
     let start = Instant::now();
     let mut unused = Batch::with_capacity(1);
-    while port.link() != LinkState::Up {
-        if start.elapsed() > LINK_TIMEOUT {
-            return Err(format!("{} did not come up", place.port_name));
+    for port in &mut opened.shares {
+        while port.link() != LinkState::Up {
+            if start.elapsed() > LINK_TIMEOUT {
+                return Err(format!("{} did not come up", place.port_name));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            // Asking for frames makes the port look at its link; nobody sends any yet.
+            let _ = port.rx(&mut unused, Nanos::from(start.elapsed()));
+            unused.clear();
         }
-        std::thread::sleep(Duration::from_millis(1));
-        // Asking for frames makes the port look at its link; nobody sends any yet.
-        let _ = port.rx(&mut unused, Nanos::from(start.elapsed()));
-        unused.clear();
     }
     Ok(opened)
 }

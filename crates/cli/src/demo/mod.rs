@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Args;
-use port::{OpenedPort, Port, Privilege};
+use port::{OpenedPort, Privilege};
 use switch::Device;
 
 use crate::args::Io;
 use crate::early::Early;
 use crate::engine::Choice;
-use crate::forward::{Ending, Event, Forwarder, Stop};
+use crate::forward::{Ending, Event, Forwarder, Plan, Stop};
 use crate::live::{self, LiveLine};
 use crate::{Ended, amount, configure, out};
 use hosts::Host;
@@ -98,11 +98,10 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     match connected {
         Ok((privilege, (hosts, opened))) => {
             out::note(&opening(*privilege, &hosts));
-            for OpenedPort { port, how } in &opened {
-                out::note(&format!("port {}: {how}", port.id()));
+            for (number, OpenedPort { how, .. }) in opened.iter().enumerate() {
+                out::note(&format!("port {number}: {how}"));
             }
-            let ports = opened.into_iter().map(|opened| opened.port).collect();
-            carry(options, early, device, hosts, ports)
+            carry(options, early, device, hosts, opened)
         }
         Err(why) => {
             out::note(&format!("no hosts to connect: {why}"));
@@ -128,9 +127,9 @@ fn carry(
     early: &Early,
     device: Device,
     hosts: [Host; 2],
-    ports: Vec<Box<dyn Port>>,
+    ports: Vec<OpenedPort>,
 ) -> Result<Ended, String> {
-    let mut forwarder = Forwarder::new(device, ports);
+    let mut forwarder = Forwarder::new(device, ports, Plan::default())?;
     let progress = Arc::new(Progress::default());
     let volume = options.volume();
     let (finished, traffic) = start_traffic(hosts, volume, Arc::clone(&progress))?;
@@ -141,6 +140,7 @@ fn carry(
     let mut line = LiveLine::new();
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| match event {
         Event::Notice(notice) => line.note(&notice),
+        Event::Traced(..) => {}
         Event::Tick(_) => line.show(&progress_line(&progress, volume)),
     })?;
     drop(line);

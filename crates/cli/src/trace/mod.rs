@@ -92,6 +92,47 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
+/// The steps of a packet that a running device has traced, as text for standard error.
+pub(crate) fn live_text(device: &Device, events: &[TraceEvent]) -> String {
+    text::text(&fold::fold(steps(device, events)), out::colours())
+}
+
+/// The same as one line of JSON, an object with the keys of `trace --json` and what is known of the packet besides.
+///
+/// # Errors
+/// As text: what cannot be written.
+pub(crate) fn live_json(
+    device: &Device,
+    port: PortId,
+    bytes: &[u8],
+    events: &[TraceEvent],
+    live: Live,
+) -> Result<String, String> {
+    let steps = fold::fold(steps(device, events));
+    let line = LiveTrace {
+        live,
+        trace: Trace::new(Bytes::new(Some(port.0), bytes), &steps),
+    };
+    serde_json::to_string(&line).map_err(|error| error.to_string())
+}
+
+/// What is known of a packet of a running device.
+#[derive(Serialize)]
+pub(crate) struct Live {
+    /// The worker that had it.
+    pub(crate) worker: usize,
+    /// When it came, on the device's clock.
+    pub(crate) time_ns: u64,
+}
+
+#[derive(Serialize)]
+struct LiveTrace<'a> {
+    #[serde(flatten)]
+    live: Live,
+    #[serde(flatten)]
+    trace: Trace<'a>,
+}
+
 /// The packet that the options name.
 fn packet(options: &Options) -> Result<Frame, String> {
     if let Some(file) = &options.pcap {
@@ -125,15 +166,21 @@ struct Trace<'a> {
     outputs: Vec<&'a Bytes>,
 }
 
+impl<'a> Trace<'a> {
+    fn new(packet: Bytes, steps: &'a [Step]) -> Trace<'a> {
+        let sent = steps.iter().filter_map(|step| match step {
+            Step::Sent(bytes) => Some(bytes),
+            _ => None,
+        });
+        Trace {
+            packet,
+            events: steps,
+            outputs: sent.collect(),
+        }
+    }
+}
+
 fn json(port: u32, frame: &Frame, steps: &[Step]) -> Result<String, String> {
-    let sent = steps.iter().filter_map(|step| match step {
-        Step::Sent(bytes) => Some(bytes),
-        _ => None,
-    });
-    let trace = Trace {
-        packet: Bytes::new(Some(port), frame.bytes()),
-        events: steps,
-        outputs: sent.collect(),
-    };
+    let trace = Trace::new(Bytes::new(Some(port), frame.bytes()), steps);
     serde_json::to_string_pretty(&trace).map_err(|error| error.to_string())
 }

@@ -344,15 +344,20 @@ impl Calling<'_> {
 
     fn register_read(&mut self, call: &ExternCall) {
         let index = self.small(call, 0);
-        let registers = self.state.registers(call.instance);
-        for (at, out) in call.values.outs.iter().enumerate() {
+        for out in &call.values.outs {
             let slot = out.slot as usize;
-            let value = &mut self.limbs[slot..slot + limbs_of(out.ty) as usize];
-            value.fill(0);
-            if let Some(array) = registers.and_then(|registers| registers.arrays().get(at)) {
-                array.read(index, value);
-            }
+            self.limbs[slot..slot + limbs_of(out.ty) as usize].fill(0);
         }
+        let Some(registers) = self.state.registers(call.instance) else {
+            return;
+        };
+        registers.read(index, |at, array| {
+            if let Some(out) = call.values.outs.get(at) {
+                let slot = out.slot as usize;
+                let limbs = limbs_of(out.ty) as usize;
+                array.read(index, &mut self.limbs[slot..slot + limbs]);
+            }
+        });
     }
 
     fn register_write(&mut self, call: &ExternCall) {
@@ -360,11 +365,13 @@ impl Calling<'_> {
         let Some(registers) = self.state.registers(call.instance) else {
             return;
         };
-        for (value, array) in call.values.data.iter().zip(registers.arrays()) {
-            let slot = value.slot as usize;
-            let limbs = limbs_of(value.ty) as usize;
-            array.write(index, &self.limbs[slot..slot + limbs]);
-        }
+        registers.write(index, |at, array| {
+            if let Some(value) = call.values.data.get(at) {
+                let slot = value.slot as usize;
+                let limbs = limbs_of(value.ty) as usize;
+                array.write(index, &self.limbs[slot..slot + limbs]);
+            }
+        });
     }
 
     fn random_between(&mut self, call: &ExternCall) {

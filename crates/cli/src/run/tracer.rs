@@ -1,0 +1,65 @@
+//! Where traces of a running switch go: to standard error as text, or to a file, one line of JSON each.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use switch::Device;
+
+use crate::amount;
+use crate::live::LiveLine;
+use crate::trace::{self, Live};
+use crate::watch::Traced;
+
+pub(super) struct Tracer {
+    file: Option<(PathBuf, BufWriter<File>)>,
+    /// What could not be written; the first of it.
+    error: Option<String>,
+}
+
+impl Tracer {
+    /// Traces to this file, or to standard error.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub(super) fn new(path: Option<&Path>) -> Result<Tracer, String> {
+        let made = path.map(|path| match File::create(path) {
+            Ok(file) => Ok((path.to_owned(), BufWriter::new(file))),
+            Err(error) => Err(format!("cannot make {}: {error}", path.display())),
+        });
+        Ok(Tracer {
+            file: made.transpose()?,
+            error: None,
+        })
+    }
+
+    /// Shows a trace.
+    pub(super) fn show(&mut self, device: &Device, traced: &Traced, line: &mut LiveLine) {
+        let Some((path, file)) = &mut self.file else {
+            let at = amount::time(traced.time.into());
+            let head = format!("traced by worker {} at {at}:", traced.worker);
+            let text = trace::live_text(device, &traced.events);
+            return line.note(&format!("{head}\n{}", text.trim_end()));
+        };
+        let live = Live {
+            worker: traced.worker,
+            time_ns: traced.time.0,
+        };
+        let json = trace::live_json(device, traced.port, &traced.bytes, &traced.events, live);
+        let written = json.and_then(|json| {
+            let written = writeln!(file, "{json}").and_then(|()| file.flush());
+            written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+        });
+        if let Err(error) = written {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// A trace could not be written.
+    pub(super) fn finish(&mut self) -> Result<(), String> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+}

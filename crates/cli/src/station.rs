@@ -1,0 +1,411 @@
+//! A worker's place: its thread, its share of each port, and the loop that carries frames between them.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use exec::DropReason;
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{Bell, LinkState, Poller, Port, PortError, PortStats};
+use switch::Worker;
+
+use crate::watch::{Traced, Watch};
+
+/// The longest that a worker sleeps: links are looked after this often at least.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// How often links are looked after and figures posted under load.
+const LOOK_EVERY: Nanos = Nanos::from_millis(5);
+
+/// How long a link must have been down before it is said: one that is being removed goes down first, and is told as gone only.
+const SETTLE: Nanos = Nanos::from_millis(150);
+
+/// What a worker tells the office.
+pub(crate) enum Told {
+    /// A line about a port.
+    Notice(String),
+    /// A packet that was traced.
+    Traced(Box<Traced>),
+}
+
+/// What workers and the office share.
+pub(crate) struct Common {
+    /// When the device's clock began.
+    pub(crate) start: Instant,
+    /// Workers are to end.
+    pub(crate) is_over: AtomicBool,
+    /// Shares of ports that may still carry something.
+    pub(crate) alive: AtomicUsize,
+    /// Wakes the office.
+    pub(crate) office: Bell,
+}
+
+impl Common {
+    /// The time since the start: the device's clock.
+    pub(crate) fn now(&self) -> Nanos {
+        Nanos::from(self.start.elapsed())
+    }
+}
+
+/// What a worker has done, for reports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    /// Its core, if it has one of its own.
+    pub(crate) core: Option<usize>,
+    /// By port.
+    pub(crate) ports: Vec<PortStats>,
+    /// Times that it took frames from its ports.
+    pub(crate) bursts: u64,
+    /// Times that it slept.
+    pub(crate) sleeps: u64,
+}
+
+/// Where a worker posts its figures.
+#[derive(Default)]
+pub(crate) struct Board(Mutex<Figures>);
+
+impl Board {
+    /// The last figures that were posted.
+    pub(crate) fn read(&self) -> MutexGuard<'_, Figures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How workers work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habits {
+    /// Whether each has a core of its own.
+    pub(crate) are_pinned: bool,
+    /// How long a worker goes on looking for frames before it sleeps.
+    pub(crate) spin: Duration,
+}
+
+/// A worker with what it works with.
+pub(crate) struct Station {
+    number: usize,
+    worker: Worker,
+    watch: Option<Watch>,
+    ports: Ports,
+    batch: Batch,
+    poller: Poller,
+    bell: Arc<Bell>,
+    board: Arc<Board>,
+    figures: Figures,
+    habits: Habits,
+    common: Arc<Common>,
+    tell: Sender<Told>,
+}
+
+/// What a station is made of.
+pub(crate) struct Parts {
+    pub(crate) number: usize,
+    pub(crate) worker: Worker,
+    pub(crate) watch: Option<Watch>,
+    /// The worker's share of each port, and whether it is the one that tells the user of the port.
+    pub(crate) shares: Vec<(Box<dyn Port>, bool)>,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) habits: Habits,
+    pub(crate) common: Arc<Common>,
+    pub(crate) tell: Sender<Told>,
+}
+
+impl Station {
+    pub(crate) fn new(parts: Parts) -> Station {
+        let shares = parts.shares.into_iter();
+        let attached: Vec<Attached> = shares
+            .map(|(port, tells)| Attached::new(port, tells))
+            .collect();
+        let ring = Arc::clone(&parts.bell);
+        parts.worker.wake_by(move || ring.ring());
+        Station {
+            number: parts.number,
+            worker: parts.worker,
+            watch: parts.watch,
+            ports: Ports::new(attached),
+            batch: Batch::with_capacity(Batch::USUAL),
+            poller: Poller::new(),
+            bell: parts.bell,
+            board: Arc::default(),
+            figures: Figures::default(),
+            habits: parts.habits,
+            common: parts.common,
+            tell: parts.tell,
+        }
+    }
+
+    /// Where the worker's figures are.
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Wakes the worker.
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// Carries frames until the office says that it is over, on the calling thread.
+    ///
+    /// # Errors
+    /// The operating system does not let the thread wait for its ports.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        if self.habits.are_pinned {
+            // Where threads may not be pinned they run where they are put.
+            self.figures.core = port::pin_to_core(self.number).ok();
+        }
+        let mut next_look = Nanos::ZERO;
+        let mut awake_until = Nanos::ZERO;
+        while !self.common.is_over.load(Ordering::Acquire) {
+            let now = self.common.now();
+            let received = self.carry(now);
+            if now >= next_look {
+                next_look = now + LOOK_EVERY;
+                self.look(now);
+            }
+            if received > 0 {
+                self.figures.bursts += 1;
+                awake_until = now + Nanos::from(self.habits.spin);
+            } else if now >= awake_until {
+                self.look(now);
+                self.sleep(now)?;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what other workers have left here to be sent, and posts the last figures. To be called when no worker runs any more.
+    pub(crate) fn finish(&mut self) {
+        for attached in &mut self.ports.attached {
+            attached.port.tx(&[]);
+        }
+        self.post();
+    }
+
+    /// Takes a batch from each port through the program, and sends what left it; how many frames there were.
+    fn carry(&mut self, now: Nanos) -> usize {
+        let mut received = 0;
+        for place in 0..self.ports.attached.len() {
+            self.batch.clear();
+            self.receive(place, now);
+            if !self.batch.is_empty() {
+                received += self.batch.len();
+                self.forward(now);
+            }
+        }
+        if received == 0 {
+            // What waits in queues leaves at its time all the same.
+            self.batch.clear();
+            self.forward(now);
+        }
+        self.ports.attached.iter_mut().for_each(Attached::flush);
+        received
+    }
+
+    fn receive(&mut self, place: usize, now: Nanos) {
+        let attached = &mut self.ports.attached[place];
+        if attached.is_gone() {
+            return;
+        }
+        let Err(error) = attached.port.rx(&mut self.batch, now) else {
+            return;
+        };
+        if let Some(line) = attached.notice_error(&error, now) {
+            self.notify(line);
+        }
+        if self.ports.attached[place].is_gone() {
+            self.common.alive.fetch_sub(1, Ordering::AcqRel);
+            self.common.office.ring();
+        }
+    }
+
+    /// Takes the batch through the program.
+    fn forward(&mut self, now: Nanos) {
+        let Station {
+            worker,
+            watch,
+            ports,
+            batch,
+            ..
+        } = self;
+        let mut stranded = 0;
+        let mut sent = |port: PortId, frame: &mut Frame, _: Nanos| match ports.place(port) {
+            Some(place) => ports.attached[place].send(frame),
+            None => stranded += 1,
+        };
+        match watch {
+            Some(watch) => watch.forward(worker, batch.frames_mut(), now, &mut sent),
+            None => worker.forward(batch.frames_mut(), now, sent),
+        }
+        for _ in 0..stranded {
+            worker.count_drop(DropReason::NoSuchPort);
+        }
+    }
+
+    /// Looks after links, and posts figures.
+    fn look(&mut self, now: Nanos) {
+        for place in 0..self.ports.attached.len() {
+            if let Some(line) = self.ports.attached[place].notice_link(now) {
+                self.notify(line);
+            }
+        }
+        self.post();
+    }
+
+    fn notify(&self, line: String) {
+        // The office listens as long as workers run.
+        let _ = self.tell.send(Told::Notice(line));
+        self.common.office.ring();
+    }
+
+    fn post(&mut self) {
+        let attached = self.ports.attached.iter_mut();
+        self.figures.ports.clear();
+        self.figures
+            .ports
+            .extend(attached.map(|attached| attached.port.stats()));
+        self.board.read().clone_from(&self.figures);
+    }
+
+    /// Waits for a frame, another worker, the office or a timer.
+    fn sleep(&mut self, now: Nanos) -> Result<(), String> {
+        let bell = self.bell.before_sleep();
+        let until_timer = self.worker.next_time();
+        let until_timer = until_timer.map(|at| Duration::from(at.since(now)));
+        let timeout = until_timer.map_or(LONGEST_SLEEP, |span| span.min(LONGEST_SLEEP));
+        // Whoever said it before the bell was heard did not wake anybody.
+        if self.common.is_over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let alive = self.ports.attached.iter().filter(|a| !a.is_gone());
+        let fds = alive.filter_map(|attached| attached.port.poll_fd());
+        let waited = self.poller.wait(fds.chain([bell]), timeout);
+        self.bell.after_sleep();
+        self.figures.sleeps += 1;
+        waited
+            .map(drop)
+            .map_err(|e| format!("cannot wait for the ports: {e}"))
+    }
+}
+
+/// The shares of ports that a worker has, by number.
+struct Ports {
+    attached: Vec<Attached>,
+    /// Port numbers, ascending, with their places.
+    places: Vec<(PortId, usize)>,
+}
+
+impl Ports {
+    fn new(attached: Vec<Attached>) -> Ports {
+        let numbers = attached.iter().map(|attached| attached.port.id());
+        let mut places: Vec<(PortId, usize)> = numbers.zip(0..).collect();
+        places.sort_unstable();
+        Ports { attached, places }
+    }
+
+    #[inline]
+    fn place(&self, port: PortId) -> Option<usize> {
+        let found = self
+            .places
+            .binary_search_by_key(&port, |(number, _)| *number);
+        found.ok().map(|at| self.places[at].1)
+    }
+}
+
+/// A share of a port and what waits to be sent by it.
+struct Attached {
+    port: Box<dyn Port>,
+    /// Whether this share is the one that tells of the port's troubles.
+    tells: bool,
+    outgoing: Batch,
+    /// If it does not carry frames.
+    trouble: Option<Trouble>,
+}
+
+/// Why a port does not carry frames.
+enum Trouble {
+    /// Its link is down; the line is for the user, who is told when it has been down for a while.
+    Down {
+        line: String,
+        since: Nanos,
+        is_told: bool,
+    },
+    /// It never will again.
+    Gone,
+}
+
+impl Attached {
+    fn new(port: Box<dyn Port>, tells: bool) -> Attached {
+        Attached {
+            port,
+            tells,
+            outgoing: Batch::with_capacity(Batch::USUAL),
+            trouble: None,
+        }
+    }
+
+    /// Puts a frame behind those that wait to be sent; the caller gets another one for it.
+    #[inline]
+    fn send(&mut self, frame: &mut Frame) {
+        if self.outgoing.room() == 0 {
+            self.flush();
+        }
+        if let Some(place) = self.outgoing.push() {
+            std::mem::swap(place, frame);
+        }
+    }
+
+    /// Sends what waits. What became of each frame is in the port's statistics.
+    fn flush(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.port.tx(self.outgoing.frames());
+            self.outgoing.clear();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Gone))
+    }
+
+    /// Takes an error of the port; the line for the user, if the port will not work again.
+    fn notice_error(&mut self, error: &PortError, now: Nanos) -> Option<String> {
+        let line = format!("port {}: {error}", self.port.id());
+        if error.is_recoverable() {
+            self.trouble = Some(Trouble::Down {
+                line,
+                since: now,
+                is_told: false,
+            });
+            return None;
+        }
+        self.trouble = Some(Trouble::Gone);
+        self.tells.then_some(line)
+    }
+
+    /// A line for the user about a link that stays down, or about one that came up again.
+    fn notice_link(&mut self, now: Nanos) -> Option<String> {
+        let Some(Trouble::Down {
+            line,
+            since,
+            is_told,
+        }) = &mut self.trouble
+        else {
+            return None;
+        };
+        let is_up = self.port.link() == LinkState::Up;
+        let line = if is_up {
+            let up = format!("port {}: {} is up again", self.port.id(), self.port.name());
+            let told = *is_told;
+            let down = std::mem::take(line);
+            self.trouble = None;
+            if told { up } else { format!("{down}\n{up}") }
+        } else if !*is_told && now.since(*since) >= SETTLE {
+            *is_told = true;
+            line.clone()
+        } else {
+            return None;
+        };
+        self.tells.then_some(line)
+    }
+}

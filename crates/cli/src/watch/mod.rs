@@ -1,0 +1,223 @@
+//! Tracing on a running switch: packets that a filter means are taken out of their burst and run step by step, all others go on at full speed.
+
+mod filter;
+mod parse;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use exec::TraceEvent;
+use packet::{Frame, Nanos, PortId};
+use switch::Worker;
+
+pub(crate) use filter::Filter;
+
+/// Traces that may wait to be shown; packets that come meanwhile are not traced.
+const MOST_WAITING: u64 = 64;
+
+/// One of how many packets: `1/1000`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample(pub(crate) u64);
+
+impl FromStr for Sample {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sample, String> {
+        let number = text.strip_prefix("1/").unwrap_or(text);
+        match number.parse() {
+            Ok(number) if number > 0 => Ok(Sample(number)),
+            _ => Err("write 1/N, as in 1/1000".to_owned()),
+        }
+    }
+}
+
+/// A packet that was traced.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    /// The worker that had it.
+    pub(crate) worker: usize,
+    /// When it came.
+    pub(crate) time: Nanos,
+    pub(crate) port: PortId,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) events: Vec<TraceEvent>,
+}
+
+/// What all workers' watches have together.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// Packets that may still be traced.
+    left: AtomicU64,
+    /// Traces that wait to be shown.
+    waiting: AtomicU64,
+    traced: AtomicU64,
+    missed: AtomicU64,
+}
+
+impl Tally {
+    /// So many packets may be traced.
+    pub(crate) fn new(count: Option<u64>) -> Tally {
+        Tally {
+            left: AtomicU64::new(count.unwrap_or(u64::MAX)),
+            waiting: AtomicU64::new(0),
+            traced: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether one more packet may be traced now; then it is.
+    fn take(&self) -> bool {
+        let lower = |left: u64| left.checked_sub(1);
+        if self.waiting.load(Relaxed) >= MOST_WAITING {
+            self.missed.fetch_add(1, Relaxed);
+            return false;
+        }
+        let taken = self.left.fetch_update(Relaxed, Relaxed, lower).is_ok();
+        if taken {
+            self.waiting.fetch_add(1, Relaxed);
+            self.traced.fetch_add(1, Relaxed);
+        }
+        taken
+    }
+
+    /// A trace has been shown.
+    pub(crate) fn shown(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
+    }
+
+    /// Packets that were traced, and those that were meant and were not because too many traces waited to be shown.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.traced.load(Relaxed), self.missed.load(Relaxed))
+    }
+}
+
+/// One worker's eye on its packets.
+pub(crate) struct Watch {
+    worker: usize,
+    filter: Arc<Filter>,
+    sample: Sample,
+    /// Packets that the filter means, until the next one is traced.
+    until_next: u64,
+    /// Whether no packet may be traced any more.
+    is_over: bool,
+    tally: Arc<Tally>,
+    deliver: Box<dyn FnMut(Traced) + Send>,
+}
+
+impl Watch {
+    /// A watch of this worker, which gives traces to `deliver`.
+    pub(crate) fn new(
+        worker: usize,
+        filter: &Arc<Filter>,
+        sample: Sample,
+        tally: &Arc<Tally>,
+        deliver: impl FnMut(Traced) + Send + 'static,
+    ) -> Watch {
+        Watch {
+            worker,
+            filter: Arc::clone(filter),
+            sample,
+            until_next: 0,
+            is_over: false,
+            tally: Arc::clone(tally),
+            deliver: Box::new(deliver),
+        }
+    }
+
+    /// [`Worker::forward`], with packets that are meant traced.
+    pub(crate) fn forward(
+        &mut self,
+        worker: &mut Worker,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let mut rest = frames;
+        while let Some(at) = rest.iter().position(|frame| self.wants(frame)) {
+            let (before, from) = rest.split_at_mut(at);
+            if !before.is_empty() {
+                worker.forward(before, now, &mut *sent);
+            }
+            let Some((frame, behind)) = from.split_first_mut() else {
+                return;
+            };
+            self.trace(worker, frame, now, sent);
+            rest = behind;
+        }
+        worker.forward(rest, now, sent);
+    }
+
+    /// Whether a packet is to be traced.
+    #[inline]
+    fn wants(&mut self, frame: &Frame) -> bool {
+        !self.is_over && self.filter.matches(frame) && self.takes()
+    }
+
+    #[cold]
+    fn takes(&mut self) -> bool {
+        if let Some(left) = self.until_next.checked_sub(1) {
+            self.until_next = left;
+            return false;
+        }
+        let taken = self.tally.take();
+        if taken {
+            self.until_next = self.sample.0 - 1;
+        }
+        self.is_over = self.tally.left.load(Relaxed) == 0;
+        taken
+    }
+
+    fn trace(
+        &mut self,
+        worker: &mut Worker,
+        frame: &mut Frame,
+        now: Nanos,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let mut traced = Traced {
+            worker: self.worker,
+            time: now,
+            port: frame.ingress,
+            bytes: frame.bytes().to_vec(),
+            events: Vec::new(),
+        };
+        worker.trace(frame, now, &mut traced.events, sent);
+        (self.deliver)(traced);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_so_many_is_traced_and_no_more_than_may_be() {
+        let tally = Arc::new(Tally::new(Some(3)));
+        let mut watch = Watch::new(0, &Arc::new(Filter::All), Sample(10), &tally, |_| {});
+        let frame = Frame::from_bytes(&[0; 60]).unwrap();
+        let traced: Vec<usize> = (0..100).filter(|_| watch.wants(&frame)).collect();
+        assert_eq!(traced, [0, 10, 20]);
+        assert_eq!(tally.counts(), (3, 0));
+    }
+
+    #[test]
+    fn packets_are_not_traced_while_too_many_traces_wait() {
+        let tally = Arc::new(Tally::new(None));
+        let mut watch = Watch::new(0, &Arc::new(Filter::All), Sample(1), &tally, |_| {});
+        let frame = Frame::from_bytes(&[0; 60]).unwrap();
+        let traced = (0..100).filter(|_| watch.wants(&frame)).count() as u64;
+        assert_eq!(traced, MOST_WAITING);
+        assert_eq!(tally.counts(), (MOST_WAITING, 100 - MOST_WAITING));
+        tally.shown();
+        assert!(watch.wants(&frame));
+    }
+
+    #[test]
+    fn a_sample_is_one_of_a_number() {
+        assert_eq!("1/1000".parse(), Ok(Sample(1000)));
+        assert_eq!("5".parse(), Ok(Sample(5)));
+        assert!("1/0".parse::<Sample>().is_err());
+        assert!("2/3".parse::<Sample>().is_err());
+    }
+}
