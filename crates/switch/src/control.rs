@@ -53,6 +53,8 @@ pub enum Change {
     Insert(TableId, TableEntry),
     /// Changes what an entry does and its idle time-out; its match, priority and counts stay.
     Modify(TableId, EntryId, Action, Option<Nanos>),
+    /// Sets the bytes that the controller keeps with an entry; packets do not see them. Const entries have none.
+    SetMetadata(TableId, EntryId, Box<[u8]>),
     /// Removes an entry.
     Delete(TableId, EntryId),
     /// Removes all entries of a table that are not const.
@@ -196,6 +198,7 @@ impl Device {
             Change::Modify(table, id, action, timeout) => {
                 self.modify(*table, *id, action, *timeout)?
             }
+            Change::SetMetadata(table, id, metadata) => self.set_metadata(*table, *id, metadata)?,
             Change::Delete(table, id) => self.delete(*table, *id)?,
             Change::Clear(table) => self.clear(*table)?,
             Change::SetDefault(table, call) => self.set_default(*table, call)?,
@@ -467,6 +470,23 @@ impl Device {
                 refuse(error)
             }
         }
+    }
+
+    fn set_metadata(
+        &mut self,
+        table: TableId,
+        id: EntryId,
+        metadata: &[u8],
+    ) -> Result<(), ControlError> {
+        let name = self.table_of(table)?.name.clone();
+        let entries = &mut self.configuration.tables[table];
+        let Some(entry) = entries.get(id).cloned() else {
+            let message = format!("the table `{name}` has no such entry");
+            return refused(ControlCode::NotFound, message);
+        };
+        let (action, timeout) = (entry.action.clone(), entry.idle_timeout_ns);
+        let set = entries.modify(id, action, timeout, metadata.into());
+        set.or_else(|error| refused(table_code(&error), format!("the table `{name}`: {error}")))
     }
 
     fn delete(&mut self, table: TableId, id: EntryId) -> Result<(), ControlError> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
@@ -50,6 +51,9 @@ pub(crate) struct FusedPass {
     pub(crate) run: Box<dyn Fused>,
 }
 
+/// How many [`Code`]s were made, and one more: 0 is the version of none.
+static CODES: AtomicU64 = AtomicU64::new(1);
+
 /// A program as a device runs it: code without state.
 pub(crate) struct Code {
     pub(crate) program: Arc<Program>,
@@ -58,7 +62,7 @@ pub(crate) struct Code {
     pub(crate) pipeline: Pipeline,
     /// The usual way of a packet as one function, if the engine made one.
     pub(crate) fused: Option<FusedPass>,
-    /// Different for each program that a device has had.
+    /// Different for each that was ever made, so that no context is used with code that it was not made for.
     pub(crate) version: u64,
     blocks: Vec<(BlockRole, BlockCode)>,
     /// Units of work that starting over takes.
@@ -66,12 +70,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn new(
-        program: Arc<Program>,
-        layout: Layout,
-        loaded: Box<dyn Loaded>,
-        version: u64,
-    ) -> Code {
+    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Box<dyn Loaded>) -> Code {
         let pipeline = Pipeline::of(&program, &layout);
         let fused = pipeline.pass(&program).and_then(|plan| {
             let run = loaded.fuse(&plan.pass)?;
@@ -90,7 +89,7 @@ impl Code {
             loaded,
             pipeline,
             fused,
-            version,
+            version: CODES.fetch_add(1, Relaxed),
             blocks,
             pass_work,
         }

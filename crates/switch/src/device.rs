@@ -54,6 +54,17 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+/// What of a device's state stays when another program takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carry {
+    /// Nothing: the state is what the new program describes, without groups and sessions.
+    Nothing,
+    /// What has a place in the new program.
+    WhatFits,
+    /// All of it, or the program is refused.
+    All,
+}
+
 /// How often a table was hit and missed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableHits {
@@ -100,15 +111,6 @@ impl Device {
         engine: &dyn Engine,
         config: &DeviceConfig,
     ) -> Result<Device, LoadError> {
-        Device::of_version(program, engine, config, 0)
-    }
-
-    fn of_version(
-        program: Arc<Program>,
-        engine: &dyn Engine,
-        config: &DeviceConfig,
-        version: u64,
-    ) -> Result<Device, LoadError> {
         ir::verify(&program).map_err(LoadError::Verify)?;
         let layout = Layout::of(&program);
         let loaded = engine
@@ -120,15 +122,17 @@ impl Device {
         host_ports.sort_unstable();
         configuration.host_ports = host_ports.into();
         let retired_hits = vec![0; program.tables.len()];
-        let code = Arc::new(Code::new(program, layout, loaded, version));
+        let code = Arc::new(Code::new(program, layout, loaded));
         let replication = ReplicationEngine::default();
         let root = Root {
             code: Arc::clone(&code),
             state: configuration.snapshot(),
             replication: replication.clone(),
         };
+        let mut core = Core::new(config.seed, config.queue);
+        core.keep_contexts_of(&code);
         Ok(Device {
-            core: Core::new(config.seed, config.queue),
+            core,
             configuration,
             replication,
             next_own_id: 0,
@@ -400,18 +404,62 @@ impl Device {
         engine: &dyn Engine,
         config: &DeviceConfig,
     ) -> Result<Vec<Dropped>, LoadError> {
-        let mut new = Device::of_version(program, engine, config, self.code.version + 1)?;
+        let mut new = Device::new(program, engine, config)?;
+        Ok(self.take_over(&mut new))
+    }
+
+    /// Runs the program of a device that was made beside this one, which costs this one little time. What stays is told at [`Device::replace`];
+    /// the new device's own state counts where nothing stays.
+    ///
+    /// # Errors
+    /// [`Carry::All`], and there is state for which the new program has no place: that state; the running program stays.
+    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Vec<Dropped>, Vec<Dropped>> {
+        match carry {
+            Carry::WhatFits => Ok(self.take_over(&mut new)),
+            Carry::All => {
+                let dropped = self.keep(&mut new);
+                if !dropped.is_empty() {
+                    return Err(dropped);
+                }
+                self.begin(&mut new);
+                Ok(dropped)
+            }
+            Carry::Nothing => {
+                self.share_with(&mut new);
+                self.replication = std::mem::take(&mut new.replication);
+                self.begin(&mut new);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn take_over(&mut self, new: &mut Device) -> Vec<Dropped> {
+        let dropped = self.keep(new);
+        self.begin(new);
+        dropped
+    }
+
+    /// Makes a device ready to run on this one's workers.
+    fn share_with(&mut self, new: &mut Device) {
+        self.tell_learned();
         new.configuration.atomic = Arc::clone(&self.configuration.atomic);
         let desks = self.desks().len();
         new.configuration.set_lanes(desks + 1);
-        self.tell_learned();
-        let dropped = replace::keep(&self.configuration, &mut new.configuration, self.core.now);
-        self.code = new.code;
-        self.configuration = new.configuration;
-        self.retired_hits = new.retired_hits;
+    }
+
+    /// Puts what this device has into another one.
+    fn keep(&mut self, new: &mut Device) -> Vec<Dropped> {
+        self.share_with(new);
+        replace::keep(&self.configuration, &mut new.configuration, self.core.now)
+    }
+
+    /// Goes on with another device's program and state.
+    fn begin(&mut self, new: &mut Device) {
+        std::mem::swap(&mut self.code, &mut new.code);
+        std::mem::swap(&mut self.configuration, &mut new.configuration);
+        self.retired_hits = std::mem::take(&mut new.retired_hits);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
         self.is_stale = true;
-        Ok(dropped)
     }
 }

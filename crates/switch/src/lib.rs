@@ -28,7 +28,7 @@ mod worker;
 
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::Digest;
-pub use device::{Device, DeviceConfig, LoadError, TableHits};
+pub use device::{Carry, Device, DeviceConfig, LoadError, TableHits};
 pub use ledger::{Ledger, Unbalanced};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;

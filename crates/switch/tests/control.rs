@@ -107,6 +107,26 @@ fn entries_are_added_changed_and_deleted_between_packets() {
 }
 
 #[test]
+fn an_entry_keeps_the_controller_s_bytes_and_packets_do_not_see_them() {
+    let mut device = device(&switching());
+    let id = insert(&mut device, key(1), 0, port(5));
+    let set = |bytes: &[u8]| Change::SetMetadata(TABLE, id, bytes.into());
+    device.apply(set(b"mine")).unwrap();
+    device
+        .apply(Change::Modify(TABLE, id, send_to(6), None))
+        .unwrap();
+    let metadata = |device: &Device| {
+        let entry = device.configuration().tables[TABLE].get(id);
+        entry.map(|entry| entry.metadata.to_vec())
+    };
+    assert_eq!(metadata(&device).as_deref(), Some(&b"mine"[..]));
+    send(&mut device, &packet(1, &[]), ns(0));
+    assert_eq!(ports(&mut device), [6]);
+    device.apply(Change::Delete(TABLE, id)).unwrap();
+    refused(&mut device, set(b"late"), ControlCode::NotFound);
+}
+
+#[test]
 fn wrong_changes_are_refused_with_p4runtime_s_codes_and_change_nothing() {
     let mut device = device(&switching());
     let new = |keys: Vec<KeyMatch>, action: Action| Change::Insert(TABLE, entry(keys, action));

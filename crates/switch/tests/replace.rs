@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use common::{code, device, entry, ns, packet, ports, send, sent, v1model, value};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
-use switch::{Action, Change, Device, DeviceConfig, Dropped, StateKind};
+use switch::{Action, Carry, Change, Device, DeviceConfig, Dropped, StateKind};
 
 fn replace(device: &mut Device, text: &str) -> Vec<(StateKind, String, u64)> {
     let program = common::program(text);
@@ -282,4 +282,48 @@ fn a_default_action_that_was_set_stays_if_the_program_lets_it() {
     assert_eq!(ports(&mut device), []);
     let gone = replace(&mut device, &spreading(false, 4, ""));
     assert_eq!(gone, [dropped(StateKind::DefaultAction, "spread", 1)]);
+}
+
+#[test]
+fn a_device_made_beside_takes_over_all_state_or_none_or_is_refused() {
+    let with_table = |table: &str| {
+        let text = r#"
+action go(port: bit<9>) {
+    sm.egress_spec = %port;
+}
+table forward {
+    key kind: exact as bit<8> = hdr.h.kind;
+    action go table_and_default;
+    default go(9w0x3);
+    size 4;
+}
+"#;
+        let ingress = "    stage ingress.forward: match forward next end;";
+        let program = v1model(text, ingress, &code("egress", "")).to_string();
+        common::program(&program.replace("forward", table))
+    };
+    let mut device = device(&with_table("forward"));
+    let key = vec![KeyMatch::Exact(value(1, 8))];
+    common::insert(&mut device, key, 0, vec![value(5, 9)]);
+    let through = |device: &mut Device| {
+        send(device, &packet(1, &[]), ns(0));
+        ports(device)
+    };
+    let beside = |table| common::device(&with_table(table));
+    let lost = vec![Dropped {
+        kind: StateKind::Entries,
+        name: "forward".to_owned(),
+        count: 1,
+    }];
+    assert_eq!(device.adopt(beside("other"), Carry::All), Err(lost.clone()));
+    assert_eq!(through(&mut device), [5]);
+    assert_eq!(device.adopt(beside("forward"), Carry::All), Ok(vec![]));
+    assert_eq!(through(&mut device), [5]);
+    assert_eq!(device.adopt(beside("forward"), Carry::Nothing), Ok(vec![]));
+    assert_eq!(through(&mut device), [3]);
+    let key = vec![KeyMatch::Exact(value(1, 8))];
+    common::insert(&mut device, key, 0, vec![value(5, 9)]);
+    assert_eq!(device.adopt(beside("other"), Carry::WhatFits), Ok(lost));
+    assert_eq!(through(&mut device), [3]);
+    device.check_conservation().unwrap();
 }

@@ -375,6 +375,11 @@ impl Table {
         self.by_id.values().map(|&idx| self.at(idx))
     }
 
+    /// The entries from this id on, in order of insertion.
+    pub fn iter_from(&self, from: EntryId) -> impl Iterator<Item = &Arc<Entry>> {
+        self.by_id.range(from..).map(|(_, &idx)| self.at(idx))
+    }
+
     /// How much each entry is used, in order of insertion.
     pub fn usage(&self) -> impl Iterator<Item = (EntryId, UsageReading)> {
         self.by_id

@@ -1,0 +1,151 @@
+//! What a controller wrote that a device has no words for, to be read back as it was written (section "Read-Write Symmetry").
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ir::{ExternId, Program, TableId};
+use p4info::p4::v1::{CloneSessionEntry, MulticastGroupEntry, action_profile_group, digest_entry};
+use packet::PortId;
+use prost::Message;
+use switch::{Change, CloneSession, Device};
+
+use crate::write::{live_members, live_replicas};
+
+/// What is kept of one device and program beside the device's own state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extras {
+    /// Groups of selectors, as they were written.
+    pub(crate) groups: BTreeMap<(ExternId, u32), Group>,
+    /// Multicast groups and clone sessions, as they were written.
+    pub(crate) multicast: BTreeMap<u32, MulticastGroupEntry>,
+    pub(crate) sessions: BTreeMap<u32, CloneSessionEntry>,
+    /// What is kept with the default entries of tables.
+    pub(crate) defaults: BTreeMap<TableId, Kept>,
+    /// Ports that are down.
+    pub(crate) down: BTreeSet<PortId>,
+    /// Digests that are on.
+    pub(crate) digests: BTreeMap<ExternId, digest_entry::Config>,
+}
+
+impl Extras {
+    /// What stays when the forwarding state is cleared: which ports are down.
+    pub(crate) fn cleared(self) -> Extras {
+        Extras {
+            down: self.down,
+            ..Extras::default()
+        }
+    }
+
+    /// The same for another program that has kept the state of this one: objects have other numbers of the device's.
+    pub(crate) fn moved(self, before: &Program, after: &Program) -> Extras {
+        let instance = |id: ExternId| {
+            let name = &before.externs.get(id)?.name;
+            let mut externs = after.externs.iter();
+            externs.find(|(_, one)| one.name == *name).map(|(id, _)| id)
+        };
+        let table = |id: TableId| {
+            let name = &before.tables.get(id)?.name;
+            let mut tables = after.tables.iter();
+            tables.find(|(_, one)| one.name == *name).map(|(id, _)| id)
+        };
+        let groups = self.groups.into_iter();
+        let defaults = self.defaults.into_iter();
+        let digests = self.digests.into_iter();
+        Extras {
+            groups: groups
+                .filter_map(|((id, group), kept)| Some(((instance(id)?, group), kept)))
+                .collect(),
+            defaults: defaults
+                .filter_map(|(id, kept)| Some((table(id)?, kept)))
+                .collect(),
+            digests: digests
+                .filter_map(|(id, config)| Some((instance(id)?, config)))
+                .collect(),
+            ..self
+        }
+    }
+
+    /// A port went down or came up: the device gets the members and replicas that are left.
+    pub(crate) fn port_changed(&mut self, device: &mut Device, port: PortId, is_up: bool) {
+        let is_news = match is_up {
+            true => self.down.remove(&port),
+            false => self.down.insert(port),
+        };
+        if !is_news {
+            return;
+        }
+        for change in self.live_changes(device) {
+            // What was accepted before is a part of what was written.
+            let _ = device.apply(change);
+        }
+    }
+
+    /// Members and replicas of all groups and sessions whose ports are up.
+    fn live_changes(&self, device: &Device) -> Vec<Change> {
+        let groups = self
+            .groups
+            .iter()
+            .map(|((profile, id), group)| Change::SetGroup {
+                profile: *profile,
+                id: *id,
+                members: live_members(&group.members, &self.down),
+            });
+        let multicast = self.multicast.iter().map(|(id, group)| {
+            Change::SetMulticast(*id, live_replicas(&group.replicas, &self.down))
+        });
+        let sessions = self.sessions.iter().filter_map(|(id, session)| {
+            let made = device.replication().session(*id)?.clone();
+            let replicas = live_replicas(&session.replicas, &self.down);
+            Some(Change::SetCloneSession(
+                *id,
+                CloneSession { replicas, ..made },
+            ))
+        });
+        groups.chain(multicast).chain(sessions).collect()
+    }
+}
+
+/// A group of a selector.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) members: Vec<action_profile_group::Member>,
+    pub(crate) max_size: i32,
+}
+
+/// What is kept with an entry: the device stores it as the entry's metadata.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Kept {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) metadata: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    pub(crate) controller_metadata: u64,
+    /// One for each action that was given in one shot.
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) shots: Vec<Shot>,
+    #[prost(int32, tag = "4")]
+    pub(crate) selection_mode: i32,
+    #[prost(int32, tag = "5")]
+    pub(crate) size_semantics: i32,
+}
+
+/// What the device does not keep of an action that was given in one shot.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Shot {
+    #[prost(int32, tag = "1")]
+    pub(crate) weight: i32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) watch_port: Vec<u8>,
+    #[prost(int32, optional, tag = "3")]
+    pub(crate) watch: Option<i32>,
+}
+
+impl Kept {
+    /// As an entry's metadata; nothing for nothing.
+    pub(crate) fn to_bytes(&self) -> Box<[u8]> {
+        self.encode_to_vec().into()
+    }
+
+    /// From an entry's metadata, which only this room writes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Kept {
+        Kept::decode(bytes).unwrap_or_default()
+    }
+}

@@ -1,0 +1,116 @@
+//! What is wrong with a request: a canonical code and a line that names the object, the field and the value.
+
+use std::fmt;
+
+use p4info::google::rpc;
+use p4info::p4::v1::Error;
+use prost::Message;
+use switch::{ControlCode, ControlError};
+use tonic::{Code, Status};
+
+/// The space of [`Error::code`]: ours has no codes beyond the canonical ones.
+const SPACE: &str = "polyplane";
+
+/// Why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+/// What may be refused.
+pub(crate) type Checked<T = ()> = Result<T, Fault>;
+
+/// A refusal.
+pub(crate) fn refuse<T>(code: Code, message: impl Into<String>) -> Checked<T> {
+    Err(Fault::new(code, message))
+}
+
+/// A refusal of something malformed.
+pub(crate) fn invalid<T>(message: impl Into<String>) -> Checked<T> {
+    refuse(Code::InvalidArgument, message)
+}
+
+impl Fault {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Fault {
+        Fault {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// The same with where it was found.
+    pub(crate) fn within(self, place: &str) -> Fault {
+        Fault {
+            message: format!("{place}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// The same fault under another code.
+    pub(crate) fn coded(self, code: Code) -> Fault {
+        Fault { code, ..self }
+    }
+
+    fn error(&self) -> Error {
+        Error {
+            canonical_code: self.code as i32,
+            message: self.message.clone(),
+            space: SPACE.to_owned(),
+            ..Error::default()
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<ControlError> for Fault {
+    fn from(error: ControlError) -> Fault {
+        let code = match error.code {
+            ControlCode::InvalidArgument => Code::InvalidArgument,
+            ControlCode::NotFound => Code::NotFound,
+            ControlCode::AlreadyExists => Code::AlreadyExists,
+            ControlCode::ResourceExhausted => Code::ResourceExhausted,
+            ControlCode::PermissionDenied => Code::PermissionDenied,
+            ControlCode::FailedPrecondition => Code::FailedPrecondition,
+        };
+        Fault::new(code, error.message)
+    }
+}
+
+impl From<Fault> for Status {
+    fn from(fault: Fault) -> Status {
+        Status::new(fault.code, fault.message)
+    }
+}
+
+/// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages").
+pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    let Some(first) = results.iter().find_map(|result| result.as_ref().err()) else {
+        return Ok(());
+    };
+    let message = match results.len() {
+        1 => first.message.clone(),
+        all => format!("{failed} of {all} failed; the first: {first}"),
+    };
+    let detail = |result: &Checked| prost_types::Any {
+        type_url: "type.googleapis.com/p4.v1.Error".to_owned(),
+        value: match result {
+            Ok(()) => Error::default(),
+            Err(fault) => fault.error(),
+        }
+        .encode_to_vec(),
+    };
+    let status = rpc::Status {
+        code: Code::Unknown as i32,
+        message: message.clone(),
+        details: results.iter().map(detail).collect(),
+    };
+    let details = status.encode_to_vec().into();
+    Err(Status::with_details(Code::Unknown, message, details))
+}

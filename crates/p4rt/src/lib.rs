@@ -1,0 +1,55 @@
+//! The room of P4Runtime (1.5): the server that lets controllers load programs, write and read state, and exchange packets with devices.
+//!
+//! **In:** gRPC calls of controllers; a device's packets for the CPU, digests and idle entries. **Out:** jobs that a device's loop does between
+//! batches, answers and notifications.
+//! **May import:** `switch`, `exec`, `table`, `packet`, `p4info`, `ir`, `bits`.
+//!
+//! A device belongs to the loop that carries its packets. The loop has an [`Inbox`]; the server's side of it is a channel of jobs, functions on
+//! the device that the loop calls between batches. The server runs on a thread of its own.
+//!
+//! - `control`: the two ends of the channel, jobs and events;
+//! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
+//! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
+//! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
+//! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back;
+//! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
+//! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
+//! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
+//!
+//! Invariants:
+//! - whatever a client sends, the packet path does not wait for it and nothing panics; queues are bounded, and what they cannot hold is counted;
+//! - a write finishes before a later arbitration of its role does, so a new primary never finds an old one's writes still coming;
+//! - reads see a device between writes, never in the middle of one;
+//! - what was written is read back as it was written, in canonical byte strings;
+//! - a refused update changes nothing; its error has the specification's code and names the object, the field and the value.
+//!
+//! Tests: `tests/`, controllers over real gRPC against a device with a loop; `arbiter`, `bytes` and `digests` beside the code.
+//! docs/P4RUNTIME.md lists the specification's requirements with their tests.
+
+mod arbiter;
+mod bytes;
+mod coding;
+mod control;
+mod data;
+mod digests;
+mod extras;
+mod fault;
+mod idle;
+mod packet_io;
+mod pipeline;
+mod read;
+mod schema;
+mod server;
+mod site;
+mod stream;
+mod undo;
+mod write;
+
+/// The service's generated code: the server's side, and the client's for tests and controllers written in Rust.
+pub mod service {
+    tonic::include_proto!("p4.v1");
+}
+
+pub use control::{Inbox, Remote, channel};
+pub use server::{Server, ServerError, Setup};
+pub use site::Loader;

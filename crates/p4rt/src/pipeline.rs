@@ -1,0 +1,143 @@
+//! A device's program as controllers set it (section "`SetForwardingPipelineConfig` RPC"): running, or saved with a device of its own that waits
+//! to be committed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ir::Program;
+use p4info::P4Info;
+use p4info::p4::v1::ForwardingPipelineConfig;
+use switch::{Device, Dropped};
+use tonic::Code;
+
+use crate::extras::Extras;
+use crate::fault::{Checked, Fault, invalid};
+use crate::schema::Schema;
+use crate::site::Loader;
+
+/// A program with its P4Info, as it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) message: ForwardingPipelineConfig,
+}
+
+/// What is configured.
+#[derive(Default)]
+pub(crate) struct Pipeline {
+    pub(crate) running: Option<Config>,
+    pub(crate) saved: Option<Saved>,
+}
+
+/// A program that waits to be committed: reads and writes go to a device of its own, which takes the running one's place.
+pub(crate) struct Saved {
+    pub(crate) config: Config,
+    pub(crate) apart: Arc<Mutex<Apart>>,
+}
+
+/// A device that carries no packets.
+pub(crate) struct Apart {
+    pub(crate) device: Device,
+    pub(crate) extras: Extras,
+}
+
+/// Where reads and writes go.
+#[derive(Clone)]
+pub(crate) enum Ground {
+    /// To the device that carries packets.
+    Running,
+    /// To one that does not.
+    Saved(Arc<Mutex<Apart>>),
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pipeline {
+    /// The config that reads and writes must refer to, and where they go.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn current(&self) -> Checked<(&Config, Ground)> {
+        if let Some(saved) = &self.saved {
+            return Ok((&saved.config, Ground::Saved(Arc::clone(&saved.apart))));
+        }
+        match &self.running {
+            Some(config) => Ok((config, Ground::Running)),
+            None => Err(Fault::new(
+                Code::FailedPrecondition,
+                "no forwarding pipeline config is set; set one first (SetForwardingPipelineConfig)",
+            )),
+        }
+    }
+}
+
+/// Compiles a config and makes a device of it. Takes its time.
+///
+/// # Errors
+/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`.
+pub(crate) fn build(
+    loader: &dyn Loader,
+    message: ForwardingPipelineConfig,
+) -> Checked<(Config, Device)> {
+    let program = Arc::new(program(loader, &message.p4_device_config)?);
+    let device = loader
+        .device(Arc::clone(&program))
+        .or_else(|error| invalid(format!("the program cannot be loaded: {error}")))?;
+    Ok((config(program, message)?, device))
+}
+
+/// A program with a P4Info; its own, if the message has none.
+pub(crate) fn config(program: Arc<Program>, message: ForwardingPipelineConfig) -> Checked<Config> {
+    let own = own_info(&program)?;
+    let given = message.p4info.clone().unwrap_or_else(|| own.clone());
+    let schema = Schema::new(program, &given, &own)?;
+    Ok(Config {
+        schema: Arc::new(schema),
+        message: ForwardingPipelineConfig {
+            p4info: Some(given),
+            ..message
+        },
+    })
+}
+
+fn own_info(program: &Program) -> Checked<P4Info> {
+    p4info::p4info(program).or_else(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        invalid(format!("the program has no P4Info: {}", errors.join("; ")))
+    })
+}
+
+/// The program of a device config: IR text, which begins with the word `program`, or P4 text.
+fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
+    let text = match std::str::from_utf8(config) {
+        Ok("") => {
+            return invalid(
+                "p4_device_config is empty; put the P4 program's text, or its IR, into it",
+            );
+        }
+        Ok(text) => text,
+        Err(_) => {
+            return invalid(
+                "p4_device_config is no text; put the P4 program's text, or its IR, into it",
+            );
+        }
+    };
+    if text.trim_start().starts_with('{') {
+        return invalid(
+            "p4_device_config is JSON, as BMv2 takes it; put the P4 program's text, or its IR, into it",
+        );
+    }
+    if text.starts_with("program ") {
+        return ir::read(text).or_else(|error| invalid(format!("p4_device_config: {error}")));
+    }
+    loader.compile(text).or_else(invalid)
+}
+
+/// State that has no place in a program, in words.
+pub(crate) fn told(dropped: &[Dropped]) -> String {
+    let one =
+        |dropped: &Dropped| format!("{} {:?} of `{}`", dropped.count, dropped.kind, dropped.name);
+    let all: Vec<String> = dropped.iter().map(one).collect();
+    format!("the new program has no place for {}", all.join(", "))
+}

@@ -1,0 +1,107 @@
+//! Requests (section "`Read` RPC"): each is checked against the schema and becomes a [`Query`]; a job collects what it asks for, which costs the
+//! device's loop little; what was collected becomes messages away from the loop.
+
+mod entry;
+mod message;
+mod objects;
+
+use std::collections::HashMap;
+
+use p4info::p4::v1::Entity;
+use p4info::p4::v1::entity::Entity as Kind;
+use switch::Device;
+
+use crate::extras::Extras;
+use crate::fault::{Checked, invalid};
+use crate::schema::{Schema, lookup};
+
+pub(crate) use entry::{EntryQuery, idle_entry};
+pub(crate) use objects::ObjectQuery;
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) enum Query {
+    /// Entries of tables, or what is direct to them.
+    Entries(EntryQuery),
+    /// All else.
+    Objects(ObjectQuery),
+}
+
+/// Something collected of a device, on its way to messages.
+pub(crate) enum Found {
+    Entries(entry::FoundEntries),
+    Objects(Vec<objects::FoundObject>),
+}
+
+/// The query of one request.
+///
+/// # Errors
+/// The request does not fit the program.
+pub(crate) fn plan(schema: &Schema, role: &str, entity: &Entity) -> Checked<Query> {
+    let Some(kind) = &entity.entity else {
+        return invalid("the request has no entity; there is no wildcard over all kinds");
+    };
+    Ok(match kind {
+        Kind::TableEntry(entry) => Query::Entries(EntryQuery::entries(schema, role, entry)?),
+        Kind::DirectCounterEntry(entry) => {
+            Query::Entries(EntryQuery::counters(schema, role, entry)?)
+        }
+        Kind::DirectMeterEntry(entry) => Query::Entries(EntryQuery::meters(schema, role, entry)?),
+        other => Query::Objects(ObjectQuery::plan(schema, role, other)?),
+    })
+}
+
+impl Query {
+    /// Collects the next part of what is asked for; `None` when there is no more.
+    ///
+    /// # Errors
+    /// One entry was asked for that is not there, where the specification wants that told.
+    pub(crate) fn collect(
+        &mut self,
+        schema: &Schema,
+        device: &Device,
+        extras: &Extras,
+    ) -> Checked<Option<Found>> {
+        match self {
+            Query::Entries(query) => Ok(query.collect(schema, device, extras)?.map(Found::Entries)),
+            Query::Objects(query) => Ok(query.collect(schema, device, extras)?.map(Found::Objects)),
+        }
+    }
+}
+
+impl Found {
+    /// As messages.
+    pub(crate) fn entities(self, schema: &Schema) -> Vec<Entity> {
+        let kinds: Vec<Kind> = match self {
+            Found::Entries(found) => found.messages(schema),
+            Found::Objects(found) => {
+                let messages = found.into_iter().map(|one| one.message(schema));
+                messages.flatten().collect()
+            }
+        };
+        let entity = |kind| Entity { entity: Some(kind) };
+        kinds.into_iter().map(entity).collect()
+    }
+}
+
+/// Whether a role's reads tell of an object that belongs to a role (`@p4runtime_role`).
+fn is_told(owner: Option<&str>, role: &str) -> bool {
+    owner.is_none() || role.is_empty() || owner == Some(role)
+}
+
+/// The numbers of the objects that a request means: one, or with 0 all that the role is told of, ascending.
+fn chosen<T>(
+    all: &HashMap<u32, T>,
+    what: &str,
+    id: u32,
+    is_told: impl Fn(&T) -> bool,
+) -> Checked<Vec<u32>> {
+    if id != 0 {
+        let found = lookup(all, what, id)?;
+        return Ok(if is_told(found) { vec![id] } else { Vec::new() });
+    }
+    let told = all.iter().filter(|(_, one)| is_told(one));
+    let mut ids: Vec<u32> = told.map(|(id, _)| *id).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}

@@ -1,0 +1,335 @@
+//! The gRPC service, on a thread of its own.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use ir::Program;
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use packet::PortId;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::arbiter::ClientId;
+use crate::control::Remote;
+use crate::fault::{Checked, Fault, refuse};
+use crate::pipeline;
+use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use crate::site::{Loader, Site};
+use crate::stream::Session;
+
+/// The version of the specification that is served.
+const API_VERSION: &str = "1.5.0";
+
+/// The largest message: a config with a large program, a batch of many entries.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Messages that wait for a session; the next notification is lost.
+const MOST_ANSWERS: usize = 4096;
+
+/// Parts of a read that wait for the reader.
+const MOST_PARTS: usize = 4;
+
+/// Calls that one connection may have at a time.
+const MOST_CALLS: usize = 256;
+
+/// Programs with very deep expressions are legal, and compiling them takes stack.
+const STACK_BYTES: usize = 512 << 20;
+
+/// A device to be served.
+pub struct Setup {
+    /// Its number; not 0.
+    pub id: u64,
+    /// The way to its loop.
+    pub remote: Remote,
+    /// The compiler and the engine.
+    pub loader: Arc<dyn Loader>,
+    /// The program that it runs already, and not only until a controller sets one.
+    pub program: Option<Arc<Program>>,
+}
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum ServerError {
+    /// The address is not of this machine alone.
+    NotLoopback(SocketAddr),
+    /// A device's number is 0 or taken.
+    DeviceId(u64),
+    /// A device's program has no P4Info.
+    Program(String),
+    /// The operating system's.
+    Io(SocketAddr, std::io::Error),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerError::NotLoopback(address) => write!(
+                f,
+                "P4Runtime on {address} would be open to other machines without encryption; use 127.0.0.1 or [::1], and a tunnel (ssh -L) from elsewhere"
+            ),
+            ServerError::DeviceId(id) => {
+                write!(
+                    f,
+                    "the device id {id} cannot be: ids are at least 1 and each has one device"
+                )
+            }
+            ServerError::Program(error) => f.write_str(error),
+            ServerError::Io(address, error) => {
+                write!(f, "cannot serve P4Runtime on {address}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+/// All devices, by number.
+#[derive(Default)]
+pub(crate) struct Sites {
+    all: HashMap<u64, Arc<Site>>,
+    sessions: AtomicU64,
+}
+
+impl Sites {
+    pub(crate) fn find(&self, id: u64) -> Checked<Arc<Site>> {
+        match self.all.get(&id) {
+            Some(site) => Ok(Arc::clone(site)),
+            None => refuse(
+                Code::NotFound,
+                format!("there is no device with the id {id}"),
+            ),
+        }
+    }
+}
+
+/// A server that runs until it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    sites: Arc<Sites>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Server {
+    /// Serves these devices at an address of this machine's own; port 0 is any free one.
+    ///
+    /// # Errors
+    /// The address cannot be had, or something is wrong with the devices.
+    pub fn start(address: SocketAddr, setups: Vec<Setup>) -> Result<Server, ServerError> {
+        if !address.ip().is_loopback() {
+            return Err(ServerError::NotLoopback(address));
+        }
+        let io = |error| ServerError::Io(address, error);
+        let listener = TcpListener::bind(address).map_err(io)?;
+        listener.set_nonblocking(true).map_err(io)?;
+        let bound = listener.local_addr().map_err(io)?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .thread_stack_size(STACK_BYTES)
+            .build()
+            .map_err(io)?;
+        let handle = runtime.handle().clone();
+        let sites = Arc::new(open(setups, &runtime)?);
+        let (stop, stopped) = oneshot::channel();
+        let service = Service {
+            sites: Arc::clone(&sites),
+        };
+        let thread = std::thread::Builder::new()
+            .name("p4runtime".to_owned())
+            .spawn(move || run(runtime, listener, service, stopped))
+            .map_err(io)?;
+        Ok(Server {
+            address: bound,
+            sites,
+            stop: Some(stop),
+            thread: Some(thread),
+            runtime: handle,
+        })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A port of a device went down or came up: watch ports and backup replicas depend on it.
+    pub fn port_changed(&self, device: u64, port: PortId, is_up: bool) {
+        if let Ok(site) = self.sites.find(device) {
+            self.runtime.spawn(async move {
+                // A device that has stopped has no ports.
+                let _ = site.port_changed(port, is_up).await;
+            });
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
+    let mut sites = Sites::default();
+    for setup in setups {
+        let Setup {
+            id,
+            mut remote,
+            loader,
+            program,
+        } = setup;
+        let config = program.map(|program| pipeline::config(program, Default::default()));
+        let config = config
+            .transpose()
+            .map_err(|fault| ServerError::Program(fault.message))?;
+        let events = remote.take_events();
+        let site = Arc::new(Site::new(id, remote, loader, config));
+        if let Some(events) = events {
+            runtime.spawn(Arc::clone(&site).pass_on(events));
+        }
+        if id == 0 || sites.all.insert(id, site).is_some() {
+            return Err(ServerError::DeviceId(id));
+        }
+    }
+    Ok(sites)
+}
+
+fn run(runtime: Runtime, listener: TcpListener, service: Service, stopped: oneshot::Receiver<()>) {
+    runtime.block_on(async move {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+            return;
+        };
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let service = P4RuntimeServer::new(service)
+            .max_decoding_message_size(MOST_BYTES)
+            .max_encoding_message_size(usize::MAX);
+        let served = tonic::transport::Server::builder()
+            .concurrency_limit_per_connection(MOST_CALLS)
+            .serve_with_incoming(service, incoming);
+        tokio::select! {
+            // A listener that fails for good leaves the switch running without control.
+            _ = served => {}
+            _ = stopped => {}
+        }
+    });
+    // Sessions end with the runtime.
+    runtime.shutdown_background();
+}
+
+struct Service {
+    sites: Arc<Sites>,
+}
+
+#[tonic::async_trait]
+impl P4Runtime for Service {
+    async fn write(
+        &self,
+        request: Request<rt::WriteRequest>,
+    ) -> Result<Response<rt::WriteResponse>, Status> {
+        let request = request.into_inner();
+        let site = self.sites.find(request.device_id)?;
+        site.write(request).await?;
+        Ok(Response::new(rt::WriteResponse {}))
+    }
+
+    type ReadStream = ReceiverStream<Result<rt::ReadResponse, Status>>;
+
+    async fn read(
+        &self,
+        request: Request<rt::ReadRequest>,
+    ) -> Result<Response<Self::ReadStream>, Status> {
+        let request = request.into_inner();
+        let site = self.sites.find(request.device_id)?;
+        let (answers, parts) = mpsc::channel(MOST_PARTS);
+        tokio::spawn(async move {
+            if let Err(status) = site.read(request, &answers).await {
+                // Who has gone does not hear it.
+                let _ = answers.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(parts)))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<rt::SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<rt::SetForwardingPipelineConfigResponse>, Status> {
+        let request = request.into_inner();
+        let site = self.sites.find(request.device_id)?;
+        site.set_config(request).await?;
+        Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        request: Request<rt::GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<rt::GetForwardingPipelineConfigResponse>, Status> {
+        let request = request.into_inner();
+        let site = self.sites.find(request.device_id)?;
+        let Ok(wanted) = ResponseType::try_from(request.response_type) else {
+            let message = format!("there is no response type {}", request.response_type);
+            return Err(Fault::new(Code::InvalidArgument, message).into());
+        };
+        let config = site.config().await.map(|mut config| {
+            if !matches!(wanted, ResponseType::All | ResponseType::P4infoAndCookie) {
+                config.p4info = None;
+            }
+            if !matches!(
+                wanted,
+                ResponseType::All | ResponseType::DeviceConfigAndCookie
+            ) {
+                config.p4_device_config.clear();
+            }
+            config
+        });
+        Ok(Response::new(rt::GetForwardingPipelineConfigResponse {
+            config,
+        }))
+    }
+
+    type StreamChannelStream = ReceiverStream<Result<rt::StreamMessageResponse, Status>>;
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<rt::StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let (answers, messages) = mpsc::channel(MOST_ANSWERS);
+        let session = Session {
+            sites: Arc::clone(&self.sites),
+            client: ClientId(self.sites.sessions.fetch_add(1, Ordering::Relaxed)),
+            answers,
+        };
+        tokio::spawn(session.run(request.into_inner()));
+        Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    async fn capabilities(
+        &self,
+        request: Request<rt::CapabilitiesRequest>,
+    ) -> Result<Response<rt::CapabilitiesResponse>, Status> {
+        let request = request.into_inner();
+        if request.device_id != 0 {
+            self.sites.find(request.device_id)?;
+        }
+        Ok(Response::new(rt::CapabilitiesResponse {
+            p4runtime_api_version: API_VERSION.to_owned(),
+            experimental: None,
+        }))
+    }
+}

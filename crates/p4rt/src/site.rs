@@ -1,0 +1,673 @@
+//! A device as the server sees it: its loop behind a channel, its program, its sessions.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use p4info::p4::v1::stream_message_response::Update as Notice;
+use p4info::p4::v1::write_request::Atomicity;
+use p4info::p4::v1::{ForwardingPipelineConfig, StreamMessageResponse, WriteRequest};
+use packet::PortId;
+use switch::{Carry, Device, LoadError};
+use tokio::sync::{RwLock, mpsc, watch};
+use tonic::{Code, Status};
+
+use crate::arbiter::{Arbiter, ClientId, Notices};
+use crate::control::{Event, Remote};
+use crate::data::{DataCoder, scalars};
+use crate::digests::{Digests, List};
+use crate::extras::Extras;
+use crate::fault::{Checked, Fault, batch_status, invalid, refuse};
+use crate::packet_io;
+use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
+use crate::read;
+use crate::schema::Schema;
+use crate::undo::{Op, Target};
+use crate::write;
+
+/// Updates of a batch that one job makes, where packets may see the batch half made.
+const PART: usize = 64;
+
+/// What makes devices of programs: the compiler and the engine, which the server does not know.
+pub trait Loader: Send + Sync + 'static {
+    /// Compiles P4 text.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    fn compile(&self, text: &str) -> Result<ir::Program, String>;
+
+    /// A device that runs a program, to take the place of the running one.
+    ///
+    /// # Errors
+    /// The engine does not run it.
+    fn device(&self, program: Arc<ir::Program>) -> Result<Device, LoadError>;
+}
+
+/// Answers and notifications of one session.
+pub(crate) type Answers = mpsc::Sender<Result<StreamMessageResponse, Status>>;
+
+/// A session's end in the server.
+struct Session {
+    answers: Answers,
+    /// Set when the session must end.
+    end: watch::Sender<bool>,
+}
+
+/// Who is there.
+struct Sessions {
+    arbiter: Arbiter,
+    live: HashMap<ClientId, Session>,
+}
+
+/// A device.
+pub(crate) struct Site {
+    remote: Remote,
+    loader: Arc<dyn Loader>,
+    /// Held for writing while anything of the device is changed, for reading while it is read.
+    pipeline: RwLock<Pipeline>,
+    extras: Arc<Mutex<Extras>>,
+    sessions: Mutex<Sessions>,
+    digests: Mutex<Digests>,
+    start: Instant,
+    lost: AtomicU64,
+}
+
+impl Site {
+    pub(crate) fn new(
+        id: u64,
+        remote: Remote,
+        loader: Arc<dyn Loader>,
+        running: Option<Config>,
+    ) -> Site {
+        Site {
+            remote,
+            loader,
+            pipeline: RwLock::new(Pipeline {
+                running,
+                saved: None,
+            }),
+            extras: Arc::default(),
+            sessions: Mutex::new(Sessions {
+                arbiter: Arbiter::new(id),
+                live: HashMap::new(),
+            }),
+            digests: Mutex::default(),
+            start: Instant::now(),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Notifications that no session took fast enough.
+    fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    // Sessions.
+
+    /// A session begins; told when it must end.
+    pub(crate) fn join(&self, client: ClientId, answers: Answers) -> watch::Receiver<bool> {
+        let (end, ended) = watch::channel(false);
+        let session = Session { answers, end };
+        lock(&self.sessions).live.insert(client, session);
+        ended
+    }
+
+    /// A controller asks to be primary or backup.
+    ///
+    /// # Errors
+    /// What ends its session.
+    pub(crate) async fn arbitrate(
+        &self,
+        client: ClientId,
+        update: &rt::MasterArbitrationUpdate,
+    ) -> Checked {
+        // Writes of the old primary finish first.
+        let _pipeline = self.pipeline.write().await;
+        let mut sessions = lock(&self.sessions);
+        let before = sessions.arbiter.role_of_primary(client).is_some();
+        let notices = sessions.arbiter.ask(client, update)?;
+        if !before && sessions.arbiter.role_of_primary(client).is_some() {
+            lock(&self.digests).clear();
+        }
+        sessions.tell(notices);
+        Ok(())
+    }
+
+    /// A session is over.
+    pub(crate) fn leave(&self, client: ClientId) {
+        let mut sessions = lock(&self.sessions);
+        sessions.live.remove(&client);
+        let notices = sessions.arbiter.leave(client);
+        sessions.tell(notices);
+    }
+
+    /// The role of a session that is primary.
+    fn role_of_primary(&self, client: ClientId) -> Option<String> {
+        let sessions = lock(&self.sessions);
+        sessions.arbiter.role_of_primary(client).map(str::to_owned)
+    }
+
+    /// Whether a request may change the device (sections "`Write` RPC", "`SetForwardingPipelineConfig` RPC").
+    fn check_primary(&self, role: &str, id: Option<&rt::Uint128>) -> Checked {
+        match lock(&self.sessions).arbiter.is_primary(role, id) {
+            Some(true) => Ok(()),
+            Some(false) => refuse(
+                Code::PermissionDenied,
+                format!("the election id is not that of the primary of the role `{role}`"),
+            ),
+            None if role.is_empty() => refuse(
+                Code::PermissionDenied,
+                "there is no primary: open a StreamChannel and send a MasterArbitrationUpdate first",
+            ),
+            None => refuse(Code::NotFound, format!("the device has no role `{role}`")),
+        }
+    }
+
+    // The program.
+
+    /// Sets the program.
+    pub(crate) async fn set_config(
+        &self,
+        request: rt::SetForwardingPipelineConfigRequest,
+    ) -> Checked {
+        self.check_primary(&request.role, request.election_id.as_ref())?;
+        let action = request.action();
+        let (role, election) = (request.role, request.election_id);
+        match (action, request.config) {
+            (Action::Unspecified, _) => invalid("the action is not set"),
+            (Action::Commit, Some(_)) => {
+                invalid("COMMIT takes no config: it commits the saved one")
+            }
+            (Action::Commit, None) => {
+                let mut pipeline = self.pipeline.write().await;
+                self.check_primary(&role, election.as_ref())?;
+                self.commit(&mut pipeline).await
+            }
+            (_, None) => invalid("the config is not set"),
+            (action, Some(config)) => {
+                let (config, device) = self.build(config).await?;
+                let mut pipeline = self.pipeline.write().await;
+                // Another controller may have become primary meanwhile.
+                self.check_primary(&role, election.as_ref())?;
+                self.put(&mut pipeline, action, config, device).await
+            }
+        }
+    }
+
+    async fn build(&self, config: ForwardingPipelineConfig) -> Checked<(Config, Device)> {
+        let loader = Arc::clone(&self.loader);
+        let built = tokio::task::spawn_blocking(move || pipeline::build(&*loader, config));
+        built
+            .await
+            .unwrap_or_else(|_| refuse(Code::Internal, "the compiler failed on this program"))
+    }
+
+    async fn put(
+        &self,
+        pipeline: &mut Pipeline,
+        action: Action,
+        config: Config,
+        mut device: Device,
+    ) -> Checked {
+        match action {
+            Action::VerifyAndSave => {
+                // Idle time-outs of what is written meanwhile begin now.
+                let now = self.remote.ask(|running| running.now()).await?;
+                device.step(now);
+                let extras = Extras {
+                    down: lock(&self.extras).down.clone(),
+                    ..Extras::default()
+                };
+                let apart = Arc::new(Mutex::new(Apart { device, extras }));
+                pipeline.saved = Some(Saved { config, apart });
+            }
+            Action::VerifyAndCommit => {
+                self.adopt(device, Carry::Nothing, Extras::cleared).await?;
+                pipeline.saved = None;
+                pipeline.running = Some(config);
+            }
+            Action::ReconcileAndCommit => {
+                let before = pipeline
+                    .running
+                    .as_ref()
+                    .map(|config| Arc::clone(&config.schema));
+                let after = Arc::clone(&config.schema);
+                self.adopt(device, Carry::All, move |extras| match before {
+                    Some(before) => extras.moved(&before.program, &after.program),
+                    None => extras.cleared(),
+                })
+                .await?;
+                pipeline.saved = None;
+                pipeline.running = Some(config);
+            }
+            Action::Verify | Action::Commit | Action::Unspecified => {}
+        }
+        Ok(())
+    }
+
+    async fn commit(&self, pipeline: &mut Pipeline) -> Checked {
+        let Some(Saved { config, apart }) = pipeline.saved.take() else {
+            return refuse(
+                Code::NotFound,
+                "no config is saved; save one first (VERIFY_AND_SAVE)",
+            );
+        };
+        // Nobody else has it: reads and writes hold the lock that this one holds.
+        let Some(Apart { device, extras }) = Arc::into_inner(apart).map(|apart| {
+            apart
+                .into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+        }) else {
+            return refuse(Code::Internal, "the saved config is in use");
+        };
+        let committed = self.adopt(device, Carry::Nothing, move |_| extras).await;
+        if committed.is_ok() {
+            pipeline.running = Some(config);
+        }
+        committed
+    }
+
+    /// Lets a device take the running one's place, and what is kept beside it.
+    async fn adopt(
+        &self,
+        device: Device,
+        carry: Carry,
+        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
+    ) -> Checked {
+        let kept = Arc::clone(&self.extras);
+        let adopted = self.remote.ask(move |running| {
+            running.adopt(device, carry)?;
+            let mut kept = lock(&kept);
+            *kept = extras(std::mem::take(&mut kept));
+            running.publish();
+            Ok(())
+        });
+        adopted
+            .await?
+            .or_else(|dropped: Vec<_>| invalid(pipeline::told(&dropped)))?;
+        lock(&self.digests).clear();
+        Ok(())
+    }
+
+    /// The program, as it was set.
+    pub(crate) async fn config(&self) -> Option<ForwardingPipelineConfig> {
+        let pipeline = self.pipeline.read().await;
+        let config = pipeline.current().ok()?.0;
+        Some(config.message.clone())
+    }
+
+    // Writes and reads.
+
+    /// Does something to a device, where reads and writes go.
+    async fn on<T: Send + 'static>(
+        &self,
+        ground: &Ground,
+        job: impl FnOnce(&mut Device, &mut Extras) -> T + Send + 'static,
+    ) -> Checked<T> {
+        match ground {
+            Ground::Running => {
+                let extras = Arc::clone(&self.extras);
+                let job = move |device: &mut Device| job(device, &mut lock(&extras));
+                self.remote.ask(job).await
+            }
+            Ground::Saved(apart) => {
+                let mut apart = lock(apart);
+                let Apart { device, extras } = &mut *apart;
+                Ok(job(device, extras))
+            }
+        }
+    }
+
+    /// Makes a batch of updates.
+    pub(crate) async fn write(&self, request: WriteRequest) -> Result<(), Status> {
+        let pipeline = self.pipeline.write().await;
+        self.check_primary(&request.role, request.election_id.as_ref())?;
+        let (config, ground) = pipeline.current()?;
+        let schema = &config.schema;
+        let updates = request.updates.iter();
+        let ops: Vec<Checked<Op>> = updates
+            .map(|update| write::convert(schema, &request.role, update))
+            .collect();
+        let results = match Atomicity::try_from(request.atomicity) {
+            Ok(Atomicity::ContinueOnError) => self.write_each(&ground, ops).await?,
+            Ok(Atomicity::RollbackOnError | Atomicity::DataplaneAtomic) => {
+                self.write_all(&ground, ops).await?
+            }
+            Err(_) => {
+                let message = format!("there is no atomicity {}", request.atomicity);
+                return Err(Status::invalid_argument(message));
+            }
+        };
+        batch_status(&results)
+    }
+
+    /// Makes what can be made.
+    async fn write_each(&self, ground: &Ground, ops: Vec<Checked<Op>>) -> Checked<Vec<Checked>> {
+        let mut results = Vec::with_capacity(ops.len());
+        let mut ops = ops.into_iter().peekable();
+        while ops.peek().is_some() {
+            let part: Vec<Checked<Op>> = ops.by_ref().take(PART).collect();
+            let is_last = ops.peek().is_none();
+            let made = self.on(ground, move |device, extras| {
+                let mut target = Target::new(device, extras, false);
+                let made = part.into_iter().map(|op| op.and_then(|op| op(&mut target)));
+                let made: Vec<Checked> = made.collect();
+                if is_last {
+                    device.publish();
+                }
+                made
+            });
+            results.extend(made.await?);
+        }
+        Ok(results)
+    }
+
+    /// Makes all or nothing, between two packets.
+    async fn write_all(&self, ground: &Ground, ops: Vec<Checked<Op>>) -> Checked<Vec<Checked>> {
+        if ops.iter().any(Result::is_err) {
+            let results = ops.into_iter().map(|op| op.and(aborted()));
+            return Ok(results.collect());
+        }
+        let made = self.on(ground, move |device, extras| {
+            let before = extras.clone();
+            let count = ops.len();
+            let mut target = Target::new(device, extras, true);
+            let mut failed = None;
+            for (at, op) in ops.into_iter().enumerate() {
+                if let Err(fault) = op.and_then(|op| op(&mut target)) {
+                    failed = Some((at, fault));
+                    break;
+                }
+            }
+            let results = match failed {
+                None => vec![Ok(()); count],
+                Some((at, fault)) => {
+                    target.roll_back();
+                    *extras = before;
+                    let mut results = vec![aborted(); count];
+                    results[at] = Err(fault);
+                    results
+                }
+            };
+            device.publish();
+            results
+        });
+        made.await
+    }
+
+    /// Reads entities; each part is sent as soon as it is made.
+    pub(crate) async fn read(
+        &self,
+        request: rt::ReadRequest,
+        answers: &mpsc::Sender<Result<rt::ReadResponse, Status>>,
+    ) -> Result<(), Status> {
+        let (schema, results, found) = self.collect(&request).await?;
+        for found in found {
+            let entities = found.entities(&schema);
+            for part in entities.chunks(1024) {
+                let response = rt::ReadResponse {
+                    entities: part.to_vec(),
+                };
+                if answers.send(Ok(response)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        batch_status(&results)
+    }
+
+    /// Collects what requests ask for, between two writes.
+    async fn collect(
+        &self,
+        request: &rt::ReadRequest,
+    ) -> Checked<(Arc<Schema>, Vec<Checked>, Vec<read::Found>)> {
+        let pipeline = self.pipeline.read().await;
+        let (config, ground) = pipeline.current()?;
+        let schema = Arc::clone(&config.schema);
+        let mut found = Vec::new();
+        let mut results = Vec::new();
+        for entity in &request.entities {
+            let mut query = match read::plan(&schema, &request.role, entity) {
+                Ok(query) => query,
+                Err(fault) => {
+                    results.push(Err(fault));
+                    continue;
+                }
+            };
+            let result = loop {
+                let own = Arc::clone(&schema);
+                let part = self.on(&ground, move |device, extras| {
+                    let part = query.collect(&own, device, extras);
+                    (query, part)
+                });
+                let (rest, part) = part.await?;
+                query = rest;
+                match part {
+                    Ok(Some(part)) => found.push(part),
+                    Ok(None) => break Ok(()),
+                    Err(fault) => break Err(fault),
+                }
+            };
+            results.push(result);
+        }
+        Ok((schema, results, found))
+    }
+
+    // What sessions send.
+
+    /// A packet of a controller for the device.
+    pub(crate) async fn packet_out(&self, client: ClientId, packet: &rt::PacketOut) -> Checked {
+        if self.role_of_primary(client).is_none() {
+            return refuse(Code::PermissionDenied, "only the primary may send packets");
+        }
+        let bytes = {
+            let pipeline = self.pipeline.read().await;
+            let Some(running) = &pipeline.running else {
+                return refuse(
+                    Code::FailedPrecondition,
+                    "no forwarding pipeline config is set",
+                );
+            };
+            packet_io::packet_out(&running.schema, packet)?
+        };
+        let port = self.remote.cpu_port;
+        // Its length was checked.
+        let taken = self
+            .remote
+            .ask(move |device| device.receive(port, &bytes).is_ok());
+        taken.await.map(drop)
+    }
+
+    /// An acknowledgement of digests.
+    pub(crate) async fn acknowledge(&self, client: ClientId, ack: &rt::DigestListAck) -> Checked {
+        if self.role_of_primary(client).is_none() {
+            return refuse(
+                Code::PermissionDenied,
+                "only the primary acknowledges digests",
+            );
+        }
+        let pipeline = self.pipeline.read().await;
+        let (config, _) = pipeline.current()?;
+        let Some(view) = config.schema.digests.get(&ack.digest_id) else {
+            return invalid(format!("there is no digest with the id {}", ack.digest_id));
+        };
+        lock(&self.digests).acknowledge(view.instance, ack.list_id);
+        Ok(())
+    }
+
+    // What the device tells.
+
+    /// Passes on what the device tells, until it has stopped.
+    pub(crate) async fn pass_on(self: Arc<Self>, mut events: mpsc::Receiver<Event>) {
+        loop {
+            let next = lock(&self.digests).next_time(&lock(&self.extras).digests);
+            let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(self.now())));
+            let event = match wait {
+                None => events.recv().await,
+                Some(wait) => match tokio::time::timeout(wait, events.recv()).await {
+                    Ok(event) => event,
+                    Err(_) => {
+                        self.send_due().await;
+                        continue;
+                    }
+                },
+            };
+            match event {
+                Some(event) => self.tell(event).await,
+                None => return,
+            }
+        }
+    }
+
+    async fn tell(&self, event: Event) {
+        let pipeline = self.pipeline.read().await;
+        let Some(running) = &pipeline.running else {
+            return;
+        };
+        let schema = &running.schema;
+        match event {
+            Event::PacketIn(bytes) => match packet_io::packet_in(schema, &bytes) {
+                Some(packet) => self.notify(None, Notice::Packet(packet)),
+                None => self.lose(),
+            },
+            Event::Digest(program, digest) if Arc::ptr_eq(&program, &schema.program) => {
+                let config = lock(&self.extras).digests.get(&digest.digest).copied();
+                let Some(config) = config else { return };
+                let now = self.now();
+                let list = lock(&self.digests).take(digest.digest, digest.limbs, now, &config);
+                if let Some(list) = list {
+                    self.send_list(schema, &list);
+                }
+            }
+            Event::Idle(program, table, entries) if Arc::ptr_eq(&program, &schema.program) => {
+                let Some(view) = schema.tables.values().find(|view| view.table == table) else {
+                    return;
+                };
+                let entries = entries
+                    .iter()
+                    .map(|entry| read::idle_entry(schema, view, entry));
+                let notice = rt::IdleTimeoutNotification {
+                    table_entry: entries.collect(),
+                    timestamp: since_epoch(),
+                };
+                self.notify(
+                    view.role.as_deref(),
+                    Notice::IdleTimeoutNotification(notice),
+                );
+            }
+            // Of a program that is gone.
+            Event::Digest(..) | Event::Idle(..) => {}
+        }
+    }
+
+    async fn send_due(&self) {
+        let pipeline = self.pipeline.read().await;
+        let configs = lock(&self.extras).digests.clone();
+        let due = lock(&self.digests).due(self.now(), &configs);
+        if let Some(running) = &pipeline.running {
+            for list in &due {
+                self.send_list(&running.schema, list);
+            }
+        }
+    }
+
+    fn send_list(&self, schema: &Schema, list: &List) {
+        let mut views = schema.digests.values();
+        let Some(view) = views.find(|view| view.instance == list.digest) else {
+            return;
+        };
+        let ir::ExternKind::Digest { fields, data_ty } = &schema.program.externs[list.digest].kind
+        else {
+            return;
+        };
+        let coder = DataCoder {
+            program: &schema.program,
+            names: &schema.names,
+        };
+        let messages = list.messages.iter();
+        let data = messages.filter_map(|limbs| {
+            let mut scalars = scalars(fields, limbs).into_iter();
+            coder.write(data_ty, &mut scalars)
+        });
+        let notice = rt::DigestList {
+            digest_id: view.id,
+            list_id: list.id,
+            data: data.collect(),
+            timestamp: since_epoch(),
+        };
+        self.notify(view.role.as_deref(), Notice::Digest(notice));
+    }
+
+    /// Tells the primaries: of all roles, or of what belongs to one (`@p4runtime_role`) that role's and the default role's.
+    fn notify(&self, owner: Option<&str>, notice: Notice) {
+        let sessions = lock(&self.sessions);
+        let is_told = |role: &str| owner.is_none_or(|owner| role.is_empty() || role == owner);
+        for (role, client) in sessions.arbiter.primaries() {
+            let session = sessions.live.get(&client).filter(|_| is_told(role));
+            let Some(session) = session else { continue };
+            if session
+                .answers
+                .try_send(Ok(response(notice.clone())))
+                .is_err()
+            {
+                self.lose();
+            }
+        }
+    }
+
+    /// A port went down or came up: members and replicas that depend on it change.
+    pub(crate) async fn port_changed(&self, port: PortId, is_up: bool) -> Checked {
+        let _pipeline = self.pipeline.write().await;
+        self.on(&Ground::Running, move |device, extras| {
+            extras.port_changed(device, port, is_up);
+            device.publish();
+        })
+        .await
+    }
+}
+
+impl Sessions {
+    /// A session that does not take an arbitration's outcome has to end: it would go on with a wrong idea of who is primary.
+    fn tell(&mut self, notices: Notices) {
+        for (client, update) in notices {
+            let Some(session) = self.live.get(&client) else {
+                continue;
+            };
+            let answer = Ok(response(Notice::Arbitration(update)));
+            if session.answers.try_send(answer).is_err() {
+                session.end.send_replace(true);
+            }
+        }
+    }
+}
+
+/// What updates of a batch get that were not made because another one failed.
+fn aborted<T>() -> Checked<T> {
+    Err(Fault::new(
+        Code::Aborted,
+        "not made: another update of the batch failed",
+    ))
+}
+
+/// A message of a session.
+pub(crate) fn response(update: Notice) -> StreamMessageResponse {
+    StreamMessageResponse {
+        update: Some(update),
+    }
+}
+
+/// Nanoseconds since 1970, for time stamps of messages; they decide nothing.
+fn since_epoch() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}

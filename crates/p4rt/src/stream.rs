@@ -1,0 +1,165 @@
+//! A session on a StreamChannel: arbitration, packets, acknowledgements, and errors told beside them (section "P4Runtime Stream Messages").
+
+use std::sync::Arc;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::stream_error::Details;
+use p4info::p4::v1::stream_message_request::Update;
+use p4info::p4::v1::stream_message_response::Update as Notice;
+use p4info::p4::v1::{StreamError, StreamMessageRequest};
+use tokio::sync::watch;
+use tonic::{Code, Status, Streaming};
+
+use crate::arbiter::ClientId;
+use crate::fault::{Checked, Fault};
+use crate::server::Sites;
+use crate::site::{Answers, Site, response};
+
+/// A session of one controller.
+pub(crate) struct Session {
+    pub(crate) sites: Arc<Sites>,
+    pub(crate) client: ClientId,
+    pub(crate) answers: Answers,
+}
+
+/// The device that a session is for, once it is known.
+struct Place {
+    site: Arc<Site>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Session {
+    /// Serves the session until either side ends it.
+    pub(crate) async fn run(self, mut requests: Streaming<StreamMessageRequest>) {
+        let mut place = None;
+        let ending = self.serve(&mut requests, &mut place).await;
+        if let Some(place) = &place {
+            place.site.leave(self.client);
+        }
+        if let Err(status) = ending {
+            // Who has gone does not hear it.
+            let _ = self.answers.send(Err(status)).await;
+        }
+    }
+
+    async fn serve(
+        &self,
+        requests: &mut Streaming<StreamMessageRequest>,
+        place: &mut Option<Place>,
+    ) -> Result<(), Status> {
+        loop {
+            let request = tokio::select! {
+                request = requests.message() => request?,
+                () = self.answers.closed() => return Ok(()),
+                () = must_end(place.as_mut()) => {
+                    return Err(Status::resource_exhausted("the session does not take its messages"));
+                }
+            };
+            let Some(request) = request else {
+                return Ok(());
+            };
+            match request.update {
+                Some(Update::Arbitration(update)) => self.arbitrate(place, &update).await?,
+                Some(update) => {
+                    if let Err((fault, details)) = self.take(place.as_ref(), update).await {
+                        self.report(&fault, details);
+                    }
+                }
+                None => {
+                    let fault = Fault::new(Code::InvalidArgument, "the message has no update");
+                    self.report(&fault, Details::Other(rt::StreamOtherError::default()));
+                }
+            }
+        }
+    }
+
+    async fn arbitrate(
+        &self,
+        place: &mut Option<Place>,
+        update: &rt::MasterArbitrationUpdate,
+    ) -> Checked {
+        let site = match place {
+            Some(place) => Arc::clone(&place.site),
+            None => {
+                let site = self.sites.find(update.device_id)?;
+                let ended = site.join(self.client, self.answers.clone());
+                *place = Some(Place {
+                    site: Arc::clone(&site),
+                    ended,
+                });
+                site
+            }
+        };
+        site.arbitrate(self.client, update).await
+    }
+
+    async fn take(&self, place: Option<&Place>, update: Update) -> Result<(), (Fault, Details)> {
+        let no_session = || {
+            Fault::new(
+                Code::PermissionDenied,
+                "the session has no device yet: send a MasterArbitrationUpdate first",
+            )
+        };
+        let site = place.map(|place| &place.site).ok_or_else(no_session);
+        match update {
+            Update::Packet(packet) => {
+                let taken = match site {
+                    Ok(site) => site.packet_out(self.client, &packet).await,
+                    Err(fault) => Err(fault),
+                };
+                taken.map_err(|fault| {
+                    let packet_out = Some(packet);
+                    (fault, Details::PacketOut(rt::PacketOutError { packet_out }))
+                })
+            }
+            Update::DigestAck(ack) => {
+                let taken = match site {
+                    Ok(site) => site.acknowledge(self.client, &ack).await,
+                    Err(fault) => Err(fault),
+                };
+                taken.map_err(|fault| {
+                    let digest_list_ack = Some(ack);
+                    let error = rt::DigestListAckError { digest_list_ack };
+                    (fault, Details::DigestListAck(error))
+                })
+            }
+            Update::Other(other) => {
+                let message = format!(
+                    "messages of the type `{}` mean nothing here",
+                    other.type_url
+                );
+                let other = Some(other);
+                Err((
+                    Fault::new(Code::Unimplemented, message),
+                    Details::Other(rt::StreamOtherError { other }),
+                ))
+            }
+            // Handled before.
+            Update::Arbitration(_) => Ok(()),
+        }
+    }
+
+    /// Tells of an error; dropped if the session does not take its messages (section "Stream Error Reporting").
+    fn report(&self, fault: &Fault, details: Details) {
+        let error = StreamError {
+            canonical_code: fault.code as i32,
+            message: fault.message.clone(),
+            details: Some(details),
+            ..StreamError::default()
+        };
+        let _ = self.answers.try_send(Ok(response(Notice::Error(error))));
+    }
+}
+
+/// Waits until a session must end.
+async fn must_end(place: Option<&mut Place>) {
+    match place {
+        // The sender goes when the session leaves, which is after this.
+        Some(place) => {
+            if place.ended.wait_for(|ended| *ended).await.is_err() {
+                std::future::pending().await
+            }
+        }
+        None => std::future::pending().await,
+    }
+}

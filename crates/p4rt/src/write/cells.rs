@@ -1,0 +1,143 @@
+//! Counters, meters and registers (sections "`CounterEntry`", "`MeterEntry`", "`RegisterEntry`").
+
+use std::sync::Arc;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::update::Type;
+use switch::{Change, Device};
+
+use super::entry::{check_color_counters, meter_config, reading};
+use super::{check_modify, check_role, index};
+use crate::data::DataCoder;
+use crate::fault::{Checked, invalid};
+use crate::schema::{CellsView, Schema, lookup};
+use crate::undo::Op;
+
+/// What all updates of arrays have in common: the cell, or all.
+fn cell(
+    what: &str,
+    view: &CellsView,
+    role: &str,
+    ty: Type,
+    at: Option<&rt::Index>,
+) -> Checked<(String, Option<u32>)> {
+    check_role(what, &view.name, view.role.as_deref(), role)?;
+    check_modify(what, &view.name, ty)?;
+    let place = format!("the {what} `{}`", view.name);
+    let index = index(&place, at, view.size)?;
+    Ok((place, index))
+}
+
+/// The cells that an index means.
+fn cells_of(index: Option<u32>, size: u32) -> std::ops::Range<u32> {
+    match index {
+        Some(index) => index..index + 1,
+        None => 0..size,
+    }
+}
+
+/// The changes that make cells what they are.
+fn backs(cells: std::ops::Range<u32>, back: impl Fn(u32) -> Option<Change>) -> Vec<Change> {
+    cells.filter_map(back).collect()
+}
+
+/// Makes a change that many take back.
+fn with_backs(change: Change, backs: impl Fn(&Device) -> Vec<Change> + Send + 'static) -> Op {
+    Box::new(move |target| {
+        let backs = match target.may_undo() {
+            true => backs(target.device),
+            false => Vec::new(),
+        };
+        target.change(change)?;
+        target.remember(move |device| {
+            for back in backs {
+                let _ = device.apply(back);
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Nothing to do, but the update is fine.
+fn nothing() -> Op {
+    Box::new(|_| Ok(()))
+}
+
+/// An update of counters.
+pub(super) fn counter(
+    schema: &Arc<Schema>,
+    role: &str,
+    ty: Type,
+    entry: &rt::CounterEntry,
+) -> Checked<Op> {
+    let view = lookup(&schema.counters, "counter", entry.counter_id)?;
+    let (place, at) = cell("counter", view, role, ty, entry.index.as_ref())?;
+    let Some(value) = reading(&place, entry.data.as_ref())? else {
+        return Ok(nothing());
+    };
+    let (id, size) = (view.instance, view.size);
+    Ok(with_backs(
+        Change::WriteCounter(id, at, value),
+        move |device| {
+            backs(cells_of(at, size), |index| {
+                let value = device.read_counter(id, index)?;
+                Some(Change::WriteCounter(id, Some(index), value))
+            })
+        },
+    ))
+}
+
+/// An update of meters.
+pub(super) fn meter(
+    schema: &Arc<Schema>,
+    role: &str,
+    ty: Type,
+    entry: &rt::MeterEntry,
+) -> Checked<Op> {
+    let view = lookup(&schema.meters, "meter", entry.meter_id)?;
+    let (place, at) = cell("meter", view, role, ty, entry.index.as_ref())?;
+    check_color_counters(&place, entry.counter_data.as_ref())?;
+    let config = meter_config(&place, view.meter, entry.config.as_ref())?;
+    let (id, size) = (view.instance, view.size);
+    let set = move |index: Option<u32>, config| match config {
+        Some(config) => Change::SetMeter(id, index, config),
+        None => Change::ResetMeter(id, index),
+    };
+    Ok(with_backs(set(at, config), move |device| {
+        backs(cells_of(at, size), |index| {
+            Some(set(Some(index), device.read_meter(id, index)))
+        })
+    }))
+}
+
+/// An update of a register's cells.
+pub(super) fn register(
+    schema: &Arc<Schema>,
+    role: &str,
+    ty: Type,
+    entry: &rt::RegisterEntry,
+) -> Checked<Op> {
+    let view = lookup(&schema.registers, "register", entry.register_id)?;
+    let (place, at) = cell("register", view, role, ty, entry.index.as_ref())?;
+    let (Some(data), Some(data_ty)) = (&entry.data, &view.data_ty) else {
+        return invalid(format!("{place}: the data is not set"));
+    };
+    let coder = DataCoder {
+        program: &schema.program,
+        names: &schema.names,
+    };
+    let mut values = Vec::new();
+    coder
+        .read(data_ty, data, &mut values)
+        .map_err(|fault| fault.within(&place))?;
+    let (id, size) = (view.instance, view.size);
+    Ok(with_backs(
+        Change::WriteRegister(id, at, values),
+        move |device| {
+            backs(cells_of(at, size), |index| {
+                let values = device.read_register(id, index)?;
+                Some(Change::WriteRegister(id, Some(index), values))
+            })
+        },
+    ))
+}

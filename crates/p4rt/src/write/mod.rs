@@ -1,0 +1,110 @@
+//! Updates (section "`Write` RPC"): each is checked against the schema, away from the device's loop, and becomes an [`Op`], which a job applies.
+
+mod cells;
+mod digest;
+mod entry;
+mod field;
+mod profile;
+mod replication;
+mod value_set;
+
+use std::sync::Arc;
+
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::update::Type;
+use p4info::p4::v1::{Index, Update};
+use tonic::Code;
+
+use crate::fault::{Checked, invalid, refuse};
+use crate::schema::Schema;
+use crate::undo::Op;
+
+pub(crate) use entry::{check_has, entry_key};
+pub(crate) use profile::live_members;
+pub(crate) use replication::live_replicas;
+
+/// The update of a controller with this role.
+///
+/// # Errors
+/// The update does not fit the program, or the role may not make it.
+pub(crate) fn convert(schema: &Arc<Schema>, role: &str, update: &Update) -> Checked<Op> {
+    let Some(kind) = update
+        .entity
+        .as_ref()
+        .and_then(|entity| entity.entity.as_ref())
+    else {
+        return invalid("the update has no entity");
+    };
+    let ty = match update.r#type() {
+        Type::Unspecified => {
+            return invalid("the update's type is not set: INSERT, MODIFY or DELETE");
+        }
+        ty => ty,
+    };
+    match kind {
+        Kind::TableEntry(entry) => entry::convert(schema, role, ty, entry),
+        Kind::DirectCounterEntry(entry) => entry::direct_counter(schema, role, ty, entry),
+        Kind::DirectMeterEntry(entry) => entry::direct_meter(schema, role, ty, entry),
+        Kind::ActionProfileMember(member) => profile::member(schema, role, ty, member),
+        Kind::ActionProfileGroup(group) => profile::group(schema, role, ty, group),
+        Kind::CounterEntry(entry) => cells::counter(schema, role, ty, entry),
+        Kind::MeterEntry(entry) => cells::meter(schema, role, ty, entry),
+        Kind::RegisterEntry(entry) => cells::register(schema, role, ty, entry),
+        Kind::PacketReplicationEngineEntry(entry) => replication::convert(schema, ty, entry),
+        Kind::ValueSetEntry(entry) => value_set::convert(schema, role, ty, entry),
+        Kind::DigestEntry(entry) => digest::convert(schema, role, ty, entry),
+        Kind::ExternEntry(entry) => refuse(
+            Code::Unimplemented,
+            format!(
+                "there is no extern type {:#x}: all externs of the program have entities of their own",
+                entry.extern_type_id
+            ),
+        ),
+    }
+}
+
+/// Whether a role may write an object that belongs to one (`@p4runtime_role`).
+fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checked {
+    match owner {
+        Some(owner) if !role.is_empty() && owner != role => refuse(
+            Code::PermissionDenied,
+            format!("the {what} `{name}` belongs to the role `{owner}`, not to `{role}`"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// An object that can only be modified.
+fn check_modify(what: &str, name: &str, ty: Type) -> Checked {
+    match ty {
+        Type::Modify => Ok(()),
+        _ => invalid(format!(
+            "the {what} `{name}` can only be modified, not {}",
+            verb(ty)
+        )),
+    }
+}
+
+fn verb(ty: Type) -> &'static str {
+    match ty {
+        Type::Insert => "inserted",
+        Type::Modify => "modified",
+        Type::Delete => "deleted",
+        Type::Unspecified => "changed",
+    }
+}
+
+/// One cell of an array, or all if there is no index.
+pub(crate) fn index(place: &str, index: Option<&Index>, size: u32) -> Checked<Option<u32>> {
+    let Some(Index { index }) = index else {
+        return Ok(None);
+    };
+    match u32::try_from(*index) {
+        _ if *index < 0 => invalid(format!("{place}: the index {index} is negative")),
+        Ok(index) if index < size => Ok(Some(index)),
+        _ => refuse(
+            Code::OutOfRange,
+            format!("{place}: the index {index} is outside: there are {size} cells"),
+        ),
+    }
+}

@@ -1,0 +1,379 @@
+//! Members and groups of action profiles, and actions given in one shot (sections "`ActionProfileMember` & `ActionProfileGroup`",
+//! "One Shot Action Selector Programming").
+
+#![expect(
+    deprecated,
+    reason = "P4Runtime still has the fields, and clients still use them"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ir::{ActionScope, ExternId, TableId};
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::action_profile_action::WatchKind as ShotWatch;
+use p4info::p4::v1::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
+use p4info::p4::v1::action_profile_group::Member;
+use p4info::p4::v1::action_profile_group::member::WatchKind;
+use p4info::p4::v1::update::Type;
+use packet::PortId;
+use switch::{Action, Change, is_one_shot};
+use table::{GroupId, MemberId};
+use tonic::Code;
+
+use super::check_role;
+use super::entry::{GivenAction, arguments, table_call};
+use super::replication::read_port;
+use crate::extras::{Group, Kept, Shot};
+use crate::fault::{Checked, invalid, refuse};
+use crate::schema::{ProfileView, Schema, TableView};
+use crate::undo::{Op, Target};
+
+/// A watch port: the port, if there is one.
+fn watched(watch: Option<&WatchKind>) -> Checked<Option<PortId>> {
+    match watch {
+        Some(WatchKind::WatchPort(port)) if !port.is_empty() => read_port(port).map(Some),
+        Some(WatchKind::Watch(port)) if *port > 0 => Ok(Some(PortId(*port as u32))),
+        _ => Ok(None),
+    }
+}
+
+/// The members of a group whose watch ports are up, with their weights, as the device takes them.
+pub(crate) fn live_members(members: &[Member], down: &BTreeSet<PortId>) -> Vec<(u32, u32)> {
+    let is_up = |member: &&Member| match watched(member.watch_kind.as_ref()) {
+        Ok(Some(port)) => !down.contains(&port),
+        _ => true,
+    };
+    let live = members.iter().filter(is_up);
+    live.map(|member| (member.member_id, member.weight.max(1) as u32))
+        .collect()
+}
+
+/// Weights as the profile's P4Info allows them, and their sum or number against the most that a group may have.
+fn check_weights(
+    profile: &ProfileView,
+    place: &str,
+    weights: impl Iterator<Item = i32> + Clone,
+) -> Checked<i64> {
+    for weight in weights.clone() {
+        let is_fine = match profile.weights_disallowed {
+            true => weight == 0,
+            false => weight >= 1,
+        };
+        if !is_fine {
+            let rule = match profile.weights_disallowed {
+                true => "must be 0: the profile disallows weights",
+                false => "must be at least 1",
+            };
+            return invalid(format!("{place}: the weight {weight} {rule}"));
+        }
+        if let Some(most @ 1..) = profile.counts_members
+            && weight > most
+        {
+            return invalid(format!("{place}: the weight {weight} is above {most}"));
+        }
+    }
+    Ok(match profile.counts_members {
+        Some(_) => weights.count() as i64,
+        None => weights.map(|weight| i64::from(weight.max(1))).sum(),
+    })
+}
+
+/// An update of a member.
+pub(super) fn member(
+    schema: &Arc<Schema>,
+    role: &str,
+    ty: Type,
+    member: &rt::ActionProfileMember,
+) -> Checked<Op> {
+    let view = schema.profile_by(member.action_profile_id)?;
+    check_role("action profile", &view.name, view.role.as_deref(), role)?;
+    let (profile, id) = (view.profile, member.member_id);
+    let place = format!("the member {id} of the action profile `{}`", view.name);
+    if id == 0 {
+        return invalid(format!("{place}: a member's id is at least 1"));
+    }
+    if ty == Type::Delete {
+        return Ok(Box::new(move |target| {
+            let back = target.member_back(profile, id);
+            target.change_back(Change::DeleteMember(profile, id), back)
+        }));
+    }
+    let Some(action) = &member.action else {
+        return invalid(format!("{place} needs an action"));
+    };
+    let listed = view.actions.iter().find(|(id, _)| *id == action.action_id);
+    let Some((action_id, declared)) = listed.copied() else {
+        return invalid(format!(
+            "{place}: no table of the profile has an action with the id {}",
+            action.action_id
+        ));
+    };
+    let args = arguments(schema, &place, &schema.actions[&action_id], action)?;
+    Ok(Box::new(move |target| {
+        let is_there = has_member(target, profile, id);
+        check_presence(&place, ty, is_there)?;
+        check_no_shots(target, profile)?;
+        let back = target.member_back(profile, id);
+        let set = Change::SetMember {
+            profile,
+            id,
+            action: declared,
+            args,
+        };
+        target.change_back(set, back)
+    }))
+}
+
+fn has_member(target: &Target<'_>, profile: ExternId, id: u32) -> bool {
+    let configured = target.device.configuration().profiles[profile].as_ref();
+    configured.is_some_and(|configured| configured.member(MemberId::new(id)).is_some())
+}
+
+/// INSERT wants it not to be there, MODIFY wants it to be.
+pub(super) fn check_presence(place: &str, ty: Type, is_there: bool) -> Checked {
+    match (ty, is_there) {
+        (Type::Insert, true) => refuse(Code::AlreadyExists, format!("{place} exists")),
+        (Type::Modify | Type::Delete, false) => {
+            refuse(Code::NotFound, format!("{place} does not exist"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An update of a group.
+pub(super) fn group(
+    schema: &Arc<Schema>,
+    role: &str,
+    ty: Type,
+    group: &rt::ActionProfileGroup,
+) -> Checked<Op> {
+    let view = schema.profile_by(group.action_profile_id)?;
+    check_role("action profile", &view.name, view.role.as_deref(), role)?;
+    let (profile, id) = (view.profile, group.group_id);
+    let place = format!("the group {id} of the action profile `{}`", view.name);
+    if !view.with_selector {
+        return invalid(format!(
+            "{place}: the profile has no selector, and so no groups"
+        ));
+    }
+    if id == 0 {
+        return invalid(format!("{place}: a group's id is at least 1"));
+    }
+    if ty == Type::Delete {
+        return Ok(Box::new(move |target| {
+            let back = target.group_back(profile, id);
+            target.change_back(Change::DeleteGroup(profile, id), back)?;
+            target.extras.groups.remove(&(profile, id));
+            Ok(())
+        }));
+    }
+    check_group(view, &place, group)?;
+    let written = Group {
+        members: group.members.clone(),
+        max_size: group.max_size,
+    };
+    Ok(Box::new(move |target| {
+        set_group(target, profile, id, &place, ty, written)
+    }))
+}
+
+/// What of a group can be said without the device (sections "Group Programming", "Rules on Setting `max_size`").
+fn check_group(view: &ProfileView, place: &str, group: &rt::ActionProfileGroup) -> Checked {
+    let size = check_weights(
+        view,
+        place,
+        group.members.iter().map(|member| member.weight),
+    )?;
+    for (at, member) in group.members.iter().enumerate() {
+        watched(member.watch_kind.as_ref()).map_err(|fault| {
+            fault.within(&format!(
+                "{place}: the watch port of the member {}",
+                member.member_id
+            ))
+        })?;
+        if group.members[..at]
+            .iter()
+            .any(|other| other.member_id == member.member_id)
+        {
+            return invalid(format!(
+                "{place} names the member {} twice; give it a weight instead",
+                member.member_id
+            ));
+        }
+    }
+    let (most, max_size) = (view.max_group_size, group.max_size);
+    if max_size < 0 || most > 0 && !(1..=most).contains(&max_size) {
+        return invalid(match most {
+            1.. => format!("{place}: max_size is {max_size}, but must be within 1 to {most}"),
+            _ => format!("{place}: max_size is negative: {max_size}"),
+        });
+    }
+    if max_size > 0 && size > i64::from(max_size) {
+        return refuse(
+            Code::ResourceExhausted,
+            format!("{place} has the size {size}, more than its max_size {max_size}"),
+        );
+    }
+    Ok(())
+}
+
+fn set_group(
+    target: &mut Target<'_>,
+    profile: ExternId,
+    id: u32,
+    place: &str,
+    ty: Type,
+    written: Group,
+) -> Checked {
+    let configured = target.device.configuration().profiles[profile].as_ref();
+    let is_there = configured.is_some_and(|all| all.group(GroupId::new(id)).is_some());
+    check_presence(place, ty, is_there)?;
+    check_no_shots(target, profile)?;
+    if let Some(missing) = written
+        .members
+        .iter()
+        .find(|member| !has_member(target, profile, member.member_id))
+    {
+        let message = format!(
+            "{place}: there is no member {}; insert it first",
+            missing.member_id
+        );
+        return refuse(Code::NotFound, message);
+    }
+    let before = target.extras.groups.get(&(profile, id));
+    if let (Type::Modify, Some(before)) = (ty, before)
+        && before.max_size != written.max_size
+    {
+        return invalid(format!(
+            "{place}: max_size is {} since the group was inserted, and cannot become {}",
+            before.max_size, written.max_size
+        ));
+    }
+    let back = target.group_back(profile, id);
+    let members = live_members(&written.members, &target.extras.down);
+    target.change_back(
+        Change::SetGroup {
+            profile,
+            id,
+            members,
+        },
+        back,
+    )?;
+    target.extras.groups.insert((profile, id), written);
+    Ok(())
+}
+
+/// Members and groups of a controller, and those that entries have for themselves, do not go together.
+fn check_no_shots(target: &Target<'_>, profile: ExternId) -> Checked {
+    let configured = target.device.configuration().profiles[profile].as_ref();
+    let mut members = configured.into_iter().flat_map(|all| all.members());
+    if members.any(|(id, _)| is_one_shot(id.get())) {
+        return invalid(
+            "the selector's tables are programmed in one shot; members and groups cannot be used beside",
+        );
+    }
+    Ok(())
+}
+
+/// Whether an entry's action is in the style in which the tables of its selector are programmed.
+pub(super) fn check_style(target: &Target<'_>, table: TableId, action: &Action) -> Checked {
+    let Some(profile) = target.device.program().tables[table].implementation else {
+        return Ok(());
+    };
+    match action {
+        Action::Member(_) | Action::Group(_) => check_no_shots(target, profile),
+        Action::OneShot(_) => {
+            let configured = target.device.configuration().profiles[profile].as_ref();
+            let mut members = configured.into_iter().flat_map(|all| all.members());
+            if members.any(|(id, _)| !is_one_shot(id.get())) {
+                return invalid(
+                    "the selector has members and groups; its tables cannot be programmed in one shot beside",
+                );
+            }
+            Ok(())
+        }
+        Action::Call(_) => Ok(()),
+    }
+}
+
+/// Actions in one shot.
+pub(super) fn one_shot(
+    schema: &Schema,
+    view: &TableView,
+    profile: &ProfileView,
+    place: &str,
+    set: &rt::ActionProfileActionSet,
+) -> Checked<GivenAction> {
+    check_modes(profile, place, set)?;
+    let actions = &set.action_profile_actions;
+    let size = check_weights(profile, place, actions.iter().map(|action| action.weight))?;
+    if profile.max_group_size > 0 && size > i64::from(profile.max_group_size) {
+        return invalid(format!(
+            "{place}: the actions have the size {size}, more than the {} of a group",
+            profile.max_group_size
+        ));
+    }
+    let mut calls = Vec::new();
+    let mut shots = Vec::new();
+    for shot in actions {
+        let Some(action) = &shot.action else {
+            return invalid(format!(
+                "{place}: an element of the action set has no action"
+            ));
+        };
+        let call = table_call(schema, view, place, action, ActionScope::DefaultOnly)?;
+        calls.push((call, shot.weight.max(1) as u32));
+        let (watch_port, watch) = match &shot.watch_kind {
+            Some(ShotWatch::WatchPort(port)) => {
+                if !port.is_empty() {
+                    read_port(port)
+                        .map_err(|fault| fault.within(&format!("{place}: a watch port")))?;
+                }
+                (port.clone(), None)
+            }
+            Some(ShotWatch::Watch(port)) => (Vec::new(), Some(*port)),
+            None => (Vec::new(), None),
+        };
+        shots.push(Shot {
+            weight: shot.weight,
+            watch_port,
+            watch,
+        });
+    }
+    Ok(GivenAction {
+        action: Action::OneShot(calls),
+        kept: Kept {
+            shots,
+            selection_mode: set.action_selection_mode,
+            size_semantics: set.size_semantics,
+            ..Kept::default()
+        },
+    })
+}
+
+/// Selectors choose by hash, and sizes are as the P4Info says; groups have no settings of their own.
+fn check_modes(profile: &ProfileView, place: &str, set: &rt::ActionProfileActionSet) -> Checked {
+    if set.group_action.is_some() {
+        let message = format!("{place}: group_action is not supported");
+        return refuse(Code::Unimplemented, message);
+    }
+    let own = match profile.counts_members {
+        Some(_) => SizeSemantics::SumOfMembers,
+        None => SizeSemantics::SumOfWeights,
+    };
+    let is_own_mode = matches!(
+        ActionSelectionMode::try_from(set.action_selection_mode),
+        Ok(ActionSelectionMode::DefaultModeDeterminedByActionSelector | ActionSelectionMode::Hash)
+    );
+    let semantics = SizeSemantics::try_from(set.size_semantics);
+    let is_own_size = semantics == Ok(SizeSemantics::DefaultSizeDeterminedByActionSelector)
+        || semantics == Ok(own);
+    match is_own_mode && is_own_size {
+        true => Ok(()),
+        false => refuse(
+            Code::Unimplemented,
+            format!("{place}: groups have no selection mode or size semantics of their own"),
+        ),
+    }
+}

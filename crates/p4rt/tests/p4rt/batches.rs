@@ -1,0 +1,358 @@
+//! Batches of updates: what is made, what is told, what is taken back.
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::p4_data::Data;
+use p4info::p4::v1::update::Type;
+use p4info::p4::v1::write_request::Atomicity;
+use tonic::Code;
+
+use crate::rig::*;
+
+fn one(objects: &Objects, key: u8, port: u8) -> Kind {
+    let forward = does(objects.id("forward"), &[&[port]]);
+    Kind::TableEntry(entry(
+        objects.id("exact_table"),
+        vec![exact(1, &[key])],
+        forward,
+    ))
+}
+
+fn codes(expected: &[Code]) -> Vec<i32> {
+    expected.iter().map(|code| *code as i32).collect()
+}
+
+#[tokio::test]
+async fn each_update_has_its_error_in_order_and_the_others_are_made() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let updates = vec![
+        (Type::Insert, one(&objects, 1, 1)),
+        (Type::Insert, one(&objects, 1, 2)),
+        (Type::Modify, one(&objects, 9, 1)),
+        (Type::Insert, Kind::TableEntry(rt::TableEntry::default())),
+        (Type::Insert, one(&objects, 2, 2)),
+    ];
+    let told = client.write_all(Atomicity::ContinueOnError, updates).await;
+    let expected = [
+        Code::Ok,
+        Code::AlreadyExists,
+        Code::NotFound,
+        Code::InvalidArgument,
+        Code::Ok,
+    ];
+    assert_eq!(told, Err(codes(&expected)));
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    assert_eq!(
+        client.read(all).await,
+        [one(&objects, 1, 1), one(&objects, 2, 2)]
+    );
+}
+
+#[tokio::test]
+async fn an_error_names_the_table_the_field_and_the_value() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let forward = does(objects.id("forward"), &[b"\xff\xff"]);
+    let wide = entry(objects.id("exact_table"), vec![exact(1, b"\x01")], forward);
+    let error = client
+        .write(Type::Insert, Kind::TableEntry(wide))
+        .await
+        .expect_err("too wide");
+    for word in ["In.exact_table", "In.forward", "port", "0xffff", "9 bits"] {
+        assert!(error.message.contains(word), "{word}: {}", error.message);
+    }
+    assert_eq!(error.space, "polyplane");
+}
+
+/// All that can be read of a device.
+async fn everything(client: &mut Client) -> Vec<Kind> {
+    let group = rt::packet_replication_engine_entry::Type::MulticastGroupEntry(Default::default());
+    let session = rt::packet_replication_engine_entry::Type::CloneSessionEntry(Default::default());
+    let replication = |ty| {
+        Kind::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type: Some(ty) })
+    };
+    let all = vec![
+        Kind::TableEntry(Default::default()),
+        Kind::TableEntry(rt::TableEntry {
+            is_default_action: true,
+            ..Default::default()
+        }),
+        Kind::ActionProfileMember(Default::default()),
+        Kind::ActionProfileGroup(Default::default()),
+        Kind::MeterEntry(Default::default()),
+        Kind::DirectMeterEntry(Default::default()),
+        Kind::CounterEntry(Default::default()),
+        Kind::DirectCounterEntry(Default::default()),
+        replication(group),
+        replication(session),
+        Kind::ValueSetEntry(Default::default()),
+        Kind::RegisterEntry(Default::default()),
+        Kind::DigestEntry(Default::default()),
+    ];
+    let mut found = client.try_read(all).await.expect("all can be read");
+    // An entry that was deleted and put back comes last.
+    found.sort_by_key(|one| format!("{one:?}"));
+    found
+}
+
+fn bits(value: &[u8]) -> Option<rt::P4Data> {
+    Some(rt::P4Data {
+        data: Some(Data::Bitstring(value.to_vec())),
+    })
+}
+
+fn index(index: i64) -> Option<rt::Index> {
+    Some(rt::Index { index })
+}
+
+type Updates = Vec<(Type, Kind)>;
+
+/// Updates of every kind: what is there at first, and what changes it.
+fn of_every_kind(objects: &Objects) -> (Updates, Updates) {
+    let member = |id, port: u8| {
+        Kind::ActionProfileMember(rt::ActionProfileMember {
+            action_profile_id: objects.id("selector"),
+            member_id: id,
+            action: Some(call(objects.id("forward"), &[&[port]])),
+        })
+    };
+    let group = |id, members: &[u32]| {
+        let part = |member_id: &u32| rt::action_profile_group::Member {
+            member_id: *member_id,
+            weight: 1,
+            watch_kind: None,
+        };
+        Kind::ActionProfileGroup(rt::ActionProfileGroup {
+            action_profile_id: objects.id("selector"),
+            group_id: id,
+            members: members.iter().map(part).collect(),
+            max_size: 4,
+        })
+    };
+    let metered = |key: u8, cir, metadata: &[u8]| {
+        let action = does(objects.id("read_meter"), &[]);
+        let mut one = entry(objects.id("metered"), vec![exact(1, &[key])], action);
+        one.metadata = metadata.to_vec();
+        one.idle_timeout_ns = 1_000_000_000_000;
+        one.meter_config = Some(rt::MeterConfig {
+            cir,
+            cburst: 1,
+            pir: cir,
+            pburst: 1,
+            eburst: 0,
+        });
+        Kind::TableEntry(one)
+    };
+    let counted = |key: u8, packets| {
+        let forward = does(objects.id("forward"), &[&[key]]);
+        let mut one = entry(objects.id("exact_table"), vec![exact(1, &[key])], forward);
+        one.counter_data = Some(rt::CounterData {
+            byte_count: packets,
+            packet_count: packets,
+        });
+        Kind::TableEntry(one)
+    };
+    let default = |port: u8| {
+        let mut one = entry(
+            objects.id("exact_table"),
+            vec![],
+            does(objects.id("forward"), &[&[port]]),
+        );
+        one.is_default_action = true;
+        one.metadata = vec![port];
+        Kind::TableEntry(one)
+    };
+    let register = |at: Option<rt::Index>, value: u8| {
+        Kind::RegisterEntry(rt::RegisterEntry {
+            register_id: objects.id("numbers"),
+            index: at,
+            data: bits(&[value]),
+        })
+    };
+    let counter = |at, packet_count| {
+        Kind::CounterEntry(rt::CounterEntry {
+            counter_id: objects.id("ports_counter"),
+            index: at,
+            data: Some(rt::CounterData {
+                byte_count: 0,
+                packet_count,
+            }),
+        })
+    };
+    let meter = |at, cir| {
+        Kind::MeterEntry(rt::MeterEntry {
+            meter_id: objects.id("ports_meter"),
+            index: at,
+            config: Some(rt::MeterConfig {
+                cir,
+                pir: cir,
+                ..Default::default()
+            }),
+            counter_data: None,
+        })
+    };
+    let multicast = |id, port: u8| {
+        let replica = rt::Replica {
+            instance: 1,
+            port_kind: Some(rt::replica::PortKind::Port(vec![port])),
+            ..Default::default()
+        };
+        let group = rt::MulticastGroupEntry {
+            multicast_group_id: id,
+            replicas: vec![replica],
+            metadata: vec![port],
+        };
+        let ty = rt::packet_replication_engine_entry::Type::MulticastGroupEntry(group);
+        Kind::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type: Some(ty) })
+    };
+    let set = |value: &[u8]| {
+        Kind::ValueSetEntry(rt::ValueSetEntry {
+            value_set_id: objects.id("special"),
+            members: vec![rt::ValueSetMember {
+                r#match: vec![exact(1, value)],
+            }],
+        })
+    };
+    let digest = |max_list_size| {
+        Kind::DigestEntry(rt::DigestEntry {
+            digest_id: objects.id("learned_t"),
+            config: Some(rt::digest_entry::Config {
+                max_list_size,
+                ..Default::default()
+            }),
+        })
+    };
+    let first = vec![
+        (Type::Insert, member(1, 1)),
+        (Type::Insert, member(2, 2)),
+        (Type::Insert, group(1, &[1])),
+        (Type::Insert, group(2, &[1, 2])),
+        (Type::Insert, metered(1, 10, b"first")),
+        (Type::Insert, metered(2, 20, b"second")),
+        (Type::Insert, counted(1, 100)),
+        (Type::Modify, default(7)),
+        (Type::Modify, register(index(1), 5)),
+        (Type::Modify, counter(index(2), 6)),
+        (Type::Modify, meter(index(3), 8)),
+        (Type::Insert, multicast(1, 1)),
+        (Type::Insert, multicast(2, 2)),
+        (Type::Modify, set(b"\x05")),
+        (Type::Insert, digest(1)),
+    ];
+    let then = vec![
+        (Type::Insert, member(3, 3)),
+        (Type::Modify, member(1, 9)),
+        (Type::Modify, group(1, &[1, 2])),
+        (Type::Delete, group(2, &[])),
+        (Type::Insert, group(3, &[3])),
+        (Type::Modify, metered(1, 11, b"changed")),
+        (Type::Delete, metered(1, 0, b"")),
+        (Type::Delete, metered(2, 0, b"")),
+        (Type::Insert, metered(2, 5, b"other")),
+        (Type::Modify, counted(1, 3)),
+        (Type::Insert, counted(2, 4)),
+        (Type::Modify, default(8)),
+        (Type::Modify, register(None, 6)),
+        (Type::Modify, counter(None, 7)),
+        (Type::Modify, meter(None, 9)),
+        (Type::Modify, multicast(1, 5)),
+        (Type::Delete, multicast(2, 0)),
+        (Type::Insert, multicast(3, 3)),
+        (Type::Modify, set(b"\x06")),
+        (Type::Modify, digest(2)),
+    ];
+    (first, then)
+}
+
+#[tokio::test]
+async fn a_batch_of_all_or_nothing_that_fails_leaves_no_trace() {
+    for atomicity in [Atomicity::RollbackOnError, Atomicity::DataplaneAtomic] {
+        let rig = Rig::empty();
+        let (mut client, _stream, objects) = rig.loaded().await;
+        let (first, then) = of_every_kind(&objects);
+        client.write_all(atomicity, first).await.expect("all fit");
+        let before = everything(&mut client).await;
+        let count = then.len();
+        // The last update fails in the device; then one that is malformed.
+        for last in [
+            one(&objects, 1, 1),
+            Kind::TableEntry(rt::TableEntry::default()),
+        ] {
+            let mut updates = then.clone();
+            updates.push((Type::Insert, last));
+            let told = client
+                .write_all(atomicity, updates)
+                .await
+                .expect_err("the last one fails");
+            assert_eq!(told[..count], vec![Code::Aborted as i32; count]);
+            assert_ne!(told[count], Code::Ok as i32);
+            assert_eq!(everything(&mut client).await, before);
+        }
+        client.write_all(atomicity, then).await.expect("all fit");
+        assert_ne!(everything(&mut client).await, before);
+    }
+}
+
+#[tokio::test]
+async fn every_kind_is_written_one_by_one_as_well() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let (first, then) = of_every_kind(&objects);
+    for (ty, kind) in first.into_iter().chain(then) {
+        client.write(ty, kind).await.expect("it is accepted");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_atomicity_is_invalid() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let mut request = client.request(Type::Insert, one(&objects, 1, 1));
+    request.atomicity = 9;
+    let refused = client.grpc.write(request).await.expect_err("there is none");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn many_controllers_write_at_once_and_each_batch_is_whole() {
+    let rig = Rig::empty();
+    let (client, _stream, objects) = rig.loaded().await;
+    let batch = |port: u8| {
+        let updates = (0..8).map(|key| (Type::Modify, one(&objects, key, port)));
+        updates.collect::<Vec<_>>()
+    };
+    let mut writer = client.clone();
+    let inserts = (0..8).map(|key| (Type::Insert, one(&objects, key, 0)));
+    writer
+        .write_all(Atomicity::DataplaneAtomic, inserts.collect())
+        .await
+        .expect("all fit");
+    let mut tasks = Vec::new();
+    for port in 1..=4 {
+        let (mut writer, updates) = (client.clone(), batch(port));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..20 {
+                let written = writer.write_all(Atomicity::ContinueOnError, updates.clone());
+                written.await.expect("all are there");
+            }
+        }));
+    }
+    let mut reader = client.clone();
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    for _ in 0..50 {
+        let found = reader.read(all.clone()).await;
+        let mut actions: Vec<String> = found
+            .iter()
+            .map(|one| match one {
+                Kind::TableEntry(entry) => format!("{:?}", entry.action),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        actions.dedup();
+        assert_eq!(actions.len(), 1, "a read sees a batch half made");
+    }
+    for task in tasks {
+        task.await.expect("it ends");
+    }
+}

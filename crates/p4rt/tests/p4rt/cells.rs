@@ -1,0 +1,441 @@
+//! Counters, meters and registers, direct and indexed; value sets.
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::p4_data::Data;
+use p4info::p4::v1::update::Type;
+use tonic::Code;
+
+use crate::rig::*;
+
+fn index(index: i64) -> Option<rt::Index> {
+    Some(rt::Index { index })
+}
+
+fn count(packets: i64, bytes: i64) -> Option<rt::CounterData> {
+    Some(rt::CounterData {
+        byte_count: bytes,
+        packet_count: packets,
+    })
+}
+
+fn rates(cir: i64, cburst: i64, pir: i64, pburst: i64) -> Option<rt::MeterConfig> {
+    Some(rt::MeterConfig {
+        cir,
+        cburst,
+        pir,
+        pburst,
+        eburst: 0,
+    })
+}
+
+#[tokio::test]
+async fn counters_are_counted_by_packets_written_and_read_one_or_all() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let cell = |at, data| {
+        Kind::CounterEntry(rt::CounterEntry {
+            counter_id: objects.id("ports_counter"),
+            index: at,
+            data,
+        })
+    };
+    client.modify(cell(index(3), count(10, 0))).await;
+    rig.receive(3, &frame(1, 2, 0x9999));
+    assert_eq!(rig.sent_now(), None);
+    assert_eq!(
+        client.read(cell(index(3), None)).await,
+        [cell(index(3), count(11, 0))]
+    );
+    // Without value nothing changes; without index all do.
+    client.modify(cell(index(3), None)).await;
+    assert_eq!(
+        client.read(cell(index(3), None)).await,
+        [cell(index(3), count(11, 0))]
+    );
+    client.modify(cell(None, count(4, 0))).await;
+    let all = client.read(cell(None, None)).await;
+    let expected: Vec<Kind> = (0..8).map(|at| cell(index(at), count(4, 0))).collect();
+    assert_eq!(all, expected);
+    let everywhere = Kind::CounterEntry(rt::CounterEntry::default());
+    assert_eq!(client.read(everywhere).await.len(), 8);
+}
+
+#[tokio::test]
+async fn arrays_are_only_modified_and_only_within() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let counter = |at| {
+        Kind::CounterEntry(rt::CounterEntry {
+            counter_id: objects.id("ports_counter"),
+            index: index(at),
+            data: count(1, 0),
+        })
+    };
+    let meter = |at| {
+        Kind::MeterEntry(rt::MeterEntry {
+            meter_id: objects.id("ports_meter"),
+            index: index(at),
+            ..Default::default()
+        })
+    };
+    let register = |at| {
+        Kind::RegisterEntry(rt::RegisterEntry {
+            register_id: objects.id("numbers"),
+            index: index(at),
+            data: Some(rt::P4Data {
+                data: Some(Data::Bitstring(vec![1])),
+            }),
+        })
+    };
+    for make in [&counter as &dyn Fn(i64) -> Kind, &meter, &register] {
+        for ty in [Type::Insert, Type::Delete] {
+            assert_eq!(client.refused(ty, make(0)).await, Code::InvalidArgument);
+        }
+        assert_eq!(
+            client.refused(Type::Modify, make(-1)).await,
+            Code::InvalidArgument
+        );
+        for at in [8, i64::from(u32::MAX) + 1] {
+            assert_eq!(
+                client.refused(Type::Modify, make(at)).await,
+                Code::OutOfRange
+            );
+            let refused = client
+                .try_read(vec![make(at)])
+                .await
+                .expect_err("it is outside");
+            assert_eq!(errors(&refused)[0].canonical_code, Code::OutOfRange as i32);
+        }
+    }
+    let unknown = Kind::CounterEntry(rt::CounterEntry {
+        counter_id: 0x1200_0001,
+        ..Default::default()
+    });
+    assert_eq!(client.refused(Type::Modify, unknown).await, Code::NotFound);
+    let negative = Kind::CounterEntry(rt::CounterEntry {
+        counter_id: objects.id("ports_counter"),
+        index: index(0),
+        data: count(-1, 0),
+    });
+    assert_eq!(
+        client.refused(Type::Modify, negative).await,
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn meters_are_configured_reset_and_read_back() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let meter = |at, config| {
+        Kind::MeterEntry(rt::MeterEntry {
+            meter_id: objects.id("ports_meter"),
+            index: at,
+            config,
+            counter_data: None,
+        })
+    };
+    client.modify(meter(index(1), rates(10, 20, 30, 40))).await;
+    let all = client.read(meter(None, None)).await;
+    let expected: Vec<Kind> = (0..4)
+        .map(|at| {
+            meter(
+                index(at),
+                (at == 1).then(|| rates(10, 20, 30, 40)).flatten(),
+            )
+        })
+        .collect();
+    assert_eq!(all, expected);
+    client.modify(meter(index(1), None)).await;
+    assert_eq!(
+        client.read(meter(index(1), None)).await,
+        [meter(index(1), None)]
+    );
+    let bad = [rates(-1, 0, 0, 0), rates(30, 0, 10, 0)];
+    for config in bad {
+        assert_eq!(
+            client.refused(Type::Modify, meter(index(0), config)).await,
+            Code::InvalidArgument
+        );
+    }
+    // An excess burst is of meters with a single rate.
+    let excess = rates(1, 1, 1, 1).map(|config| rt::MeterConfig {
+        eburst: 5,
+        ..config
+    });
+    assert_eq!(
+        client.refused(Type::Modify, meter(index(0), excess)).await,
+        Code::InvalidArgument
+    );
+    let coloured = Kind::MeterEntry(rt::MeterEntry {
+        meter_id: objects.id("ports_meter"),
+        counter_data: Some(rt::MeterCounterData::default()),
+        ..Default::default()
+    });
+    assert_eq!(
+        client.refused(Type::Modify, coloured.clone()).await,
+        Code::Unimplemented
+    );
+    let refused = client
+        .try_read(vec![coloured])
+        .await
+        .expect_err("no counts by colour");
+    assert_eq!(
+        errors(&refused)[0].canonical_code,
+        Code::Unimplemented as i32
+    );
+}
+
+#[tokio::test]
+async fn registers_hold_numbers_signed_numbers_and_structs() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let cell = |name: &str, at, data: Option<Data>| {
+        Kind::RegisterEntry(rt::RegisterEntry {
+            register_id: objects.id(name),
+            index: at,
+            data: data.map(|data| rt::P4Data { data: Some(data) }),
+        })
+    };
+    let bits = |value: &[u8]| rt::P4Data {
+        data: Some(Data::Bitstring(value.to_vec())),
+    };
+    let pair = |first: &[u8], second: &[u8]| {
+        Data::Struct(rt::P4StructLike {
+            members: vec![bits(first), bits(second)],
+        })
+    };
+    let written = cell("numbers", index(2), Some(Data::Bitstring(vec![1, 2])));
+    client.modify(written.clone()).await;
+    assert_eq!(
+        client.read(cell("numbers", index(2), None)).await,
+        [written]
+    );
+    let written = cell("pairs", index(0), Some(pair(b"\x07", b"\x01\x00")));
+    client.modify(written.clone()).await;
+    assert_eq!(client.read(cell("pairs", index(0), None)).await, [written]);
+    // A packet writes 7, {1, 2} and -3.
+    rig.receive(1, &frame(9, 9, 0x9999));
+    assert_eq!(rig.sent_now(), None);
+    let read = client.read(cell("numbers", None, None)).await;
+    let expected = [&b"\x07"[..], b"\x00", b"\x01\x02", b"\x00"];
+    let expected = expected.iter().enumerate().map(|(at, value)| {
+        cell(
+            "numbers",
+            index(at as i64),
+            Some(Data::Bitstring(value.to_vec())),
+        )
+    });
+    assert_eq!(read, expected.collect::<Vec<_>>());
+    let packet_s = cell("pairs", index(1), Some(pair(b"\x01", b"\x02")));
+    assert_eq!(client.read(cell("pairs", index(1), None)).await, [packet_s]);
+    let negative = cell(
+        "signed_numbers",
+        index(0),
+        Some(Data::Bitstring(vec![0xfd])),
+    );
+    assert_eq!(
+        client.read(cell("signed_numbers", index(0), None)).await,
+        [negative]
+    );
+
+    let bad = [
+        (cell("numbers", index(0), None), Code::InvalidArgument),
+        (
+            cell("numbers", index(0), Some(Data::Bool(true))),
+            Code::InvalidArgument,
+        ),
+        (
+            cell("numbers", index(0), Some(Data::Bitstring(vec![1; 5]))),
+            Code::OutOfRange,
+        ),
+        (
+            cell("pairs", index(0), Some(Data::Bitstring(vec![1]))),
+            Code::InvalidArgument,
+        ),
+        (
+            cell(
+                "signed_numbers",
+                index(0),
+                Some(Data::Bitstring(vec![0, 0x80])),
+            ),
+            Code::OutOfRange,
+        ),
+    ];
+    for (entity, code) in bad {
+        assert_eq!(client.refused(Type::Modify, entity).await, code);
+    }
+}
+
+#[tokio::test]
+async fn a_direct_counter_is_set_counted_and_read_in_both_ways() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let forward = || does(objects.id("forward"), &[b"\x01"]);
+    let mut one = entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x01")],
+        forward(),
+    );
+    one.counter_data = count(5, 100);
+    client.insert(Kind::TableEntry(one)).await;
+    let bytes = frame(1, 2, 0x9999);
+    rig.receive(1, &bytes);
+    rig.sent().expect("it is forwarded");
+    let expected = count(6, 100 + bytes.len() as i64);
+    let key = entry(objects.id("exact_table"), vec![exact(1, b"\x01")], None);
+    let direct = |key: &rt::TableEntry, data| {
+        Kind::DirectCounterEntry(rt::DirectCounterEntry {
+            table_entry: Some(key.clone()),
+            data,
+        })
+    };
+    assert_eq!(
+        client.read(direct(&key, None)).await,
+        [direct(&key, expected)]
+    );
+    let mut asked = key.clone();
+    asked.counter_data = count(0, 0);
+    match &client.read(Kind::TableEntry(asked)).await[..] {
+        [Kind::TableEntry(found)] => assert_eq!(found.counter_data, expected),
+        other => panic!("{other:?}"),
+    }
+    match &client.read(Kind::TableEntry(key.clone())).await[..] {
+        [Kind::TableEntry(found)] => assert_eq!(found.counter_data, None),
+        other => panic!("{other:?}"),
+    }
+    client.modify(direct(&key, count(1, 2))).await;
+    client.modify(direct(&key, None)).await;
+    assert_eq!(
+        client.read(direct(&key, None)).await,
+        [direct(&key, count(1, 2))]
+    );
+    // An entry that is modified without value keeps the count.
+    let again = entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x01")],
+        forward(),
+    );
+    client.modify(Kind::TableEntry(again)).await;
+    let whole_table = entry(objects.id("exact_table"), vec![], None);
+    assert_eq!(
+        client.read(direct(&whole_table, None)).await,
+        [direct(&key, count(1, 2))]
+    );
+    let everywhere = Kind::DirectCounterEntry(rt::DirectCounterEntry::default());
+    assert_eq!(client.read(everywhere).await, [direct(&key, count(1, 2))]);
+
+    let missing = entry(objects.id("exact_table"), vec![exact(1, b"\x02")], None);
+    assert_eq!(
+        client.refused(Type::Modify, direct(&missing, None)).await,
+        Code::NotFound
+    );
+    let refused = client
+        .try_read(vec![direct(&missing, None)])
+        .await
+        .expect_err("no such entry");
+    assert_eq!(errors(&refused)[0].canonical_code, Code::NotFound as i32);
+    for ty in [Type::Insert, Type::Delete] {
+        assert_eq!(
+            client.refused(ty, direct(&key, None)).await,
+            Code::InvalidArgument
+        );
+    }
+    let without = entry(objects.id("metered"), vec![exact(1, b"\x02")], None);
+    assert_eq!(
+        client.refused(Type::Modify, direct(&without, None)).await,
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn a_direct_meter_is_set_reset_and_read_in_both_ways() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let action = || does(objects.id("read_meter"), &[]);
+    let mut one = entry(objects.id("metered"), vec![exact(1, b"\x01")], action());
+    one.meter_config = rates(10, 20, 30, 40);
+    client.insert(Kind::TableEntry(one.clone())).await;
+    let key = entry(objects.id("metered"), vec![exact(1, b"\x01")], None);
+    let direct = |config| {
+        Kind::DirectMeterEntry(rt::DirectMeterEntry {
+            table_entry: Some(key.clone()),
+            config,
+            counter_data: None,
+        })
+    };
+    assert_eq!(
+        client.read(direct(None)).await,
+        [direct(rates(10, 20, 30, 40))]
+    );
+    let mut asked = key.clone();
+    asked.meter_config = rates(0, 0, 0, 0);
+    assert_eq!(
+        client.read(Kind::TableEntry(asked.clone())).await,
+        [Kind::TableEntry(one)]
+    );
+    client.modify(direct(rates(1, 2, 3, 4))).await;
+    assert_eq!(client.read(direct(None)).await, [direct(rates(1, 2, 3, 4))]);
+    // A modification without rates resets the meter.
+    let plain = entry(objects.id("metered"), vec![exact(1, b"\x01")], action());
+    client.modify(Kind::TableEntry(plain.clone())).await;
+    assert_eq!(client.read(direct(None)).await, [direct(None)]);
+    assert_eq!(
+        client.read(Kind::TableEntry(asked)).await,
+        [Kind::TableEntry(plain)]
+    );
+    for ty in [Type::Insert, Type::Delete] {
+        assert_eq!(
+            client.refused(ty, direct(None)).await,
+            Code::InvalidArgument
+        );
+    }
+    let mut elsewhere = entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x01")],
+        does(objects.id("forward"), &[b"\x01"]),
+    );
+    elsewhere.meter_config = rates(1, 1, 1, 1);
+    assert_eq!(
+        client
+            .refused(Type::Insert, Kind::TableEntry(elsewhere))
+            .await,
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn a_value_set_s_members_are_replaced_and_the_parser_follows() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let set = |members: &[&[u8]]| {
+        let member = |value: &&[u8]| rt::ValueSetMember {
+            r#match: vec![exact(1, value)],
+        };
+        Kind::ValueSetEntry(rt::ValueSetEntry {
+            value_set_id: objects.id("special"),
+            members: members.iter().map(member).collect(),
+        })
+    };
+    rig.receive(1, &frame(1, 2, 0x1234));
+    assert_eq!(rig.sent_now(), None);
+    client.modify(set(&[b"\x12\x34", b"\x01"])).await;
+    assert_eq!(client.read(set(&[])).await, [set(&[b"\x12\x34", b"\x01"])]);
+    rig.receive(1, &frame(1, 2, 0x1234));
+    assert_eq!(rig.sent().expect("it is special").0, 9);
+    client.modify(set(&[])).await;
+    assert_eq!(client.read(set(&[])).await, [set(&[])]);
+    for ty in [Type::Insert, Type::Delete] {
+        assert_eq!(client.refused(ty, set(&[])).await, Code::InvalidArgument);
+    }
+    let too_many = set(&[b"\x01", b"\x02", b"\x03"]);
+    assert_eq!(
+        client.refused(Type::Modify, too_many).await,
+        Code::ResourceExhausted
+    );
+    assert_eq!(
+        client.refused(Type::Modify, set(&[b"\x01", b"\x01"])).await,
+        Code::AlreadyExists
+    );
+}

@@ -1,0 +1,13 @@
+//! Controllers over real gRPC against a device with a loop.
+
+mod rig;
+
+mod batches;
+mod cells;
+mod pipeline;
+mod profiles;
+mod reads;
+mod replication;
+mod sessions;
+mod streams;
+mod tables;

@@ -1,0 +1,262 @@
+//! Setting and getting programs.
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use p4info::p4::v1::update::Type;
+use tonic::Code;
+
+use crate::rig::*;
+
+fn entries(objects: &Objects) -> Kind {
+    Kind::TableEntry(entry(objects.id("exact_table"), vec![], None))
+}
+
+fn one(objects: &Objects) -> Kind {
+    Kind::TableEntry(entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x01")],
+        does(objects.id("forward"), &[b"\x03"]),
+    ))
+}
+
+#[tokio::test]
+async fn what_was_set_is_got_with_its_cookie_in_the_parts_that_are_asked_for() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let get = |response_type| rt::GetForwardingPipelineConfigRequest {
+        device_id: 1,
+        response_type,
+    };
+    let nothing = client
+        .grpc
+        .get_forwarding_pipeline_config(get(0))
+        .await
+        .expect("an answer");
+    assert_eq!(nothing.into_inner().config, None);
+    let _stream = client.open(Some(1), "").await;
+    client
+        .load(Action::VerifyAndCommit, ALL)
+        .await
+        .expect("it loads");
+    for (response_type, has_info, has_config) in [
+        (0, true, true),
+        (1, false, false),
+        (2, true, false),
+        (3, false, true),
+    ] {
+        let got = client
+            .grpc
+            .get_forwarding_pipeline_config(get(response_type))
+            .await;
+        let config = got
+            .expect("an answer")
+            .into_inner()
+            .config
+            .expect("a config");
+        assert_eq!(config.cookie.map(|cookie| cookie.cookie), Some(77));
+        assert_eq!(config.p4info.is_some(), has_info);
+        assert_eq!(config.p4_device_config == ALL.as_bytes(), has_config);
+    }
+    let mut elsewhere = get(0);
+    elsewhere.device_id = 3;
+    let refused = client.grpc.get_forwarding_pipeline_config(elsewhere).await;
+    assert_eq!(refused.expect_err("no such device").code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_program_in_ir_is_taken_as_well() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let program = p4rt::Loader::compile(&Compiler, ALL).expect("it is fine");
+    client
+        .load(Action::VerifyAndCommit, &program.to_string())
+        .await
+        .expect("it loads");
+    let info = client.config().await.p4info.expect("it has one");
+    // The same P4Info comes with the program.
+    let config = rt::ForwardingPipelineConfig {
+        p4info: Some(info),
+        p4_device_config: program.to_string().into_bytes(),
+        cookie: None,
+    };
+    client
+        .set(Action::VerifyAndCommit, Some(config))
+        .await
+        .expect("it loads");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_config_is_told_and_the_running_one_stays() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    client.insert(one(&objects)).await;
+    let bad = [
+        ("", "p4_device_config is empty"),
+        ("{}", "BMv2"),
+        ("control c() { apply { x = 1; } }", "x"),
+        ("program nonsense", "p4_device_config"),
+    ];
+    for (text, word) in bad {
+        let refused = client
+            .load(Action::VerifyAndCommit, text)
+            .await
+            .expect_err("refused");
+        assert_eq!(refused.code(), Code::InvalidArgument, "{text}");
+        assert!(refused.message().contains(word), "{}", refused.message());
+    }
+    let mut info = client.config().await.p4info.expect("it has one");
+    let preamble = info.tables[0].preamble.as_mut().expect("it has one");
+    preamble.name = "In.other".to_owned();
+    let config = rt::ForwardingPipelineConfig {
+        p4info: Some(info),
+        p4_device_config: ALL.as_bytes().to_vec(),
+        cookie: None,
+    };
+    let refused = client
+        .set(Action::Verify, Some(config))
+        .await
+        .expect_err("another P4Info");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(
+        refused.message().contains("In.other"),
+        "{}",
+        refused.message()
+    );
+    let unset = client
+        .set(Action::VerifyAndCommit, None)
+        .await
+        .expect_err("no config");
+    assert_eq!(unset.code(), Code::InvalidArgument);
+    assert_eq!(client.read(entries(&objects)).await.len(), 1);
+}
+
+#[tokio::test]
+async fn only_the_primary_sets_a_config() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let refused = client
+        .load(Action::Verify, ALL)
+        .await
+        .expect_err("there is no primary");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let _stream = client.open(Some(1), "").await;
+    client.election = Some(2);
+    let refused = client
+        .load(Action::Verify, ALL)
+        .await
+        .expect_err("another id");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn verify_changes_nothing_and_commit_clears_the_state() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    client.insert(one(&objects)).await;
+    let group = Kind::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry {
+        r#type: Some(
+            rt::packet_replication_engine_entry::Type::MulticastGroupEntry(
+                rt::MulticastGroupEntry {
+                    multicast_group_id: 4,
+                    ..Default::default()
+                },
+            ),
+        ),
+    });
+    client.insert(group.clone()).await;
+    client.load(Action::Verify, ALL).await.expect("it is fine");
+    assert_eq!(client.read(entries(&objects)).await.len(), 1);
+    client
+        .load(Action::VerifyAndCommit, ALL)
+        .await
+        .expect("it loads");
+    assert_eq!(client.read(entries(&objects)).await.len(), 0);
+    assert_eq!(client.read(group).await.len(), 0);
+    // The program's own entries are there.
+    let own = Kind::TableEntry(entry(objects.id("const_table"), vec![], None));
+    assert_eq!(client.read(own).await.len(), 2);
+}
+
+#[tokio::test]
+async fn reconciling_keeps_the_state_or_refuses() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let mut kept = entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x01")],
+        does(objects.id("forward"), &[b"\x03"]),
+    );
+    kept.metadata = b"mine".to_vec();
+    client.insert(Kind::TableEntry(kept.clone())).await;
+    // A table more does no harm; one table less, with entries, does.
+    let more = ALL.replace("table keyless {", "table more { key = { hdr.ethernet.src : exact; } actions = { forward; NoAction; } }\n    table keyless {");
+    let more = more.replace("keyless.apply();", "keyless.apply(); more.apply();");
+    client
+        .load(Action::ReconcileAndCommit, &more)
+        .await
+        .expect("all state has a place");
+    assert_eq!(
+        client.read(entries(&objects)).await,
+        [Kind::TableEntry(kept.clone())]
+    );
+    rig.receive(2, &frame(1, 5, 0x9999));
+    assert_eq!(rig.sent().expect("the entry forwards").0, 3);
+    let less = ALL.replace("exact_table", "other_table");
+    let refused = client
+        .load(Action::ReconcileAndCommit, &less)
+        .await
+        .expect_err("no place");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(
+        refused.message().contains("exact_table"),
+        "{}",
+        refused.message()
+    );
+    assert_eq!(
+        client.read(entries(&objects)).await,
+        [Kind::TableEntry(kept)]
+    );
+}
+
+#[tokio::test]
+async fn a_saved_config_takes_writes_and_runs_when_it_is_committed() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let none = client
+        .set(Action::Commit, None)
+        .await
+        .expect_err("nothing is saved");
+    assert_eq!(none.code(), Code::NotFound);
+    client
+        .load(Action::VerifyAndSave, ALL)
+        .await
+        .expect("it is fine");
+    let given = client
+        .load(Action::Commit, ALL)
+        .await
+        .expect_err("COMMIT takes no config");
+    assert_eq!(given.code(), Code::InvalidArgument);
+    client.insert(one(&objects)).await;
+    assert_eq!(client.read(entries(&objects)).await.len(), 1);
+    // Packets do not see it yet.
+    rig.receive(2, &frame(1, 5, 0x9999));
+    assert_eq!(rig.sent_now(), None);
+    client
+        .set(Action::Commit, None)
+        .await
+        .expect("it is committed");
+    assert_eq!(client.read(entries(&objects)).await.len(), 1);
+    rig.receive(2, &frame(1, 5, 0x9999));
+    assert_eq!(rig.sent().expect("the entry forwards").0, 3);
+    let again = client
+        .set(Action::Commit, None)
+        .await
+        .expect_err("it is no longer saved");
+    assert_eq!(again.code(), Code::NotFound);
+    assert_eq!(
+        client.refused(Type::Insert, one(&objects)).await,
+        Code::AlreadyExists
+    );
+}
