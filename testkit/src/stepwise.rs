@@ -131,7 +131,7 @@ impl Fused for StepwisePass {
             context.begin_pass();
             context.length = context.bytes.len() as u32;
             let outcome = self.packet(burst, context, state);
-            burst.outcomes[at] = outcome;
+            burst.outcomes[at] = outcome.into();
             let has_told = !context.log.is_empty() || !context.digests.is_empty();
             if matches!(outcome, PassOutcome::Left { .. }) {
                 return at + 1;

@@ -41,7 +41,9 @@ pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Un
 pub use externs::hash::{CrcParameters, HashParameters};
 pub use log::LogBuffer;
 pub use native::{NativeFunction, Natives};
-pub use pass::{Burst, Fused, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest};
+pub use pass::{
+    Burst, Fused, PackedOutcome, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest,
+};
 pub use random::RandomStream;
 pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};

@@ -94,7 +94,7 @@ pub struct Burst<'b> {
     /// The frames; each knows the port that it came in by.
     pub frames: &'b mut [Frame],
     /// What became of each, as far as the pass has come.
-    pub outcomes: &'b mut [PassOutcome],
+    pub outcomes: &'b mut [PackedOutcome],
     /// The device's time.
     pub now: Nanos,
     /// Ports whose queues are shaped or not empty, ascending.
@@ -124,6 +124,55 @@ pub enum PassOutcome {
     },
 }
 
+/// A [`PassOutcome`] as one number, which native code writes by itself: what it is in bits 32 to 39, a step from bit 40 on, and a port or the index of a
+/// [`DropReason`] in the lower half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct PackedOutcome(u64);
+
+impl PackedOutcome {
+    /// What to put around the index of a reason to drop the packet.
+    pub const DROPPED: u64 = 2 << 32;
+    /// What to put around the port that the packet is to be sent by.
+    pub const SENT: u64 = 3 << 32;
+    /// What to put around the port of the last [`PassStep::Enqueue`] of a packet that left, beside the step.
+    pub const LEFT: u64 = 4 << 32;
+    /// Where a step's number begins.
+    pub const STEP_SHIFT: u32 = 40;
+
+    /// What it says; what no engine should have written is [`PassOutcome::Waiting`].
+    #[inline]
+    pub fn unpack(self) -> PassOutcome {
+        let low = self.0 as u32;
+        match self.0 & 0xff << 32 {
+            PackedOutcome::SENT => PassOutcome::Sent(PortId(low)),
+            PackedOutcome::DROPPED => match DropReason::ALL.get(low as usize) {
+                Some(&reason) => PassOutcome::Dropped(reason),
+                None => PassOutcome::Waiting,
+            },
+            PackedOutcome::LEFT => PassOutcome::Left {
+                step: (self.0 >> PackedOutcome::STEP_SHIFT) as u32,
+                egress: PortId(low),
+            },
+            _ => PassOutcome::Waiting,
+        }
+    }
+}
+
+impl From<PassOutcome> for PackedOutcome {
+    fn from(outcome: PassOutcome) -> PackedOutcome {
+        PackedOutcome(match outcome {
+            PassOutcome::Waiting => 0,
+            PassOutcome::Sent(port) => PackedOutcome::SENT | u64::from(port.0),
+            PassOutcome::Dropped(reason) => PackedOutcome::DROPPED | reason.index() as u64,
+            PassOutcome::Left { step, egress } => {
+                let step = u64::from(step) << PackedOutcome::STEP_SHIFT;
+                PackedOutcome::LEFT | step | u64::from(egress.0)
+            }
+        })
+    }
+}
+
 /// A pass as an engine made it one function.
 pub trait Fused: Send + Sync {
     /// Takes the frames from number `from` on through the pass, in order, until all are through or one has left, and says how many frames of the burst
@@ -140,4 +189,26 @@ pub trait Fused: Send + Sync {
         context: &mut PacketContext,
         state: &State,
     ) -> usize;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_what_was_packed() {
+        let port = PortId(u32::MAX);
+        let outcomes = [
+            PassOutcome::Waiting,
+            PassOutcome::Sent(port),
+            PassOutcome::Dropped(DropReason::FrameTooLong),
+            PassOutcome::Left {
+                step: 77,
+                egress: port,
+            },
+        ];
+        for outcome in outcomes {
+            assert_eq!(PackedOutcome::from(outcome).unpack(), outcome);
+        }
+    }
 }

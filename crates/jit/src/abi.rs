@@ -10,11 +10,16 @@ use exec::slots::call::ExternCall;
 use exec::slots::header::{HeaderCopy, HeaderSite, Lookahead, StackSite};
 use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
-use exec::{DropReason, PacketContext, ParserErrors, State};
+use exec::{
+    DropReason, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream, Requests,
+    State,
+};
 use ir::TableId;
-use packet::{Nanos, PortId};
+use packet::{Frame, Nanos};
 
-/// A packet's run through one block. Native code knows the offsets of the fields that [`offset`] names.
+use crate::translate::PassUses;
+
+/// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
 #[repr(C)]
 pub(crate) struct Invocation<'i> {
     /// The first of the packet's limbs.
@@ -33,22 +38,75 @@ pub(crate) struct Invocation<'i> {
     emitted_room: u64,
     /// The parameters of the action that the last table chose.
     params_at: *const u64,
-    /// For a pass: the port that the packet came in by, its length, the time, and how many ports are busy.
-    ingress: u64,
-    length: u64,
+    /// For a pass: the time, and how many ports are busy.
     nanos: u64,
     micros: u64,
     busy: u64,
-    /// For a pass: the port that the packet is to leave by, when it leaves the pass.
-    egress: u64,
-    /// Ports that are busy, for helpers.
+    /// For a pass: its packets, how many they are, which of them is at hand, and where their outcomes go.
+    wires_at: *const Wire,
+    count: u64,
+    at: u64,
+    outcomes_at: *mut PackedOutcome,
+    /// What has become of the context since the packet at hand began: [`flags`].
+    flags: u64,
+    /// For a pass, what helpers need: the frames of its packets, and ports that are busy.
+    frames: &'i mut [Frame],
     pub(crate) busy_ports: &'i [u32],
+    /// What a packet's random numbers depend on, beside its place in the burst: the device's seed and the number of the first packet.
+    chance: (u64, u64),
+    uses: PassUses,
     /// The same for helpers.
     pub(crate) params: Params<'i>,
     pub(crate) limbs: &'i mut [u64],
     pub(crate) packet: &'i mut PacketContext,
     pub(crate) state: &'i State,
     pub(crate) code: &'i Code,
+}
+
+/// A packet of a burst as native code finds it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Wire {
+    /// The first of its bytes.
+    bytes_at: *mut u8,
+    /// How many they are.
+    length: u32,
+    /// The port that it came in by.
+    ingress: u32,
+}
+
+impl Wire {
+    const NONE: Wire = Wire {
+        bytes_at: std::ptr::null_mut(),
+        length: 0,
+        ingress: 0,
+    };
+
+    #[inline]
+    fn of(frame: &mut Frame) -> Wire {
+        let ingress = frame.ingress.0;
+        let bytes = frame.bytes_mut();
+        Wire {
+            bytes_at: bytes.as_mut_ptr(),
+            length: bytes.len() as u32,
+            ingress,
+        }
+    }
+}
+
+/// Packets that a pass takes at once.
+pub(crate) const BURST: usize = 64;
+
+/// What has become of the context since the packet at hand began. A pass begins its packets without it, since few need it whole.
+pub(crate) mod flags {
+    /// It is this packet's: [`super::Invocation::begin`].
+    pub(crate) const BEGUN: u64 = 1;
+    /// It holds the packet's frame: [`super::Invocation::hold`].
+    pub(crate) const HELD: u64 = 2;
+    /// The program may have asked or told something.
+    pub(crate) const ASKED: u64 = 4;
+    /// It has told something, and no other packet may follow.
+    pub(crate) const STOPS: u64 = 8;
 }
 
 /// Where native code finds the fields of an [`Invocation`].
@@ -64,13 +122,26 @@ pub(crate) mod offset {
     pub(crate) const EMITTED_AT: i32 = offset_of!(Invocation<'_>, emitted_at) as i32;
     pub(crate) const EMITTED: i32 = offset_of!(Invocation<'_>, emitted) as i32;
     pub(crate) const EMITTED_ROOM: i32 = offset_of!(Invocation<'_>, emitted_room) as i32;
-    pub(crate) const INGRESS: i32 = offset_of!(Invocation<'_>, ingress) as i32;
-    pub(crate) const LENGTH: i32 = offset_of!(Invocation<'_>, length) as i32;
     pub(crate) const NANOS: i32 = offset_of!(Invocation<'_>, nanos) as i32;
     pub(crate) const MICROS: i32 = offset_of!(Invocation<'_>, micros) as i32;
     pub(crate) const BUSY: i32 = offset_of!(Invocation<'_>, busy) as i32;
-    pub(crate) const EGRESS: i32 = offset_of!(Invocation<'_>, egress) as i32;
+    pub(crate) const WIRES: i32 = offset_of!(Invocation<'_>, wires_at) as i32;
+    pub(crate) const COUNT: i32 = offset_of!(Invocation<'_>, count) as i32;
+    pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
+    pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
+    pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
+}
+
+/// Where native code finds the fields of a [`Wire`], and how long one is.
+pub(crate) mod wire {
+    use super::Wire;
+    use std::mem::offset_of;
+
+    pub(crate) const BYTES: i32 = offset_of!(Wire, bytes_at) as i32;
+    pub(crate) const LENGTH: i32 = offset_of!(Wire, length) as i32;
+    pub(crate) const INGRESS: i32 = offset_of!(Wire, ingress) as i32;
+    pub(crate) const SIZE: i64 = size_of::<Wire>() as i64;
 }
 
 /// What helpers need to know of the program; native code names its elements by their positions.
@@ -103,7 +174,7 @@ pub(crate) enum Outcome {
 }
 
 const REJECT: u64 = 1;
-const DROP: u64 = 2;
+const DROP: u64 = PackedOutcome::DROPPED >> 32;
 
 impl Outcome {
     /// The number that means this.
@@ -133,51 +204,6 @@ impl Outcome {
     }
 }
 
-/// How a pass ended, in the number that it returns: a reason to drop as in [`Outcome`], or one of the following.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The packet is to be sent by this port.
-    Sent(PortId),
-    /// It must be dropped.
-    Dropped(DropReason),
-    /// It left the pass at a step, having passed the queue of a port.
-    Left { step: u32, egress: PortId },
-}
-
-const SENT: u64 = 3;
-const LEFT: u64 = 4;
-
-impl Ended {
-    /// What to put around a port.
-    pub(crate) const SENT_FLAG: u64 = SENT << 32;
-
-    /// What to put around a step's number.
-    pub(crate) const LEFT_FLAG: u64 = LEFT << 32;
-
-    fn of(number: u64, egress: u64) -> Ended {
-        let low = number as u32;
-        match number >> 32 {
-            SENT => Ended::Sent(PortId(low)),
-            LEFT => Ended::Left {
-                step: low,
-                egress: PortId(egress as u32),
-            },
-            _ => match Outcome::of(number) {
-                Outcome::Drop(reason) => Ended::Dropped(reason),
-                _ => Ended::Dropped(DropReason::Aborted),
-            },
-        }
-    }
-}
-
-/// What a pass is told of a packet, beside its context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PassInputs<'b> {
-    pub(crate) now: Nanos,
-    pub(crate) ingress: PortId,
-    pub(crate) busy: &'b [u32],
-}
-
 /// A function that was compiled.
 pub(crate) type Native = unsafe extern "C" fn(&mut Invocation<'_>) -> u64;
 
@@ -191,70 +217,233 @@ pub(crate) fn run(
     state: &State,
     code: &Code,
 ) -> Outcome {
-    let inputs = PassInputs {
-        now: packet.now,
-        ingress: PortId(0),
-        busy: &[],
-    };
-    Outcome::of(enter(native, packet, state, code, inputs).0)
-}
-
-/// Runs a compiled pass of `code` on a packet.
-pub(crate) fn run_pass(
-    native: Native,
-    packet: &mut PacketContext,
-    state: &State,
-    code: &Code,
-    inputs: PassInputs<'_>,
-) -> Ended {
-    let (number, egress) = enter(native, packet, state, code, inputs);
-    Ended::of(number, egress)
-}
-
-/// The number that a compiled function of `code` returns, and the egress port that it leaves behind.
-fn enter(
-    native: Native,
-    packet: &mut PacketContext,
-    state: &State,
-    code: &Code,
-    inputs: PassInputs<'_>,
-) -> (u64, u64) {
     let mut limbs = std::mem::take(&mut packet.limbs);
-    assert!(limbs.len() >= code.limbs, "a context of another program");
     packet.cursor = packet.cursor.min(MAX_CURSOR);
-    let mut invocation = Invocation {
-        limbs_at: limbs.as_mut_ptr(),
-        bytes_at: packet.bytes.bytes().as_ptr(),
-        bits: packet.bytes.len() as u64 * 8,
-        cursor: packet.cursor as u64,
-        work: packet.work_left.into(),
-        emitted_at: std::ptr::null_mut(),
-        emitted: 0,
-        emitted_room: 0,
-        params_at: std::ptr::null(),
-        ingress: inputs.ingress.0.into(),
-        length: packet.length.into(),
-        nanos: inputs.now.0,
-        micros: inputs.now.as_micros(),
-        busy: inputs.busy.len() as u64,
-        egress: 0,
-        busy_ports: inputs.busy,
-        params: Params::Of(&[]),
-        limbs: &mut limbs,
-        packet,
-        state,
-        code,
-    };
-    invocation.show_emitted();
-    // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
-    // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits`, compared before; emitted bits below
-    // `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made sure.
-    let number = unsafe { native(&mut invocation) };
+    let mut invocation = Invocation::new(&mut limbs, packet, state, code);
+    invocation.flags = flags::BEGUN | flags::HELD;
+    invocation.cursor = invocation.packet.cursor as u64;
+    invocation.work = invocation.packet.work_left.into();
+    invocation.show_bytes();
+    let number = enter(native, &mut invocation);
     invocation.take_back();
-    let egress = invocation.egress;
     packet.atomic.leave_all(&state.atomic);
     packet.limbs = limbs;
-    (number, egress)
+    Outcome::of(number)
+}
+
+/// Frames for a pass, at most [`BURST`].
+pub(crate) struct PassBurst<'b> {
+    pub(crate) frames: &'b mut [Frame],
+    /// As many as there are frames.
+    pub(crate) outcomes: &'b mut [PackedOutcome],
+    pub(crate) now: Nanos,
+    pub(crate) busy_ports: &'b [u32],
+    /// The device's seed, and the number of the first frame's packet.
+    pub(crate) chance: (u64, u64),
+    pub(crate) uses: PassUses,
+}
+
+/// How a burst ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BurstEnd {
+    /// How many packets have an outcome.
+    pub(crate) done: usize,
+    /// Whether the last of them has left the pass, or told something: no other may follow before the device has seen to it.
+    pub(crate) stops: bool,
+}
+
+/// Runs a compiled pass of `code` on frames.
+pub(crate) fn run_pass(
+    native: Native,
+    burst: PassBurst<'_>,
+    packet: &mut PacketContext,
+    state: &State,
+    code: &Code,
+) -> BurstEnd {
+    let mut wires = [Wire::NONE; BURST];
+    for (wire, frame) in wires.iter_mut().zip(&mut *burst.frames) {
+        *wire = Wire::of(frame);
+    }
+    let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
+    let outcomes = &mut burst.outcomes[..count];
+    let mut limbs = std::mem::take(&mut packet.limbs);
+    let mut invocation = Invocation {
+        nanos: burst.now.0,
+        micros: burst.now.as_micros(),
+        busy: burst.busy_ports.len() as u64,
+        wires_at: wires.as_ptr(),
+        count: count as u64,
+        outcomes_at: outcomes.as_mut_ptr(),
+        frames: burst.frames,
+        busy_ports: burst.busy_ports,
+        chance: burst.chance,
+        uses: burst.uses,
+        ..Invocation::new(&mut limbs, packet, state, code)
+    };
+    let done = match count {
+        0 => 0,
+        _ => enter(native, &mut invocation) as usize,
+    };
+    let last = done.checked_sub(1).map(|last| outcomes[last].unpack());
+    let has_left = matches!(last, Some(PassOutcome::Left { .. }));
+    if has_left {
+        invocation.leave();
+    }
+    // The packet that ends a run has not gone on to the next one.
+    let stops = has_left || invocation.flags & flags::STOPS != 0;
+    packet.atomic.leave_all(&state.atomic);
+    packet.limbs = limbs;
+    BurstEnd { done, stops }
+}
+
+/// The number that a compiled function of the invocation's code returns.
+fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
+    assert!(
+        invocation.limbs.len() >= invocation.code.limbs,
+        "a context of another program"
+    );
+    // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
+    // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits`, compared before; emitted bits below
+    // `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made sure; of a burst `count` packets,
+    // whose bytes no helper moves but by `show_bytes`, and as many outcomes.
+    unsafe { native(invocation) }
+}
+
+impl<'i> Invocation<'i> {
+    /// An invocation with nothing in it but the context's memory.
+    fn new(
+        limbs: &'i mut [u64],
+        packet: &'i mut PacketContext,
+        state: &'i State,
+        code: &'i Code,
+    ) -> Invocation<'i> {
+        let mut invocation = Invocation {
+            limbs_at: limbs.as_mut_ptr(),
+            bytes_at: std::ptr::null(),
+            bits: 0,
+            cursor: 0,
+            work: 0,
+            emitted_at: std::ptr::null_mut(),
+            emitted: 0,
+            emitted_room: 0,
+            params_at: std::ptr::null(),
+            nanos: 0,
+            micros: 0,
+            busy: 0,
+            wires_at: std::ptr::null(),
+            count: 0,
+            at: 0,
+            outcomes_at: std::ptr::null_mut(),
+            flags: 0,
+            frames: &mut [],
+            busy_ports: &[],
+            chance: (0, 0),
+            uses: PassUses::default(),
+            params: Params::Of(&[]),
+            limbs,
+            packet,
+            state,
+            code,
+        };
+        invocation.show_emitted();
+        invocation
+    }
+}
+
+impl Invocation<'_> {
+    /// The context becomes that of the packet at hand: its length, its random numbers, its requests.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if !self.has_begun() {
+            self.begin_context();
+        }
+    }
+
+    fn begin_context(&mut self) {
+        self.flags |= flags::BEGUN;
+        self.packet.length = self.frame().len() as u32;
+        if self.uses.may_draw {
+            self.begin_random();
+        }
+        if self.uses.may_request {
+            self.packet.requests = Requests::default();
+        }
+        if self.uses.has_checksums {
+            self.packet.clear_checksums();
+        }
+    }
+
+    fn begin_random(&mut self) {
+        let (seed, first) = self.chance;
+        self.packet.random = RandomStream::new(seed, first + self.at);
+    }
+
+    /// The packet's frame, wherever it is.
+    pub(crate) fn frame(&mut self) -> &mut Frame {
+        match self.frames.get_mut(self.at as usize) {
+            Some(frame) if self.flags & flags::HELD == 0 => frame,
+            _ => &mut self.packet.bytes,
+        }
+    }
+
+    /// The context holds the packet's frame. Its bytes stay where they are.
+    pub(crate) fn hold(&mut self) {
+        if self.flags & flags::HELD == 0 {
+            self.flags |= flags::HELD;
+            self.swap_frame();
+        }
+    }
+
+    fn swap_frame(&mut self) {
+        if let Some(frame) = self.frames.get_mut(self.at as usize) {
+            std::mem::swap(&mut self.packet.bytes, frame);
+        }
+    }
+
+    /// The program asks or tells something by what it calls next.
+    pub(crate) fn note_asking(&mut self) {
+        self.flags |= flags::ASKED;
+    }
+
+    /// Whether the program may have asked or told something.
+    pub(crate) fn may_have_asked(&self) -> bool {
+        self.flags & flags::ASKED != 0
+    }
+
+    /// Whether the context is that of the packet at hand.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.flags & flags::BEGUN != 0
+    }
+
+    /// What the packet has asked, if it may have asked anything.
+    pub(crate) fn requests(&self) -> Option<&Requests> {
+        (self.has_begun() && self.uses.may_request).then_some(&self.packet.requests)
+    }
+
+    /// The packet at hand has an outcome and is still in its pass: its frame goes back to the others. Whether the device must see what it told.
+    pub(crate) fn end_packet(&mut self) -> bool {
+        if self.flags & flags::HELD != 0 {
+            self.swap_frame();
+        }
+        let has_told = !self.packet.log.is_empty() || !self.packet.digests.is_empty();
+        let stops = self.may_have_asked() && has_told;
+        self.flags = if stops { flags::STOPS } else { 0 };
+        stops
+    }
+
+    /// The packet at hand has left its pass: all that is known of it is in the context.
+    fn leave(&mut self) {
+        self.begin();
+        self.hold();
+        if !self.uses.may_draw {
+            self.begin_random();
+        }
+        if !self.uses.may_request {
+            self.packet.requests = Requests::default();
+        }
+        self.packet.begin_block();
+        self.take_back();
+    }
 }
 
 impl Invocation<'_> {
@@ -277,8 +466,10 @@ impl Invocation<'_> {
 
     /// Native code sees the packet's bytes as they are now.
     pub(crate) fn show_bytes(&mut self) {
-        self.bytes_at = self.packet.bytes.bytes().as_ptr();
-        self.bits = self.packet.bytes.len() as u64 * 8;
+        let bytes = self.frame().bytes();
+        let (at, length) = (bytes.as_ptr(), bytes.len());
+        self.bytes_at = at;
+        self.bits = length as u64 * 8;
     }
 
     /// Native code sees what is emitted now.

@@ -79,6 +79,10 @@ helpers! {
     BeginPass = begin_pass();
     /// The packet becomes what was emitted; 0, or the number of the outcome.
     FinishDeparse = finish_deparse();
+    /// A packet that may have asked something, or whose frame the context holds, is through; whether no other may follow.
+    EndPacket = end_packet();
+    /// What was emitted is forgotten.
+    ForgetEmitted = forget_emitted();
     /// Whether the packet has asked something of the device.
     Asked = asked();
     /// Whether a checksum did not verify.
@@ -93,6 +97,10 @@ helpers! {
     Apply = apply(table);
     /// Calls an extern; 0, or the number of the outcome.
     Call = call(which);
+    /// The same for one that asks or tells the device something.
+    CallToAsk = call_to_ask(which);
+    /// The same for one that looks at the packet's bytes.
+    CallWithBytes = call_with_bytes(which);
 }
 
 extern "C" fn copy(inv: &mut Invocation<'_>, d: u64, a: u64, n: u64) -> u64 {
@@ -156,6 +164,7 @@ extern "C" fn in_value_set(inv: &mut Invocation<'_>, set: u64, a: u64) -> u64 {
 }
 
 extern "C" fn extract(inv: &mut Invocation<'_>, header: u64, distance: u64, size: u64) -> u64 {
+    inv.hold();
     inv.take_back();
     let code = inv.code;
     let header = &code.headers[header as usize];
@@ -166,6 +175,7 @@ extern "C" fn extract(inv: &mut Invocation<'_>, header: u64, distance: u64, size
 }
 
 extern "C" fn lookahead(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.hold();
     inv.take_back();
     let lookahead = &inv.code.lookaheads[which as usize];
     outcome(lookahead.read(inv.limbs, inv.packet, &inv.code.errors))
@@ -232,6 +242,7 @@ extern "C" fn leave_atomic(inv: &mut Invocation<'_>) -> u64 {
 }
 
 extern "C" fn apply(inv: &mut Invocation<'_>, table: u64) -> u64 {
+    inv.begin();
     let table = &inv.code.tables.as_slice()[table as usize];
     let applied = table.apply(inv.limbs, inv.packet, inv.state);
     inv.show_params(applied.params);
@@ -239,6 +250,7 @@ extern "C" fn apply(inv: &mut Invocation<'_>, table: u64) -> u64 {
 }
 
 extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.begin();
     inv.take_back();
     let code = inv.code;
     let call = &code.calls[which as usize];
@@ -248,6 +260,16 @@ extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
         Ok(_) => Outcome::Done.number(),
         Err(reason) => Outcome::Drop(reason).number(),
     }
+}
+
+extern "C" fn call_to_ask(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.note_asking();
+    call(inv, which)
+}
+
+extern "C" fn call_with_bytes(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.hold();
+    call(inv, which)
 }
 
 extern "C" fn end_atomic(inv: &mut Invocation<'_>) -> u64 {
@@ -261,36 +283,59 @@ extern "C" fn begin_block(inv: &mut Invocation<'_>) -> u64 {
 }
 
 extern "C" fn begin_pass(inv: &mut Invocation<'_>) -> u64 {
-    inv.packet.begin_block();
-    inv.packet.clear_checksums();
-    inv.packet.length = inv.packet.bytes.len() as u32;
+    // A context that has not begun yet begins with all this.
+    if inv.has_begun() {
+        inv.packet.begin_block();
+        inv.packet.clear_checksums();
+        inv.packet.length = inv.frame().len() as u32;
+    }
     0
 }
 
 extern "C" fn finish_deparse(inv: &mut Invocation<'_>) -> u64 {
+    inv.hold();
     inv.take_back();
-    if inv.packet.finish_deparse().is_err() {
-        return Outcome::Drop(DropReason::FrameTooLong).number();
+    let finished = inv.packet.finish_deparse();
+    if finished.is_err() {
+        inv.packet.emitted.clear();
     }
-    if let Some(length) = inv.packet.requests.truncate {
+    let truncated = inv.requests().and_then(|requests| requests.truncate);
+    if let Some(length) = truncated {
         inv.packet.bytes.truncate(length as usize);
     }
     inv.show_bytes();
     inv.show_cursor();
     inv.show_emitted();
-    Outcome::Done.number()
+    match finished {
+        Ok(()) => Outcome::Done.number(),
+        Err(_) => Outcome::Drop(DropReason::FrameTooLong).number(),
+    }
+}
+
+extern "C" fn end_packet(inv: &mut Invocation<'_>) -> u64 {
+    u64::from(inv.end_packet())
+}
+
+extern "C" fn forget_emitted(inv: &mut Invocation<'_>) -> u64 {
+    inv.take_back();
+    inv.packet.emitted.clear();
+    inv.show_emitted();
+    0
 }
 
 extern "C" fn asked(inv: &mut Invocation<'_>) -> u64 {
-    u64::from(inv.packet.has_asked())
+    u64::from(inv.may_have_asked() && inv.packet.has_asked())
 }
 
 extern "C" fn checksum_error(inv: &mut Invocation<'_>) -> u64 {
-    inv.packet.requests.checksum_error.into()
+    u64::from(
+        inv.requests()
+            .is_some_and(|requests| requests.checksum_error),
+    )
 }
 
 extern "C" fn destination(inv: &mut Invocation<'_>) -> u64 {
-    match inv.packet.requests.destination {
+    match inv.requests().and_then(|requests| requests.destination) {
         Some(Destination::Port(port)) => port.into(),
         Some(Destination::Drop) => Outcome::Drop(DropReason::Ingress).number(),
         None => Outcome::Drop(DropReason::NoDestination).number(),
@@ -298,7 +343,8 @@ extern "C" fn destination(inv: &mut Invocation<'_>) -> u64 {
 }
 
 extern "C" fn is_host_port(inv: &mut Invocation<'_>) -> u64 {
-    u64::from(inv.state.is_host_port(inv.packet.bytes.ingress.0.into()))
+    let ingress = inv.frame().ingress;
+    u64::from(inv.state.is_host_port(ingress.0.into()))
 }
 
 extern "C" fn is_busy(inv: &mut Invocation<'_>, port: u64) -> u64 {

@@ -137,7 +137,7 @@ impl Loaded for NativeProgram {
         let compiled = compiled.ok()?;
         self.most_limbs
             .fetch_max(compiled.code.limbs, Ordering::Relaxed);
-        Some(Box::new(FusedPass::new(compiled, &self.program)))
+        Some(Box::new(FusedPass::new(compiled)))
     }
 
     fn prepare(&self, _packet: &mut PacketContext) {}

@@ -9,7 +9,7 @@ use exec::{
     ControlVerdict, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream, State,
     TraceEvent, Tracer,
 };
-use exec::{DropDetail, PassOutcome, WORK_BUDGET};
+use exec::{DropDetail, PackedOutcome, WORK_BUDGET};
 use ir::work::Work;
 use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
 use packet::{Nanos, PortId};
@@ -256,7 +256,7 @@ pub(crate) struct Core {
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
     /// What became of the frames of a burst; kept to be used again.
-    pub(crate) outcomes: Vec<PassOutcome>,
+    pub(crate) outcomes: Vec<PackedOutcome>,
     /// Ports whose queues are shaped or hold packets; kept to be used again.
     pub(crate) busy_ports: Vec<u32>,
     /// Where this core's packets are counted.

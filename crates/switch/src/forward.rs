@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exec::{Burst, PassOutcome};
+use exec::{Burst, PackedOutcome, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
@@ -77,7 +77,7 @@ impl Core {
     ) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
-        outcomes.resize(frames.len(), PassOutcome::Waiting);
+        outcomes.resize(frames.len(), PackedOutcome::default());
         let mut context = self.context(&root.code);
         context.lane = self.lane;
         let mut done = 0;
@@ -119,11 +119,11 @@ impl Core {
     fn account(
         &mut self,
         frames: &mut [Frame],
-        outcomes: &[PassOutcome],
+        outcomes: &[PackedOutcome],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> Option<(u32, PortId)> {
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
-            match *outcome {
+            match outcome.unpack() {
                 PassOutcome::Sent(port) => {
                     self.ledger.sent += 1;
                     sent(port, frame, self.now);

@@ -8,6 +8,7 @@ use exec::slots::{Slot, SlotValue};
 use ir::{Arch, Call, Expr, Op, Operand, ScalarTy, limbs_of};
 
 use super::Translator;
+use super::pass::asks;
 use super::place::Located;
 use crate::abi::offset;
 use crate::helpers::Helper;
@@ -56,7 +57,12 @@ impl Translator<'_> {
         self.code.calls.push(code);
         let which = self.code.calls.len() as u64 - 1;
         self.show_progress();
-        let done = self.help_with(Helper::Call, &[which]);
+        let helper = match call.op {
+            op if asks(op) => Helper::CallToAsk,
+            Op::VerifyChecksumWithPayload | Op::UpdateChecksumWithPayload => Helper::CallWithBytes,
+            _ => Helper::Call,
+        };
+        let done = self.help_with(helper, &[which]);
         if may_drop(call.op) {
             let work = self.load_invocation(offset::WORK);
             self.b.def_var(self.work, work);

@@ -51,7 +51,7 @@ impl Translator<'_> {
     }
 
     /// What helpers append to is where this function is.
-    fn show_emitted(&mut self) {
+    pub(super) fn show_emitted(&mut self) {
         let emitted = self.b.use_var(self.emitted);
         self.store_invocation(emitted, offset::EMITTED);
         self.show_progress();

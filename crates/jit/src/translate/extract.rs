@@ -31,7 +31,7 @@ pub(super) fn is_inline(header: &HeaderSite) -> bool {
 impl Translator<'_> {
     /// How many bits the packet has.
     pub(super) fn packet_bits(&mut self) -> Value {
-        self.load_invocation(offset::BITS)
+        self.b.use_var(self.bits)
     }
 
     /// The end of so many bits from the cursor on; ends the parser if the packet is shorter.
@@ -52,7 +52,7 @@ impl Translator<'_> {
 
     /// The address of the byte at the cursor.
     fn bytes_at_cursor(&mut self) -> Value {
-        let bytes = self.load_invocation(offset::BYTES);
+        let bytes = self.b.use_var(self.bytes);
         let cursor = self.b.use_var(self.cursor);
         let at = self.b.ins().ushr_imm(cursor, 3);
         self.b.ins().iadd(bytes, at)

@@ -185,6 +185,9 @@ struct Translator<'t> {
     /// The invocation, and the first of the packet's limbs.
     invocation: Value,
     limbs: Value,
+    /// The first of the packet's bytes, and how many bits these are.
+    bytes: Variable,
+    bits: Variable,
     cursor: Variable,
     work: Variable,
     emitted: Variable,
@@ -247,6 +250,8 @@ impl<'t> Translator<'t> {
             b.def_var(variable, value);
             variable
         };
+        let bytes = variable(offset::BYTES);
+        let bits = variable(offset::BITS);
         let cursor = variable(offset::CURSOR);
         let work = variable(offset::WORK);
         let emitted = variable(offset::EMITTED);
@@ -269,6 +274,8 @@ impl<'t> Translator<'t> {
             call_conv: shared.call_conv,
             invocation,
             limbs,
+            bytes,
+            bits,
             cursor,
             work,
             emitted,

@@ -10,12 +10,14 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::{HeaderFieldSite, HeaderSite};
-use exec::{Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
-use ir::{FieldId, HeaderId, Op, limbs_of};
+use exec::{
+    PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported, WORK_BUDGET,
+};
+use ir::{ExternKind, FieldId, HeaderId, Op, limbs_of};
 
-use super::Translator;
 use super::homes::{Homes, fields_of};
-use crate::abi::{Ended, Outcome, offset};
+use super::{Block, I64, Translator, in_invocation};
+use crate::abi::{Outcome, flags, offset, wire};
 use crate::helpers::Helper;
 
 /// The offset of a header that was not extracted.
@@ -31,6 +33,10 @@ pub(super) struct Fusing {
     in_frame: Vec<(Slot, u32)>,
     /// Whether the packet's bytes are still those that were parsed.
     bytes_stand: bool,
+    /// The packet as its burst knows it.
+    wire: Variable,
+    /// Where a packet that is through comes to, with the number of its outcome.
+    ended: Block,
     /// The port of the last [`PassStep::Enqueue`].
     egress: Variable,
     /// Fields that the architecture looks at when all is done.
@@ -68,13 +74,30 @@ const DRAWING: &[Op] = &[
     Op::Native,
 ];
 
+/// Operations besides by which a program leaves something in [`exec::Requests`].
+const REQUESTING: &[Op] = &[
+    Op::VerifyChecksum,
+    Op::VerifyChecksumWithPayload,
+    Op::MarkToDrop,
+    Op::MarkToPass,
+    Op::DropPacket,
+    Op::SendToPort,
+];
+
+/// Whether a program asks something of the device by this operation.
+pub(super) fn asks(op: Op) -> bool {
+    ASKING.contains(&op)
+}
+
 /// What a packet's context must be ready for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassUses {
-    /// Messages, digests and requests that the pass does not answer.
-    pub(crate) may_ask: bool,
+    /// Requests.
+    pub(crate) may_request: bool,
     /// Random numbers.
     pub(crate) may_draw: bool,
+    /// Running checksums.
+    pub(crate) has_checksums: bool,
 }
 
 impl PassUses {
@@ -82,9 +105,17 @@ impl PassUses {
     pub(crate) fn of(program: &ir::Program) -> PassUses {
         let ops = Homes::of(program, &[], std::iter::empty()).ops;
         let uses = |all: &[Op]| all.iter().any(|op| ops.contains(op));
+        let is_checksum = |kind: &ExternKind| {
+            matches!(
+                kind,
+                ExternKind::Checksum { .. } | ExternKind::InternetChecksum
+            )
+        };
         PassUses {
-            may_ask: uses(ASKING),
-            may_draw: uses(DRAWING),
+            may_request: uses(ASKING) || uses(REQUESTING),
+            // A selector's hash may be random too.
+            may_draw: uses(DRAWING) || program.tables.values().any(|t| t.implementation.is_some()),
+            has_checksums: program.externs.values().any(|e| is_checksum(&e.kind)),
         }
     }
 }
@@ -179,7 +210,7 @@ impl Translator<'_> {
     }
 
     fn bytes_of_header(&mut self, header: HeaderId) -> Value {
-        let bytes = self.load_invocation(offset::BYTES);
+        let bytes = self.b.use_var(self.bytes);
         let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
         match offset.copied() {
             Some(offset) => {
@@ -190,15 +221,15 @@ impl Translator<'_> {
         }
     }
 
-    /// Translates a pass. The function returns the number of an [`Ended`].
+    /// Translates a pass: a loop over the packets of a burst. The function returns how many of them have an outcome.
     pub(super) fn pass(mut self, pass: &Pass) -> Result<(), Unsupported> {
         let common_end = self.end;
-        self.begin_fusing(pass);
-        self.all_zero();
-        if let Some(egress) = self.fused.as_ref().map(|fusing| fusing.egress) {
-            let zero = self.number(0);
-            self.b.def_var(egress, zero);
-        }
+        let (begin, ended) = (self.b.create_block(), self.b.create_block());
+        self.b.append_block_param(ended, I64);
+        self.begin_fusing(pass, ended);
+        self.jump(begin);
+        self.start(begin);
+        self.begin_packet();
         for (number, step) in pass.steps.iter().enumerate() {
             if !self.is_live {
                 break;
@@ -208,6 +239,7 @@ impl Translator<'_> {
         if self.is_live {
             self.send();
         }
+        self.end_packet(begin, ended);
         // Of the block-wise translation nothing uses the common end.
         self.start(common_end);
         let number = self.b.block_params(common_end)[0];
@@ -217,7 +249,68 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn begin_fusing(&mut self, pass: &Pass) {
+    /// A packet begins: its bytes, all its fields zero.
+    fn begin_packet(&mut self) {
+        let at = self.load_invocation(offset::AT);
+        let wires = self.load_invocation(offset::WIRES);
+        let behind = self.b.ins().imul_imm(at, wire::SIZE);
+        let wire = self.b.ins().iadd(wires, behind);
+        let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
+        self.b.def_var(self.bytes, bytes);
+        let length = self.length_of(wire);
+        let bits = self.b.ins().ishl_imm(length, 3);
+        self.b.def_var(self.bits, bits);
+        let work = self.number(WORK_BUDGET.into());
+        self.b.def_var(self.work, work);
+        let zero = self.number(0);
+        self.store_invocation(zero, offset::FLAGS);
+        if let Some(fusing) = &self.fused {
+            self.b.def_var(fusing.wire, wire);
+            self.b.def_var(fusing.egress, zero);
+        }
+        self.all_zero();
+    }
+
+    fn length_of(&mut self, wire: Value) -> Value {
+        let flags = in_invocation();
+        self.b.ins().uload32(flags, wire, wire::LENGTH)
+    }
+
+    /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.
+    fn end_packet(&mut self, begin: Block, ended: Block) {
+        self.start(ended);
+        let number = self.b.block_params(ended)[0];
+        let at = self.write_outcome(number);
+        let (next, through) = (self.b.create_block(), self.b.create_block());
+        let flags = self.load_invocation(offset::FLAGS);
+        let seen = (flags::HELD | flags::ASKED) as i64;
+        let must_see = self.b.ins().band_imm(flags, seen);
+        self.return_if(must_see, |this| {
+            let stops = this.help(Helper::EndPacket, &[]);
+            this.branch(stops, through, next);
+        });
+        self.jump(next);
+        self.start(next);
+        let count = self.load_invocation(offset::COUNT);
+        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
+        self.branch(goes_on, begin, through);
+        self.start(through);
+        self.b.ins().return_(&[at]);
+    }
+
+    /// Writes the outcome of the packet at hand; how many packets have one now.
+    fn write_outcome(&mut self, number: Value) -> Value {
+        let at = self.load_invocation(offset::AT);
+        let outcomes = self.load_invocation(offset::OUTCOMES);
+        let behind = self.b.ins().ishl_imm(at, 3);
+        let place = self.b.ins().iadd(outcomes, behind);
+        self.b.ins().store(in_invocation(), number, place, 0);
+        let done = self.b.ins().iadd_imm(at, 1);
+        self.store_invocation(done, offset::AT);
+        done
+    }
+
+    fn begin_fusing(&mut self, pass: &Pass, ended: Block) {
         let homes = Homes::of(self.program, &self.code.headers, written_by(pass));
         let mut variables = HashMap::new();
         let mut in_frame: Vec<(Slot, u32)> = Vec::new();
@@ -226,7 +319,7 @@ impl Translator<'_> {
             let limbs = limbs_of(field.ty);
             if homes.in_variables.contains(&id) {
                 for slot in slot..slot + limbs {
-                    variables.insert(slot, self.b.declare_var(super::I64));
+                    variables.insert(slot, self.b.declare_var(I64));
                 }
                 continue;
             }
@@ -239,7 +332,7 @@ impl Translator<'_> {
         headers.sort_by_key(|header| header.get());
         let offsets = headers
             .into_iter()
-            .map(|header| (header, self.b.declare_var(super::I64)));
+            .map(|header| (header, self.b.declare_var(I64)));
         let pipeline = &self.program.pipeline;
         let lists = pipeline
             .field_lists
@@ -259,7 +352,9 @@ impl Translator<'_> {
             offsets: offsets.collect(),
             in_frame,
             bytes_stand: true,
-            egress: self.b.declare_var(super::I64),
+            wire: self.b.declare_var(I64),
+            ended,
+            egress: self.b.declare_var(I64),
             kept,
         });
     }
@@ -301,7 +396,7 @@ impl Translator<'_> {
                 let after = self.begin_code();
                 self.control(*control)?;
                 self.shared_bodies()?;
-                self.end_control(after);
+                self.end_control(after, |_| ());
             }
             PassStep::Deparse(control) => {
                 let zero = self.number(0);
@@ -309,7 +404,7 @@ impl Translator<'_> {
                 let after = self.begin_code();
                 self.control(*control)?;
                 self.shared_bodies()?;
-                self.end_control(after);
+                self.end_control(after, Self::forget_emitted);
                 self.finish_deparse();
             }
             PassStep::Carry(pairs) => self.carry(pairs),
@@ -331,14 +426,14 @@ impl Translator<'_> {
     }
 
     /// A block of code begins; where to go on behind it.
-    fn begin_code(&mut self) -> super::Block {
+    fn begin_code(&mut self) -> Block {
         if self.uses_current_entry() {
             self.help(Helper::BeginBlock, &[]);
         }
         let after = self.b.create_block();
         self.done = Some(after);
         self.end = self.b.create_block();
-        self.b.append_block_param(self.end, super::I64);
+        self.b.append_block_param(self.end, I64);
         after
     }
 
@@ -363,18 +458,25 @@ impl Translator<'_> {
             .is_some_and(|f| f.homes.ops.contains(&op))
     }
 
-    /// A control that ends otherwise than it should drops the packet.
-    fn end_control(&mut self, after: super::Block) {
+    /// A control that ends otherwise than it should drops the packet, of which something is to be forgotten.
+    fn end_control(&mut self, after: Block, forget: impl FnOnce(&mut Self)) {
         self.jump(after);
         self.start_end();
         let number = self.b.block_params(self.end)[0];
         self.leave_atomic_code();
+        forget(self);
         self.return_number(number);
         self.start_after(after);
     }
 
+    /// The memory of what is emitted is empty for the next packet.
+    fn forget_emitted(&mut self) {
+        self.show_emitted();
+        self.help(Helper::ForgetEmitted, &[]);
+    }
+
     /// A parser that rejects says why, and the packet goes on, as it does without an error; one that ends otherwise drops it.
-    fn end_parser(&mut self, accepted: super::Block, errors: &[FieldId]) {
+    fn end_parser(&mut self, accepted: Block, errors: &[FieldId]) {
         self.jump(accepted);
         self.start_end();
         let number = self.b.block_params(self.end)[0];
@@ -409,7 +511,7 @@ impl Translator<'_> {
         self.start(self.end);
     }
 
-    fn start_after(&mut self, after: super::Block) {
+    fn start_after(&mut self, after: Block) {
         self.done = None;
         self.start(after);
         self.leave_atomic_code();
@@ -425,10 +527,16 @@ impl Translator<'_> {
     fn set(&mut self, field: FieldId, input: PassInput) {
         let value = match input {
             PassInput::Constant(value) => self.number(value),
-            PassInput::IngressPort => self.load_invocation(offset::INGRESS),
+            PassInput::IngressPort => {
+                let wire = self.wire();
+                self.b.ins().uload32(in_invocation(), wire, wire::INGRESS)
+            }
             PassInput::IsHostPort => self.help(Helper::IsHostPort, &[]),
             PassInput::EgressPort => self.egress(),
-            PassInput::ReceivedLength => self.load_invocation(offset::LENGTH),
+            PassInput::ReceivedLength => {
+                let wire = self.wire();
+                self.length_of(wire)
+            }
             PassInput::Nanos => self.load_invocation(offset::NANOS),
             PassInput::Micros => self.load_invocation(offset::MICROS),
             PassInput::ChecksumError => match self.may_find_wrong_checksums() {
@@ -451,6 +559,13 @@ impl Translator<'_> {
         self.store_slots(slot, &[value]);
     }
 
+    fn wire(&mut self) -> Value {
+        match self.fused.as_ref().map(|fusing| fusing.wire) {
+            Some(wire) => self.b.use_var(wire),
+            None => self.number(0),
+        }
+    }
+
     fn egress(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.egress) {
             Some(egress) => self.b.use_var(egress),
@@ -463,6 +578,10 @@ impl Translator<'_> {
         let emitted = self.b.use_var(self.emitted);
         self.store_invocation(emitted, offset::EMITTED);
         let number = self.help(Helper::FinishDeparse, &[]);
+        let bytes = self.load_invocation(offset::BYTES);
+        self.b.def_var(self.bytes, bytes);
+        let bits = self.load_invocation(offset::BITS);
+        self.b.def_var(self.bits, bits);
         self.return_if(number, |this| this.return_number(number));
         let zero = self.number(0);
         self.b.def_var(self.cursor, zero);
@@ -540,7 +659,7 @@ impl Translator<'_> {
 
     fn send(&mut self) {
         let port = self.egress();
-        let number = self.b.ins().bor_imm(port, Ended::SENT_FLAG as i64);
+        let number = self.b.ins().bor_imm(port, PackedOutcome::SENT as i64);
         self.return_number(number);
     }
 
@@ -558,9 +677,11 @@ impl Translator<'_> {
         self.return_number(number);
     }
 
+    /// The packet has this outcome.
     fn return_number(&mut self, number: Value) {
-        self.b.ins().return_(&[number]);
-        self.is_live = false;
+        if let Some(ended) = self.fused.as_ref().map(|fusing| fusing.ended) {
+            self.jump_with(ended, &[number]);
+        }
     }
 
     /// The packet leaves the pass: all that is known of it goes where the other code looks for it.
@@ -570,8 +691,12 @@ impl Translator<'_> {
         let emitted = self.b.use_var(self.emitted);
         self.store_invocation(emitted, offset::EMITTED);
         let egress = self.egress();
-        self.store_invocation(egress, offset::EGRESS);
-        self.return_with(Ended::LEFT_FLAG | u64::from(step));
+        let left = PackedOutcome::LEFT | u64::from(step) << PackedOutcome::STEP_SHIFT;
+        let left = self.number(left);
+        let number = self.b.ins().bor(egress, left);
+        let done = self.write_outcome(number);
+        self.b.ins().return_(&[done]);
+        self.is_live = false;
     }
 
     fn show_fields(&mut self) {
