@@ -188,25 +188,31 @@ impl PacketContext {
     /// # Errors
     /// [`FrameError::TooLong`]; the bytes are unchanged.
     pub fn finish_deparse(&mut self) -> Result<(), FrameError> {
+        let mut bytes = std::mem::replace(&mut self.bytes, Frame::without_buffer());
+        let finished = self.finish_deparse_of(&mut bytes);
+        self.bytes = bytes;
+        finished
+    }
+
+    /// The same for a packet whose bytes are in another place.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`]; the bytes are unchanged.
+    pub fn finish_deparse_of(&mut self, frame: &mut Frame) -> Result<(), FrameError> {
         let within = self.cursor % 8;
         if within != 0 && self.emitted.bits() % 8 == within {
-            let rest = self
-                .bytes
-                .bytes()
-                .get(self.cursor / 8)
-                .copied()
-                .unwrap_or(0);
+            let rest = frame.bytes().get(self.cursor / 8).copied().unwrap_or(0);
             let width = 8 - within as u32;
             self.emitted
                 .push_u64(u64::from(rest) & bits::one::mask(width), width);
         }
-        let parsed = self.cursor.div_ceil(8).min(self.bytes.len());
-        let longer = self.bytes.len() - parsed + self.emitted.bytes().len();
+        let parsed = self.cursor.div_ceil(8).min(frame.len());
+        let longer = frame.len() - parsed + self.emitted.bytes().len();
         if longer > packet::MAX_FRAME {
             return Err(FrameError::TooLong { len: longer });
         }
-        self.bytes.pull_front(parsed)?;
-        self.bytes.push_front(self.emitted.bytes())?;
+        frame.pull_front(parsed)?;
+        frame.push_front(self.emitted.bytes())?;
         self.cursor = 0;
         self.emitted.clear();
         Ok(())

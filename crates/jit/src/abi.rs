@@ -15,7 +15,7 @@ use exec::{
     State,
 };
 use ir::TableId;
-use packet::{Frame, Nanos};
+use packet::{Frame, FrameError, Nanos};
 
 use crate::translate::PassUses;
 
@@ -384,6 +384,24 @@ impl Invocation<'_> {
             Some(frame) if self.flags & flags::HELD == 0 => frame,
             _ => &mut self.packet.bytes,
         }
+    }
+
+    /// The packet becomes what was emitted, followed by what was not parsed, as far as its program has not asked for less.
+    ///
+    /// # Errors
+    /// It would be too long.
+    pub(crate) fn finish_deparse(&mut self) -> Result<(), FrameError> {
+        let truncated = self.requests().and_then(|requests| requests.truncate);
+        let is_elsewhere = self.flags & flags::HELD == 0;
+        let frame = self.frames.get_mut(self.at as usize);
+        match frame.filter(|_| is_elsewhere) {
+            Some(frame) => self.packet.finish_deparse_of(frame),
+            None => self.packet.finish_deparse(),
+        }?;
+        if let Some(length) = truncated {
+            self.frame().truncate(length as usize);
+        }
+        Ok(())
     }
 
     /// The context holds the packet's frame. Its bytes stay where they are.

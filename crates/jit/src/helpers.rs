@@ -293,15 +293,10 @@ extern "C" fn begin_pass(inv: &mut Invocation<'_>) -> u64 {
 }
 
 extern "C" fn finish_deparse(inv: &mut Invocation<'_>) -> u64 {
-    inv.hold();
     inv.take_back();
-    let finished = inv.packet.finish_deparse();
+    let finished = inv.finish_deparse();
     if finished.is_err() {
         inv.packet.emitted.clear();
-    }
-    let truncated = inv.requests().and_then(|requests| requests.truncate);
-    if let Some(length) = truncated {
-        inv.packet.bytes.truncate(length as usize);
     }
     inv.show_bytes();
     inv.show_cursor();

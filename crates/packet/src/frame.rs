@@ -95,6 +95,19 @@ impl Frame {
         }
     }
 
+    /// An empty frame that allocates nothing until it is given bytes.
+    #[inline]
+    pub fn without_buffer() -> Frame {
+        Frame {
+            buf: Vec::new(),
+            start: 0,
+            len: 0,
+            growths: 0,
+            ingress: PortId(0),
+            arrival: Nanos::ZERO,
+        }
+    }
+
     /// A new frame with these bytes, from port 0 at time zero.
     ///
     /// # Errors

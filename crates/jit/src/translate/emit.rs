@@ -17,6 +17,9 @@ use crate::helpers::Helper;
 
 impl Translator<'_> {
     pub(super) fn emit(&mut self, header: &HeaderPlace) -> Result<(), Unsupported> {
+        if self.put_off(header) {
+            return Ok(());
+        }
         let (which, at) = self.locate_header(header)?;
         let site = self.code.headers[which].clone();
         let after = self.b.create_block();
@@ -117,7 +120,7 @@ impl Translator<'_> {
     }
 
     /// Numbers, one behind the other, as words of 64 bits, first bit first; the last one is filled with zeros.
-    fn words(&mut self, pieces: &[(Value, u32)]) -> Vec<Value> {
+    pub(super) fn words(&mut self, pieces: &[(Value, u32)]) -> Vec<Value> {
         let mut words: Vec<Value> = Vec::new();
         let mut filled = 64;
         for &(value, width) in pieces {
@@ -175,7 +178,7 @@ impl Translator<'_> {
 }
 
 /// A number's limbs, most significant first, each with its width.
-fn pieces_of(limbs: &[Value], width: u32) -> Vec<(Value, u32)> {
+pub(super) fn pieces_of(limbs: &[Value], width: u32) -> Vec<(Value, u32)> {
     let mut pieces = Vec::with_capacity(limbs.len());
     let mut left = width;
     for &limb in limbs {

@@ -24,6 +24,10 @@ pub(crate) struct Homes {
     pub(crate) clean: HashSet<FieldId>,
     /// Headers that only extraction makes valid, and that have a clean field.
     pub(crate) in_packet: HashSet<HeaderId>,
+    /// Headers of whole bytes of which it is known where they were extracted.
+    pub(crate) tracked: HashSet<HeaderId>,
+    /// Fields that something other than extraction writes, as far as they live in variables.
+    pub(crate) written: HashSet<FieldId>,
     /// Whether every extraction begins at a byte.
     pub(crate) is_aligned: bool,
     /// The operations that the program calls.
@@ -87,7 +91,11 @@ impl Homes {
                 .iter()
                 .all(|field| homes.in_variables.contains(field));
             let is_bytes = site.fixed_bits.is_multiple_of(8) && is_aligned;
-            if !is_whole || !is_bytes || made_valid.contains(&header.valid) {
+            if !is_whole || !is_bytes {
+                continue;
+            }
+            homes.tracked.insert(id);
+            if made_valid.contains(&header.valid) {
                 continue;
             }
             let clean = fields[1..].iter().filter(|field| !written.contains(field));
@@ -97,6 +105,7 @@ impl Homes {
                 homes.in_packet.insert(id);
             }
         }
+        homes.written = written;
         homes
     }
 }

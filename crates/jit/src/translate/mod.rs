@@ -8,6 +8,7 @@ mod action;
 mod arith;
 mod call;
 mod control;
+mod deparse;
 mod emit;
 mod expr;
 mod extract;

@@ -15,6 +15,7 @@ use exec::{
 };
 use ir::{ExternKind, FieldId, HeaderId, Op, limbs_of};
 
+use super::deparse::Emit;
 use super::homes::{Homes, fields_of};
 use super::{Block, I64, Translator, in_invocation};
 use crate::abi::{Outcome, flags, offset, wire};
@@ -25,18 +26,21 @@ const NOWHERE: i64 = -1;
 
 /// What is known while a pass is translated.
 pub(super) struct Fusing {
-    homes: Homes,
+    pub(super) homes: Homes,
     variables: HashMap<Slot, Variable>,
-    /// Where each header in the packet begins, in bytes; [`NOWHERE`] if it was not extracted.
-    offsets: HashMap<HeaderId, Variable>,
+    /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not.
+    pub(super) offsets: HashMap<HeaderId, Variable>,
     /// Slots of the frame that no variable stands for, as runs.
     in_frame: Vec<(Slot, u32)>,
     /// Whether the packet's bytes are still those that were parsed.
-    bytes_stand: bool,
+    pub(super) bytes_stand: bool,
     /// The packet as its burst knows it.
     wire: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
     ended: Block,
+    /// What the deparser at hand puts off emitting, if it does, and whether it always comes to all of it.
+    pub(super) emits: Option<Vec<Emit>>,
+    pub(super) always_emits: bool,
     /// The port of the last [`PassStep::Enqueue`].
     egress: Variable,
     /// Fields that the architecture looks at when all is done.
@@ -175,11 +179,8 @@ impl Translator<'_> {
             let Some(fusing) = self.fused.as_ref().filter(|fusing| fusing.bytes_stand) else {
                 return false;
             };
-            let Some(header) = self.program.headers.get(site.id) else {
-                return false;
-            };
-            let field = FieldId::new(header.valid.get() + 1 + index as u32);
-            fusing.offsets.contains_key(&site.id) && fusing.homes.clean.contains(&field)
+            let field = self.field_of_header(site, index);
+            field.is_some_and(|field| fusing.homes.clean.contains(&field))
         };
         let mut runs = Vec::new();
         let mut bit = 0;
@@ -203,13 +204,18 @@ impl Translator<'_> {
         runs
     }
 
+    pub(super) fn field_of_header(&self, site: &HeaderSite, index: usize) -> Option<FieldId> {
+        let header = self.program.headers.get(site.id)?;
+        Some(FieldId::new(header.valid.get() + 1 + index as u32))
+    }
+
     /// Bits of a header in the packet, `bit` bits behind its beginning.
     pub(super) fn in_packet(&mut self, site: &HeaderSite, bit: u32, width: u32) -> Value {
         let at = self.bytes_of_header(site.id);
         self.load_bits(at, bit, width, site.fixed_bits)[0]
     }
 
-    fn bytes_of_header(&mut self, header: HeaderId) -> Value {
+    pub(super) fn bytes_of_header(&mut self, header: HeaderId) -> Value {
         let bytes = self.b.use_var(self.bytes);
         let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
         match offset.copied() {
@@ -291,6 +297,7 @@ impl Translator<'_> {
         });
         self.jump(next);
         self.start(next);
+        self.store_invocation(at, offset::AT);
         let count = self.load_invocation(offset::COUNT);
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
@@ -305,9 +312,7 @@ impl Translator<'_> {
         let behind = self.b.ins().ishl_imm(at, 3);
         let place = self.b.ins().iadd(outcomes, behind);
         self.b.ins().store(in_invocation(), number, place, 0);
-        let done = self.b.ins().iadd_imm(at, 1);
-        self.store_invocation(done, offset::AT);
-        done
+        self.b.ins().iadd_imm(at, 1)
     }
 
     fn begin_fusing(&mut self, pass: &Pass, ended: Block) {
@@ -328,7 +333,7 @@ impl Translator<'_> {
                 _ => in_frame.push((slot, limbs)),
             }
         }
-        let mut headers: Vec<HeaderId> = homes.in_packet.iter().copied().collect();
+        let mut headers: Vec<HeaderId> = homes.tracked.iter().copied().collect();
         headers.sort_by_key(|header| header.get());
         let offsets = headers
             .into_iter()
@@ -354,6 +359,8 @@ impl Translator<'_> {
             bytes_stand: true,
             wire: self.b.declare_var(I64),
             ended,
+            emits: None,
+            always_emits: false,
             egress: self.b.declare_var(I64),
             kept,
         });
@@ -398,15 +405,7 @@ impl Translator<'_> {
                 self.shared_bodies()?;
                 self.end_control(after, |_| ());
             }
-            PassStep::Deparse(control) => {
-                let zero = self.number(0);
-                self.b.def_var(self.emitted, zero);
-                let after = self.begin_code();
-                self.control(*control)?;
-                self.shared_bodies()?;
-                self.end_control(after, Self::forget_emitted);
-                self.finish_deparse();
-            }
+            PassStep::Deparse(control) => self.deparse(*control)?,
             PassStep::Carry(pairs) => self.carry(pairs),
             PassStep::DropIf(test, reason) => {
                 let outcome = Outcome::Drop(*reason);
@@ -426,7 +425,7 @@ impl Translator<'_> {
     }
 
     /// A block of code begins; where to go on behind it.
-    fn begin_code(&mut self) -> Block {
+    pub(super) fn begin_code(&mut self) -> Block {
         if self.uses_current_entry() {
             self.help(Helper::BeginBlock, &[]);
         }
@@ -452,14 +451,14 @@ impl Translator<'_> {
         direct.iter().any(|op| self.calls(*op))
     }
 
-    fn calls(&self, op: Op) -> bool {
+    pub(super) fn calls(&self, op: Op) -> bool {
         self.fused
             .as_ref()
             .is_some_and(|f| f.homes.ops.contains(&op))
     }
 
     /// A control that ends otherwise than it should drops the packet, of which something is to be forgotten.
-    fn end_control(&mut self, after: Block, forget: impl FnOnce(&mut Self)) {
+    pub(super) fn end_control(&mut self, after: Block, forget: impl FnOnce(&mut Self)) {
         self.jump(after);
         self.start_end();
         let number = self.b.block_params(self.end)[0];
@@ -470,7 +469,7 @@ impl Translator<'_> {
     }
 
     /// The memory of what is emitted is empty for the next packet.
-    fn forget_emitted(&mut self) {
+    pub(super) fn forget_emitted(&mut self) {
         self.show_emitted();
         self.help(Helper::ForgetEmitted, &[]);
     }
@@ -573,24 +572,6 @@ impl Translator<'_> {
         }
     }
 
-    fn finish_deparse(&mut self) {
-        self.show_progress();
-        let emitted = self.b.use_var(self.emitted);
-        self.store_invocation(emitted, offset::EMITTED);
-        let number = self.help(Helper::FinishDeparse, &[]);
-        let bytes = self.load_invocation(offset::BYTES);
-        self.b.def_var(self.bytes, bytes);
-        let bits = self.load_invocation(offset::BITS);
-        self.b.def_var(self.bits, bits);
-        self.return_if(number, |this| this.return_number(number));
-        let zero = self.number(0);
-        self.b.def_var(self.cursor, zero);
-        self.b.def_var(self.emitted, zero);
-        if let Some(fusing) = self.fused.as_mut() {
-            fusing.bytes_stand = false;
-        }
-    }
-
     fn carry(&mut self, pairs: &[(FieldId, FieldId)]) {
         let mut values = Vec::with_capacity(pairs.len());
         for (from, _) in pairs {
@@ -664,7 +645,7 @@ impl Translator<'_> {
     }
 
     /// Goes on only if the condition does not hold.
-    fn return_if(&mut self, truth: Value, end: impl FnOnce(&mut Self)) {
+    pub(super) fn return_if(&mut self, truth: Value, end: impl FnOnce(&mut Self)) {
         let (ends, goes_on) = (self.cold_block(), self.b.create_block());
         self.branch(truth, ends, goes_on);
         self.start_sealed(ends);
@@ -678,7 +659,7 @@ impl Translator<'_> {
     }
 
     /// The packet has this outcome.
-    fn return_number(&mut self, number: Value) {
+    pub(super) fn return_number(&mut self, number: Value) {
         if let Some(ended) = self.fused.as_ref().map(|fusing| fusing.ended) {
             self.jump_with(ended, &[number]);
         }
@@ -709,7 +690,7 @@ impl Translator<'_> {
         fields.retain(|&field| is_shown(field));
         fields.retain(|field| !(bytes_stand && fusing.homes.clean.contains(field)));
         fields.sort_by_key(|field| field.get());
-        let mut headers: Vec<HeaderId> = fusing.offsets.keys().copied().collect();
+        let mut headers: Vec<HeaderId> = fusing.homes.in_packet.iter().copied().collect();
         headers.sort_by_key(|header| header.get());
         for field in fields {
             self.show_field(field);
