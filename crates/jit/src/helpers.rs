@@ -1,9 +1,11 @@
 //! Functions that native code calls. They get the invocation and numbers, and are written in safe Rust: whatever native code asks, they
 //! stay inside of the packet and its state.
 
+use exec::externs::stateful;
 use exec::slots::Slot;
 use exec::slots::header;
 use exec::{Destination, DropReason};
+use ir::ExternId;
 
 use crate::abi::{Invocation, Outcome, applied_number};
 
@@ -85,6 +87,12 @@ helpers! {
     ForgetEmitted = forget_emitted();
     /// Whether the packet has asked something of the device.
     Asked = asked();
+    /// A checksum did not verify.
+    WrongChecksum = wrong_checksum();
+    /// The running sum of an instance is this.
+    SetSum = set_sum(instance, sum);
+    /// Counts the packet at an index of a counter.
+    Count = count(counter, index);
     /// Whether a checksum did not verify.
     ChecksumError = checksum_error();
     /// PNA: the port that the packet is to leave by, or the number of the outcome.
@@ -320,6 +328,33 @@ extern "C" fn forget_emitted(inv: &mut Invocation<'_>) -> u64 {
 
 extern "C" fn asked(inv: &mut Invocation<'_>) -> u64 {
     u64::from(inv.may_have_asked() && inv.packet.has_asked())
+}
+
+extern "C" fn wrong_checksum(inv: &mut Invocation<'_>) -> u64 {
+    inv.begin();
+    inv.packet.requests.checksum_error = true;
+    0
+}
+
+extern "C" fn set_sum(inv: &mut Invocation<'_>, instance: u64, sum: u64) -> u64 {
+    inv.begin();
+    if let Some(unit) = inv.packet.checksum(ExternId::new(instance as u32)) {
+        unit.set_state(sum as u16);
+    }
+    0
+}
+
+extern "C" fn count(inv: &mut Invocation<'_>, counter: u64, index: u64) -> u64 {
+    inv.begin();
+    let (lane, length) = (inv.packet.lane, inv.packet.length);
+    stateful::counter_count(
+        inv.state,
+        lane,
+        ExternId::new(counter as u32),
+        index,
+        length.into(),
+    );
+    0
 }
 
 extern "C" fn checksum_error(inv: &mut Invocation<'_>) -> u64 {

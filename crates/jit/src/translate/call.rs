@@ -20,6 +20,13 @@ impl Translator<'_> {
             self.mark(call.op);
             return Ok(());
         }
+        // It counts a hit when the table is applied.
+        if self.program.arch == Arch::V1model && call.op == Op::DirectCounterCount {
+            return Ok(());
+        }
+        if self.checksum_call(call)? || self.count(call)? {
+            return Ok(());
+        }
         let mut values = CallValues::default();
         let mut places: Vec<Located> = Vec::new();
         for operand in &call.operands {
@@ -73,6 +80,18 @@ impl Translator<'_> {
             self.give(to, from);
         }
         Ok(())
+    }
+
+    /// Counts in a counter found by index.
+    fn count(&mut self, call: &Call) -> Result<bool, Unsupported> {
+        let (Op::CounterCount, Some(counter), [Operand::In(index)]) =
+            (call.op, call.instance, &call.operands[..])
+        else {
+            return Ok(false);
+        };
+        let (counter, index) = (self.number(counter.get().into()), self.small(index)?);
+        self.help(Helper::Count, &[counter, index]);
+        Ok(true)
     }
 
     /// The fields that the operation itself sets.

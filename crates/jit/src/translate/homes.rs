@@ -7,11 +7,13 @@ use std::collections::HashSet;
 
 use exec::slots::call::marks;
 use ir::{
-    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeySet, Keyset, Op, Operand, Place, Program,
-    ScalarTy, StageKind, Stmt, StmtKind, Transition, limbs_of,
+    ActionId, Call, Control, ControlId, Dim, Expr, ExternId, FieldId, HeaderId, HeaderPlace,
+    KeySet, Keyset, Op, Operand, Parser, ParserId, Place, Program, ScalarTy, StageKind, Stmt,
+    StmtKind, Transition, limbs_of,
 };
 
 use super::INLINE_LIMBS;
+use super::checksum::is_inline as is_summed_inline;
 use super::extract::is_inline;
 use exec::slots::header::HeaderSite;
 
@@ -32,6 +34,8 @@ pub(crate) struct Homes {
     pub(crate) is_aligned: bool,
     /// The operations that the program calls.
     pub(crate) ops: HashSet<Op>,
+    /// Running ones' complement sums of which helpers must know.
+    pub(crate) sums_by_helper: HashSet<ExternId>,
     /// Whether there is `@atomic` code.
     pub(crate) has_atomic: bool,
 }
@@ -44,15 +48,9 @@ impl Homes {
         written: impl Iterator<Item = FieldId>,
     ) -> Homes {
         let written: HashSet<FieldId> = written.collect();
-        let mut walk = Walk {
-            program,
-            in_frame: HashSet::new(),
-            made_valid: written.clone(),
-            written,
-            is_aligned: true,
-            ops: HashSet::new(),
-            has_atomic: false,
-        };
+        let mut walk = Walk::new(program);
+        walk.made_valid.clone_from(&written);
+        walk.written = written;
         walk.program();
         let Walk {
             in_frame,
@@ -60,12 +58,14 @@ impl Homes {
             made_valid,
             is_aligned,
             ops,
+            sums_by_helper,
             has_atomic,
             ..
         } = walk;
         let mut homes = Homes {
             is_aligned,
             ops,
+            sums_by_helper,
             has_atomic,
             ..Homes::default()
         };
@@ -110,6 +110,24 @@ impl Homes {
     }
 }
 
+/// The fields that something other than extraction writes in a parser.
+pub(super) fn written_in_parser(program: &Program, parser: ParserId) -> HashSet<FieldId> {
+    let mut walk = Walk::new(program);
+    if let Some(parser) = program.parsers.get(parser) {
+        walk.parser(parser);
+    }
+    walk.with_actions()
+}
+
+/// The same in a control.
+pub(super) fn written_in_control(program: &Program, control: ControlId) -> HashSet<FieldId> {
+    let mut walk = Walk::new(program);
+    if let Some(control) = program.controls.get(control) {
+        walk.control(control);
+    }
+    walk.with_actions()
+}
+
 /// The validity of a header, and its fields.
 pub(super) fn fields_of(program: &Program, header: HeaderId) -> Vec<FieldId> {
     let Some(declared) = program.headers.get(header) else {
@@ -129,30 +147,70 @@ struct Walk<'p> {
     made_valid: HashSet<FieldId>,
     is_aligned: bool,
     ops: HashSet<Op>,
+    sums_by_helper: HashSet<ExternId>,
     has_atomic: bool,
+    /// Actions that may run.
+    actions: Vec<ActionId>,
 }
 
-impl Walk<'_> {
-    fn program(&mut self) {
-        let program = self.program;
-        for parser in program.parsers.values() {
-            for state in parser.states.values() {
-                self.body(&state.body);
-                self.transition(&state.transition);
+impl<'p> Walk<'p> {
+    fn new(program: &'p Program) -> Walk<'p> {
+        Walk {
+            program,
+            in_frame: HashSet::new(),
+            written: HashSet::new(),
+            made_valid: HashSet::new(),
+            is_aligned: true,
+            ops: HashSet::new(),
+            sums_by_helper: HashSet::new(),
+            has_atomic: false,
+            actions: Vec::new(),
+        }
+    }
+
+    /// What was written, by the actions that may run too.
+    fn with_actions(mut self) -> HashSet<FieldId> {
+        let mut seen = HashSet::new();
+        while let Some(action) = self.actions.pop() {
+            if let Some(action) = self
+                .program
+                .actions
+                .get(action)
+                .filter(|_| seen.insert(action))
+            {
+                self.body(&action.body);
             }
         }
-        for control in program.controls.values() {
-            for stage in control.stages.values() {
-                match &stage.kind {
-                    StageKind::Condition { cond, .. } => self.expr(cond),
-                    StageKind::Action { body, .. } => self.body(body),
-                    StageKind::Match { outcome, .. } => {
-                        let fields = outcome.hit.into_iter().chain(outcome.action_run);
-                        fields.for_each(|field| self.wrote(field));
-                    }
+        self.written
+    }
+
+    fn parser(&mut self, parser: &Parser) {
+        for state in parser.states.values() {
+            self.body(&state.body);
+            self.transition(&state.transition);
+        }
+    }
+
+    fn control(&mut self, control: &Control) {
+        for stage in control.stages.values() {
+            match &stage.kind {
+                StageKind::Condition { cond, .. } => self.expr(cond),
+                StageKind::Action { body, .. } => self.body(body),
+                StageKind::Match { table, outcome, .. } => {
+                    let fields = outcome.hit.into_iter().chain(outcome.action_run);
+                    fields.for_each(|field| self.wrote(field));
+                    let table = self.program.tables.get(*table);
+                    let actions = table.into_iter().flat_map(|table| &table.actions);
+                    self.actions.extend(actions.map(|action| action.action));
                 }
             }
         }
+    }
+
+    fn program(&mut self) {
+        let program = self.program;
+        program.parsers.values().for_each(|p| self.parser(p));
+        program.controls.values().for_each(|c| self.control(c));
         for table in program.tables.values() {
             table.keys.iter().for_each(|key| self.expr(&key.expr));
         }
@@ -219,7 +277,10 @@ impl Walk<'_> {
                 self.has_atomic = true;
                 self.body(body);
             }
-            StmtKind::CallAction(_, args) => args.iter().for_each(|arg| self.expr(arg)),
+            StmtKind::CallAction(action, args) => {
+                self.actions.push(*action);
+                args.iter().for_each(|arg| self.expr(arg));
+            }
             StmtKind::Extract(header, size) => {
                 self.header_place(header);
                 size.iter().for_each(|size| self.expr(size));
@@ -257,6 +318,7 @@ impl Walk<'_> {
             }
             StmtKind::Call(call) => {
                 self.ops.insert(call.op);
+                self.summed(call);
                 for operand in &call.operands {
                     match operand {
                         Operand::In(value) => self.expr(value),
@@ -270,6 +332,20 @@ impl Walk<'_> {
                 marked.into_iter().for_each(|(field, _)| self.wrote(field));
             }
             StmtKind::Leave(_) | StmtKind::Continue(_) | StmtKind::Exit | StmtKind::Fail(_) => {}
+        }
+    }
+
+    /// Data that is not summed inline is summed by a helper.
+    fn summed(&mut self, call: &Call) {
+        let data = call.operands.iter().filter_map(|operand| match operand {
+            Operand::Data(data) => Some(data),
+            _ => None,
+        });
+        let ty = |expr: &Expr| expr.ty(self.program, None);
+        if let Some(instance) = call.instance
+            && !data.into_iter().all(|data| is_summed_inline(data, ty))
+        {
+            self.sums_by_helper.insert(instance);
         }
     }
 

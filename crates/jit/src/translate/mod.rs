@@ -6,7 +6,9 @@
 
 mod action;
 mod arith;
+mod burst;
 mod call;
+mod checksum;
 mod control;
 mod deparse;
 mod emit;

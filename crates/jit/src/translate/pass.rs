@@ -3,20 +3,18 @@
 //! Fields live in variables where they can ([`super::homes`]), so what one block computes and the next one asks for never sees memory, and what nobody
 //! asks for is not computed. A packet that leaves the pass gets its frame written then, in code that is seldom run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::{HeaderFieldSite, HeaderSite};
-use exec::{
-    PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported, WORK_BUDGET,
-};
-use ir::{ExternKind, FieldId, HeaderId, Op, limbs_of};
+use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
+use ir::{Arch, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, limbs_of};
 
 use super::deparse::Emit;
-use super::homes::{Homes, fields_of};
+use super::homes::{Homes, written_in_control, written_in_parser};
 use super::{Block, I64, Translator, in_invocation};
 use crate::abi::{Outcome, flags, offset, wire};
 use crate::helpers::Helper;
@@ -35,16 +33,23 @@ pub(super) struct Fusing {
     /// Whether the packet's bytes are still those that were parsed.
     pub(super) bytes_stand: bool,
     /// The packet as its burst knows it.
-    wire: Variable,
+    pub(super) wire: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
     ended: Block,
+    /// Where the fields of these headers stand, in bits.
+    places: HashMap<FieldId, (HeaderId, u32)>,
+    /// Fields that something other than extraction may have written since the packet was parsed, and before any was.
+    written: HashSet<FieldId>,
+    written_before: HashSet<FieldId>,
+    /// Running ones' complement sums that live in variables.
+    pub(super) sums: HashMap<ExternId, Variable>,
     /// What the deparser at hand puts off emitting, if it does, and whether it always comes to all of it.
     pub(super) emits: Option<Vec<Emit>>,
     pub(super) always_emits: bool,
     /// The port of the last [`PassStep::Enqueue`].
-    egress: Variable,
+    pub(super) egress: Variable,
     /// Fields that the architecture looks at when all is done.
-    kept: Vec<FieldId>,
+    pub(super) kept: Vec<FieldId>,
 }
 
 /// Operations by which a program asks something of the device ([`PassTest::Asked`]).
@@ -107,19 +112,22 @@ pub(crate) struct PassUses {
 impl PassUses {
     /// What this program uses.
     pub(crate) fn of(program: &ir::Program) -> PassUses {
-        let ops = Homes::of(program, &[], std::iter::empty()).ops;
+        let Homes {
+            ops,
+            sums_by_helper,
+            ..
+        } = Homes::of(program, &[], std::iter::empty());
         let uses = |all: &[Op]| all.iter().any(|op| ops.contains(op));
-        let is_checksum = |kind: &ExternKind| {
-            matches!(
-                kind,
-                ExternKind::Checksum { .. } | ExternKind::InternetChecksum
-            )
+        let is_checksum = |(id, instance): (ExternId, &Extern)| match instance.kind {
+            ExternKind::Checksum { .. } => true,
+            ExternKind::InternetChecksum => sums_by_helper.contains(&id),
+            _ => false,
         };
         PassUses {
             may_request: uses(ASKING) || uses(REQUESTING),
             // A selector's hash may be random too.
             may_draw: uses(DRAWING) || program.tables.values().any(|t| t.implementation.is_some()),
-            has_checksums: program.externs.values().any(|e| is_checksum(&e.kind)),
+            has_checksums: program.externs.iter().any(is_checksum),
         }
     }
 }
@@ -255,66 +263,6 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// A packet begins: its bytes, all its fields zero.
-    fn begin_packet(&mut self) {
-        let at = self.load_invocation(offset::AT);
-        let wires = self.load_invocation(offset::WIRES);
-        let behind = self.b.ins().imul_imm(at, wire::SIZE);
-        let wire = self.b.ins().iadd(wires, behind);
-        let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
-        self.b.def_var(self.bytes, bytes);
-        let length = self.length_of(wire);
-        let bits = self.b.ins().ishl_imm(length, 3);
-        self.b.def_var(self.bits, bits);
-        let work = self.number(WORK_BUDGET.into());
-        self.b.def_var(self.work, work);
-        let zero = self.number(0);
-        self.store_invocation(zero, offset::FLAGS);
-        if let Some(fusing) = &self.fused {
-            self.b.def_var(fusing.wire, wire);
-            self.b.def_var(fusing.egress, zero);
-        }
-        self.all_zero();
-    }
-
-    fn length_of(&mut self, wire: Value) -> Value {
-        let flags = in_invocation();
-        self.b.ins().uload32(flags, wire, wire::LENGTH)
-    }
-
-    /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.
-    fn end_packet(&mut self, begin: Block, ended: Block) {
-        self.start(ended);
-        let number = self.b.block_params(ended)[0];
-        let at = self.write_outcome(number);
-        let (next, through) = (self.b.create_block(), self.b.create_block());
-        let flags = self.load_invocation(offset::FLAGS);
-        let seen = (flags::HELD | flags::ASKED) as i64;
-        let must_see = self.b.ins().band_imm(flags, seen);
-        self.return_if(must_see, |this| {
-            let stops = this.help(Helper::EndPacket, &[]);
-            this.branch(stops, through, next);
-        });
-        self.jump(next);
-        self.start(next);
-        self.store_invocation(at, offset::AT);
-        let count = self.load_invocation(offset::COUNT);
-        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
-        self.branch(goes_on, begin, through);
-        self.start(through);
-        self.b.ins().return_(&[at]);
-    }
-
-    /// Writes the outcome of the packet at hand; how many packets have one now.
-    fn write_outcome(&mut self, number: Value) -> Value {
-        let at = self.load_invocation(offset::AT);
-        let outcomes = self.load_invocation(offset::OUTCOMES);
-        let behind = self.b.ins().ishl_imm(at, 3);
-        let place = self.b.ins().iadd(outcomes, behind);
-        self.b.ins().store(in_invocation(), number, place, 0);
-        self.b.ins().iadd_imm(at, 1)
-    }
-
     fn begin_fusing(&mut self, pass: &Pass, ended: Block) {
         let homes = Homes::of(self.program, &self.code.headers, written_by(pass));
         let mut variables = HashMap::new();
@@ -333,6 +281,8 @@ impl Translator<'_> {
                 _ => in_frame.push((slot, limbs)),
             }
         }
+        let places = self.places(&homes);
+        let written: HashSet<FieldId> = written_by(pass).collect();
         let mut headers: Vec<HeaderId> = homes.tracked.iter().copied().collect();
         headers.sort_by_key(|header| header.get());
         let offsets = headers
@@ -359,19 +309,50 @@ impl Translator<'_> {
             bytes_stand: true,
             wire: self.b.declare_var(I64),
             ended,
+            places,
+            written: written.clone(),
+            written_before: written,
+            sums: HashMap::new(),
             emits: None,
             always_emits: false,
             egress: self.b.declare_var(I64),
             kept,
         });
+        self.running_sums();
+    }
+
+    /// Where the fields of tracked headers stand.
+    fn places(&self, homes: &Homes) -> HashMap<FieldId, (HeaderId, u32)> {
+        let mut places = HashMap::new();
+        for &header in &homes.tracked {
+            let Some(site) = self.code.headers.get(header.get() as usize) else {
+                continue;
+            };
+            let mut bit = 0;
+            for (index, field) in site.fields.iter().enumerate() {
+                if let Some(id) = self.field_of_header(site, index) {
+                    places.insert(id, (header, bit));
+                }
+                bit += field.width;
+            }
+        }
+        places
+    }
+
+    /// Where a field of a header stands in the packet, if that has its value. It is zero if the header was not extracted.
+    pub(super) fn stands_in_packet(&self, field: FieldId) -> Option<(HeaderId, u32)> {
+        let fusing = self.fused.as_ref().filter(|fusing| fusing.bytes_stand)?;
+        let is_written = fusing.written.contains(&field);
+        fusing.places.get(&field).copied().filter(|_| !is_written)
     }
 
     /// All fields are zero, and no header is extracted.
-    fn all_zero(&mut self) {
+    pub(super) fn all_zero(&mut self) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
         };
         fusing.bytes_stand = true;
+        fusing.written.clone_from(&fusing.written_before);
         let in_frame = fusing.in_frame.clone();
         let variables: Vec<Variable> = fusing.variables.values().copied().collect();
         let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
@@ -388,9 +369,25 @@ impl Translator<'_> {
         }
         self.b.def_var(self.cursor, zero);
         self.b.def_var(self.emitted, zero);
+        self.clear_sums();
+    }
+
+    /// What the block of a step writes may be written from now on.
+    fn note_written(&mut self, step: &PassStep) {
+        let written = match step {
+            PassStep::Parse { parser, .. } => written_in_parser(self.program, *parser),
+            PassStep::Control(control) | PassStep::Deparse(control) => {
+                written_in_control(self.program, *control)
+            }
+            _ => return,
+        };
+        if let Some(fusing) = self.fused.as_mut() {
+            fusing.written.extend(written);
+        }
     }
 
     fn step(&mut self, number: u32, step: &PassStep) -> Result<(), Unsupported> {
+        self.note_written(step);
         match step {
             PassStep::Set(field, input) => self.set(*field, *input),
             PassStep::Parse { parser, errors } => {
@@ -438,8 +435,9 @@ impl Translator<'_> {
 
     /// Whether something asks for the entry of the table that was applied last.
     fn uses_current_entry(&self) -> bool {
+        // v1model counts a hit when the table is applied.
+        let counts = self.program.arch != Arch::V1model && self.calls(Op::DirectCounterCount);
         let direct = [
-            Op::DirectCounterCount,
             Op::DirectCounterCountLength,
             Op::DirectMeterExecute,
             Op::DirectMeterExecuteColored,
@@ -448,7 +446,7 @@ impl Translator<'_> {
             Op::SetEntryExpireTime,
             Op::RestartExpireTimer,
         ];
-        direct.iter().any(|op| self.calls(*op))
+        counts || direct.iter().any(|op| self.calls(*op))
     }
 
     pub(super) fn calls(&self, op: Op) -> bool {
@@ -539,11 +537,28 @@ impl Translator<'_> {
             PassInput::Nanos => self.load_invocation(offset::NANOS),
             PassInput::Micros => self.load_invocation(offset::MICROS),
             PassInput::ChecksumError => match self.may_find_wrong_checksums() {
-                true => self.help(Helper::ChecksumError, &[]),
+                true => self.checksum_error(),
                 false => self.number(0),
             },
         };
         self.set_value(field, value);
+    }
+
+    /// Whether a checksum was wrong: then the context has begun.
+    fn checksum_error(&mut self) -> Value {
+        let flags = self.load_invocation(offset::FLAGS);
+        let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
+        let ask = self.cold_block();
+        let (after, result) = self.block_with(1);
+        let zero = self.number(0);
+        self.b
+            .ins()
+            .brif(has_begun, ask, &[], after, &[zero.into()]);
+        self.start_sealed(ask);
+        let error = self.help(Helper::ChecksumError, &[]);
+        self.jump_with(after, &[error]);
+        self.start_sealed(after);
+        result[0]
     }
 
     fn may_find_wrong_checksums(&self) -> bool {
@@ -565,7 +580,7 @@ impl Translator<'_> {
         }
     }
 
-    fn egress(&mut self) -> Value {
+    pub(super) fn egress(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.egress) {
             Some(egress) => self.b.use_var(egress),
             None => self.number(0),
@@ -663,102 +678,6 @@ impl Translator<'_> {
         if let Some(ended) = self.fused.as_ref().map(|fusing| fusing.ended) {
             self.jump_with(ended, &[number]);
         }
-    }
-
-    /// The packet leaves the pass: all that is known of it goes where the other code looks for it.
-    fn leave(&mut self, step: u32) {
-        self.show_fields();
-        self.show_progress();
-        let emitted = self.b.use_var(self.emitted);
-        self.store_invocation(emitted, offset::EMITTED);
-        let egress = self.egress();
-        let left = PackedOutcome::LEFT | u64::from(step) << PackedOutcome::STEP_SHIFT;
-        let left = self.number(left);
-        let number = self.b.ins().bor(egress, left);
-        let done = self.write_outcome(number);
-        self.b.ins().return_(&[done]);
-        self.is_live = false;
-    }
-
-    fn show_fields(&mut self) {
-        let Some(fusing) = self.fused.as_ref() else {
-            return;
-        };
-        let bytes_stand = fusing.bytes_stand;
-        let is_shown = |field: FieldId| bytes_stand || fusing.kept.contains(&field);
-        let mut fields: Vec<FieldId> = fusing.homes.in_variables.iter().copied().collect();
-        fields.retain(|&field| is_shown(field));
-        fields.retain(|field| !(bytes_stand && fusing.homes.clean.contains(field)));
-        fields.sort_by_key(|field| field.get());
-        let mut headers: Vec<HeaderId> = fusing.homes.in_packet.iter().copied().collect();
-        headers.sort_by_key(|header| header.get());
-        for field in fields {
-            self.show_field(field);
-        }
-        if bytes_stand {
-            for header in headers {
-                self.show_clean_fields(header);
-            }
-        }
-    }
-
-    fn show_field(&mut self, field: FieldId) {
-        let limbs = self.program.fields.get(field).map_or(0, |f| limbs_of(f.ty));
-        let slot = self.slot(field);
-        let value = self.load_slots(slot, limbs);
-        for (&value, slot) in value.iter().zip(slot..) {
-            self.store_in_frame(slot, value);
-        }
-    }
-
-    /// Reads the clean fields of a header from the packet again; they are zero if it was not extracted.
-    fn show_clean_fields(&mut self, header: HeaderId) {
-        let Some(site) = self.code.headers.get(header.get() as usize).cloned() else {
-            return;
-        };
-        let Some(fusing) = self.fused.as_ref() else {
-            return;
-        };
-        let fields = fields_of(self.program, header);
-        let is_clean: Vec<bool> = fields[1..]
-            .iter()
-            .map(|f| fusing.homes.clean.contains(f))
-            .collect();
-        let Some(&offset) = fusing.offsets.get(&header) else {
-            return;
-        };
-        let offset = self.b.use_var(offset);
-        let is_there = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
-        let (there, missing, after) = (self.cold_block(), self.cold_block(), self.cold_block());
-        self.branch(is_there, there, missing);
-        self.start_sealed(there);
-        let bytes = self.bytes_of_header(header);
-        let mut bit = 0;
-        for (field, is_clean) in site.fields.iter().zip(&is_clean) {
-            if *is_clean {
-                let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
-                for (&limb, slot) in value.iter().zip(field.slot..) {
-                    self.store_in_frame(slot, limb);
-                }
-            }
-            bit += field.width;
-        }
-        self.jump(after);
-        self.start_sealed(missing);
-        let zero = self.number(0);
-        for (field, is_clean) in site.fields.iter().zip(&is_clean) {
-            if *is_clean {
-                let limbs = (bits::limbs_for(field.width) as u32).max(1);
-                for slot in field.slot..field.slot + limbs {
-                    self.store_in_frame(slot, zero);
-                }
-            }
-        }
-        self.jump(after);
-        self.start_sealed(after);
     }
 }
 

@@ -1,0 +1,170 @@
+//! The loop of a pass over the packets of a burst: how a packet begins, how it ends, and how it leaves the loop.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use exec::{PackedOutcome, WORK_BUDGET};
+use ir::{FieldId, HeaderId, limbs_of};
+
+use super::homes::fields_of;
+use super::{Block, I64, Translator, in_invocation};
+use crate::abi::{flags, offset, wire};
+use crate::helpers::Helper;
+
+impl Translator<'_> {
+    /// A packet begins: its bytes, all its fields zero.
+    pub(super) fn begin_packet(&mut self) {
+        let at = self.load_invocation(offset::AT);
+        let wires = self.load_invocation(offset::WIRES);
+        let behind = self.b.ins().imul_imm(at, wire::SIZE);
+        let wire = self.b.ins().iadd(wires, behind);
+        let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
+        self.b.def_var(self.bytes, bytes);
+        let length = self.length_of(wire);
+        let bits = self.b.ins().ishl_imm(length, 3);
+        self.b.def_var(self.bits, bits);
+        let work = self.number(WORK_BUDGET.into());
+        self.b.def_var(self.work, work);
+        let zero = self.number(0);
+        self.store_invocation(zero, offset::FLAGS);
+        if let Some(fusing) = &self.fused {
+            self.b.def_var(fusing.wire, wire);
+            self.b.def_var(fusing.egress, zero);
+        }
+        self.all_zero();
+    }
+
+    pub(super) fn length_of(&mut self, wire: Value) -> Value {
+        let flags = in_invocation();
+        self.b.ins().uload32(flags, wire, wire::LENGTH)
+    }
+
+    /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.
+    pub(super) fn end_packet(&mut self, begin: Block, ended: Block) {
+        self.start(ended);
+        let number = self.b.block_params(ended)[0];
+        let at = self.write_outcome(number);
+        let (next, through) = (self.b.create_block(), self.b.create_block());
+        let flags = self.load_invocation(offset::FLAGS);
+        let seen = (flags::HELD | flags::ASKED) as i64;
+        let must_see = self.b.ins().band_imm(flags, seen);
+        self.return_if(must_see, |this| {
+            let stops = this.help(Helper::EndPacket, &[]);
+            this.branch(stops, through, next);
+        });
+        self.jump(next);
+        self.start(next);
+        self.store_invocation(at, offset::AT);
+        let count = self.load_invocation(offset::COUNT);
+        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
+        self.branch(goes_on, begin, through);
+        self.start(through);
+        self.b.ins().return_(&[at]);
+    }
+
+    /// Writes the outcome of the packet at hand; how many packets have one now.
+    fn write_outcome(&mut self, number: Value) -> Value {
+        let at = self.load_invocation(offset::AT);
+        let outcomes = self.load_invocation(offset::OUTCOMES);
+        let behind = self.b.ins().ishl_imm(at, 3);
+        let place = self.b.ins().iadd(outcomes, behind);
+        self.b.ins().store(in_invocation(), number, place, 0);
+        self.b.ins().iadd_imm(at, 1)
+    }
+
+    /// The packet leaves the pass: all that is known of it goes where the other code looks for it.
+    pub(super) fn leave(&mut self, step: u32) {
+        self.show_fields();
+        self.show_sums();
+        self.show_progress();
+        let emitted = self.b.use_var(self.emitted);
+        self.store_invocation(emitted, offset::EMITTED);
+        let egress = self.egress();
+        let left = PackedOutcome::LEFT | u64::from(step) << PackedOutcome::STEP_SHIFT;
+        let left = self.number(left);
+        let number = self.b.ins().bor(egress, left);
+        let done = self.write_outcome(number);
+        self.b.ins().return_(&[done]);
+        self.is_live = false;
+    }
+
+    fn show_fields(&mut self) {
+        let Some(fusing) = self.fused.as_ref() else {
+            return;
+        };
+        let bytes_stand = fusing.bytes_stand;
+        let is_shown = |field: FieldId| bytes_stand || fusing.kept.contains(&field);
+        let mut fields: Vec<FieldId> = fusing.homes.in_variables.iter().copied().collect();
+        fields.retain(|&field| is_shown(field));
+        fields.retain(|field| !(bytes_stand && fusing.homes.clean.contains(field)));
+        fields.sort_by_key(|field| field.get());
+        let mut headers: Vec<HeaderId> = fusing.homes.in_packet.iter().copied().collect();
+        headers.sort_by_key(|header| header.get());
+        for field in fields {
+            self.show_field(field);
+        }
+        if bytes_stand {
+            for header in headers {
+                self.show_clean_fields(header);
+            }
+        }
+    }
+
+    fn show_field(&mut self, field: FieldId) {
+        let limbs = self.program.fields.get(field).map_or(0, |f| limbs_of(f.ty));
+        let slot = self.slot(field);
+        let value = self.load_slots(slot, limbs);
+        for (&value, slot) in value.iter().zip(slot..) {
+            self.store_in_frame(slot, value);
+        }
+    }
+
+    /// Reads the clean fields of a header from the packet again; they are zero if it was not extracted.
+    fn show_clean_fields(&mut self, header: HeaderId) {
+        let Some(site) = self.code.headers.get(header.get() as usize).cloned() else {
+            return;
+        };
+        let Some(fusing) = self.fused.as_ref() else {
+            return;
+        };
+        let fields = fields_of(self.program, header);
+        let is_clean: Vec<bool> = fields[1..]
+            .iter()
+            .map(|f| fusing.homes.clean.contains(f))
+            .collect();
+        let Some(&offset) = fusing.offsets.get(&header) else {
+            return;
+        };
+        let offset = self.b.use_var(offset);
+        let is_there = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
+        let (there, missing, after) = (self.cold_block(), self.cold_block(), self.cold_block());
+        self.branch(is_there, there, missing);
+        self.start_sealed(there);
+        let bytes = self.bytes_of_header(header);
+        let mut bit = 0;
+        for (field, is_clean) in site.fields.iter().zip(&is_clean) {
+            if *is_clean {
+                let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
+                for (&limb, slot) in value.iter().zip(field.slot..) {
+                    self.store_in_frame(slot, limb);
+                }
+            }
+            bit += field.width;
+        }
+        self.jump(after);
+        self.start_sealed(missing);
+        let zero = self.number(0);
+        for (field, is_clean) in site.fields.iter().zip(&is_clean) {
+            if *is_clean {
+                let limbs = (bits::limbs_for(field.width) as u32).max(1);
+                for slot in field.slot..field.slot + limbs {
+                    self.store_in_frame(slot, zero);
+                }
+            }
+        }
+        self.jump(after);
+        self.start_sealed(after);
+    }
+}

@@ -1,0 +1,373 @@
+//! Ones' complement sums, computed where they are asked for.
+//!
+//! RFC 1071: the sum of 16-bit words does not care in which groups they are added, as long as carries come back in at the low end. So each value is added
+//! where it stands in its word, 32 bits at a time, and the sum is folded once. Fields that stand in the packet side by side, as nothing has written them
+//! yet, are added as one.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use exec::Unsupported;
+use ir::{Call, Expr, ExternId, ExternKind, HashAlgorithm, HeaderId, Op, Operand, ScalarTy};
+
+use super::Translator;
+use super::emit::pieces_of;
+use super::expr::is_wide;
+use crate::helpers::Helper;
+
+/// Bits up to which data is summed inline.
+const INLINE_BITS: u32 = 4096;
+
+/// Where summands come from.
+enum Source {
+    /// Bits of a header in the packet.
+    Packet { header: HeaderId, bit: u32 },
+    /// A value, its limbs.
+    Value(Vec<Value>),
+}
+
+/// Bits of the data, `at` bits behind its beginning.
+struct Part {
+    source: Source,
+    at: u32,
+    width: u32,
+}
+
+/// A sum that is not folded yet.
+#[derive(Clone, Copy)]
+struct Sum {
+    value: Value,
+    /// The largest that it may be.
+    most: u64,
+}
+
+impl Translator<'_> {
+    /// Translates a call that works on ones' complement sums, if it can be done here.
+    pub(super) fn checksum_call(&mut self, call: &Call) -> Result<bool, Unsupported> {
+        match (call.op, &call.operands[..]) {
+            (
+                Op::VerifyChecksum,
+                [
+                    Operand::Number(algorithm),
+                    Operand::In(cond),
+                    Operand::Data(data),
+                    Operand::In(given),
+                ],
+            ) if self.is_summed(*algorithm, data)? && !is_wide(self.ty(given)?) => {
+                self.verify_checksum(cond, data, given)?;
+            }
+            (
+                Op::UpdateChecksum,
+                [
+                    Operand::Number(algorithm),
+                    Operand::In(cond),
+                    Operand::Data(data),
+                    Operand::Out(to),
+                ],
+            ) if self.is_summed(*algorithm, data)? => {
+                let (yes, after) = (self.b.create_block(), self.b.create_block());
+                self.decide(cond, yes, after)?;
+                self.start_sealed(yes);
+                let to = self.locate(to)?;
+                if to.is_wide() {
+                    return Err(self.unsupported("a checksum of so many bits"));
+                }
+                let sum = self.sum(data)?;
+                let sum = self.ones_complement(sum);
+                self.store_number(to, sum);
+                self.jump(after);
+                self.start_sealed(after);
+            }
+            (op, operands) => return self.running_call(op, call.instance, operands),
+        }
+        Ok(true)
+    }
+
+    fn verify_checksum(
+        &mut self,
+        cond: &Expr,
+        data: &[Expr],
+        given: &Expr,
+    ) -> Result<(), Unsupported> {
+        let (yes, after) = (self.b.create_block(), self.b.create_block());
+        self.decide(cond, yes, after)?;
+        self.start_sealed(yes);
+        let sum = self.sum(data)?;
+        let sum = self.ones_complement(sum);
+        let width = self.ty(given)?.width();
+        let sum = self.cut(sum, width);
+        let given = self.small(given)?;
+        let differs = self.b.ins().icmp(IntCC::NotEqual, sum, given);
+        let wrong = self.cold_block();
+        self.branch(differs, wrong, after);
+        self.start_sealed(wrong);
+        self.help(Helper::WrongChecksum, &[]);
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+
+    /// Calls of running sums, which live in variables while a pass runs as one function.
+    fn running_call(
+        &mut self,
+        op: Op,
+        instance: Option<ExternId>,
+        operands: &[Operand],
+    ) -> Result<bool, Unsupported> {
+        let running = instance.and_then(|id| self.fused.as_ref()?.sums.get(&id));
+        let Some(&running) = running else {
+            return Ok(false);
+        };
+        match (op, operands) {
+            (Op::InternetChecksumClear, _) => {
+                let zero = self.number(0);
+                self.b.def_var(running, zero);
+            }
+            (Op::InternetChecksumAdd, [Operand::Data(data)]) => {
+                let more = self.sum(data)?;
+                self.add_running(running, more);
+            }
+            (Op::InternetChecksumSubtract, [Operand::Data(data)]) => {
+                // RFC 1624: what is subtracted is added complemented.
+                let less = self.sum(data)?;
+                let less = self.ones_complement(less);
+                self.add_running(running, less);
+            }
+            (Op::InternetChecksumGet, [Operand::Out(to)]) => {
+                let sum = self.b.use_var(running);
+                let sum = self.ones_complement(sum);
+                let to = self.locate(to)?;
+                self.store_number(to, sum);
+            }
+            (Op::InternetChecksumGetState, [Operand::Out(to)]) => {
+                let sum = self.b.use_var(running);
+                let to = self.locate(to)?;
+                self.store_number(to, sum);
+            }
+            (Op::InternetChecksumSetState, [Operand::In(state)]) => {
+                let state = self.small(state)?;
+                let state = self.cut(state, 16);
+                self.b.def_var(running, state);
+            }
+            _ => return Err(self.unsupported("a checksum called so")),
+        }
+        Ok(true)
+    }
+
+    fn add_running(&mut self, running: super::Variable, more: Value) {
+        let sum = self.b.use_var(running);
+        let value = self.b.ins().iadd(sum, more);
+        let sum = self.folded(Sum {
+            value,
+            most: 2 * 0xffff,
+        });
+        self.b.def_var(running, sum);
+    }
+
+    /// The instances whose running sums live in variables: those that nothing but the operations of [`Self::running_call`] touches.
+    pub(super) fn running_sums(&mut self) {
+        let program = self.program;
+        let Some(fusing) = self.fused.as_mut() else {
+            return;
+        };
+        for (id, instance) in program.externs.iter() {
+            let is_sum = matches!(instance.kind, ExternKind::InternetChecksum);
+            if is_sum && !fusing.homes.sums_by_helper.contains(&id) {
+                fusing.sums.insert(id, self.b.declare_var(super::I64));
+            }
+        }
+    }
+
+    /// Running sums begin anew.
+    pub(super) fn clear_sums(&mut self) {
+        let zero = self.number(0);
+        for sum in self.fused.iter().flat_map(|fusing| fusing.sums.values()) {
+            self.b.def_var(*sum, zero);
+        }
+    }
+
+    /// The context gets the running sums.
+    pub(super) fn show_sums(&mut self) {
+        let sums = self.fused.iter().flat_map(|fusing| &fusing.sums);
+        let mut sums: Vec<_> = sums.map(|(id, sum)| (*id, *sum)).collect();
+        sums.sort_by_key(|(id, _)| id.get());
+        for (id, sum) in sums {
+            let (id, sum) = (self.number(id.get().into()), self.b.use_var(sum));
+            self.help(Helper::SetSum, &[id, sum]);
+        }
+    }
+
+    fn store_number(&mut self, to: super::place::Located, value: Value) {
+        let value = self.cut(value, to.ty.width().min(64));
+        let mut limbs = vec![value];
+        let zero = self.number(0);
+        limbs.resize(to.limbs() as usize, zero);
+        self.store(to, &limbs);
+    }
+
+    fn is_summed(&self, algorithm: u64, data: &[Expr]) -> Result<bool, Unsupported> {
+        let is_sum = HashAlgorithm::from_number(algorithm) == Some(HashAlgorithm::Csum16);
+        Ok(is_sum && is_inline(data, |expr| self.ty(expr).ok()))
+    }
+
+    /// The complement of a folded sum.
+    fn ones_complement(&mut self, sum: Value) -> Value {
+        self.b.ins().bxor_imm(sum, 0xffff)
+    }
+
+    /// The ones' complement sum of data, folded to 16 bits.
+    fn sum(&mut self, data: &[Expr]) -> Result<Value, Unsupported> {
+        let parts = self.parts(data)?;
+        let value = self.number(0);
+        let mut sum = Sum { value, most: 0 };
+        let mut headers: Vec<HeaderId> = Vec::new();
+        for part in &parts {
+            match &part.source {
+                Source::Packet { header, .. } if !headers.contains(header) => headers.push(*header),
+                Source::Packet { .. } => {}
+                Source::Value(limbs) => {
+                    let mut at = part.at;
+                    for (value, width) in pieces_of(limbs, part.width) {
+                        self.add(&mut sum, value, (at, width));
+                        at += width;
+                    }
+                }
+            }
+        }
+        for header in headers {
+            self.add_header(&mut sum, header, &parts);
+        }
+        Ok(self.folded(sum))
+    }
+
+    /// Adds what a header in the packet gives: nothing if it was not extracted, since its fields are zero then.
+    fn add_header(&mut self, sum: &mut Sum, header: HeaderId, parts: &[Part]) {
+        let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
+        let site = self.code.headers.get(header.get() as usize);
+        let (Some(&offset), Some(total)) = (offset, site.map(|site| site.fixed_bits)) else {
+            return;
+        };
+        let there = self.b.create_block();
+        let (after, after_sum) = self.block_with(1);
+        let offset = self.b.use_var(offset);
+        let is_there = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
+        self.b
+            .ins()
+            .brif(is_there, there, &[], after, &[sum.value.into()]);
+        self.start_sealed(there);
+        let bytes = self.bytes_of_header(header);
+        for part in parts {
+            let Source::Packet { header: of, bit } = part.source else {
+                continue;
+            };
+            if of != header {
+                continue;
+            }
+            let mut done = 0;
+            while done < part.width {
+                // Whole words as far as it goes.
+                let width = (64 - (part.at + done) % 16).min(part.width - done);
+                let value = self.load_bits(bytes, bit + done, width, total)[0];
+                self.add(sum, value, (part.at + done, width));
+                done += width;
+            }
+        }
+        self.jump_with(after, &[sum.value]);
+        self.start_sealed(after);
+        sum.value = after_sum[0];
+    }
+
+    /// The data in parts: neighbours in the packet together.
+    fn parts(&mut self, data: &[Expr]) -> Result<Vec<Part>, Unsupported> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut at = 0;
+        for expr in data {
+            let width = self.ty(expr)?.width();
+            let stands = match expr {
+                Expr::Read(place) if place.dims.is_empty() => self.stands_in_packet(place.base),
+                _ => None,
+            };
+            match (stands, parts.last_mut()) {
+                (
+                    Some((header, bit)),
+                    Some(Part {
+                        source:
+                            Source::Packet {
+                                header: last,
+                                bit: first,
+                            },
+                        width: before,
+                        ..
+                    }),
+                ) if *last == header && *first + *before == bit => *before += width,
+                (Some((header, bit)), _) => {
+                    let source = Source::Packet { header, bit };
+                    parts.push(Part { source, at, width });
+                }
+                (None, _) => {
+                    let source = Source::Value(self.value(expr)?);
+                    parts.push(Part { source, at, width });
+                }
+            }
+            at += width;
+        }
+        Ok(parts)
+    }
+
+    /// Adds a value of some bits that stands at a bit of the data.
+    fn add(&mut self, sum: &mut Sum, value: Value, (at, width): (u32, u32)) {
+        if width == 0 {
+            return;
+        }
+        let behind = (at + width).next_multiple_of(16) - (at + width);
+        if width + behind <= 32 {
+            let value = self.b.ins().ishl_imm(value, i64::from(behind));
+            return self.add_word(sum, value, width + behind);
+        }
+        // The low words of 32 bits together, and the rest.
+        let low = self.b.ins().ishl_imm(value, i64::from(behind));
+        let low = self.cut(low, 32);
+        self.add_word(sum, low, 32);
+        let high = self.b.ins().ushr_imm(value, i64::from(32 - behind));
+        self.add_word(sum, high, width + behind - 32);
+    }
+
+    fn add_word(&mut self, sum: &mut Sum, value: Value, bits: u32) {
+        sum.value = match sum.most {
+            0 => value,
+            _ => self.b.ins().iadd(sum.value, value),
+        };
+        sum.most += bits::one::mask(bits.min(48));
+    }
+
+    /// The sum in 16 bits: zero only if all of it is.
+    fn folded(&mut self, sum: Sum) -> Value {
+        let Sum {
+            mut value,
+            mut most,
+        } = sum;
+        while most > 0xffff {
+            let low = self.cut(value, 16);
+            let high = self.b.ins().ushr_imm(value, 16);
+            value = self.b.ins().iadd(low, high);
+            // A carry of one finds room, since the low half has wrapped then.
+            most = match most {
+                ..=0x1_fffe => 0xffff,
+                _ => 0xffff + (most >> 16),
+            };
+        }
+        value
+    }
+}
+
+/// Whether data is summed inline.
+pub(super) fn is_inline(data: &[Expr], ty: impl Fn(&Expr) -> Option<ScalarTy>) -> bool {
+    let widths = data.iter().map(|expr| match ty(expr) {
+        Some(ScalarTy::Varbit(_)) | None => None,
+        Some(ty) => (!is_wide(ty)).then_some(ty.width()),
+    });
+    let total: Option<u32> = widths.sum();
+    total.is_some_and(|total| total <= INLINE_BITS)
+}
