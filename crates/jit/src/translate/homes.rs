@@ -32,6 +32,8 @@ pub(crate) struct Homes {
     pub(crate) written: HashSet<FieldId>,
     /// Whether every extraction begins at a byte.
     pub(crate) is_aligned: bool,
+    /// Fields that an architecture sets once and the program only reads.
+    pub(crate) only_told: HashSet<FieldId>,
     /// The operations that the program calls.
     pub(crate) ops: HashSet<Op>,
     /// Running ones' complement sums of which helpers must know.
@@ -47,11 +49,9 @@ impl Homes {
         sites: &[HeaderSite],
         written: impl Iterator<Item = FieldId>,
     ) -> Homes {
-        let written: HashSet<FieldId> = written.collect();
         let mut walk = Walk::new(program);
-        walk.made_valid.clone_from(&written);
-        walk.written = written;
         walk.program();
+        let only_told = walk.write_besides(written);
         let Walk {
             in_frame,
             written,
@@ -63,6 +63,7 @@ impl Homes {
             ..
         } = walk;
         let mut homes = Homes {
+            only_told,
             is_aligned,
             ops,
             sums_by_helper,
@@ -78,6 +79,10 @@ impl Homes {
         }
         for (id, header) in program.headers.iter() {
             let fields = fields_of(program, id);
+            // Extraction writes these too.
+            for field in &fields {
+                homes.only_told.remove(field);
+            }
             let Some(site) = sites.get(id.get() as usize) else {
                 continue;
             };
@@ -166,6 +171,20 @@ impl<'p> Walk<'p> {
             has_atomic: false,
             actions: Vec::new(),
         }
+    }
+
+    /// The architecture writes these fields too; those that only it writes, once.
+    fn write_besides(&mut self, fields: impl Iterator<Item = FieldId>) -> HashSet<FieldId> {
+        let (mut once, mut again) = (HashSet::new(), HashSet::new());
+        for field in fields {
+            if self.written.contains(&field) || !once.insert(field) {
+                again.insert(field);
+            }
+        }
+        self.made_valid.extend(once.iter().copied());
+        self.written.extend(once.iter().copied());
+        once.retain(|field| !again.contains(field));
+        once
     }
 
     /// What was written, by the actions that may run too.

@@ -6,6 +6,7 @@
 
 mod action;
 mod arith;
+mod bounds;
 mod burst;
 mod call;
 mod checksum;
@@ -400,6 +401,11 @@ impl<'t> Translator<'t> {
         }
         let units = i64::from(units);
         let work = self.b.use_var(self.work);
+        if self.fused.as_ref().is_some_and(|fusing| fusing.has_work) {
+            let left = self.b.ins().iadd_imm(work, -units);
+            self.b.def_var(self.work, left);
+            return;
+        }
         let is_short = self.b.ins().icmp_imm(IntCC::UnsignedLessThan, work, units);
         let (ends, goes_on) = (self.cold_block(), self.b.create_block());
         self.branch(is_short, ends, goes_on);

@@ -13,6 +13,7 @@ use exec::slots::header::{HeaderFieldSite, HeaderSite};
 use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
 use ir::{Arch, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, limbs_of};
 
+use super::bounds::has_work;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
 use super::{Block, I64, Translator, in_invocation};
@@ -43,6 +44,10 @@ pub(super) struct Fusing {
     written_before: HashSet<FieldId>,
     /// Running ones' complement sums that live in variables.
     pub(super) sums: HashMap<ExternId, Variable>,
+    /// Fields that are what the architecture told the program, as nothing else writes them.
+    told: HashMap<FieldId, PassInput>,
+    /// Whether no way through the pass uses the work budget up.
+    pub(super) has_work: bool,
     /// What the deparser at hand puts off emitting, if it does, and whether it always comes to all of it.
     pub(super) emits: Option<Vec<Emit>>,
     pub(super) always_emits: bool,
@@ -161,13 +166,25 @@ impl Translator<'_> {
         }
     }
 
-    /// A helper is about to read a header in the frame.
+    /// A helper is about to read a header, which is valid, in the frame.
     pub(super) fn give_to_frame(&mut self, site: &HeaderSite) {
-        for slot in site.valid..site.valid + site.limbs() {
-            if let Some(variable) = self.home(slot) {
-                let value = self.b.use_var(variable);
-                self.store_in_frame(slot, value);
+        if let Some(valid) = self.home(site.valid) {
+            let value = self.b.use_var(valid);
+            self.store_in_frame(site.valid, value);
+        }
+        let mut bit = 0;
+        for (index, field) in site.fields.iter().enumerate() {
+            if self.home(field.slot).is_some() {
+                let limbs = (bits::limbs_for(field.width) as u32).max(1);
+                let value = match self.is_clean(site, index) {
+                    true => self.bits_of_header(site, bit, field.width),
+                    false => self.load_slots(field.slot, limbs),
+                };
+                for (&limb, slot) in value.iter().zip(field.slot..) {
+                    self.store_in_frame(slot, limb);
+                }
             }
+            bit += field.width;
         }
     }
 
@@ -181,19 +198,21 @@ impl Translator<'_> {
         }
     }
 
+    /// Whether a field of a valid header is to be found in the packet.
+    fn is_clean(&self, site: &HeaderSite, index: usize) -> bool {
+        let Some(fusing) = self.fused.as_ref().filter(|fusing| fusing.bytes_stand) else {
+            return false;
+        };
+        let field = self.field_of_header(site, index);
+        field.is_some_and(|field| fusing.homes.clean.contains(&field))
+    }
+
     /// The parts of a header as they are emitted: neighbouring clean fields together, a word of the header at a time.
     pub(super) fn runs(&self, site: &HeaderSite) -> Vec<Run> {
-        let is_clean = |index: usize| {
-            let Some(fusing) = self.fused.as_ref().filter(|fusing| fusing.bytes_stand) else {
-                return false;
-            };
-            let field = self.field_of_header(site, index);
-            field.is_some_and(|field| fusing.homes.clean.contains(&field))
-        };
         let mut runs = Vec::new();
         let mut bit = 0;
         for (index, field) in site.fields.iter().enumerate() {
-            if !is_clean(index) {
+            if !self.is_clean(site, index) {
                 runs.push(Run::Field(*field));
                 bit += field.width;
                 continue;
@@ -219,8 +238,12 @@ impl Translator<'_> {
 
     /// Bits of a header in the packet, `bit` bits behind its beginning.
     pub(super) fn in_packet(&mut self, site: &HeaderSite, bit: u32, width: u32) -> Value {
+        self.bits_of_header(site, bit, width)[0]
+    }
+
+    fn bits_of_header(&mut self, site: &HeaderSite, bit: u32, width: u32) -> Vec<Value> {
         let at = self.bytes_of_header(site.id);
-        self.load_bits(at, bit, width, site.fixed_bits)[0]
+        self.load_bits(at, bit, width, site.fixed_bits)
     }
 
     pub(super) fn bytes_of_header(&mut self, header: HeaderId) -> Value {
@@ -313,6 +336,8 @@ impl Translator<'_> {
             written: written.clone(),
             written_before: written,
             sums: HashMap::new(),
+            told: HashMap::new(),
+            has_work: has_work(self.program, self.budget, pass),
             emits: None,
             always_emits: false,
             egress: self.b.declare_var(I64),
@@ -353,6 +378,7 @@ impl Translator<'_> {
         };
         fusing.bytes_stand = true;
         fusing.written.clone_from(&fusing.written_before);
+        fusing.told.clear();
         let in_frame = fusing.in_frame.clone();
         let variables: Vec<Variable> = fusing.variables.values().copied().collect();
         let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
@@ -522,7 +548,27 @@ impl Translator<'_> {
     }
 
     fn set(&mut self, field: FieldId, input: PassInput) {
-        let value = match input {
+        let stays = matches!(
+            input,
+            PassInput::Constant(_)
+                | PassInput::IngressPort
+                | PassInput::ReceivedLength
+                | PassInput::Nanos
+                | PassInput::Micros
+        );
+        let is_home = self.home(self.slot(field)).is_some();
+        if let Some(fusing) = self.fused.as_mut()
+            && (stays && is_home && fusing.homes.only_told.contains(&field))
+        {
+            fusing.told.insert(field, input);
+            return;
+        }
+        let value = self.given(input);
+        self.set_value(field, value);
+    }
+
+    fn given(&mut self, input: PassInput) -> Value {
+        match input {
             PassInput::Constant(value) => self.number(value),
             PassInput::IngressPort => {
                 let wire = self.wire();
@@ -540,8 +586,27 @@ impl Translator<'_> {
                 true => self.checksum_error(),
                 false => self.number(0),
             },
-        };
-        self.set_value(field, value);
+        }
+    }
+
+    /// The first limb of a field that is what the architecture told; the others are zero.
+    pub(super) fn told(&mut self, slot: Slot) -> Option<Value> {
+        let fusing = self.fused.as_ref().filter(|f| !f.told.is_empty())?;
+        let told = fusing.told.iter().find(|(field, _)| {
+            let limbs = self
+                .program
+                .fields
+                .get(**field)
+                .map_or(0, |f| limbs_of(f.ty));
+            (self.slot(**field)..self.slot(**field) + limbs).contains(&slot)
+        });
+        let (&field, &input) = told?;
+        if self.slot(field) != slot {
+            return Some(self.number(0));
+        }
+        let value = self.given(input);
+        let width = self.program.fields.get(field).map_or(0, |f| f.ty.width());
+        Some(self.cut(value, width.min(64)))
     }
 
     /// Whether a checksum was wrong: then the context has begun.
