@@ -5,7 +5,7 @@ use packet::{Frame, FrameError, Nanos};
 use table::Lane;
 
 use crate::externs::checksum::ChecksumUnit;
-use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests};
+use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, StateNumber};
 
 /// Units of work ([`ir::work`]) that a packet has unless its device says otherwise.
 pub const WORK_BUDGET: u32 = 1 << 16;
@@ -51,6 +51,17 @@ pub struct PacketContext {
     pub log: LogBuffer,
     /// Digests that the program sent.
     pub digests: Digests,
+    /// Where an engine keeps what it has made of the state, from packet to packet.
+    pub derived: Derived,
+}
+
+/// What an engine has made of a state, for the packets that one context serves.
+#[derive(Debug, Default)]
+pub struct Derived {
+    /// The state and the lane that it was made for.
+    pub of: Option<(StateNumber, Lane)>,
+    /// The engine's own.
+    pub words: Vec<u64>,
 }
 
 /// The entry, or default action, whose action is running.
@@ -85,6 +96,7 @@ impl PacketContext {
             atomic: crate::AtomicDepth::default(),
             log: LogBuffer::default(),
             digests: Digests::default(),
+            derived: Derived::default(),
         }
     }
 

@@ -34,7 +34,7 @@ pub mod wide;
 pub use atomic::{AtomicDepth, AtomicGate};
 pub use bit_buffer::BitBuffer;
 pub use configuration::{Configuration, ConfigurationError};
-pub use context::{CurrentEntry, DigestMessage, Digests, PacketContext, WORK_BUDGET};
+pub use context::{CurrentEntry, Derived, DigestMessage, Digests, PacketContext, WORK_BUDGET};
 pub use convert::{action_params, field_match, key_shape, table_spec};
 pub use drop::DropReason;
 pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Unsupported};
@@ -47,5 +47,5 @@ pub use pass::{
 pub use random::RandomStream;
 pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};
-pub use state::{ExpireProfiles, ExternState, Found, State, TableState};
+pub use state::{ExpireProfiles, ExternState, Found, State, StateNumber, TableState};
 pub use trace::{DropDetail, TraceEvent, Tracer};

@@ -18,6 +18,7 @@ use ir::TableId;
 use packet::{Frame, FrameError, Nanos};
 
 use crate::translate::PassUses;
+use crate::view;
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
 #[repr(C)]
@@ -38,6 +39,8 @@ pub(crate) struct Invocation<'i> {
     emitted_room: u64,
     /// The parameters of the action that the last table chose.
     params_at: *const u64,
+    /// For a pass: what [`crate::view`] says of the state.
+    view_at: *const u64,
     /// For a pass: the time, and how many ports are busy.
     nanos: u64,
     micros: u64,
@@ -130,6 +133,7 @@ pub(crate) mod offset {
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
+    pub(crate) const VIEW: i32 = offset_of!(Invocation<'_>, view_at) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
 }
 
@@ -266,8 +270,10 @@ pub(crate) fn run_pass(
     }
     let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
     let outcomes = &mut burst.outcomes[..count];
+    let view_at = view::derive(packet, state);
     let mut limbs = std::mem::take(&mut packet.limbs);
     let mut invocation = Invocation {
+        view_at,
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         busy: burst.busy_ports.len() as u64,
@@ -305,7 +311,8 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
     // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits`, compared before; emitted bits below
     // `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made sure; of a burst `count` packets,
-    // whose bytes no helper moves but by `show_bytes`, and as many outcomes.
+    // whose bytes no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what a lookup found there, of each
+    // counter cells below their number.
     unsafe { native(invocation) }
 }
 
@@ -327,6 +334,7 @@ impl<'i> Invocation<'i> {
             emitted: 0,
             emitted_room: 0,
             params_at: std::ptr::null(),
+            view_at: std::ptr::null(),
             nanos: 0,
             micros: 0,
             busy: 0,

@@ -1,11 +1,11 @@
 //! Functions that native code calls. They get the invocation and numbers, and are written in safe Rust: whatever native code asks, they
 //! stay inside of the packet and its state.
 
-use exec::externs::stateful;
 use exec::slots::Slot;
 use exec::slots::header;
-use exec::{Destination, DropReason};
+use exec::{Destination, DropReason, Found};
 use ir::ExternId;
+use table::EntryIdx;
 
 use crate::abi::{Invocation, Outcome, applied_number};
 
@@ -91,8 +91,6 @@ helpers! {
     WrongChecksum = wrong_checksum();
     /// The running sum of an instance is this.
     SetSum = set_sum(instance, sum);
-    /// Counts the packet at an index of a counter.
-    Count = count(counter, index);
     /// Whether a checksum did not verify.
     ChecksumError = checksum_error();
     /// PNA: the port that the packet is to leave by, or the number of the outcome.
@@ -103,6 +101,10 @@ helpers! {
     IsBusy = is_busy(port);
     /// Applies a table.
     Apply = apply(table);
+    /// Finds a table's entry: its record's number, 0 for a miss.
+    Find = find(table);
+    /// What to run for what was found in a table.
+    Settle = settle(table, record);
     /// Calls an extern; 0, or the number of the outcome.
     Call = call(which);
     /// The same for one that asks or tells the device something.
@@ -257,6 +259,24 @@ extern "C" fn apply(inv: &mut Invocation<'_>, table: u64) -> u64 {
     applied_number(applied.position, applied.hit)
 }
 
+extern "C" fn find(inv: &mut Invocation<'_>, table: u64) -> u64 {
+    let table = &inv.code.tables.as_slice()[table as usize];
+    let found = table.find(inv.limbs, inv.state);
+    found.map_or(0, |idx| u64::from(idx.get()) + 1)
+}
+
+extern "C" fn settle(inv: &mut Invocation<'_>, table: u64, record: u64) -> u64 {
+    inv.begin();
+    let table = &inv.code.tables.as_slice()[table as usize];
+    let found = match record.checked_sub(1) {
+        None => Found::Miss,
+        Some(idx) => Found::Entry(EntryIdx::new(idx as u32)),
+    };
+    let applied = table.settle(found, inv.limbs, inv.packet, inv.state);
+    inv.show_params(applied.params);
+    applied_number(applied.position, applied.hit)
+}
+
 extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
     inv.begin();
     inv.take_back();
@@ -341,19 +361,6 @@ extern "C" fn set_sum(inv: &mut Invocation<'_>, instance: u64, sum: u64) -> u64 
     if let Some(unit) = inv.packet.checksum(ExternId::new(instance as u32)) {
         unit.set_state(sum as u16);
     }
-    0
-}
-
-extern "C" fn count(inv: &mut Invocation<'_>, counter: u64, index: u64) -> u64 {
-    inv.begin();
-    let (lane, length) = (inv.packet.lane, inv.packet.length);
-    stateful::counter_count(
-        inv.state,
-        lane,
-        ExternId::new(counter as u32),
-        index,
-        length.into(),
-    );
     0
 }
 

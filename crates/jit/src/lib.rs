@@ -23,6 +23,7 @@ mod backend;
 mod fuse;
 mod helpers;
 mod translate;
+mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

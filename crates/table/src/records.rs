@@ -24,6 +24,11 @@ impl Records {
         (params as u64) << 32 | action as u64
     }
 
+    /// Limbs from one record to the next, in a table whose longest parameters have so many.
+    pub const fn stride_of(params: usize) -> usize {
+        params + 1
+    }
+
     /// Limbs from one record to the next: the head and the parameters.
     #[inline]
     pub fn stride(&self) -> usize {
@@ -47,7 +52,7 @@ pub(crate) struct RecordStore {
 impl RecordStore {
     /// Records with room for so many limbs of parameters; all tell nothing.
     pub(crate) fn new(params: usize) -> Self {
-        let stride = params + 1;
+        let stride = Records::stride_of(params);
         let limbs = Vec::new();
         Self {
             stride,

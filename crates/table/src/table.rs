@@ -62,13 +62,14 @@ impl TableSpec {
         self.direct_meter.map(|unit| Arc::new(MeterCell::new(unit)))
     }
 
-    /// Words of an entry's row of counts, a power of two.
     fn words(&self) -> usize {
-        match self.direct_counter {
-            None => 4,
-            Some(_) => 8,
-        }
+        words_of_row(self.direct_counter.is_some())
     }
+}
+
+/// Words of an entry's row of counts, a power of two, in a table with or without a direct counter.
+pub const fn words_of_row(has_counter: bool) -> usize {
+    if has_counter { 8 } else { 4 }
 }
 
 /// Words of an entry's row: packets that hit it, their bytes, and when the last one came; the last two of a row of eight are its direct counter.

@@ -2,7 +2,7 @@
 
 use bits::limbs_for;
 use ir::{Action, ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
-use table::{ActionRef, EntryAction};
+use table::{ActionRef, EntryAction, EntryIdx};
 
 use super::Slot;
 use crate::{CurrentEntry, Found, PacketContext, State, TableState};
@@ -70,7 +70,34 @@ impl<'s> Params<'s> {
     }
 }
 
+impl Applied<'_> {
+    /// Nothing to run for what was found.
+    fn of(found: Found) -> Self {
+        Applied {
+            found,
+            hit: found != Found::Miss,
+            position: None,
+            params: Params::Of(&[]),
+            member: None,
+            group: None,
+        }
+    }
+}
+
 impl TableSite {
+    /// Limbs of the longest parameters of the table's actions.
+    pub fn most_params(&self) -> usize {
+        self.param_limbs
+            .iter()
+            .max()
+            .map_or(0, |&most| most as usize)
+    }
+
+    /// Limbs of the parameters of the action at a position.
+    pub fn params_at(&self, position: usize) -> u32 {
+        self.param_limbs.get(position).copied().unwrap_or(0)
+    }
+
     /// A table of a verified program; `take` gives slots for so many limbs.
     pub fn new(
         program: &Program,
@@ -121,31 +148,46 @@ impl TableSite {
         packet: &mut PacketContext,
         state: &'s State,
     ) -> Applied<'s> {
-        let mut applied = Applied {
-            found: Found::Miss,
-            hit: false,
-            position: None,
-            params: Params::Of(&[]),
-            member: None,
-            group: None,
-        };
         let Some(table) = state.table(self.id) else {
-            return applied;
+            return Applied::of(Found::Miss);
         };
-        let key = self.key as usize;
-        let key = &limbs[key..key + self.key_limbs as usize];
-        let found = table.find(key, &mut packet.learned_params);
+        let found = table.find(self.key_of(limbs), &mut packet.learned_params);
         let bytes = u64::from(packet.length);
         table.record(&found, packet.lane, bytes, packet.now);
-        applied.found = found;
-        applied.hit = found != Found::Miss;
-        if self.counts_hits && applied.hit {
+        if self.counts_hits && found != Found::Miss {
             table.count(&found, packet.lane, bytes);
         }
         packet.current = Some(CurrentEntry {
             table: self.id,
             found,
         });
+        self.settle(found, limbs, packet, state)
+    }
+
+    /// The key in its slots.
+    #[inline]
+    fn key_of<'l>(&self, limbs: &'l [u64]) -> &'l [u64] {
+        &limbs[self.key as usize..][..self.key_limbs as usize]
+    }
+
+    /// The entry for the key in its slots, without what packets added; counts nothing.
+    #[inline]
+    pub fn find(&self, limbs: &[u64], state: &State) -> Option<EntryIdx> {
+        state.table(self.id)?.lookup.find(self.key_of(limbs))
+    }
+
+    /// What to run for what was found.
+    pub fn settle<'s>(
+        &self,
+        found: Found,
+        limbs: &[u64],
+        packet: &mut PacketContext,
+        state: &'s State,
+    ) -> Applied<'s> {
+        let mut applied = Applied::of(found);
+        let Some(table) = state.table(self.id) else {
+            return applied;
+        };
         if let Found::Learned(hit) = &found {
             return self.run(applied, hit.action, Params::Learned, &packet.learned_params);
         }

@@ -276,6 +276,20 @@ impl Translator<'_> {
         translated
     }
 
+    /// Whether running this action runs one that is shared.
+    pub(super) fn runs_shared(&self, action: ActionId) -> bool {
+        let mut seen = HashSet::from([action]);
+        let mut waiting = vec![action];
+        while let Some(action) = waiting.pop() {
+            if self.uses.shared.contains(&action) {
+                return true;
+            }
+            let called = self.costs.called.get(action).into_iter().flatten();
+            waiting.extend(called.copied().filter(|&called| seen.insert(called)));
+        }
+        false
+    }
+
     fn run_shared(&mut self, action: ActionId, params: Vec<Param>) -> Result<(), Unsupported> {
         self.declare_shared(action);
         let values: Vec<Vec<Value>> = params.iter().map(|p| self.param_value(p)).collect();

@@ -82,18 +82,6 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Counts in a counter found by index.
-    fn count(&mut self, call: &Call) -> Result<bool, Unsupported> {
-        let (Op::CounterCount, Some(counter), [Operand::In(index)]) =
-            (call.op, call.instance, &call.operands[..])
-        else {
-            return Ok(false);
-        };
-        let (counter, index) = (self.number(counter.get().into()), self.small(index)?);
-        self.help(Helper::Count, &[counter, index]);
-        Ok(true)
-    }
-
     /// The fields that the operation itself sets.
     fn mark(&mut self, op: Op) {
         for (field, value) in marks(self.program, op) {

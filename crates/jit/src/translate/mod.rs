@@ -11,6 +11,8 @@ mod burst;
 mod call;
 mod checksum;
 mod control;
+mod count;
+mod current;
 mod deparse;
 mod emit;
 mod expr;
@@ -46,6 +48,8 @@ use ir::{
 use crate::abi::{Code, Outcome, offset};
 use crate::helpers::Helper;
 use action::{ActionCosts, Param, SharedAction};
+use count::Applying;
+use current::CurrentUses;
 use pass::Fusing;
 pub(crate) use pass::PassUses;
 
@@ -61,6 +65,7 @@ pub(crate) struct Shared<'p> {
     /// Slots for parameters of actions that are too wide for SSA values.
     wide_params: IdVec<ActionId, Vec<Option<Slot>>>,
     costs: ActionCosts,
+    current_uses: CurrentUses,
     /// What code takes from a packet's budget.
     budget: Work<'p>,
     /// A place for writes that must not happen.
@@ -120,6 +125,7 @@ impl<'p> Shared<'p> {
             },
             wide_params,
             costs: ActionCosts::of(program),
+            current_uses: CurrentUses::of(program),
             budget: Work::of(program),
             nowhere,
             first_temporary: next,
@@ -178,6 +184,7 @@ struct Translator<'t> {
     code: &'t mut Code,
     wide_params: &'t IdVec<ActionId, Vec<Option<Slot>>>,
     costs: &'t ActionCosts,
+    current_uses: &'t CurrentUses,
     budget: &'t Work<'t>,
     nowhere: Slot,
     first_temporary: Slot,
@@ -209,6 +216,8 @@ struct Translator<'t> {
     enclosing: HashMap<LabelId, (Block, Block)>,
     /// The action whose code is being translated, with its parameters.
     action: Option<(ActionId, Vec<Param>)>,
+    /// The table whose action is being translated, in a pass.
+    applying: Option<Applying>,
     /// Actions that several places of the function run.
     shared_actions: HashMap<ActionId, SharedAction>,
     /// How often each action is run in the function at hand.
@@ -268,6 +277,7 @@ impl<'t> Translator<'t> {
             code: &mut shared.code,
             wide_params: &shared.wide_params,
             costs: &shared.costs,
+            current_uses: &shared.current_uses,
             budget: &shared.budget,
             nowhere: shared.nowhere,
             first_temporary: shared.first_temporary,
@@ -290,6 +300,7 @@ impl<'t> Translator<'t> {
             is_live: true,
             enclosing: HashMap::new(),
             action: None,
+            applying: None,
             shared_actions: HashMap::new(),
             uses: action::Uses::default(),
             loc: None,

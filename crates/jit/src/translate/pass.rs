@@ -14,6 +14,7 @@ use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsuppo
 use ir::{Arch, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, limbs_of};
 
 use super::bounds::has_work;
+use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
 use super::{Block, I64, Translator, in_invocation};
@@ -461,18 +462,8 @@ impl Translator<'_> {
 
     /// Whether something asks for the entry of the table that was applied last.
     fn uses_current_entry(&self) -> bool {
-        // v1model counts a hit when the table is applied.
-        let counts = self.program.arch != Arch::V1model && self.calls(Op::DirectCounterCount);
-        let direct = [
-            Op::DirectCounterCountLength,
-            Op::DirectMeterExecute,
-            Op::DirectMeterExecuteColored,
-            Op::DirectMeterExecuteLength,
-            Op::AddEntry,
-            Op::SetEntryExpireTime,
-            Op::RestartExpireTimer,
-        ];
-        counts || direct.iter().any(|op| self.calls(*op))
+        let ops = self.fused.as_ref().map(|fused| &fused.homes.ops);
+        ops.is_some_and(|ops| ops.iter().any(|&op| is_about_current(self.program, op)))
     }
 
     pub(super) fn calls(&self, op: Op) -> bool {

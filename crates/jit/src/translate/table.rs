@@ -6,14 +6,37 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
 use ir::{ActionId, MatchKind, MatchNext, MatchOutcome, StageId, TableId};
+use table::Records;
 
-use super::Translator;
 use super::control::Line;
+use super::current::CurrentUse;
+use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
 
-/// What applying a table came to: the number of [`crate::abi::applied_number`], needed behind the action too.
-struct Applied(Variable);
+/// What applying a table came to, needed behind the action too.
+struct Applied {
+    /// Whether it was hit.
+    hit: Variable,
+    /// The position of the action that runs; [`NO_ACTION`] for none.
+    position: Variable,
+    /// The first of the action's parameters.
+    params: Variable,
+    found: Found,
+}
+
+/// How the action that runs is known.
+#[derive(Clone, Copy)]
+enum Found {
+    /// By its position.
+    Position,
+    /// By the head of the entry's record, which has this number in its table.
+    Record {
+        head: Value,
+        number: Value,
+        table: TableId,
+    },
+}
 
 impl Translator<'_> {
     pub(super) fn match_stage(
@@ -25,9 +48,11 @@ impl Translator<'_> {
         line: &Line<'_>,
     ) -> Result<(), Unsupported> {
         self.put_key(table)?;
-        let number = self.help_with(Helper::Apply, &[table.get().into()]);
-        let applied = Applied(self.variable(number));
         let actions: Vec<ActionId> = self.code.tables[table].actions.to_vec();
+        let applied = match self.is_flat(table, &actions) {
+            true => self.find_record(table, outcome),
+            false => self.apply(table),
+        };
         match next {
             MatchNext::ByAction(nexts) => {
                 let none = self.b.create_block();
@@ -52,7 +77,7 @@ impl Translator<'_> {
                 self.run_all(&applied, &actions)?;
                 self.put_outcome(outcome, &applied);
                 let (yes, no) = (self.b.create_block(), self.b.create_block());
-                let was_hit = self.hit(&applied);
+                let was_hit = self.b.use_var(applied.hit);
                 self.branch(was_hit, yes, no);
                 self.start_sealed(yes);
                 self.follow(id, *hit, line);
@@ -60,19 +85,91 @@ impl Translator<'_> {
                 self.follow(id, *miss, line);
             }
         }
+        self.applying = None;
         Ok(())
     }
 
-    /// Whether the table was hit, as a number.
-    fn hit(&mut self, applied: &Applied) -> Value {
-        let number = self.b.use_var(applied.0);
-        self.b.ins().ushr_imm(number, 32)
+    /// Whether the table's entries are told by its records alone: in a pass, if packets add none and no action asks for more than to count.
+    fn is_flat(&self, table: TableId, actions: &[ActionId]) -> bool {
+        let declared = self.program.tables.get(table);
+        if self.fused.is_none() || declared.is_none_or(|declared| declared.add_on_miss) {
+            return false;
+        }
+        match self.current_uses.of_actions(actions) {
+            CurrentUse::None => true,
+            // A shared action counts for several tables.
+            CurrentUse::Counts => !actions.iter().any(|&action| self.runs_shared(action)),
+            CurrentUse::Any => false,
+        }
     }
 
-    /// The position of the action that runs; [`NO_ACTION`] for none.
-    fn position(&mut self, applied: &Applied) -> Value {
-        let number = self.b.use_var(applied.0);
-        self.b.ins().band_imm(number, NO_ACTION as i64)
+    /// Looks the table up, notes the packet and says what to run, by a helper.
+    fn apply(&mut self, table: TableId) -> Applied {
+        let number = self.help_with(Helper::Apply, &[table.get().into()]);
+        let zero = self.number(0);
+        let [hit, position, params] = [(); 3].map(|()| self.variable(zero));
+        let applied = Applied {
+            hit,
+            position,
+            params,
+            found: Found::Position,
+        };
+        self.take_applied(&applied, number);
+        applied
+    }
+
+    /// What a helper's number says.
+    fn take_applied(&mut self, applied: &Applied, number: Value) {
+        let hit = self.b.ins().ushr_imm(number, 32);
+        self.b.def_var(applied.hit, hit);
+        let position = self.b.ins().band_imm(number, NO_ACTION as i64);
+        self.b.def_var(applied.position, position);
+        let params = self.load_invocation(offset::PARAMS);
+        self.b.def_var(applied.params, params);
+    }
+
+    /// Looks the table up and notes the packet; what to run stands in the entry's record.
+    fn find_record(&mut self, table: TableId, outcome: MatchOutcome) -> Applied {
+        let number = self.help_with(Helper::Find, &[table.get().into()]);
+        self.applying = Some(self.note_packet(table, number));
+        let record = self.record_of(table, number);
+        let head = self.b.ins().load(I64, in_limbs(), record, 0);
+        let params = self.b.ins().iadd_imm(record, 8);
+        let is_hit = self.b.ins().icmp_imm(IntCC::NotEqual, number, 0);
+        let hit = self.b.ins().uextend(I64, is_hit);
+        let position = match outcome.action_run {
+            Some(_) => self.position_of(table, head),
+            None => self.number(NO_ACTION),
+        };
+        Applied {
+            hit: self.variable(hit),
+            position: self.variable(position),
+            params: self.variable(params),
+            found: Found::Record {
+                head,
+                number,
+                table,
+            },
+        }
+    }
+
+    /// The heads of the records of a table's actions, by position.
+    fn heads(&self, table: TableId) -> Vec<u64> {
+        let site = &self.code.tables[table];
+        let actions = site.actions.iter().enumerate();
+        actions
+            .map(|(position, action)| Records::head(action.get(), site.params_at(position)))
+            .collect()
+    }
+
+    fn position_of(&mut self, table: TableId, head: Value) -> Value {
+        let mut position = self.number(NO_ACTION);
+        for (at, wanted) in self.heads(table).into_iter().enumerate().rev() {
+            let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, wanted as i64);
+            let at = self.number(at as u64);
+            position = self.b.ins().select(is_it, at, position);
+        }
+        position
     }
 
     fn put_key(&mut self, table: TableId) -> Result<(), Unsupported> {
@@ -116,9 +213,9 @@ impl Translator<'_> {
         ways: &[Block],
         none: Block,
     ) -> Result<(), Unsupported> {
-        let mut switch = Switch::new();
         let mut bodies = Vec::new();
-        for (position, (&action, &way)) in actions.iter().zip(ways).enumerate() {
+        let mut blocks = Vec::new();
+        for (&action, &way) in actions.iter().zip(ways) {
             let declared = self.program.actions.get(action);
             let block = if declared.is_some_and(|action| action.body.is_empty()) {
                 way
@@ -127,27 +224,25 @@ impl Translator<'_> {
                 bodies.push((block, action, way));
                 block
             };
-            if block != none {
-                switch.set_entry(position as u128, block);
-            }
+            blocks.push(block);
         }
-        let chosen = self.position(applied);
-        // The position, without a search where there is one action only.
-        match &bodies[..] {
-            [(body, ..)] if switch.entries().len() == 1 => {
-                let position = switch.entries().keys().next().copied().unwrap_or(0);
-                let is_it = IntCC::Equal;
-                let is_it = self.b.ins().icmp_imm(is_it, chosen, position as i64);
-                self.branch(is_it, *body, none);
-            }
-            _ => {
-                switch.emit(&mut self.b, chosen, none);
-                self.is_live = false;
-            }
+        if let Found::Record {
+            head,
+            number,
+            table,
+        } = applied.found
+        {
+            let slow = self.cold_block();
+            self.go_by_head(head, table, &blocks, slow);
+            self.start(slow);
+            let table = self.number(table.get().into());
+            let number = self.help(Helper::Settle, &[table, number]);
+            self.take_applied(applied, number);
         }
+        self.go_by_position(applied, &blocks, none);
         for (block, action, way) in bodies {
             self.start(block);
-            let params = self.load_invocation(offset::PARAMS);
+            let params = self.b.use_var(applied.params);
             self.run_entry_action(action, params)?;
             self.free_temporaries();
             self.jump(way);
@@ -155,15 +250,37 @@ impl Translator<'_> {
         Ok(())
     }
 
+    fn go_by_head(&mut self, head: Value, table: TableId, blocks: &[Block], otherwise: Block) {
+        let mut switch = Switch::new();
+        for (head, &block) in self.heads(table).into_iter().zip(blocks) {
+            if !switch.entries().contains_key(&head.into()) {
+                switch.set_entry(head.into(), block);
+            }
+        }
+        switch.emit(&mut self.b, head, otherwise);
+        self.is_live = false;
+    }
+
+    fn go_by_position(&mut self, applied: &Applied, blocks: &[Block], none: Block) {
+        let mut switch = Switch::new();
+        let blocks = blocks.iter().enumerate();
+        for (position, &block) in blocks.filter(|(_, block)| **block != none) {
+            switch.set_entry(position as u128, block);
+        }
+        let chosen = self.b.use_var(applied.position);
+        switch.emit(&mut self.b, chosen, none);
+        self.is_live = false;
+    }
+
     fn put_outcome(&mut self, outcome: MatchOutcome, applied: &Applied) {
         if let Some(hit) = outcome.hit {
             let slot = self.slot(hit);
-            let hit = self.hit(applied);
+            let hit = self.b.use_var(applied.hit);
             self.store_slots(slot, &[hit]);
         }
         if let Some(action_run) = outcome.action_run {
             let slot = self.slot(action_run);
-            let position = self.position(applied);
+            let position = self.b.use_var(applied.position);
             self.store_slots(slot, &[position]);
         }
     }

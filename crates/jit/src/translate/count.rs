@@ -1,0 +1,173 @@
+//! Counting in a pass: load, add, store, in the lane of the thread that runs it.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_frontend::Variable;
+use exec::Unsupported;
+use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
+use table::Records;
+
+use super::{I64, Translator, in_limbs};
+use crate::abi::offset;
+use crate::view;
+
+/// Where an entry's row has its counts, in bytes: `table::Lookup::cells` says what is where.
+mod row {
+    pub(super) const HITS: i32 = 0;
+    pub(super) const BYTES: i32 = 8;
+    pub(super) const LAST_USE: i32 = 16;
+    pub(super) const COUNTER: i32 = 32;
+}
+
+/// The table whose action is being translated: its direct counter, and the variable that points to the entry's row.
+#[derive(Clone, Copy)]
+pub(super) struct Applying {
+    counter: Option<ExternId>,
+    row: Variable,
+    /// v1model: the hit has been counted.
+    counts_hits: bool,
+}
+
+impl Translator<'_> {
+    /// A word of what native code sees of the state.
+    fn load_view(&mut self, at: i32) -> Value {
+        let view = self.load_invocation(offset::VIEW);
+        self.b.ins().load(I64, in_limbs(), view, at)
+    }
+
+    /// A pointer to the record that a lookup gave the number of.
+    pub(super) fn record_of(&mut self, table: TableId, number: Value) -> Value {
+        let records = self.load_view(view::table_at(table));
+        let stride = 8 * Records::stride_of(self.code.tables[table].most_params()) as i64;
+        let behind = self.b.ins().imul_imm(number, stride);
+        self.b.ins().iadd(records, behind)
+    }
+
+    /// Notes the packet for the entry, or the default action, that a lookup gave the number of.
+    pub(super) fn note_packet(&mut self, table: TableId, number: Value) -> Applying {
+        let declared = self.program.tables.get(table);
+        let counter = declared.and_then(|declared| declared.direct_counter);
+        let unit = counter.and_then(|counter| self.unit_of(counter));
+        let counts_hits = self.code.tables[table].counts_hits;
+        let rows = self.load_view(view::table_at(table) + 8);
+        let words = table::words_of_row(unit.is_some());
+        let behind = self.b.ins().imul_imm(number, 8 * words as i64);
+        let row = self.b.ins().iadd(rows, behind);
+        let one = self.number(1);
+        let bytes = self.counted_bytes();
+        let now = self.load_invocation(offset::NANOS);
+        self.add_at(row, row::HITS, one);
+        self.add_at(row, row::BYTES, bytes);
+        self.b.ins().store(in_limbs(), now, row, row::LAST_USE);
+        if let (Some(unit), true) = (unit, counts_hits) {
+            let is_hit = self.b.ins().icmp_imm(IntCC::NotEqual, number, 0);
+            let hit = self.b.ins().uextend(I64, is_hit);
+            let zero = self.number(0);
+            let bytes = self.b.ins().select(is_hit, bytes, zero);
+            self.count_at(row, row::COUNTER, unit, hit, bytes);
+        }
+        Applying {
+            counter,
+            row: self.variable(row),
+            counts_hits,
+        }
+    }
+
+    /// The length that counters count.
+    fn counted_bytes(&mut self) -> Value {
+        let bits = self.packet_bits();
+        self.b.ins().ushr_imm(bits, 3)
+    }
+
+    fn add_at(&mut self, cell: Value, at: i32, amount: Value) {
+        let before = self.b.ins().load(I64, in_limbs(), cell, at);
+        let sum = self.b.ins().iadd(before, amount);
+        self.b.ins().store(in_limbs(), sum, cell, at);
+    }
+
+    fn count_at(&mut self, cell: Value, at: i32, unit: CounterUnit, packets: Value, bytes: Value) {
+        if unit != CounterUnit::Bytes {
+            self.add_at(cell, at, packets);
+        }
+        if unit != CounterUnit::Packets {
+            self.add_at(cell, at + 8, bytes);
+        }
+    }
+
+    fn unit_of(&self, counter: ExternId) -> Option<CounterUnit> {
+        match self.program.externs.get(counter)?.kind {
+            ExternKind::DirectCounter { unit } | ExternKind::Counter { unit, .. } => Some(unit),
+            _ => None,
+        }
+    }
+
+    /// Counts inline, where that can be done; whether it was.
+    pub(super) fn count(&mut self, call: &Call) -> Result<bool, Unsupported> {
+        if self.fused.is_none() {
+            return Ok(false);
+        }
+        match call.op {
+            Op::CounterCount | Op::CounterCountLength => self.count_indexed(call),
+            Op::DirectCounterCount | Op::DirectCounterCountLength => self.count_direct(call),
+            _ => Ok(false),
+        }
+    }
+
+    /// The length that the program gives, or else the packet's.
+    fn given_length(
+        &mut self,
+        call: &Call,
+        at: usize,
+        is_given: bool,
+    ) -> Result<Value, Unsupported> {
+        match call.operands.get(at) {
+            Some(Operand::In(length)) if is_given => self.small(length),
+            _ => Ok(self.counted_bytes()),
+        }
+    }
+
+    fn count_direct(&mut self, call: &Call) -> Result<bool, Unsupported> {
+        let Some(applying) = self.applying else {
+            return Ok(false);
+        };
+        // As `exec` does: whichever direct counter the call names, the entry's is meant.
+        let Some(unit) = applying.counter.and_then(|counter| self.unit_of(counter)) else {
+            return Ok(true);
+        };
+        if applying.counts_hits {
+            return Ok(true);
+        }
+        let is_given = call.op == Op::DirectCounterCountLength;
+        let bytes = self.given_length(call, 0, is_given)?;
+        let row = self.b.use_var(applying.row);
+        let one = self.number(1);
+        self.count_at(row, row::COUNTER, unit, one, bytes);
+        Ok(true)
+    }
+
+    fn count_indexed(&mut self, call: &Call) -> Result<bool, Unsupported> {
+        let (Some(counter), Some(Operand::In(index))) = (call.instance, call.operands.first())
+        else {
+            return Ok(false);
+        };
+        let Some(unit) = self.unit_of(counter) else {
+            return Ok(false);
+        };
+        let index = self.small(index)?;
+        let bytes = self.given_length(call, 1, call.op == Op::CounterCountLength)?;
+        let at = view::extern_at(self.program, counter);
+        let count = self.load_view(at + 8);
+        let is_inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, count);
+        let (inside, after) = (self.b.create_block(), self.b.create_block());
+        self.branch(is_inside, inside, after);
+        self.start_sealed(inside);
+        let cells = self.load_view(at);
+        let behind = self.b.ins().ishl_imm(index, 4);
+        let cell = self.b.ins().iadd(cells, behind);
+        let one = self.number(1);
+        self.count_at(cell, 0, unit, one, bytes);
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(true)
+    }
+}
