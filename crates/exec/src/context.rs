@@ -62,6 +62,8 @@ pub struct Derived {
     pub of: Option<(StateNumber, Lane)>,
     /// The engine's own.
     pub words: Vec<u64>,
+    /// What the engine notes for a burst.
+    pub notes: Vec<u64>,
 }
 
 /// The entry, or default action, whose action is running.

@@ -17,8 +17,8 @@ use exec::{
 use ir::TableId;
 use packet::{Frame, FrameError, Nanos};
 
-use crate::translate::PassUses;
-use crate::view;
+use crate::translate::{PassUses, ScoutSite};
+use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
 #[repr(C)]
@@ -39,8 +39,9 @@ pub(crate) struct Invocation<'i> {
     emitted_room: u64,
     /// The parameters of the action that the last table chose.
     params_at: *const u64,
-    /// For a pass: what [`crate::view`] says of the state.
+    /// For a pass: what [`crate::view`] says of the state, and the notes of its scout.
     view_at: *const u64,
+    notes_at: *mut u64,
     /// For a pass: the time, and how many ports are busy.
     nanos: u64,
     micros: u64,
@@ -100,6 +101,9 @@ impl Wire {
 /// Packets that a pass takes at once.
 pub(crate) const BURST: usize = 64;
 
+/// Packets from which on a scout goes before.
+const WORTH_SCOUTING: usize = 4;
+
 /// What has become of the context since the packet at hand began. A pass begins its packets without it, since few need it whole.
 pub(crate) mod flags {
     /// It is this packet's: [`super::Invocation::begin`].
@@ -133,6 +137,7 @@ pub(crate) mod offset {
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
+    pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
     pub(crate) const VIEW: i32 = offset_of!(Invocation<'_>, view_at) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
 }
@@ -158,6 +163,7 @@ pub(crate) struct Code {
     pub(crate) header_copies: Vec<HeaderCopy>,
     pub(crate) calls: Vec<ExternCall>,
     pub(crate) wides: Vec<WideStep>,
+    pub(crate) scouts: Vec<ScoutSite>,
     pub(crate) constants: Vec<Box<[u64]>>,
     pub(crate) errors: ParserErrors,
     /// The first slot of the scratch of wide operations.
@@ -256,9 +262,9 @@ pub(crate) struct BurstEnd {
     pub(crate) stops: bool,
 }
 
-/// Runs a compiled pass of `code` on frames.
+/// Runs a compiled pass of `code` on frames, after its scout, if it has one.
 pub(crate) fn run_pass(
-    native: Native,
+    (native, scout): (Native, Option<Native>),
     burst: PassBurst<'_>,
     packet: &mut PacketContext,
     state: &State,
@@ -271,9 +277,12 @@ pub(crate) fn run_pass(
     let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
     let outcomes = &mut burst.outcomes[..count];
     let view_at = view::derive(packet, state);
+    let mut notes = std::mem::take(&mut packet.derived.notes);
+    notes::clear(&code.scouts, &mut notes);
     let mut limbs = std::mem::take(&mut packet.limbs);
     let mut invocation = Invocation {
         view_at,
+        notes_at: notes.as_mut_ptr(),
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         busy: burst.busy_ports.len() as u64,
@@ -286,6 +295,19 @@ pub(crate) fn run_pass(
         uses: burst.uses,
         ..Invocation::new(&mut limbs, packet, state, code)
     };
+    if let Some(scout) = scout
+        && count >= WORTH_SCOUTING
+    {
+        enter(scout, &mut invocation);
+        invocation.at = 0;
+        notes::answer(
+            &code.scouts,
+            &mut notes,
+            invocation.state,
+            invocation.packet.lane,
+        );
+        invocation.notes_at = notes.as_mut_ptr();
+    }
     let done = match count {
         0 => 0,
         _ => enter(native, &mut invocation) as usize,
@@ -297,6 +319,7 @@ pub(crate) fn run_pass(
     }
     // The packet that ends a run has not gone on to the next one.
     let stops = has_left || invocation.flags & flags::STOPS != 0;
+    packet.derived.notes = notes;
     packet.atomic.leave_all(&state.atomic);
     packet.limbs = limbs;
     BurstEnd { done, stops }
@@ -312,7 +335,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits`, compared before; emitted bits below
     // `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made sure; of a burst `count` packets,
     // whose bytes no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what a lookup found there, of each
-    // counter cells below their number.
+    // counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
 
@@ -335,6 +358,7 @@ impl<'i> Invocation<'i> {
             emitted_room: 0,
             params_at: std::ptr::null(),
             view_at: std::ptr::null(),
+            notes_at: std::ptr::null_mut(),
             nanos: 0,
             micros: 0,
             busy: 0,

@@ -11,7 +11,7 @@ use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
 use crate::abi::{Code, Native};
-use crate::translate::{Body, PassUses, Shared, translate};
+use crate::translate::{Body, PassUses, ScoutedStages, Shared, translate};
 
 /// A program, compiled.
 pub(crate) struct Compiled {
@@ -76,6 +76,8 @@ pub(crate) fn compile(
 pub(crate) struct CompiledPass {
     pub(crate) code: Code,
     pub(crate) run: Native,
+    /// What goes before, if it is worth it.
+    pub(crate) scout: Option<Native>,
     pub(crate) uses: PassUses,
     _memory: Memory,
 }
@@ -96,10 +98,15 @@ pub(crate) fn compile_pass(
         module,
     };
     let uses = PassUses::of(program);
-    let id = compiler.one(&mut shared, Body::Pass(pass))?;
+    let (id, stages) = compiler.one(&mut shared, Body::Pass(pass))?;
+    let scout = match stages.is_empty() {
+        true => None,
+        false => Some(compiler.one(&mut shared, Body::Scout(pass, &stages))?.0),
+    };
     let mut module = compiler.module;
     module.finalize_definitions().map_err(failed)?;
     Ok(CompiledPass {
+        scout: scout.map(|id| native(&module, id)),
         code: shared.finish(),
         run: native(&module, id),
         uses,
@@ -144,15 +151,21 @@ impl Compiler {
         shared: &mut Shared<'_>,
         bodies: impl Iterator<Item = Body<'p>>,
     ) -> Result<Vec<FuncId>, Unsupported> {
-        bodies.map(|body| self.one(shared, body)).collect()
+        bodies.map(|body| Ok(self.one(shared, body)?.0)).collect()
     }
 
-    fn one(&mut self, shared: &mut Shared<'_>, body: Body<'_>) -> Result<FuncId, Unsupported> {
+    /// A function; of a pass, where it takes answers of a scout.
+    fn one(
+        &mut self,
+        shared: &mut Shared<'_>,
+        body: Body<'_>,
+    ) -> Result<(FuncId, ScoutedStages), Unsupported> {
         let signature = shared.signature(0);
         let name = match body {
             Body::Parser(id) => format!("parser{}", id.get()),
             Body::Control(id) => format!("control{}", id.get()),
             Body::Pass(_) => String::from("pass"),
+            Body::Scout(..) => String::from("scout"),
         };
         let declared = self
             .module
@@ -160,11 +173,11 @@ impl Compiler {
         let id = declared.map_err(failed)?;
         self.context.func.signature = signature;
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.function);
-        translate(shared, builder, body)?;
+        let stages = translate(shared, builder, body)?;
         let defined = self.module.define_function(id, &mut self.context);
         defined.map_err(|error| failed(format!("{error:?}")))?;
         self.module.clear_context(&mut self.context);
-        Ok(id)
+        Ok((id, stages))
     }
 }
 

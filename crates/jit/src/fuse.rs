@@ -26,7 +26,11 @@ impl Fused for FusedPass {
     ) -> usize {
         context.now = burst.now;
         let CompiledPass {
-            run, code, uses, ..
+            run,
+            scout,
+            code,
+            uses,
+            ..
         } = &self.compiled;
         let mut done = from;
         while done < burst.frames.len() {
@@ -39,7 +43,7 @@ impl Fused for FusedPass {
                 chance: (burst.seed, burst.first_packet + (done - from) as u64),
                 uses: *uses,
             };
-            let ended = abi::run_pass(*run, some, context, state, code);
+            let ended = abi::run_pass((*run, *scout), some, context, state, code);
             done += ended.done;
             if ended.stops || ended.done == 0 {
                 break;

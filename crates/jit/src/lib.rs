@@ -22,6 +22,7 @@ mod abi;
 mod backend;
 mod fuse;
 mod helpers;
+mod notes;
 mod translate;
 mod view;
 

@@ -21,6 +21,7 @@ mod homes;
 mod parser;
 mod pass;
 mod place;
+mod scout;
 mod stmt;
 mod table;
 mod wide;
@@ -52,6 +53,7 @@ use count::Applying;
 use current::CurrentUses;
 use pass::Fusing;
 pub(crate) use pass::PassUses;
+pub(crate) use scout::{ScoutSite, ScoutedStages};
 
 /// Values of at most so many limbs are held in SSA values.
 pub(crate) const INLINE_LIMBS: u32 = 8;
@@ -159,21 +161,30 @@ pub(crate) enum Body<'p> {
     Control(ControlId),
     /// All steps of a pass.
     Pass(&'p Pass),
+    /// The scout of a pass, which takes answers at these stages.
+    Scout(&'p Pass, &'p ScoutedStages),
 }
 
-/// Translates a parser or control into the function at hand.
+/// Translates code into the function at hand. Of a pass it tells where it takes answers of a scout.
 pub(crate) fn translate(
     shared: &mut Shared<'_>,
     builder: FunctionBuilder<'_>,
     body: Body<'_>,
-) -> Result<(), Unsupported> {
+) -> Result<ScoutedStages, Unsupported> {
     let mut translator = Translator::new(shared, builder);
     match body {
-        Body::Parser(id) => translator.parser(id)?,
-        Body::Control(id) => translator.control(id)?,
+        Body::Parser(id) => {
+            translator.parser(id)?;
+            translator.finish()?;
+        }
+        Body::Control(id) => {
+            translator.control(id)?;
+            translator.finish()?;
+        }
         Body::Pass(pass) => return translator.pass(pass),
+        Body::Scout(pass, stages) => translator.scout(pass, stages)?,
     }
-    translator.finish()
+    Ok(ScoutedStages::new())
 }
 
 /// What is being done to one function.

@@ -11,12 +11,13 @@ use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::{HeaderFieldSite, HeaderSite};
 use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
-use ir::{Arch, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, limbs_of};
+use ir::{ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, limbs_of};
 
 use super::bounds::has_work;
 use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
+use super::scout::{ScoutedStages, Scouting};
 use super::{Block, I64, Translator, in_invocation};
 use crate::abi::{Outcome, flags, offset, wire};
 use crate::helpers::Helper;
@@ -34,6 +35,8 @@ pub(super) struct Fusing {
     in_frame: Vec<(Slot, u32)>,
     /// Whether the packet's bytes are still those that were parsed.
     pub(super) bytes_stand: bool,
+    /// What a scout has asked for.
+    pub(super) scouting: Scouting,
     /// The packet as its burst knows it.
     pub(super) wire: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
@@ -259,8 +262,9 @@ impl Translator<'_> {
         }
     }
 
-    /// Translates a pass: a loop over the packets of a burst. The function returns how many of them have an outcome.
-    pub(super) fn pass(mut self, pass: &Pass) -> Result<(), Unsupported> {
+    /// Translates a pass: a loop over the packets of a burst. The function returns how many of them have an outcome. The match stages for which it takes
+    /// a scout's answers are told.
+    pub(super) fn pass(mut self, pass: &Pass) -> Result<ScoutedStages, Unsupported> {
         let common_end = self.end;
         let (begin, ended) = (self.b.create_block(), self.b.create_block());
         self.b.append_block_param(ended, I64);
@@ -284,10 +288,11 @@ impl Translator<'_> {
         self.b.ins().return_(&[number]);
         self.b.seal_all_blocks();
         self.b.finalize();
-        Ok(())
+        let scouting = self.fused.map(|fused| fused.scouting);
+        Ok(scouting.map_or_else(ScoutedStages::new, |scouting| scouting.sites))
     }
 
-    fn begin_fusing(&mut self, pass: &Pass, ended: Block) {
+    pub(super) fn begin_fusing(&mut self, pass: &Pass, ended: Block) {
         let homes = Homes::of(self.program, &self.code.headers, written_by(pass));
         let mut variables = HashMap::new();
         let mut in_frame: Vec<(Slot, u32)> = Vec::new();
@@ -331,6 +336,7 @@ impl Translator<'_> {
             offsets: offsets.collect(),
             in_frame,
             bytes_stand: true,
+            scouting: Scouting::of(self.program, pass),
             wire: self.b.declare_var(I64),
             ended,
             places,
@@ -413,7 +419,13 @@ impl Translator<'_> {
         }
     }
 
-    fn step(&mut self, number: u32, step: &PassStep) -> Result<(), Unsupported> {
+    fn scouts_for(&mut self, control: Option<ControlId>) {
+        if let Some(fusing) = self.fused.as_mut() {
+            fusing.scouting.control = control;
+        }
+    }
+
+    pub(super) fn step(&mut self, number: u32, step: &PassStep) -> Result<(), Unsupported> {
         self.note_written(step);
         match step {
             PassStep::Set(field, input) => self.set(*field, *input),
@@ -425,7 +437,9 @@ impl Translator<'_> {
             }
             PassStep::Control(control) => {
                 let after = self.begin_code();
+                self.scouts_for(Some(*control));
                 self.control(*control)?;
+                self.scouts_for(None);
                 self.shared_bodies()?;
                 self.end_control(after, |_| ());
             }

@@ -10,6 +10,7 @@ use table::Records;
 
 use super::control::Line;
 use super::current::CurrentUse;
+use super::scout::ScoutSite;
 use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
@@ -47,11 +48,13 @@ impl Translator<'_> {
         next: &MatchNext,
         line: &Line<'_>,
     ) -> Result<(), Unsupported> {
-        self.put_key(table)?;
         let actions: Vec<ActionId> = self.code.tables[table].actions.to_vec();
         let applied = match self.is_flat(table, &actions) {
-            true => self.find_record(table, outcome),
-            false => self.apply(table),
+            true => self.find_record(id, table, outcome)?,
+            false => {
+                self.put_key(table)?;
+                self.apply(table)
+            }
         };
         match next {
             MatchNext::ByAction(nexts) => {
@@ -129,8 +132,16 @@ impl Translator<'_> {
     }
 
     /// Looks the table up and notes the packet; what to run stands in the entry's record.
-    fn find_record(&mut self, table: TableId, outcome: MatchOutcome) -> Applied {
-        let number = self.help_with(Helper::Find, &[table.get().into()]);
+    fn find_record(
+        &mut self,
+        stage: StageId,
+        table: TableId,
+        outcome: MatchOutcome,
+    ) -> Result<Applied, Unsupported> {
+        let number = match self.scouted(stage, table) {
+            Some(site) => self.scouted_or_found(site)?,
+            None => self.find(table)?,
+        };
         self.applying = Some(self.note_packet(table, number));
         let record = self.record_of(table, number);
         let head = self.b.ins().load(I64, in_limbs(), record, 0);
@@ -141,7 +152,7 @@ impl Translator<'_> {
             Some(_) => self.position_of(table, head),
             None => self.number(NO_ACTION),
         };
-        Applied {
+        Ok(Applied {
             hit: self.variable(hit),
             position: self.variable(position),
             params: self.variable(params),
@@ -150,7 +161,26 @@ impl Translator<'_> {
                 number,
                 table,
             },
-        }
+        })
+    }
+
+    /// The number of the record that the key hits; 0 for none.
+    fn find(&mut self, table: TableId) -> Result<Value, Unsupported> {
+        self.put_key(table)?;
+        Ok(self.help_with(Helper::Find, &[table.get().into()]))
+    }
+
+    /// The same as the scout found it, if it did.
+    fn scouted_or_found(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+        let (alone, after) = (self.cold_block(), self.b.create_block());
+        let number = self.b.append_block_param(after, I64);
+        let scouted = self.scouted_record(site, alone);
+        self.jump_with(after, &[scouted]);
+        self.start_sealed(alone);
+        let found = self.find(site.table)?;
+        self.jump_with(after, &[found]);
+        self.start_sealed(after);
+        Ok(number)
     }
 
     /// The heads of the records of a table's actions, by position.

@@ -1,0 +1,390 @@
+//! The scout of a pass: goes through a burst before the pass does and writes down the keys of tables, so that they are looked up together and what the
+//! pass will read is asked for before (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
+//!
+//! It runs the parser and the conditions that depend on nothing else, and no action. A table is scouted if no code between the parser and it writes a
+//! field of its key: then the key that the scout found is the key, and the pass takes the answer without looking at it. Whether the pass comes to the
+//! table is another matter. The scout goes both ways where it does not know; a packet that it did not ask for is looked up by the pass itself. So it
+//! changes speed, never the result.
+
+use std::collections::{HashMap, HashSet};
+
+use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_frontend::Variable;
+use exec::{Pass, PassInput, PassStep, Unsupported};
+use ir::{
+    ControlId, Expr, FieldId, MatchKind, MatchNext, Next, ParserId, Stage, StageId, StageKind,
+    Stmt, StmtKind, TableId, limbs_of,
+};
+
+use super::homes::written_in_control;
+use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
+use crate::abi::{BURST, offset};
+
+/// Where a scout's notes for one table begin, and what they are about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScoutSite {
+    pub(crate) table: TableId,
+    /// The first word of its notes.
+    pub(crate) first: usize,
+    /// Limbs of a key.
+    pub(crate) limbs: usize,
+}
+
+/// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
+/// that was found, and the keys.
+impl ScoutSite {
+    const ASKING: usize = 1;
+    const FOUND: usize = Self::ASKING + BURST;
+    const KEYS: usize = Self::FOUND + BURST;
+
+    /// How many words they are.
+    pub(crate) fn words(&self) -> usize {
+        Self::KEYS + BURST * self.limbs
+    }
+
+    /// Nobody asks, in the notes of this site.
+    pub(crate) fn clear(notes: &mut [u64]) {
+        notes[..Self::FOUND].fill(0);
+    }
+
+    /// The keys of those that ask, and where the numbers of the records go that they hit.
+    pub(crate) fn questions<'n>(&self, notes: &'n mut [u64]) -> (&'n [u64], &'n mut [u64]) {
+        let (head, keys) = notes.split_at_mut(Self::KEYS);
+        let count = (head[0] as usize).min(BURST);
+        let found = &mut head[Self::FOUND..Self::FOUND + count];
+        (&keys[..count * self.limbs], found)
+    }
+}
+
+/// What is scouted of a pass.
+#[derive(Default)]
+pub(super) struct Scouting {
+    /// Fields that controls from the parser on may have written, up to the end of each control that is scouted.
+    written: HashMap<ControlId, HashSet<FieldId>>,
+    /// The control being translated.
+    pub(super) control: Option<ControlId>,
+    /// The match stages that the pass takes answers for.
+    pub(super) sites: HashMap<(ControlId, StageId), usize>,
+}
+
+impl Scouting {
+    /// What may be scouted of a pass: all controls between the first parser and what ends ingress.
+    pub(super) fn of(program: &ir::Program, pass: &Pass) -> Scouting {
+        let mut scouting = Scouting::default();
+        let mut written = HashSet::new();
+        let mut is_parsed = false;
+        for step in &pass.steps {
+            match step {
+                PassStep::Parse { parser, .. } => {
+                    if is_parsed || !is_plain_parser(program, *parser) {
+                        break;
+                    }
+                    is_parsed = true;
+                }
+                PassStep::Control(control) if is_parsed => {
+                    written.extend(written_in_control(program, *control));
+                    scouting.written.insert(*control, written.clone());
+                }
+                PassStep::Set(field, _) if is_parsed => {
+                    written.insert(*field);
+                }
+                PassStep::Set(..) | PassStep::DropIf(..) | PassStep::LeaveIf(_) => {}
+                _ => break,
+            }
+        }
+        scouting
+    }
+}
+
+/// Whether a parser only extracts and computes, so that it may run twice.
+fn is_plain_parser(program: &ir::Program, parser: ParserId) -> bool {
+    let parser = program.parsers.get(parser);
+    parser.is_some_and(|parser| parser.states.values().all(|state| is_plain(&state.body)))
+}
+
+fn is_plain(body: &[Stmt]) -> bool {
+    body.iter().all(|stmt| match &stmt.kind {
+        StmtKind::Assign(place, _) | StmtKind::AssignSlice(place, ..) => place.dims.is_empty(),
+        StmtKind::Extract(header, size) => header.dims.is_empty() && size.is_none(),
+        StmtKind::Advance(Expr::Const(..)) | StmtKind::Verify(..) | StmtKind::Fail(_) => true,
+        StmtKind::If(_, then, otherwise) => is_plain(then) && is_plain(otherwise),
+        StmtKind::Block(_, body) => is_plain(body),
+        StmtKind::Leave(_) => true,
+        _ => false,
+    })
+}
+
+/// Whether the scout comes to a stage.
+#[derive(Clone, Copy)]
+enum Comes {
+    Never,
+    Always,
+    /// Where this is 1.
+    If(Variable),
+}
+
+impl Translator<'_> {
+    /// The place of the answer for a match stage, if the pass may take one: its key is known when the packet is parsed.
+    pub(super) fn scouted(&mut self, stage: StageId, table: TableId) -> Option<ScoutSite> {
+        let control = self.fused.as_ref()?.scouting.control?;
+        let keys = &self.program.tables.get(table)?.keys;
+        if !keys.iter().all(|key| self.is_known(control, &key.expr)) {
+            return None;
+        }
+        let limbs = self.code.tables[table].key_limbs as usize;
+        let is_plain = keys.iter().all(|key| key.match_kind != MatchKind::Selector);
+        if limbs == 0 || limbs > INLINE_LIMBS as usize || !is_plain {
+            return None;
+        }
+        let first = self.code.scouts.last();
+        let first = first.map_or(0, |site| site.first + site.words());
+        let site = ScoutSite {
+            table,
+            first,
+            limbs,
+        };
+        let number = self.code.scouts.len();
+        self.code.scouts.push(site);
+        let fused = self.fused.as_mut()?;
+        fused.scouting.sites.insert((control, stage), number);
+        Some(site)
+    }
+
+    /// Whether an expression has one value from the parser to the end of a control, and is computed without a helper.
+    fn is_known(&self, control: ControlId, expr: &Expr) -> bool {
+        let Some(fused) = &self.fused else {
+            return false;
+        };
+        let Some(written) = fused.scouting.written.get(&control) else {
+            return false;
+        };
+        let is_small = self
+            .ty(expr)
+            .is_ok_and(|ty| limbs_of(ty) <= INLINE_LIMBS && !matches!(ty, ir::ScalarTy::Varbit(_)));
+        let known = |expr: &Expr| self.is_known(control, expr);
+        is_small
+            && match expr {
+                Expr::Const(..) => true,
+                Expr::Read(place) => {
+                    place.dims.is_empty()
+                        && fused.homes.in_variables.contains(&place.base)
+                        && !written.contains(&place.base)
+                }
+                Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => known(a),
+                Expr::Binary(_, a, b) | Expr::Concat(a, b) => known(a) && known(b),
+                Expr::Ternary(a, b, c) => known(a) && known(b) && known(c),
+                Expr::Param(_) | Expr::VarbitLen(_) | Expr::VarbitEq(..) => false,
+            }
+    }
+
+    /// A word of the notes of a table.
+    fn notes(&mut self, site: ScoutSite, word: usize) -> Value {
+        let notes = self.load_invocation(offset::NOTES);
+        let behind = 8 * (site.first + word) as i64;
+        self.b.ins().iadd_imm(notes, behind)
+    }
+
+    /// The number of the record that the packet at hand hits, as the scout found it; `otherwise` if the scout did not ask.
+    pub(super) fn scouted_record(&mut self, site: ScoutSite, otherwise: Block) -> Value {
+        let asking = self.notes(site, ScoutSite::ASKING);
+        let at = self.load_invocation(offset::AT);
+        let behind = self.b.ins().ishl_imm(at, 3);
+        let question = self.b.ins().iadd(asking, behind);
+        let question = self.b.ins().load(I64, in_limbs(), question, 0);
+        let asked = self.b.create_block();
+        self.branch(question, asked, otherwise);
+        self.start_sealed(asked);
+        // Questions are counted from 1.
+        let found = self.notes(site, ScoutSite::FOUND - 1);
+        let behind = self.b.ins().ishl_imm(question, 3);
+        let found = self.b.ins().iadd(found, behind);
+        self.b.ins().load(I64, in_limbs(), found, 0)
+    }
+
+    /// Translates the scout of a pass that has been translated: a loop over the packets of a burst.
+    pub(super) fn scout(mut self, pass: &Pass, sites: &ScoutedStages) -> Result<(), Unsupported> {
+        let common_end = self.end;
+        let (begin, ended) = (self.b.create_block(), self.b.create_block());
+        self.b.append_block_param(ended, I64);
+        self.begin_fusing(pass, ended);
+        self.jump(begin);
+        self.start(begin);
+        self.begin_packet();
+        self.scout_steps(pass, sites)?;
+        let zero = self.number(0);
+        self.jump_with(ended, &[zero]);
+        self.start(ended);
+        let at = self.load_invocation(offset::AT);
+        let at = self.b.ins().iadd_imm(at, 1);
+        self.store_invocation(at, offset::AT);
+        let count = self.load_invocation(offset::COUNT);
+        let through = self.b.create_block();
+        let less = cranelift_codegen::ir::condcodes::IntCC::UnsignedLessThan;
+        let goes_on = self.b.ins().icmp(less, at, count);
+        self.branch(goes_on, begin, through);
+        self.start(through);
+        self.b.ins().return_(&[at]);
+        self.start(common_end);
+        let number = self.b.block_params(common_end)[0];
+        self.b.ins().return_(&[number]);
+        self.b.seal_all_blocks();
+        self.b.finalize();
+        Ok(())
+    }
+
+    fn scout_steps(&mut self, pass: &Pass, sites: &ScoutedStages) -> Result<(), Unsupported> {
+        let mut is_parsed = false;
+        for (number, step) in pass.steps.iter().enumerate() {
+            match step {
+                PassStep::Parse { .. } if is_parsed => break,
+                PassStep::Parse { .. } => {
+                    self.step(number as u32, step)?;
+                    is_parsed = true;
+                }
+                PassStep::Set(_, PassInput::ChecksumError | PassInput::IsHostPort) => {}
+                PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
+                PassStep::Control(control) => self.scout_control(*control, sites)?,
+                PassStep::Set(..) | PassStep::DropIf(..) | PassStep::LeaveIf(_) => {}
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn scout_control(&mut self, id: ControlId, sites: &ScoutedStages) -> Result<(), Unsupported> {
+        let Some(control) = self.program.controls.get(id) else {
+            return Ok(());
+        };
+        if !sites.keys().any(|(control, _)| *control == id) {
+            return Ok(());
+        }
+        let mut comes: HashMap<StageId, Comes> = HashMap::new();
+        let first = control.stages.ids().next();
+        comes.extend(first.map(|first| (first, Comes::Always)));
+        for (stage_id, stage) in control.stages.iter() {
+            let here = comes.get(&stage_id).copied().unwrap_or(Comes::Never);
+            if let Comes::Never = here {
+                continue;
+            }
+            if let (Some(&number), StageKind::Match { table, .. }) =
+                (sites.get(&(id, stage_id)), &stage.kind)
+            {
+                let site = self.code.scouts[number];
+                self.ask_if(here, site, *table)?;
+            }
+            for (next, here) in self.ways_on(id, stage, here)? {
+                if let Next::Stage(to) = next
+                    && to > stage_id
+                {
+                    let before = comes.get(&to).copied().unwrap_or(Comes::Never);
+                    let either = self.either(before, here);
+                    comes.insert(to, either);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a packet that comes to a stage may go on.
+    fn ways_on(
+        &mut self,
+        control: ControlId,
+        stage: &Stage,
+        here: Comes,
+    ) -> Result<Vec<(Next, Comes)>, Unsupported> {
+        let all = |nexts: &[Next]| nexts.iter().map(|&next| (next, here)).collect();
+        Ok(match &stage.kind {
+            StageKind::Condition {
+                cond,
+                then,
+                otherwise,
+            } if self.is_known(control, cond) => {
+                let yes = self.narrow(cond)?;
+                let no = self.b.ins().bxor_imm(yes, 1);
+                let then = (*then, self.both(here, yes));
+                vec![then, (*otherwise, self.both(here, no))]
+            }
+            StageKind::Condition {
+                then, otherwise, ..
+            } => all(&[*then, *otherwise]),
+            StageKind::Action { next, .. } => all(&[*next]),
+            StageKind::Match { next, .. } => match next {
+                MatchNext::Always(next) => all(&[*next]),
+                MatchNext::ByHit { hit, miss } => all(&[*hit, *miss]),
+                MatchNext::ByAction(nexts) => all(nexts),
+            },
+        })
+    }
+
+    fn both(&mut self, here: Comes, truth: Value) -> Comes {
+        let both = match here {
+            Comes::Never => return Comes::Never,
+            Comes::Always => truth,
+            Comes::If(here) => {
+                let here = self.b.use_var(here);
+                self.b.ins().band(here, truth)
+            }
+        };
+        Comes::If(self.variable(both))
+    }
+
+    fn either(&mut self, one: Comes, other: Comes) -> Comes {
+        match (one, other) {
+            (Comes::Never, other) => other,
+            (one, Comes::Never) => one,
+            (Comes::Always, _) | (_, Comes::Always) => Comes::Always,
+            (Comes::If(one), Comes::If(other)) => {
+                let (one, other) = (self.b.use_var(one), self.b.use_var(other));
+                let either = self.b.ins().bor(one, other);
+                Comes::If(self.variable(either))
+            }
+        }
+    }
+
+    /// Writes down the key of a table, for a packet that comes there.
+    fn ask_if(&mut self, here: Comes, site: ScoutSite, table: TableId) -> Result<(), Unsupported> {
+        let Comes::If(here) = here else {
+            return self.ask(site, table);
+        };
+        let (asks, after) = (self.b.create_block(), self.b.create_block());
+        let here = self.b.use_var(here);
+        self.branch(here, asks, after);
+        self.start_sealed(asks);
+        self.ask(site, table)?;
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+
+    fn ask(&mut self, site: ScoutSite, table: TableId) -> Result<(), Unsupported> {
+        let program = self.program;
+        let Some(declared) = program.tables.get(table) else {
+            return Ok(());
+        };
+        let mut key = Vec::with_capacity(site.limbs);
+        for part in &declared.keys {
+            if self.ty(&part.expr)?.width() > 0 {
+                key.extend(self.value(&part.expr)?);
+            }
+        }
+        let count_at = self.notes(site, 0);
+        let count = self.b.ins().load(I64, in_limbs(), count_at, 0);
+        let keys = self.notes(site, ScoutSite::KEYS);
+        let behind = self.b.ins().imul_imm(count, 8 * site.limbs as i64);
+        let place = self.b.ins().iadd(keys, behind);
+        for (i, limb) in key.into_iter().take(site.limbs).enumerate() {
+            self.b.ins().store(in_limbs(), limb, place, 8 * i as i32);
+        }
+        let count = self.b.ins().iadd_imm(count, 1);
+        self.b.ins().store(in_limbs(), count, count_at, 0);
+        let asking = self.notes(site, ScoutSite::ASKING);
+        let at = self.load_invocation(offset::AT);
+        let behind = self.b.ins().ishl_imm(at, 3);
+        let asking = self.b.ins().iadd(asking, behind);
+        self.b.ins().store(in_limbs(), count, asking, 0);
+        Ok(())
+    }
+}
+
+/// The match stages that a pass takes answers for, each with the number of its site.
+pub(crate) type ScoutedStages = HashMap<(ControlId, StageId), usize>;
