@@ -311,6 +311,7 @@ impl Translator<'_> {
             }
         }
         let places = self.places(&homes);
+        let scouting = Scouting::of(self.program, pass, &self.code.headers, &homes);
         let written: HashSet<FieldId> = written_by(pass).collect();
         let mut headers: Vec<HeaderId> = homes.tracked.iter().copied().collect();
         headers.sort_by_key(|header| header.get());
@@ -336,7 +337,7 @@ impl Translator<'_> {
             offsets: offsets.collect(),
             in_frame,
             bytes_stand: true,
-            scouting: Scouting::of(self.program, pass),
+            scouting,
             wire: self.b.declare_var(I64),
             ended,
             places,

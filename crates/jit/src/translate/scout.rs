@@ -8,15 +8,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
+use exec::slots::header::HeaderSite;
 use exec::{Pass, PassInput, PassStep, Unsupported};
 use ir::{
-    ControlId, Expr, FieldId, MatchKind, MatchNext, Next, ParserId, Stage, StageId, StageKind,
+    ControlId, Expr, FieldId, HeaderId, MatchKind, MatchNext, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
 
-use super::homes::written_in_control;
+use super::extract::is_inline;
+use super::homes::{Homes, written_in_control};
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::{BURST, offset};
 
@@ -69,14 +72,27 @@ pub(super) struct Scouting {
 
 impl Scouting {
     /// What may be scouted of a pass: all controls between the first parser and what ends ingress.
-    pub(super) fn of(program: &ir::Program, pass: &Pass) -> Scouting {
+    pub(super) fn of(
+        program: &ir::Program,
+        pass: &Pass,
+        headers: &[HeaderSite],
+        homes: &Homes,
+    ) -> Scouting {
+        // A helper that extracts takes the frame into the packet's context, which a scout leaves alone.
+        let is_extracted_inline =
+            |header: HeaderId| headers.get(header.get() as usize).is_some_and(is_inline);
+        if !homes.is_aligned {
+            return Scouting::default();
+        }
         let mut scouting = Scouting::default();
         let mut written = HashSet::new();
         let mut is_parsed = false;
         for step in &pass.steps {
             match step {
                 PassStep::Parse { parser, .. } => {
-                    if is_parsed || !is_plain_parser(program, *parser) {
+                    let parser = program.parsers.get(*parser);
+                    let mut states = parser.into_iter().flat_map(|p| p.states.values());
+                    if is_parsed || !states.all(|s| is_plain(&s.body, &is_extracted_inline)) {
                         break;
                     }
                     is_parsed = true;
@@ -96,16 +112,14 @@ impl Scouting {
     }
 }
 
-/// Whether a parser only extracts and computes, so that it may run twice.
-fn is_plain_parser(program: &ir::Program, parser: ParserId) -> bool {
-    let parser = program.parsers.get(parser);
-    parser.is_some_and(|parser| parser.states.values().all(|state| is_plain(&state.body)))
-}
-
-fn is_plain(body: &[Stmt]) -> bool {
+/// Whether a parser's code only extracts and computes, in native code, so that it may run twice.
+fn is_plain(body: &[Stmt], is_extracted_inline: &impl Fn(HeaderId) -> bool) -> bool {
+    let is_plain = |body: &[Stmt]| is_plain(body, is_extracted_inline);
     body.iter().all(|stmt| match &stmt.kind {
         StmtKind::Assign(place, _) | StmtKind::AssignSlice(place, ..) => place.dims.is_empty(),
-        StmtKind::Extract(header, size) => header.dims.is_empty() && size.is_none(),
+        StmtKind::Extract(header, size) => {
+            header.dims.is_empty() && size.is_none() && is_extracted_inline(header.base)
+        }
         StmtKind::Advance(Expr::Const(..)) | StmtKind::Verify(..) | StmtKind::Fail(_) => true,
         StmtKind::If(_, then, otherwise) => is_plain(then) && is_plain(otherwise),
         StmtKind::Block(_, body) => is_plain(body),
@@ -219,8 +233,7 @@ impl Translator<'_> {
         self.store_invocation(at, offset::AT);
         let count = self.load_invocation(offset::COUNT);
         let through = self.b.create_block();
-        let less = cranelift_codegen::ir::condcodes::IntCC::UnsignedLessThan;
-        let goes_on = self.b.ins().icmp(less, at, count);
+        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
         self.start(through);
         self.b.ins().return_(&[at]);
