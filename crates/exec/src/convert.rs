@@ -41,6 +41,7 @@ pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
         },
         capacity: (table.size as usize).max(table.entries.len()).max(1),
         params: most_params(program, table),
+        notes_usage: table.idle_timeout,
         direct_counter: match kind_of(table.direct_counter) {
             Some(ExternKind::DirectCounter { unit }) => Some(counter_kind(*unit)),
             _ => None,

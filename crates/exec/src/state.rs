@@ -163,6 +163,7 @@ impl TableState {
             Found::Miss => self.lookup.record(None, lane, bytes, now.0),
             Found::Entry(idx) => self.lookup.record(Some(*idx), lane, bytes, now.0),
             Found::Learned(hit) => {
+                self.lookup.record_total(true, lane);
                 if let Some(learned) = &self.learned {
                     learned.record(hit, bytes, now.0);
                 }

@@ -7,6 +7,9 @@ use table::{EntryIdx, Lane};
 use crate::abi::BURST;
 use crate::translate::ScoutSite;
 
+/// Words that need not be asked for: they stay in the first-level cache.
+const NEAR: usize = 1024;
+
 /// Nobody asks; the notes are as long as these sites want them.
 pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>) {
     let words = sites.last().map_or(0, |site| site.first + site.words());
@@ -26,15 +29,22 @@ pub(crate) fn answer(sites: &[ScoutSite], notes: &mut [u64], state: &State, lane
             continue;
         };
         let (records, counts) = (table.lookup.records(), table.lookup.cells());
-        let rows = counts.lane(lane);
+        let rows = match table.lookup.has_rows() {
+            true => counts.lane(lane),
+            false => &[],
+        };
         let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
         let places = &mut places[..found.len()];
         table.lookup.find_batch(keys, places);
         for (found, place) in found.iter_mut().zip(places) {
             let number = place.map_or(0, |idx| idx.get() as usize + 1);
             *found = number as u64;
-            prefetch(records.limbs(), number * records.stride());
-            prefetch(rows, number * counts.words());
+            if records.limbs().len() > NEAR {
+                prefetch(records.limbs(), number * records.stride());
+            }
+            if rows.len() > NEAR {
+                prefetch(rows, number * counts.words());
+            }
         }
     }
 }

@@ -1,22 +1,43 @@
 //! What native code sees of a state: where the records and counts of its tables are, and its counters' cells.
 //!
-//! Two words a table (records, counts), then two words an extern instance (cells, how many). They are made once for a state and a lane, and kept with the
-//! context; everything that they point to lives as long as the state, and nothing of it moves.
+//! Four words a table, then two words an extern instance (cells, how many). They are made once for a state and a lane, and kept with the context;
+//! everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::{ExternState, PacketContext, State};
 use ir::{ExternId, Program, TableId};
 
-/// Bytes of a table's or an extern's part.
-const PART: i32 = 16;
+/// Bytes of a table's part.
+const TABLE: i32 = 32;
 
-/// The offset of a table's records; its counts are eight bytes behind.
-pub(crate) fn table_at(table: TableId) -> i32 {
-    table.get() as i32 * PART
+/// Bytes of an extern's part.
+const EXTERN: i32 = 16;
+
+/// The offsets of a table's words.
+pub(crate) struct TableView {
+    /// Its records.
+    pub(crate) records: i32,
+    /// Its rows of counts, if packets note each entry's use there; else 0.
+    pub(crate) usage: i32,
+    /// Its rows of counts.
+    pub(crate) rows: i32,
+    /// Its totals.
+    pub(crate) totals: i32,
+}
+
+/// Where a table's words are.
+pub(crate) fn of_table(table: TableId) -> TableView {
+    let first = table.get() as i32 * TABLE;
+    TableView {
+        records: first,
+        usage: first + 8,
+        rows: first + 16,
+        totals: first + 24,
+    }
 }
 
 /// The offset of an extern's cells; how many they are is eight bytes behind.
 pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
-    (program.tables.len() as i32 + id.get() as i32) * PART
+    program.tables.len() as i32 * TABLE + id.get() as i32 * EXTERN
 }
 
 /// Makes the words for this state and the packet's lane, unless they are there. They begin where the result says.
@@ -34,9 +55,17 @@ fn make(packet: &mut PacketContext, state: &State) {
     let words = &mut packet.derived.words;
     words.clear();
     for table in &state.tables {
-        let records = table.lookup.records().limbs().as_ptr();
-        let counts = table.lookup.cells().lane(packet.lane).as_ptr();
-        words.extend([records.expose_provenance(), counts.expose_provenance()].map(|p| p as u64));
+        let lookup = &table.lookup;
+        let records = lookup.records().limbs().as_ptr().expose_provenance();
+        let rows = lookup
+            .cells()
+            .lane(packet.lane)
+            .as_ptr()
+            .expose_provenance();
+        let usage = if lookup.notes_usage() { rows } else { 0 };
+        let totals = lookup.totals().lane(packet.lane).as_ptr();
+        let parts = [records, usage, rows, totals.expose_provenance()];
+        words.extend(parts.map(|part| part as u64));
     }
     for instance in &state.externs {
         let (cells, count) = match instance {

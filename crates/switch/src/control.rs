@@ -492,10 +492,8 @@ impl Device {
     fn delete(&mut self, table: TableId, id: EntryId) -> Result<(), ControlError> {
         let name = self.table_of(table)?.name.clone();
         let entries = &mut self.configuration.tables[table];
-        let hits = entries.usage_of(Some(id)).map_or(0, |usage| usage.hits);
         match entries.delete(id) {
             Ok(entry) => {
-                self.retire(table, hits);
                 self.release(table, &entry.action);
                 Ok(())
             }
@@ -507,20 +505,17 @@ impl Device {
         self.table_of(table)?;
         self.tell_learned();
         let entries = &mut self.configuration.tables[table];
-        let all = entries.iter().zip(entries.usage());
-        let going: Vec<_> = all
-            .filter(|(entry, _)| !entry.is_const)
-            .map(|(entry, (_, usage))| (entry.clone(), usage.hits))
+        let going: Vec<_> = entries
+            .iter()
+            .filter(|entry| !entry.is_const)
+            .cloned()
             .collect();
         entries.clear();
-        for (entry, hits) in going {
-            self.retire(table, hits);
+        for entry in going {
             self.release(table, &entry.action);
         }
         if let Some(learned) = &self.configuration.learned[table] {
-            let hits = learned.entries().iter().map(|entry| entry.usage.hits).sum();
             learned.clear();
-            self.retire(table, hits);
         }
         Ok(())
     }

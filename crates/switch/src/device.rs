@@ -92,8 +92,6 @@ pub struct Device {
     followers: Vec<Follower>,
     /// Entries whose idleness was told, with the last use that it was told for.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
-    /// Hits of entries that are gone, by table.
-    retired_hits: Vec<u64>,
     /// Packets that left, here or by a worker, and were dropped behind.
     refused: Ledger,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
@@ -121,7 +119,6 @@ impl Device {
         let mut host_ports = config.host_ports.clone();
         host_ports.sort_unstable();
         configuration.host_ports = host_ports.into();
-        let retired_hits = vec![0; program.tables.len()];
         let code = Arc::new(Code::new(program, layout, loaded));
         let replication = ReplicationEngine::default();
         let root = Root {
@@ -142,7 +139,6 @@ impl Device {
             changes: 0,
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
-            retired_hits,
             refused: Ledger::default(),
             expired: Vec::new(),
             office: None,
@@ -260,13 +256,6 @@ impl Device {
         self.core.drain(now, trace);
     }
 
-    /// Hits of entries that are gone stay in [`Device::table_hits`].
-    pub(crate) fn retire(&mut self, table: TableId, hits: u64) {
-        if let Some(retired) = self.retired_hits.get_mut(table.get() as usize) {
-            *retired += hits;
-        }
-    }
-
     /// When something is to be done that needs no packet: the next packet leaves its queue, entries may expire.
     pub fn next_time(&self) -> Option<Nanos> {
         let learned = self.configuration.learned.values().flatten();
@@ -361,16 +350,11 @@ impl Device {
         let tables = self.configuration.tables.iter();
         tables
             .map(|(table, entries)| {
-                let hits: u64 = entries.usage().map(|(_, usage)| usage.hits).sum();
-                let learned = self.configuration.learned[table].as_ref();
-                let learned = learned.map_or(0, |learned| {
-                    let entries = learned.entries();
-                    entries.iter().map(|entry| entry.usage.hits).sum()
-                });
+                let totals = entries.totals();
                 TableHits {
                     table,
-                    hits: hits + learned + self.retired_hits[table.get() as usize],
-                    misses: entries.usage_of(None).map_or(0, |usage| usage.hits),
+                    hits: totals.hits,
+                    misses: totals.misses,
                 }
             })
             .collect()
@@ -457,7 +441,6 @@ impl Device {
     fn begin(&mut self, new: &mut Device) {
         std::mem::swap(&mut self.code, &mut new.code);
         std::mem::swap(&mut self.configuration, &mut new.configuration);
-        self.retired_hits = std::mem::take(&mut new.retired_hits);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
         self.is_stale = true;

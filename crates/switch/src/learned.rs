@@ -18,7 +18,6 @@ impl Device {
             // An entry is told of before its end is.
             self.tell_inserted(table, &learned);
             for entry in learned.expire(now) {
-                self.retire(table, entry.usage.hits);
                 self.tell(Change::Expire(table, entry.clone()), None);
                 self.put_expired(table, entry);
             }
@@ -93,7 +92,6 @@ impl Device {
             return refused(ControlCode::NotFound, message);
         };
         learned.delete(&known.key);
-        self.retire(id, known.usage.hits);
         self.put_expired(id, known);
         Ok(())
     }

@@ -57,6 +57,6 @@ pub use meter::{Color, MeterArray, MeterCell, MeterConfig, MeterConfigError, Met
 pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
 pub use records::Records;
 pub use register::RegisterArray;
-pub use table::{Lookup, PriorityOrder, Table, TableError, TableSpec, words_of_row};
+pub use table::{Lookup, PriorityOrder, Table, TableError, TableSpec, Totals, words_of_row};
 pub use tally::{Cells, Lane};
 pub use value_set::{ValueSet, ValueSetError};

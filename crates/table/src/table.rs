@@ -39,6 +39,9 @@ pub struct TableSpec {
     pub capacity: usize,
     /// Limbs of the longest parameters of its actions; entries with longer ones are found more slowly.
     pub params: usize,
+    /// Whether each entry's packets, bytes and last use are noted from the start; else they are from the first entry with an idle time-out on. It costs
+    /// each packet a cache line, and what is noted of a table as a whole costs next to nothing.
+    pub notes_usage: bool,
     /// Whether each entry has a direct counter, and what it counts.
     pub direct_counter: Option<CounterKind>,
     /// Whether each entry has a direct meter, and what it meters.
@@ -53,6 +56,7 @@ impl TableSpec {
             order: PriorityOrder::LargestWins,
             capacity,
             params: 2,
+            notes_usage: true,
             direct_counter: None,
             direct_meter: None,
         }
@@ -78,6 +82,22 @@ mod word {
     pub(super) const BYTES: usize = 1;
     pub(super) const LAST_USE: usize = super::TIME;
     pub(super) const COUNTER: usize = 4;
+}
+
+/// Words of the row of a table's totals.
+mod total {
+    pub(super) const HITS: usize = 0;
+    pub(super) const MISSES: usize = 1;
+    pub(super) const WORDS: usize = 2;
+}
+
+/// How often a table was hit and missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Packets that hit an entry, be it gone by now.
+    pub hits: u64,
+    /// Packets for which the default action ran.
+    pub misses: u64,
 }
 
 /// Why an update was refused. The table is as it was before.
@@ -154,6 +174,10 @@ pub struct Table {
     records: RecordStore,
     /// Row 0 is the default action's, row `idx + 1` the entry's.
     tally: Tally,
+    /// Whether packets write the rows' first half.
+    notes_usage: bool,
+    /// One row: packets that hit an entry, and that missed.
+    totals: Tally,
     by_identity: HashMap<Identity, EntryIdx>,
     by_id: BTreeMap<EntryId, EntryIdx>,
     uses: Uses,
@@ -232,6 +256,8 @@ impl Table {
             places: Places::new(places),
             records,
             tally: Tally::new(places + 1, spec.words()),
+            notes_usage: spec.notes_usage,
+            totals: Tally::new(1, total::WORDS),
             by_identity: HashMap::new(),
             by_id: BTreeMap::new(),
             uses,
@@ -280,6 +306,7 @@ impl Table {
             meter: self.spec.new_meter(),
         });
         self.next_id += 1;
+        self.notes_usage |= entry.idle_timeout_ns.is_some();
         self.begin_row(idx.index() + 1, now_ns);
         self.engine.insert(Rule {
             idx,
@@ -304,6 +331,7 @@ impl Table {
     ) -> Result<(), TableError> {
         let idx = self.changeable(id)?;
         let old = self.at(idx).clone();
+        self.notes_usage |= idle_timeout_ns.is_some();
         self.uses.remove(&old.action);
         self.uses.add(&action);
         let entry = Entry {
@@ -381,14 +409,22 @@ impl Table {
         self.by_id.range(from..).map(|(_, &idx)| self.at(idx))
     }
 
-    /// How much each entry is used, in order of insertion.
+    /// How often the table was hit and missed.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            hits: self.totals.read(0, total::HITS),
+            misses: self.totals.read(0, total::MISSES),
+        }
+    }
+
+    /// How much each entry is used, as far as that is noted, in order of insertion.
     pub fn usage(&self) -> impl Iterator<Item = (EntryId, UsageReading)> {
         self.by_id
             .iter()
             .map(|(&id, idx)| (id, self.read_usage(idx.index() + 1)))
     }
 
-    /// How much an entry is used; the default action, that is how many packets missed, for none.
+    /// How much an entry is used, as far as that is noted; for none, the default action.
     pub fn usage_of(&self, entry: Option<EntryId>) -> Option<UsageReading> {
         Some(self.read_usage(self.row(entry)?))
     }
@@ -421,6 +457,7 @@ impl Table {
     /// Makes lanes for so many writers, which the next snapshot has.
     pub fn set_lanes(&mut self, lanes: usize) {
         self.tally.resize(self.tally.rows(), lanes);
+        self.totals.resize(1, lanes);
         self.snapshot = None;
     }
 
@@ -498,6 +535,8 @@ impl Table {
             default: self.default.clone(),
             records: self.records.snapshot(),
             cells: self.tally.cells().clone(),
+            totals: self.totals.cells().clone(),
+            notes_usage: self.notes_usage,
             counter: self.spec.direct_counter,
         });
         self.places.issued(Arc::downgrade(&snapshot));
@@ -631,6 +670,8 @@ pub struct Lookup {
     default: Arc<DefaultEntry>,
     records: Arc<Records>,
     cells: Arc<Cells>,
+    totals: Arc<Cells>,
+    notes_usage: bool,
     counter: Option<CounterKind>,
 }
 
@@ -682,6 +723,10 @@ impl Lookup {
     /// Notes that a packet of `bytes` bytes, which came at `now_ns`, hit what was found; nothing: it missed.
     #[inline]
     pub fn record(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64, now_ns: u64) {
+        self.record_total(found.is_some(), lane);
+        if !self.notes_usage {
+            return;
+        }
         if let [hits, sum, last, ..] = self.row(found, lane) {
             add(hits, 1);
             add(sum, bytes);
@@ -689,6 +734,33 @@ impl Lookup {
                 last.store(now_ns, Relaxed);
             }
         }
+    }
+
+    /// Notes that a packet hit the table, or missed it.
+    #[inline]
+    pub fn record_total(&self, is_hit: bool, lane: Lane) {
+        let word = if is_hit { total::HITS } else { total::MISSES };
+        if let Some(cell) = self.totals.row(lane, 0).get(word) {
+            add(cell, 1);
+        }
+    }
+
+    /// Whether packets note each entry's use.
+    #[inline]
+    pub fn notes_usage(&self) -> bool {
+        self.notes_usage
+    }
+
+    /// Whether packets write the rows of [`cells`](Self::cells) at all.
+    #[inline]
+    pub fn has_rows(&self) -> bool {
+        self.notes_usage || self.counter.is_some()
+    }
+
+    /// Where packets note hits and misses: a row of two words.
+    #[inline]
+    pub fn totals(&self) -> &Cells {
+        &self.totals
     }
 
     /// Counts a packet of `bytes` bytes in the direct counter of what was found, if the table has one.

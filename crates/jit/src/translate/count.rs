@@ -37,7 +37,7 @@ impl Translator<'_> {
 
     /// A pointer to the record that a lookup gave the number of.
     pub(super) fn record_of(&mut self, table: TableId, number: Value) -> Value {
-        let records = self.load_view(view::table_at(table));
+        let records = self.load_view(view::of_table(table).records);
         let stride = 8 * Records::stride_of(self.code.tables[table].most_params()) as i64;
         let behind = self.b.ins().imul_imm(number, stride);
         self.b.ins().iadd(records, behind)
@@ -45,21 +45,18 @@ impl Translator<'_> {
 
     /// Notes the packet for the entry, or the default action, that a lookup gave the number of.
     pub(super) fn note_packet(&mut self, table: TableId, number: Value) -> Applying {
+        self.note_total(table, number);
         let declared = self.program.tables.get(table);
         let counter = declared.and_then(|declared| declared.direct_counter);
         let unit = counter.and_then(|counter| self.unit_of(counter));
-        let counts_hits = self.code.tables[table].counts_hits;
-        let rows = self.load_view(view::table_at(table) + 8);
         let words = table::words_of_row(unit.is_some());
         let behind = self.b.ins().imul_imm(number, 8 * words as i64);
+        self.note_usage(table, behind);
+        let rows = self.load_view(view::of_table(table).rows);
         let row = self.b.ins().iadd(rows, behind);
-        let one = self.number(1);
-        let bytes = self.counted_bytes();
-        let now = self.load_invocation(offset::NANOS);
-        self.add_at(row, row::HITS, one);
-        self.add_at(row, row::BYTES, bytes);
-        self.b.ins().store(in_limbs(), now, row, row::LAST_USE);
+        let counts_hits = self.code.tables[table].counts_hits;
         if let (Some(unit), true) = (unit, counts_hits) {
+            let bytes = self.counted_bytes();
             let is_hit = self.b.ins().icmp_imm(IntCC::NotEqual, number, 0);
             let hit = self.b.ins().uextend(I64, is_hit);
             let zero = self.number(0);
@@ -71,6 +68,34 @@ impl Translator<'_> {
             row: self.variable(row),
             counts_hits,
         }
+    }
+
+    /// A hit or a miss of the table.
+    fn note_total(&mut self, table: TableId, number: Value) {
+        let totals = self.load_view(view::of_table(table).totals);
+        let is_miss = self.b.ins().icmp_imm(IntCC::Equal, number, 0);
+        let miss = self.b.ins().uextend(I64, is_miss);
+        let behind = self.b.ins().ishl_imm(miss, 3);
+        let cell = self.b.ins().iadd(totals, behind);
+        let one = self.number(1);
+        self.add_at(cell, 0, one);
+    }
+
+    /// What is noted of the entry whose row is so many bytes behind the first, if anything is.
+    fn note_usage(&mut self, table: TableId, behind: Value) {
+        let rows = self.load_view(view::of_table(table).usage);
+        let (noted, after) = (self.b.create_block(), self.b.create_block());
+        self.branch(rows, noted, after);
+        self.start_sealed(noted);
+        let row = self.b.ins().iadd(rows, behind);
+        let one = self.number(1);
+        let bytes = self.counted_bytes();
+        let now = self.load_invocation(offset::NANOS);
+        self.add_at(row, row::HITS, one);
+        self.add_at(row, row::BYTES, bytes);
+        self.b.ins().store(in_limbs(), now, row, row::LAST_USE);
+        self.jump(after);
+        self.start_sealed(after);
     }
 
     /// The length that counters count.
