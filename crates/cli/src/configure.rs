@@ -1,10 +1,11 @@
 //! From texts to a configured device: a program with its entries; and what a device did, for reports.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use exec::Engine;
 use packet::{Nanos, PortId};
-use switch::{Device, DeviceConfig};
+use switch::{Device, DeviceConfig, Improved};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
@@ -82,7 +83,11 @@ fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
         }
     };
     match stf::apply_file(device, &entries) {
-        Ok(()) => true,
+        Ok(()) => {
+            // Before packets come there is time.
+            while device.improve(Duration::MAX) != Improved::NoMore {}
+            true
+        }
         Err(unapplied) => {
             out::note(&format!("{unapplied}; nothing is run"));
             false

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use bits::IdVec;
 use ir::{ActionCall, ExternId, ExternKind, HashAlgorithm, Program, TableId, ValueSetId};
 use table::{
-    ActionProfile, ActionRef, CounterArray, EntryAction, KeyField, KeyShape, LearningTable,
-    MeterArray, NewEntry, Table, TableError, ValueSet,
+    ActionProfile, ActionRef, CounterArray, EntryAction, Improved, KeyField, KeyShape,
+    LearningTable, MeterArray, NewEntry, Table, TableError, ValueSet,
 };
 
 use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_unit, table_spec};
@@ -135,6 +136,17 @@ impl Configuration {
                 *counters = Arc::new(counters.with_lanes(lanes));
             }
         }
+    }
+
+    /// Lets tables work on finding entries faster, each about as long as `budget` says.
+    pub fn improve(&mut self, budget: Duration) -> Improved {
+        let tables = self.tables.iter_mut();
+        let improved = tables.map(|(_, table)| table.improve(budget));
+        improved.fold(Improved::NoMore, |one, other| match (one, other) {
+            (Improved::Done, _) | (_, Improved::Done) => Improved::Done,
+            (Improved::UnderWay, _) | (_, Improved::UnderWay) => Improved::UnderWay,
+            _ => Improved::NoMore,
+        })
     }
 
     /// The state of this moment. Costs what changed since the last one.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
 use ir::{Layout, Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
-use table::{EntryId, LearnedEntry};
+use table::{EntryId, Improved, LearnedEntry};
 
 use crate::control::{Change, Record};
 use crate::core::{Code, Core, Digest, Root, Trace};
@@ -200,6 +201,14 @@ impl Device {
         if let Some(office) = &self.office {
             office.publish(&self.root);
         }
+    }
+
+    /// Lets tables work on finding entries faster, each about as long as `budget` says. What packets do does not change, only how fast: to be called when
+    /// the control side has time, until there is no more to do.
+    pub fn improve(&mut self, budget: Duration) -> Improved {
+        let improved = self.configuration.improve(budget);
+        self.is_stale |= improved == Improved::Done;
+        improved
     }
 
     /// Takes a packet in; the next step processes it.

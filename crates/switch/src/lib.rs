@@ -34,5 +34,5 @@ pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 pub use replace::{Dropped, StateKind};
-pub use table::{CounterReading, EntryId, LearnedEntry, MeterConfig};
+pub use table::{CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
 pub use worker::Worker;

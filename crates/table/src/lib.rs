@@ -46,7 +46,7 @@ mod timers;
 pub mod value_set;
 
 pub use counter::{CounterArray, CounterKind, CounterReading};
-pub use engine::{MatchEngine, Matcher};
+pub use engine::{Improved, MatchEngine, Matcher};
 pub use entry::{
     ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,
     UsageReading,

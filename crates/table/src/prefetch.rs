@@ -18,7 +18,7 @@ pub fn prefetch<T>(items: &[T], index: usize) {
     let _ = (items, index);
 }
 
-/// Work that counts ones. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+/// Work that gains by certain instructions. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
 pub(crate) trait BitWork {
     /// Does it. What it calls has to be inlined as well.
     fn run(self);
@@ -36,6 +36,28 @@ pub(crate) fn counting_bits(work: impl BitWork) {
         // SAFETY: the processor has the three sets of instructions that the function is compiled for.
         return unsafe { with_bit_instructions(work) };
     }
+    work.run();
+}
+
+/// Does work with the processor's instructions on eight numbers at a time and those that count and move bits, if it has them.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub(crate) fn in_vectors(work: impl BitWork) {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("popcnt")
+        && std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+        && std::is_x86_feature_detected!("avx2")
+    {
+        // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+        return unsafe { with_vector_instructions(work) };
+    }
+    work.run();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2,avx2")]
+fn with_vector_instructions(work: impl BitWork) {
     work.run();
 }
 

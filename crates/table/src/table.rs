@@ -1,7 +1,7 @@
 //! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
 
 use crate::counter::{CounterKind, CounterReading};
-use crate::engine::{self, MatchEngine, Matcher, Rule};
+use crate::engine::{self, Improved, MatchEngine, Matcher, Rule};
 use crate::entry::{
     Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
     UsageReading,
@@ -517,11 +517,14 @@ impl Table {
         self.records.memory() + self.tally.memory()
     }
 
-    /// Works on finding entries faster, about as long as `budget` says (single steps take up to a tenth of a second with half a million
-    /// entries), and tells whether there is more to do. The next snapshot has what was achieved; nothing else changes.
-    pub fn improve(&mut self, budget: Duration) -> bool {
-        self.snapshot = None;
-        self.engine.improve(budget)
+    /// Works on finding entries faster, about as long as `budget` says; single steps take up to a tenth of a second with half a million entries.
+    /// The next snapshot has what was achieved; nothing else changes. To be called when there is time, until there is no more to do.
+    pub fn improve(&mut self, budget: Duration) -> Improved {
+        let improved = self.engine.improve(budget);
+        if improved == Improved::Done {
+            self.snapshot = None;
+        }
+        improved
     }
 
     /// The table of this moment, for packets to read. Costs what changed since the last one.

@@ -6,8 +6,8 @@ use bits::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use table::{
-    ActionRef, EntryAction, EntryId, FieldMatch, KeyField, KeyShape, Lookup, MatchKind, NewEntry,
-    Table, TableSpec,
+    ActionRef, EntryAction, EntryId, FieldMatch, Improved, KeyField, KeyShape, Lookup, MatchKind,
+    NewEntry, Table, TableSpec,
 };
 
 fn direct(action: usize) -> EntryAction {
@@ -110,7 +110,7 @@ fn rules_come_and_go(kind: Kind, spread: Spread) {
     }
     let keys = headers(&set, 300, 2);
     check(&table.snapshot(), &keys, KEY_LIMBS, |key| rules.model(key));
-    while table.improve(Duration::MAX) {}
+    while table.improve(Duration::MAX) != Improved::NoMore {}
     check(&table.snapshot(), &keys, KEY_LIMBS, |key| rules.model(key));
     rules.present = before;
     check(&held, &keys, KEY_LIMBS, |key| rules.model(key));

@@ -35,6 +35,17 @@ pub struct Rule<'e> {
     pub rank: Rank,
 }
 
+/// How far an engine's work on a faster index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Improved {
+    /// It goes on when it is asked for again.
+    UnderWay,
+    /// The next snapshot has another index.
+    Done,
+    /// There is nothing to be done until more rules come or go.
+    NoMore,
+}
+
 /// The control side of a match engine.
 pub trait MatchEngine: fmt::Debug + Send + Sync {
     /// Adds a rule.
@@ -50,10 +61,10 @@ pub trait MatchEngine: fmt::Debug + Send + Sync {
     /// the number of rules; an engine that outgrew what it was built for may build anew.
     fn snapshot(&mut self) -> Arc<dyn Matcher>;
 
-    /// Works on a faster index for the rules that there are, about as long as `budget` says, and tells whether there is more to do. Packets
-    /// search the old one until a snapshot is taken of the new one; what is found does not change.
-    fn improve(&mut self, _budget: Duration) -> bool {
-        false
+    /// Works on a faster index for the rules that there are, about as long as `budget` says. Packets search the old one until a snapshot is
+    /// taken of the new one; what is found does not change.
+    fn improve(&mut self, _budget: Duration) -> Improved {
+        Improved::NoMore
     }
 
     /// About how many bytes the index takes, all copies of it included; not the rules themselves.

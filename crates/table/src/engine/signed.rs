@@ -1,6 +1,6 @@
 //! [`Signed`]: ranges of signed fields by an engine that knows unsigned ones.
 
-use super::{MatchEngine, Matcher, Rule, choose};
+use super::{Improved, MatchEngine, Matcher, Rule, choose};
 use crate::entry::EntryIdx;
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::{Value, limbs_for};
@@ -87,7 +87,7 @@ impl MatchEngine for Signed {
         })
     }
 
-    fn improve(&mut self, budget: Duration) -> bool {
+    fn improve(&mut self, budget: Duration) -> Improved {
         self.inner.improve(budget)
     }
 

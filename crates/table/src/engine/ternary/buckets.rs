@@ -53,8 +53,48 @@ impl Bucket {
         self.heads[slot] = head;
     }
 
+    /// The slots with this tag, in a word: bit `lane * 16 + word`; and whether the search ends here.
+    #[inline(always)]
+    fn look(&self, wanted: u64) -> (u64, bool) {
+        let (mut same, mut empty) = (0, 0);
+        for (word, &tags) in self.tags.iter().enumerate() {
+            same |= zeros(tags ^ wanted) >> 15 << word;
+            empty |= zeros(tags | NO_SLOTS[word]);
+        }
+        (same, empty != 0)
+    }
+
     fn has_empty(&self) -> bool {
         (0..SLOTS).any(|slot| self.tag(slot) == EMPTY)
+    }
+}
+
+/// See [`Buckets::chains`].
+pub(super) struct Chains<'t> {
+    table: &'t Buckets,
+    wanted: u64,
+    at: usize,
+    /// The slots of this bucket that are left, as [`Bucket::look`] gives them.
+    same: u64,
+    is_last: bool,
+}
+
+impl Iterator for Chains<'_> {
+    type Item = u32;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        while self.same == 0 {
+            if self.is_last {
+                return None;
+            }
+            self.at = self.table.behind(self.at);
+            (self.same, self.is_last) = self.table.buckets[self.at].look(self.wanted);
+        }
+        let bit = self.same.trailing_zeros() as usize;
+        self.same &= self.same - 1;
+        let slot = bit / 16 + bit % 16 * LANES;
+        Some(self.table.buckets[self.at].heads[slot % SLOTS])
     }
 }
 
@@ -115,27 +155,18 @@ impl Buckets {
         prefetch(&self.buckets, self.home(hash));
     }
 
-    /// Calls `each` with the chains that may be of this hash: nearly always only the right one.
+    /// The chains that may be of this hash: nearly always only the right one.
     #[inline(always)]
-    pub(super) fn chains(&self, hash: u64, mut each: impl FnMut(u32)) {
+    pub(super) fn chains(&self, hash: u64) -> Chains<'_> {
+        let at = self.home(hash);
         let wanted = u64::from(tag(hash)) * ONES;
-        let mut at = self.home(hash);
-        loop {
-            let bucket = &self.buckets[at];
-            let mut empty = 0;
-            for (word, &tags) in bucket.tags.iter().enumerate() {
-                let mut same = zeros(tags ^ wanted);
-                while same != 0 {
-                    let slot = word * LANES + same.trailing_zeros() as usize / 16;
-                    each(bucket.heads[slot]);
-                    same &= same - 1;
-                }
-                empty |= zeros(tags | NO_SLOTS[word]);
-            }
-            if empty != 0 {
-                return;
-            }
-            at = self.behind(at);
+        let (same, is_last) = self.buckets[at].look(wanted);
+        Chains {
+            table: self,
+            wanted,
+            at,
+            same,
+            is_last,
         }
     }
 

@@ -9,6 +9,7 @@ use super::search::{Best, GROUP};
 use super::tuples::{Tuples, hash};
 use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
+use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
 /// So many rules are not worth a new plan.
@@ -158,16 +159,7 @@ impl Index {
 
     fn find_as<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
         let mut packed = [0; MAX_PACKED];
-        self.search_one::<N>(self.layout.pack(key, &mut packed))
-    }
-
-    fn find_batch_as<const N: usize>(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
-        let stride = keys.len().checked_div(out.len()).unwrap_or(0);
-        for (i, out) in out.chunks_mut(GROUP).enumerate() {
-            let first = i * GROUP * stride;
-            let keys = &keys[first..first + out.len() * stride];
-            self.search_group::<N>(keys, stride, out);
-        }
+        self.search_one::<N>(self.layout.pack::<N>(key, &mut packed))
     }
 }
 
@@ -195,6 +187,25 @@ impl Replay for Index {
     }
 }
 
+/// A batch of lookups.
+struct Batch<'b, const N: usize> {
+    index: &'b Index,
+    keys: &'b [u64],
+    out: &'b mut [Option<EntryIdx>],
+}
+
+impl<const N: usize> BitWork for Batch<'_, N> {
+    #[inline(always)]
+    fn run(self) {
+        let stride = self.keys.len().checked_div(self.out.len()).unwrap_or(0);
+        for (i, out) in self.out.chunks_mut(GROUP).enumerate() {
+            let first = i * GROUP * stride;
+            let keys = &self.keys[first..first + out.len() * stride];
+            self.index.search_group::<N>(keys, stride, out);
+        }
+    }
+}
+
 impl Matcher for Index {
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         match self.layout.words {
@@ -207,12 +218,13 @@ impl Matcher for Index {
     }
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        let index = self;
         match self.layout.words {
-            1 => self.find_batch_as::<1>(keys, out),
-            2 => self.find_batch_as::<2>(keys, out),
-            3 => self.find_batch_as::<3>(keys, out),
-            4 => self.find_batch_as::<4>(keys, out),
-            _ => self.find_batch_as::<0>(keys, out),
+            1 => in_vectors(Batch::<1> { index, keys, out }),
+            2 => in_vectors(Batch::<2> { index, keys, out }),
+            3 => in_vectors(Batch::<3> { index, keys, out }),
+            4 => in_vectors(Batch::<4> { index, keys, out }),
+            _ => in_vectors(Batch::<0> { index, keys, out }),
         }
     }
 

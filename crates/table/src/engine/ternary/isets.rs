@@ -114,13 +114,13 @@ impl Iset {
     }
 
     #[inline(always)]
-    pub(super) fn record(&self, place: u32) -> Record<'_> {
-        self.records.get(place)
+    pub(super) fn record<const N: usize>(&self, place: u32) -> Record<'_> {
+        self.records.at::<N>(place)
     }
 
     #[inline(always)]
-    pub(super) fn prefetch(&self, place: u32) {
-        self.records.prefetch(place);
+    pub(super) fn prefetch<const N: usize>(&self, place: u32) {
+        self.records.prefetch::<N>(place);
     }
 
     /// The rule at a place.
@@ -132,7 +132,7 @@ impl Iset {
     pub(super) fn find(&self, rule: &FlatRule) -> Option<u32> {
         let (number, _) = self.window.interval(rule.a(), rule.b())?;
         let place = self.place(self.near(self.leaf(number), number), number);
-        (self.record(place).rank() == rule.rank).then_some(place)
+        (self.record::<0>(place).rank() == rule.rank).then_some(place)
     }
 }
 

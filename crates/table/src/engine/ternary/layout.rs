@@ -20,6 +20,8 @@ pub(super) struct Layout {
     packed: bool,
     /// One a limb, in the order of limbs.
     pub(super) pieces: Box<[Piece]>,
+    /// Where each of them is.
+    places: Box<[Place]>,
     /// The bits of each word that are not of a range.
     ternary: Box<[u64]>,
     /// The pieces that are a whole range field.
@@ -37,6 +39,14 @@ pub(super) struct Piece {
     /// `width` ones.
     mask: u64,
     pub(super) role: Role,
+}
+
+/// Where a limb goes.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Of a packed key; of others, nothing.
+    word: u8,
+    shift: u8,
 }
 
 /// How a piece is matched.
@@ -146,6 +156,13 @@ impl Layout {
         Self {
             words,
             packed,
+            places: pieces
+                .iter()
+                .map(|piece| Place {
+                    word: piece.word as u8,
+                    shift: piece.shift as u8,
+                })
+                .collect(),
             ranges: ranges.copied().collect(),
             wide_ranges: shape.fields().iter().enumerate().filter_map(wide).collect(),
             pieces,
@@ -153,17 +170,20 @@ impl Layout {
         }
     }
 
-    /// Puts a key into `packed`, unless it stays as it is, and gives its words.
+    /// Puts a key into `packed`, which is zeros, unless it stays as it is, and gives its words.
     #[inline(always)]
-    pub(super) fn pack<'k>(&self, key: &'k [u64], packed: &'k mut [u64; MAX_PACKED]) -> &'k [u64] {
+    pub(super) fn pack<'k, const N: usize>(
+        &self,
+        key: &'k [u64],
+        packed: &'k mut [u64; MAX_PACKED],
+    ) -> &'k [u64] {
         if !self.packed {
             return key;
         }
-        packed[..self.words].fill(0);
-        for (limb, piece) in key.iter().zip(&self.pieces) {
-            packed[piece.word % MAX_PACKED] |= limb << piece.shift;
+        for (limb, place) in key.iter().zip(&self.places) {
+            packed[usize::from(place.word) % MAX_PACKED] |= limb << place.shift;
         }
-        &packed[..self.words]
+        &packed[..if N == 0 { self.words } else { N }]
     }
 
     /// The rows `a` and `b` of a rule, one behind the other.
@@ -278,18 +298,19 @@ impl Layout {
 
     #[inline(always)]
     fn in_ranges(&self, key: &[u64], a: impl Fn(usize) -> u64, b: impl Fn(usize) -> u64) -> bool {
+        let mut is_in = true;
         for piece in &self.ranges {
             let of = |word: u64| word >> piece.shift & piece.mask;
             let (value, lo, hi) = (of(key[piece.word]), of(a(piece.word)), of(b(piece.word)));
-            if value < lo || hi < value {
-                return false;
-            }
+            // Branches would be taken at random.
+            is_in &= (lo <= value) & (value <= hi);
         }
-        self.wide_ranges.iter().all(|&(first, words)| {
-            let row = || (first..first + words).rev();
-            let key = || row().map(|word| key[word]);
-            key().ge(row().map(&a)) && key().le(row().map(&b))
-        })
+        is_in
+            && self.wide_ranges.iter().all(|&(first, words)| {
+                let row = || (first..first + words).rev();
+                let key = || row().map(|word| key[word]);
+                key().ge(row().map(&a)) && key().le(row().map(&b))
+            })
     }
 }
 

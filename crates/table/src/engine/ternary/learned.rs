@@ -99,7 +99,7 @@ impl Learned {
     ) {
         let mut places = [[0u32; GROUP]; MAX_ISETS];
         for (set, places) in self.sets.iter().zip(&mut places) {
-            find_places(set, keys, places);
+            find_places::<N>(set, keys, places);
         }
         for (at, (set, places)) in self.sets.iter().zip(&places).enumerate() {
             for ((key, &place), best) in keys.iter().zip(places).zip(&mut *best) {
@@ -127,7 +127,7 @@ impl Learned {
         key: &[u64],
         best: &mut Best,
     ) {
-        let record = set.record(place);
+        let record = set.record::<N>(place);
         let rank = record.rank();
         if rank < best.rank && record.matches::<N>(layout, key) && !self.is_gone(at, place) {
             *best = Best {
@@ -140,7 +140,7 @@ impl Learned {
 
 /// The place of each key in a set; asks for the records there.
 #[inline(always)]
-fn find_places(set: &Iset, keys: &[&[u64]], places: &mut [u32; GROUP]) {
+fn find_places<const N: usize>(set: &Iset, keys: &[&[u64]], places: &mut [u32; GROUP]) {
     let mut numbers = [0u32; GROUP];
     let mut leaves = [0usize; GROUP];
     let mut near = [Near::default(); GROUP];
@@ -154,6 +154,6 @@ fn find_places(set: &Iset, keys: &[&[u64]], places: &mut [u32; GROUP]) {
     }
     for i in 0..keys.len() {
         places[i] = set.place(near[i], numbers[i]);
-        set.prefetch(places[i]);
+        set.prefetch::<N>(places[i]);
     }
 }

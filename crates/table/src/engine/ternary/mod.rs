@@ -35,7 +35,7 @@ use self::layout::Layout;
 use self::learned::Learned;
 use self::plan::Plan;
 use self::records::{FlatRule, RankWords};
-use super::{MatchEngine, Matcher, Replay, Rule, Versions};
+use super::{Improved, MatchEngine, Matcher, Replay, Rule, Versions};
 use crate::key::KeyShape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -153,22 +153,20 @@ impl MatchEngine for Ternary {
         self.versions.snapshot()
     }
 
-    fn improve(&mut self, budget: Duration) -> bool {
+    fn improve(&mut self, budget: Duration) -> Improved {
         let start = Instant::now();
         if self.is_outgrown() {
             self.build();
+            return Improved::Done;
         }
-        if self.improvement.is_none() {
-            if !self.is_worth_trying() {
-                return false;
-            }
+        if self.improvement.is_none() && self.is_worth_trying() {
             let improvement = Improvement::new(self.versions.snapshot());
             self.improvement = Some((improvement, Vec::new()));
         }
         while let Some((improvement, missed)) = &mut self.improvement {
             match improvement.step() {
                 Progress::More if start.elapsed() < budget => {}
-                Progress::More => return true,
+                Progress::More => return Improved::UnderWay,
                 Progress::NoBetter => {
                     self.improvement = None;
                     self.untried = Some(0);
@@ -179,10 +177,11 @@ impl MatchEngine for Ternary {
                     }
                     self.start_over(*index);
                     self.untried = Some(0);
+                    return Improved::Done;
                 }
             }
         }
-        false
+        Improved::NoMore
     }
 
     fn memory(&self) -> usize {

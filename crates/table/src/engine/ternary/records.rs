@@ -108,15 +108,30 @@ impl Records {
         self.lines.reserve_exact(records * self.lines_each);
     }
 
-    #[inline(always)]
     pub(super) fn get(&self, record: u32) -> Record<'_> {
-        let first = record as usize * self.lines_each;
-        Record(&self.lines[first..first + self.lines_each])
+        self.at::<0>(record)
+    }
+
+    /// The same, where the number of words is `N`, or 0 if it is not known to the compiler.
+    #[inline(always)]
+    pub(super) fn at<const N: usize>(&self, record: u32) -> Record<'_> {
+        let lines_each = self.lines_each::<N>();
+        let first = record as usize * lines_each;
+        Record(&self.lines[first..first + lines_each])
     }
 
     #[inline(always)]
-    pub(super) fn prefetch(&self, record: u32) {
-        prefetch(&self.lines, record as usize * self.lines_each);
+    pub(super) fn prefetch<const N: usize>(&self, record: u32) {
+        prefetch(&self.lines, record as usize * self.lines_each::<N>());
+    }
+
+    #[inline(always)]
+    fn lines_each<const N: usize>(&self) -> usize {
+        if N == 0 {
+            self.lines_each
+        } else {
+            (ROWS + N * 2).div_ceil(8)
+        }
     }
 
     /// The rows of a record, into `rows`.

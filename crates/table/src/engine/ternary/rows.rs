@@ -73,7 +73,7 @@ impl Rows {
         };
         records.free(self.records[at]);
         self.present[at / 64] &= !(1 << (at % 64));
-        self.windows.leave(at, rule.a(), rule.b());
+        self.windows.leave(at);
         true
     }
 
@@ -99,7 +99,7 @@ impl Rows {
             while left != 0 {
                 let at = word * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
-                let record = records.get(self.records[at]);
+                let record = records.at::<N>(self.records[at]);
                 let rank = record.rank();
                 if rank < best.rank && record.matches::<N>(layout, key) {
                     *best = Best {

@@ -44,7 +44,7 @@ impl Index {
     fn search_chain<const N: usize>(&self, key: &[u64], head: u32, best: &mut Best) {
         let mut at = head;
         while at != NONE {
-            let record = self.records.get(at);
+            let record = self.records.at::<N>(at);
             let rank = record.rank();
             if rank >= best.rank {
                 return;
@@ -74,7 +74,9 @@ impl Index {
             if self.tuples.best(tuple) < best.rank {
                 let hash = hash::<N>(key, self.tuples.mask::<N>(tuple));
                 let table = self.tuples.table(tuple);
-                table.chains(hash, |head| self.search_chain::<N>(key, head, &mut best));
+                for head in table.chains(hash) {
+                    self.search_chain::<N>(key, head, &mut best);
+                }
             }
         }
         best.found()
@@ -93,9 +95,8 @@ impl Index {
         let mut packed = [[0u64; MAX_PACKED]; GROUP];
         let mut key: [&[u64]; GROUP] = [&[]; GROUP];
         for (i, (key, packed)) in key.iter_mut().zip(&mut packed).take(count).enumerate() {
-            *key = self
-                .layout
-                .pack(&keys[i * stride..(i + 1) * stride], packed);
+            let limbs = &keys[i * stride..(i + 1) * stride];
+            *key = self.layout.pack::<N>(limbs, packed);
         }
         let best = self.search_packed::<N>(&key[..count]);
         for (out, best) in out.iter_mut().zip(best) {
@@ -112,13 +113,17 @@ impl Index {
         }
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
-        let mut candidates = [0u64; GROUP];
-        for (i, key) in key.iter().enumerate() {
+        for (key, best) in key.iter().zip(&mut best) {
             self.rows
-                .search::<N>(&self.layout, &self.records, key, &mut best[i]);
-            candidates[i] = self.tuples.candidates(key);
+                .search::<N>(&self.layout, &self.records, key, best);
         }
-        self.search_tuples::<N>(key, &mut candidates, &mut best);
+        if self.tuples.len() > 0 {
+            let mut candidates = [0u64; GROUP];
+            for (candidates, key) in candidates.iter_mut().zip(key) {
+                *candidates = self.tuples.candidates(key);
+            }
+            self.search_tuples::<N>(key, &mut candidates, &mut best);
+        }
         best
     }
 
@@ -157,16 +162,16 @@ impl Index {
             let mut found = 0;
             for probe in &probes[..wanted] {
                 let table = self.tuples.table(probe.tuple as usize);
-                table.chains(probe.hash, |head| {
+                for head in table.chains(probe.hash) {
                     if found < chains.len() {
-                        self.records.prefetch(head);
+                        self.records.prefetch::<N>(head);
                         chains[found] = (probe.key, head);
                         found += 1;
                     } else {
                         let i = probe.key as usize;
                         self.search_chain::<N>(key[i], head, &mut best[i]);
                     }
-                });
+                }
             }
             for &(i, head) in &chains[..found] {
                 self.search_chain::<N>(key[i as usize], head, &mut best[i as usize]);

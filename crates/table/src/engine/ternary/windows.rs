@@ -115,57 +115,78 @@ impl Window {
 /// Rows of bits for each value of each window, `64 * W` bits each: which of so many things may have a rule for a key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Windows<const W: usize> {
-    windows: Box<[(Window, RowsOf<W>)]>,
-    /// The things that have rules with many values, a row a window.
-    open: RowsOf<W>,
+    windows: Box<[Place]>,
+    /// The rows of all windows.
+    rows: Box<[[u64; W]]>,
+    /// The things that are in all rows of a window, one for each of these.
+    open: Box<[[u64; W]]>,
 }
 
-/// A row for each value of a window.
-type RowsOf<const W: usize> = Box<[[u64; W]]>;
+/// A window, and where its rows begin.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    window: Window,
+    first: usize,
+}
+
+impl Place {
+    /// Where the row of a value is.
+    #[inline(always)]
+    fn row(&self, words: &[u64]) -> usize {
+        self.first + self.window.of(words)
+    }
+}
 
 impl<const W: usize> Windows<W> {
     /// Empty rows.
     pub(super) fn new(windows: &[Window]) -> Self {
-        let rows = |window: &Window| vec![[0; W]; 1 << window.bits].into();
+        let mut rows = 0;
+        let mut place = |window: &Window| {
+            let first = rows;
+            rows += 1 << window.bits;
+            Place {
+                window: *window,
+                first,
+            }
+        };
         Self {
-            windows: windows
-                .iter()
-                .map(|window| (*window, rows(window)))
-                .collect(),
+            windows: windows.iter().map(&mut place).collect(),
+            rows: vec![[0; W]; rows].into(),
             open: vec![[0; W]; windows.len()].into(),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let rows = self.windows.iter().map(|(_, rows)| size_of_val(&**rows));
-        rows.sum()
+        size_of_val(&*self.rows)
     }
 
     /// Thing `thing` has a rule.
     pub(super) fn enter(&mut self, thing: usize, a: &[u64], b: &[u64]) {
         let (word, bit) = (thing / 64, 1 << (thing % 64));
-        for ((window, rows), open) in self.windows.iter_mut().zip(&mut self.open) {
-            let enter = |value: usize| rows[value][word] |= bit;
-            if open[word] & bit == 0 && !window.values(a, b, enter) {
+        for (Place { window, first }, open) in self.windows.iter().zip(&mut self.open) {
+            if open[word] & bit != 0 {
+                continue;
+            }
+            let rows = &mut self.rows[*first..first + (1 << window.bits)];
+            if !window.values(a, b, |value| rows[value][word] |= bit) {
                 open[word] |= bit;
+                rows.iter_mut().for_each(|row| row[word] |= bit);
             }
         }
     }
 
-    /// Thing `thing` has no rule but this one any more, and now not even this.
-    pub(super) fn leave(&mut self, thing: usize, a: &[u64], b: &[u64]) {
+    /// Thing `thing` has no rule any more.
+    pub(super) fn leave(&mut self, thing: usize) {
         let (word, bit) = (thing / 64, 1 << (thing % 64));
-        for ((window, rows), open) in self.windows.iter_mut().zip(&mut self.open) {
-            open[word] &= !bit;
-            window.values(a, b, |value| rows[value][word] &= !bit);
-        }
+        self.open.iter_mut().for_each(|open| open[word] &= !bit);
+        self.rows.iter_mut().for_each(|row| row[word] &= !bit);
     }
 
     /// Asks for the rows of a key.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: &[u64]) {
-        for (window, rows) in &self.windows {
-            prefetch(rows, window.of(key));
+        for place in &self.windows {
+            prefetch(&self.rows, place.row(key));
         }
     }
 
@@ -173,10 +194,10 @@ impl<const W: usize> Windows<W> {
     #[inline(always)]
     pub(super) fn admitted(&self, key: &[u64], things: [u64; W]) -> [u64; W] {
         let mut admitted = things;
-        for ((window, rows), open) in self.windows.iter().zip(&self.open) {
-            let row = &rows[window.of(key)];
-            for word in 0..W {
-                admitted[word] &= row[word] | open[word];
+        for place in &self.windows {
+            let row = &self.rows[place.row(key)];
+            for (admitted, row) in admitted.iter_mut().zip(row) {
+                *admitted &= row;
             }
         }
         admitted
