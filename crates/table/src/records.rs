@@ -78,10 +78,8 @@ impl RecordStore {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let copies = self.versions.copies();
-        copies
-            .map(|records| records.limbs.capacity() * size_of::<u64>())
-            .sum()
+        self.versions
+            .memory(|records| records.limbs.capacity() * size_of::<u64>())
     }
 }
 

@@ -45,7 +45,7 @@ impl MatchEngine for Exact {
     }
 
     fn memory(&self) -> usize {
-        self.versions.copies().map(Matcher::memory).sum()
+        self.versions.memory(Matcher::memory)
     }
 }
 

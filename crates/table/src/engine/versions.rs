@@ -8,16 +8,24 @@
 //! In the steady state there are two copies and each change is applied twice. A copy is cloned only
 //! when there is none to write, that is at the first change after a snapshot and while packets hold
 //! all of them. A load before the first snapshot, or between two, writes one copy.
+//!
+//! Bounds. Memory: a copy for each different snapshot that is held, and two more. Time: a change is
+//! applied to one copy after at most [`Replay::clone_cost`] others; or it clones, and then since the
+//! last clone one more snapshot is held than ever before, or one of many that were held for long. So
+//! what packets hold for the time of a batch, on any number of threads up to [`MAX_COPIES`] less two,
+//! costs some clones once and then none. Copies that are not needed any more miss more and more
+//! changes, and go. Whoever holds many different snapshots for long, as packets in a slow queue do,
+//! pays for each with a copy.
 
 use crate::engine::Rule;
 use crate::entry::{EntryIdx, Rank};
 use crate::key::FieldMatch;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// The most copies that are kept; packets may hold others for as long as they take.
-const MAX_COPIES: usize = 4;
+/// The most copies that are kept to be written again; packets may hold others for as long as they take.
+const MAX_COPIES: usize = 16;
 
 /// A structure that changes by operations that can be repeated on a copy.
 pub trait Replay: Clone {
@@ -41,6 +49,8 @@ pub struct Versions<T: Replay> {
     end: u64,
     /// The last of them: all that some copy missed.
     log: VecDeque<T::Op>,
+    /// Copies that are not kept, and may be held by packets.
+    given_up: Vec<Weak<T>>,
 }
 
 struct Version<T> {
@@ -60,6 +70,7 @@ impl<T: Replay> Versions<T> {
             newest: 0,
             end: 0,
             log: VecDeque::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -73,9 +84,19 @@ impl<T: Replay> Versions<T> {
         self.copies[self.newest].copy.clone()
     }
 
-    /// All copies that are kept.
-    pub fn copies(&self) -> impl ExactSizeIterator<Item = &T> {
-        self.copies.iter().map(|version| &*version.copy)
+    /// Does what changes have left to do, before packets see them.
+    pub fn finish(&mut self, finish: impl FnOnce(&mut T)) {
+        // What packets hold is finished.
+        if let Some(copy) = Arc::get_mut(&mut self.copies[self.newest].copy) {
+            finish(copy);
+        }
+    }
+
+    /// What all copies take together, also those that only packets hold.
+    pub fn memory(&self, of: impl Fn(&T) -> usize) -> usize {
+        let kept = self.copies.iter().map(|version| of(&version.copy));
+        let held = self.given_up.iter().filter_map(Weak::upgrade);
+        kept.sum::<usize>() + held.map(|copy| of(&copy)).sum::<usize>()
     }
 
     /// Makes a change, which the next snapshot has.
@@ -98,7 +119,14 @@ impl<T: Replay> Versions<T> {
 
     /// Starts over with `fresh`.
     pub fn reset(&mut self, fresh: T) {
-        *self = Self::new(fresh);
+        for place in (0..self.copies.len()).rev() {
+            self.give_up(place);
+        }
+        let given_up = std::mem::take(&mut self.given_up);
+        *self = Self {
+            given_up,
+            ..Self::new(fresh)
+        };
     }
 
     /// The place of a copy that nobody holds: the one that missed least, or else a new clone.
@@ -139,7 +167,9 @@ impl<T: Replay> Versions<T> {
     }
 
     fn give_up(&mut self, place: usize) {
-        self.copies.swap_remove(place);
+        let version = self.copies.swap_remove(place);
+        self.given_up.retain(|copy| copy.strong_count() > 0);
+        self.given_up.push(Arc::downgrade(&version.copy));
         if self.newest == self.copies.len() {
             self.newest = place;
         }
@@ -193,19 +223,24 @@ impl RuleChange {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     /// A list that counts how often it was copied.
     #[derive(Debug, Default)]
     struct List {
         items: Vec<u32>,
         clones: u32,
+        /// Of it and of what it was cloned from.
+        all_clones: Arc<AtomicU32>,
     }
 
     impl Clone for List {
         fn clone(&self) -> Self {
+            self.all_clones.fetch_add(1, Relaxed);
             Self {
                 items: self.items.clone(),
                 clones: self.clones + 1,
+                all_clones: self.all_clones.clone(),
             }
         }
     }
@@ -241,10 +276,14 @@ mod tests {
                     _ => drop(held.swap_remove(which.index(held.len()))),
                 }
                 prop_assert_eq!(&versions.newest().items, &model);
-                prop_assert!(versions.copies().len() <= MAX_COPIES);
+                prop_assert!(versions.copies.len() <= MAX_COPIES);
                 for (snapshot, then) in &held {
                     prop_assert_eq!(&snapshot.items, then);
                 }
+                let mut different: Vec<_> = held.iter().map(|(list, _)| Arc::as_ptr(list)).collect();
+                different.sort();
+                different.dedup();
+                prop_assert!(versions.memory(|_| 1) >= different.len());
             }
         }
     }
@@ -255,15 +294,47 @@ mod tests {
         for i in 0..1000 {
             versions.change(i);
         }
-        assert_eq!((versions.copies().len(), versions.log.len()), (1, 0));
+        assert_eq!((versions.copies.len(), versions.log.len()), (1, 0));
         let mut root = versions.snapshot();
         assert_eq!(root.clones, 0);
         for i in 0..1000 {
             versions.change(i);
             root = versions.snapshot();
-            assert!(root.clones <= 1 && versions.copies().len() == 2 && versions.log.len() <= 1);
+            assert!(root.clones <= 1 && versions.copies.len() == 2 && versions.log.len() <= 1);
         }
         assert_eq!(root.items.len(), 2000);
+    }
+
+    #[test]
+    fn packets_on_many_threads_that_hold_snapshots_for_a_while_cost_a_clone_each_once() {
+        const THREADS: usize = MAX_COPIES - 2;
+        let mut versions = Versions::new(List::default());
+        // Long enough that no copy misses more than a clone costs.
+        (0..1000).for_each(|i| versions.change(i));
+        let mut held: VecDeque<_> = (0..THREADS).map(|_| versions.snapshot()).collect();
+        for i in 0..1000 {
+            versions.change(i);
+            held.push_back(versions.snapshot());
+            held.pop_front();
+            assert!(versions.memory(|_| 1) <= THREADS + 2);
+        }
+        let clones = versions.newest().all_clones.load(Relaxed);
+        assert_eq!(clones as usize, THREADS);
+    }
+
+    #[test]
+    fn copies_that_only_packets_hold_count_as_memory_until_they_are_let_go() {
+        let mut versions = Versions::new(List::default());
+        let mut held = Vec::new();
+        for i in 0..100 {
+            held.push(versions.snapshot());
+            versions.change(i);
+        }
+        assert_eq!(versions.memory(|_| 1), 101);
+        versions.reset(List::default());
+        assert_eq!(versions.memory(|_| 1), 101);
+        held.clear();
+        assert_eq!(versions.memory(|_| 1), 1);
     }
 
     #[test]
@@ -273,7 +344,7 @@ mod tests {
         for i in 0..1000 {
             versions.change(i);
         }
-        assert_eq!((versions.copies().len(), versions.log.len()), (1, 0));
+        assert_eq!((versions.copies.len(), versions.log.len()), (1, 0));
         assert_eq!((held.items.len(), versions.newest().clones), (0, 1));
     }
 }

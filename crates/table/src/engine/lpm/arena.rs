@@ -46,6 +46,10 @@ impl<T: Copy + Default> Arena<T> {
         &self.items
     }
 
+    pub(crate) fn items_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+
     #[inline(always)]
     pub(crate) fn get(&self, place: u32) -> &T {
         &self.items[place as usize]

@@ -56,11 +56,12 @@ impl<A: KeyAddress> MatchEngine for Lpm<A> {
     }
 
     fn snapshot(&mut self) -> Arc<dyn Matcher> {
+        self.versions.finish(|index| index.forest.settle());
         self.versions.snapshot()
     }
 
     fn memory(&self) -> usize {
-        self.versions.copies().map(Matcher::memory).sum()
+        self.versions.memory(Matcher::memory)
     }
 }
 
@@ -122,8 +123,7 @@ struct Index<A> {
     layout: Arc<Layout>,
     /// The trie of each combination of the exact fields.
     tries: FlatMap,
-    forest: Forest,
-    address: std::marker::PhantomData<A>,
+    forest: Forest<A>,
 }
 
 /// The trie of keys without exact fields.
@@ -140,7 +140,6 @@ impl<A: KeyAddress> Index<A> {
             tries: FlatMap::new(layout.exact.limbs()),
             forest,
             layout,
-            address: std::marker::PhantomData,
         }
     }
 

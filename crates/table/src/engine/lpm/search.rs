@@ -21,10 +21,10 @@ fn entry(value: u32) -> Option<EntryIdx> {
     value.checked_sub(1).map(EntryIdx::new)
 }
 
-impl Forest {
+impl<A: Address> Forest<A> {
     /// The entry of the longest prefix of a trie that an address begins with.
     #[inline]
-    pub(crate) fn find<A: Address>(&self, id: TrieId, address: A) -> Option<EntryIdx> {
+    pub(crate) fn find(&self, id: TrieId, address: A) -> Option<EntryIdx> {
         let trie = self.trie(id);
         let lines = self.lines.items();
         let mut target = Target(trie.slots[address.first(trie.bits)]);
@@ -38,7 +38,7 @@ impl Forest {
     }
 
     /// [`find`](Self::find) for at most [`BATCH`] addresses in one trie.
-    pub(crate) fn find_some<A: Address>(
+    pub(crate) fn find_some(
         &self,
         id: TrieId,
         address_of: impl Fn(usize) -> A,
@@ -48,30 +48,30 @@ impl Forest {
         let trie_of = |_| trie;
         // With the number of bits known, shifts are short.
         match trie.bits {
-            12 => self.search::<A, 12>(trie_of, address_of, out),
-            18 => self.search::<A, 18>(trie_of, address_of, out),
-            _ => self.search::<A, ANY>(trie_of, address_of, out),
+            12 => self.search::<12>(trie_of, address_of, out),
+            18 => self.search::<18>(trie_of, address_of, out),
+            _ => self.search::<ANY>(trie_of, address_of, out),
         }
     }
 
     /// [`find`](Self::find) for at most [`BATCH`] addresses, each in a trie of its own.
-    pub(crate) fn find_in<A: Address>(
+    pub(crate) fn find_in(
         &self,
         ids: &[u32; BATCH],
         address_of: impl Fn(usize) -> A,
         out: &mut [Option<EntryIdx>],
     ) {
         let trie_of = |i: usize| self.trie(TrieId(ids[i % BATCH]));
-        self.search::<A, ANY>(trie_of, address_of, out);
+        self.search::<ANY>(trie_of, address_of, out);
     }
 
-    fn search<'s, A: Address, const BITS: u32>(
+    fn search<'s, const BITS: u32>(
         &'s self,
         trie_of: impl Fn(usize) -> &'s Trie,
         address_of: impl Fn(usize) -> A,
         out: &'s mut [Option<EntryIdx>],
     ) {
-        counting_bits(Search::<_, _, BITS> {
+        counting_bits(Search::<A, _, _, BITS> {
             forest: self,
             trie_of,
             address_of,
@@ -81,8 +81,8 @@ impl Forest {
 }
 
 /// The search for at most [`BATCH`] addresses, in tries whose tables are chosen by `BITS` bits.
-struct Search<'s, T, F, const BITS: u32> {
-    forest: &'s Forest,
+struct Search<'s, A, T, F, const BITS: u32> {
+    forest: &'s Forest<A>,
     trie_of: T,
     address_of: F,
     out: &'s mut [Option<EntryIdx>],
@@ -91,7 +91,7 @@ struct Search<'s, T, F, const BITS: u32> {
 /// As many bits as each trie says.
 const ANY: u32 = u32::MAX;
 
-impl<'s, A, T, F, const BITS: u32> BitWork for Search<'s, T, F, BITS>
+impl<'s, A, T, F, const BITS: u32> BitWork for Search<'s, A, T, F, BITS>
 where
     A: Address,
     T: Fn(usize) -> &'s Trie,

@@ -66,7 +66,8 @@ impl Cut for u128 {
     }
 }
 
-fn check<A: Cut>(forest: &Forest, id: TrieId, model: &Model, numbers: &mut Numbers) {
+fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mut Numbers) {
+    forest.settle();
     let beside = model.keys().take(60).flat_map(|&(len, address)| {
         let behind = u128::MAX.checked_shr(len).unwrap_or(0);
         [address, address | behind, address.wrapping_sub(1)]
@@ -89,7 +90,7 @@ fn check<A: Cut>(forest: &Forest, id: TrieId, model: &Model, numbers: &mut Numbe
 
 /// Prefixes come until there are `most`, and go until there are none; others of a second trie stay.
 fn grow_and_shrink<A: Cut>(
-    forest: &mut Forest,
+    forest: &mut Forest<A>,
     [id, other]: [TrieId; 2],
     most: usize,
     lens: &std::ops::RangeInclusive<u32>,
@@ -108,23 +109,29 @@ fn grow_and_shrink<A: Cut>(
             continue;
         }
         forest.insert(id, prefix::<A>(key), value);
+        if numbers.below(50) == 0 {
+            forest.settle();
+        }
         if model.insert(key, value).is_none() {
             all.push(key);
         }
         if all.len().is_power_of_two() || all.len() == most {
-            check::<A>(forest, id, &model, &mut numbers);
+            check(forest, id, &model, &mut numbers);
         }
     }
     while let Some(key) = all.pop() {
         forest.remove(id, prefix::<A>(key));
         model.remove(&key);
+        if numbers.below(50) == 0 {
+            forest.settle();
+        }
         if all.len().is_power_of_two() || all.len() + 5 == most {
-            check::<A>(forest, id, &model, &mut numbers);
+            check(forest, id, &model, &mut numbers);
         }
     }
     assert!(forest.is_empty(id) && !forest.is_empty(other));
-    check::<A>(forest, other, &others, &mut numbers);
-    check::<A>(forest, TrieId::EMPTY, &Model::new(), &mut numbers);
+    check(forest, other, &others, &mut numbers);
+    check(forest, TrieId::EMPTY, &Model::new(), &mut numbers);
 }
 
 fn prefix<A: Cut>((len, address): (u32, u128)) -> Prefix<A> {
@@ -134,7 +141,7 @@ fn prefix<A: Cut>((len, address): (u32, u128)) -> Prefix<A> {
 
 /// Twice, of which the second takes no more room.
 fn grow_and_shrink_twice<A: Cut>(most: usize, lens: std::ops::RangeInclusive<u32>) {
-    let mut forest = Forest::new();
+    let mut forest = Forest::<A>::new();
     let ids = [forest.add(), forest.add()];
     grow_and_shrink::<A>(&mut forest, ids, most, &lens);
     let room = forest.room();
@@ -169,7 +176,10 @@ proptest! {
                 forest.remove(id, prefix);
                 model.remove(&(len, address));
             }
+            if bits & 0x8000 == 0 {
+                forest.settle();
+            }
         }
-        check::<u64>(&forest, id, &model, &mut numbers);
+        check(&mut forest, id, &model, &mut numbers);
     }
 }

@@ -3,8 +3,9 @@
 //! The first 0, 12 or 18 bits of an address choose a slot of a trie's table, by how many prefixes the trie has;
 //! the nodes below take six bits each. The nodes above the table stay, for the control side alone.
 //!
-//! A change is made in the node that the prefix ends in, and pushed down to the nodes and slots below whose
-//! fallback it is; their lines are written anew, and above them those whose child has moved.
+//! A change is made in the node that the prefix ends in. [`Forest::settle`] pushes it down to the nodes and slots below
+//! whose fallback it is: their lines are written anew, and above them those whose child has moved. After very many
+//! changes, as when a table is filled, all lines are written anew instead, each once, and those of neighbours side by side.
 
 use super::arena::Arena;
 use super::node::{Line, Local, Node, STRIDE, Target, ones};
@@ -131,18 +132,28 @@ impl Trie {
     }
 }
 
+/// Changes that are settled one by one, if they are not more than a share of the prefixes: beyond, all are at once.
+const FEW: usize = 256;
+const SHARE: usize = 4;
+
 /// Tries that share their memory. Values are from 1 to `i32::MAX`.
 #[derive(Debug, Clone)]
-pub(crate) struct Forest {
+pub(crate) struct Forest<A> {
     pub(super) tries: Vec<Trie>,
     free: Vec<TrieId>,
     nodes: Arena<Node>,
     /// The values of the prefixes of each node.
     values: Arena<u32>,
     pub(super) lines: Arena<Line>,
+    /// How many prefixes there are, but for defaults.
+    count: usize,
+    /// Prefixes that came or went since the last [`settle`](Self::settle).
+    unsettled: Vec<(TrieId, Prefix<A>)>,
+    /// Whether there were too many of them to name.
+    is_unsettled: bool,
 }
 
-impl Forest {
+impl<A: Address> Forest<A> {
     /// With the empty trie only.
     pub(crate) fn new() -> Self {
         Self {
@@ -151,6 +162,9 @@ impl Forest {
             nodes: Arena::new(),
             values: Arena::new(),
             lines: Arena::new(),
+            count: 0,
+            unsettled: Vec::new(),
+            is_unsettled: false,
         }
     }
 
@@ -201,8 +215,8 @@ impl Forest {
         &mut self.tries[id.0 as usize]
     }
 
-    /// Sets what a prefix leads to.
-    pub(crate) fn insert<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>, value: u32) {
+    /// Sets what a prefix leads to; packets see it when it is settled.
+    pub(crate) fn insert(&mut self, id: TrieId, prefix: Prefix<A>, value: u32) {
         if prefix.len == 0 {
             self.trie_mut(id).default = value;
             return;
@@ -220,12 +234,13 @@ impl Forest {
             own.first = first;
             own.flip(local);
             self.trie_mut(id).count += 1;
+            self.count += 1;
         }
-        self.settle(id, prefix, &path, prefix.level());
+        self.unsettle(id, prefix);
     }
 
-    /// Takes a prefix out.
-    pub(crate) fn remove<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>) {
+    /// Takes a prefix out; packets see it when it is settled.
+    pub(crate) fn remove(&mut self, id: TrieId, prefix: Prefix<A>) {
         if prefix.len == 0 {
             self.trie_mut(id).default = 0;
             return;
@@ -244,27 +259,23 @@ impl Forest {
         own.first = first;
         own.flip(local);
         self.trie_mut(id).count -= 1;
+        self.count -= 1;
         if self.trie(id).count == 0 {
             self.drop_all(id);
         } else {
-            let level = self.prune(&path, prefix);
-            self.settle(id, prefix, &path, level);
+            self.prune(&path, prefix);
+            self.unsettle(id, prefix);
         }
     }
 
     /// The way to the node that a prefix ends in, if it is there.
-    fn path<A: Address>(&self, id: TrieId, prefix: Prefix<A>) -> Option<Path> {
-        let mut path = Path::default();
-        path[0] = self.trie(id).root;
-        for level in 0..prefix.level() {
-            let slot = prefix.address.slot(depth(level));
-            path[level + 1] = self.nodes.get(path[level]).child(slot)?;
-        }
-        (path[0] != 0).then_some(path)
+    fn path(&self, id: TrieId, prefix: Prefix<A>) -> Option<Path> {
+        let (path, level) = self.deepest(id, prefix);
+        (path[0] != 0 && level == prefix.level()).then_some(path)
     }
 
     /// The way to the node that a prefix ends in, with all nodes that are missing made.
-    fn make_path<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>) -> Path {
+    fn make_path(&mut self, id: TrieId, prefix: Prefix<A>) -> Path {
         if self.trie(id).root == 0 {
             let root = self.nodes.take(1);
             *self.nodes.get_mut(root) = Node::default();
@@ -293,9 +304,8 @@ impl Forest {
         first + rank as u32
     }
 
-    /// Takes the nodes that are empty away, from the one that the prefix ends in upwards, and gives the level of the
-    /// last that stays. There is one: the trie is not empty.
-    fn prune<A: Address>(&mut self, path: &Path, prefix: Prefix<A>) -> usize {
+    /// Takes the nodes that are empty away, from the one that the prefix ends in upwards. One stays: the trie is not empty.
+    fn prune(&mut self, path: &Path, prefix: Prefix<A>) {
         let mut level = prefix.level();
         while level > 0 && self.nodes.get(path[level]).is_empty() {
             self.drop_lines(path[level]);
@@ -308,7 +318,6 @@ impl Forest {
             changed.first_child = first;
             changed.children ^= 1 << slot;
         }
-        level
     }
 
     /// Takes the nodes of a trie away whose last prefix went.
@@ -344,24 +353,81 @@ impl Forest {
         }
     }
 
-    /// Brings what packets read in line, after a prefix came or went and the node at `level` of `path` changed.
-    fn settle<A: Address>(&mut self, id: TrieId, prefix: Prefix<A>, path: &Path, level: usize) {
-        let right = self.trie(id).right_bits();
-        if right != self.trie(id).bits {
-            self.change_table::<A>(id, right);
+    /// Remembers that a prefix came or went.
+    fn unsettle(&mut self, id: TrieId, prefix: Prefix<A>) {
+        if self.unsettled.len() >= FEW.max(self.count / SHARE) {
+            self.unsettled = Vec::new();
+            self.is_unsettled = true;
         }
+        if !self.is_unsettled {
+            self.unsettled.push((id, prefix));
+        }
+    }
+
+    /// Brings what packets read in line with all changes.
+    pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.is_unsettled) {
+            return self.write_all();
+        }
+        let mut changed = std::mem::take(&mut self.unsettled);
+        for (id, prefix) in changed.drain(..) {
+            self.settle_one(id, prefix);
+        }
+        self.unsettled = changed;
+    }
+
+    /// Writes all lines, as if there were none yet.
+    fn write_all(&mut self) {
+        self.lines = Arena::new();
+        for node in self.nodes.items_mut() {
+            node.target = 0;
+        }
+        for id in (0..self.tries.len() as u32).map(TrieId) {
+            if self.trie(id).root != 0 {
+                self.change_table(id, self.trie(id).right_bits());
+            }
+        }
+    }
+
+    /// Brings what packets read in line with one prefix that came or went. Others may be to be settled yet: what is read of
+    /// their nodes is what will be written, or is written anew with them.
+    fn settle_one(&mut self, id: TrieId, prefix: Prefix<A>) {
+        let trie = self.trie(id);
+        if trie.root == 0 {
+            // The last prefix went, and all lines with it.
+            return;
+        }
+        let right = trie.right_bits();
+        if right != trie.bits {
+            self.change_table(id, right);
+        }
+        let (path, level) = self.deepest(id, prefix);
         let trie = self.trie(id);
         if level < trie.top() {
             let spare = trie.bits.saturating_sub(prefix.len);
-            self.fill_slots::<A>(id, prefix.address.first(trie.bits), 1 << spare);
+            self.fill_slots(id, prefix.address.first(trie.bits), 1 << spare);
         } else {
-            self.settle_path(id, prefix.address, path, level);
+            self.settle_path(id, prefix.address, &path, level);
         }
+    }
+
+    /// The way to the node that a prefix ends in, as far as there are nodes, and the level of the last one.
+    fn deepest(&self, id: TrieId, prefix: Prefix<A>) -> (Path, usize) {
+        let mut path = Path::default();
+        path[0] = self.trie(id).root;
+        for level in 0..prefix.level() {
+            let slot = prefix.address.slot(depth(level));
+            match self.nodes.get(path[level]).child(slot) {
+                Some(child) => path[level + 1] = child,
+                None => return (path, level),
+            }
+        }
+        (path, prefix.level())
     }
 
     /// Writes the lines of the node at `level` of `path` anew, and upwards from there whatever leads to lines that
     /// have moved.
-    fn settle_path<A: Address>(&mut self, id: TrieId, address: A, path: &Path, level: usize) {
+    fn settle_path(&mut self, id: TrieId, address: A, path: &Path, level: usize) {
         let top = self.trie(id).top();
         let mut fallbacks = [0; 23];
         for level in 0..level {
@@ -424,14 +490,14 @@ impl Forest {
     }
 
     /// Gives a trie a table of another size.
-    fn change_table<A: Address>(&mut self, id: TrieId, bits: u32) {
+    fn change_table(&mut self, id: TrieId, bits: u32) {
         let root = self.trie(id).root;
         let trie = self.trie_mut(id);
         trie.bits = bits;
         trie.slots = vec![0; 1 << bits].into();
         let top = trie.top();
         self.drop_lines_above(root, top);
-        self.fill_slots::<A>(id, 0, 1 << bits);
+        self.fill_slots(id, 0, 1 << bits);
     }
 
     /// Packets do not come to the nodes of the first `levels` levels from `node` on.
@@ -451,7 +517,7 @@ impl Forest {
     }
 
     /// Sets `count` slots, from `first` on, to what the nodes above and below the table say.
-    fn fill_slots<A: Address>(&mut self, id: TrieId, first: usize, count: usize) {
+    fn fill_slots(&mut self, id: TrieId, first: usize, count: usize) {
         let trie = self.trie(id);
         let Trie { bits, root, .. } = *trie;
         let top = trie.top();

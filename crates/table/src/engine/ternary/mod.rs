@@ -185,7 +185,7 @@ impl MatchEngine for Ternary {
     }
 
     fn memory(&self) -> usize {
-        let own: usize = self.versions.copies().map(Index::own_bytes).sum();
+        let own: usize = self.versions.memory(Index::own_bytes);
         own + self.versions.newest().learned.shared_bytes()
     }
 }
