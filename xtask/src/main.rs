@@ -1,6 +1,7 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`. Each does all of its own set-up.
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`. Each does all of its own set-up.
 
 mod corpus;
+mod figures;
 mod fuzz;
 mod tidy;
 
@@ -29,6 +30,8 @@ enum Task {
     Corpus(corpus::Options),
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
+    /// Fill the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote.
+    Figures(figures::Options),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Task::Test => test(),
         Task::Corpus(options) => corpus::run(&root(), &options),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
+        Task::Figures(options) => figures::run(&root(), &options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

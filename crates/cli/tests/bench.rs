@@ -39,3 +39,27 @@ fn tables_without_entries_and_updates_that_are_never_published_are_refused() {
         assert!(told.one_line().contains(says), "{}", told.err);
     }
 }
+
+#[test]
+fn rates_are_drawn_with_a_bar_and_a_label_for_each_side() {
+    let dir = lab::Directory::new("bench-svg");
+    let svg = dir.file("rates.svg");
+    let told = said(&[
+        "bench",
+        "l2",
+        "--engine",
+        "jit,bare",
+        "--flows",
+        "few",
+        "--seconds",
+        "0.05",
+        "--svg",
+        &svg,
+    ]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.starts_with("<svg"), "{drawn}");
+    for label in ["l2, few flows: jit", "l2, few flows: bare"] {
+        assert!(drawn.contains(label), "{label} in {drawn}");
+    }
+}

@@ -1,9 +1,10 @@
 //! [`LimbMap`]: a hash map from limbs to values whose clones are free (it is made of [`Paged`]).
 
 use crate::paged::Paged;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-/// A hash of limbs; the same in every run.
+/// A hash of limbs; the same in every run, and so no secret: whoever chooses limbs can make them collide.
 #[inline]
 pub(crate) fn hash(limbs: impl Iterator<Item = u64>) -> u64 {
     limbs
@@ -21,9 +22,11 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Open addressing with linear probing; at most three quarters full.
+/// Open addressing with linear probing; at most three quarters full. Where keys lie depends on a secret of each map, what is found
+/// does not: whoever chooses the keys cannot make them collide.
 #[derive(Debug, Clone)]
 pub(crate) struct LimbMap<V> {
+    secret: u64,
     slots: Paged<Option<Slot<V>>>,
     len: usize,
 }
@@ -37,10 +40,20 @@ struct Slot<V> {
 
 impl<V: Clone> LimbMap<V> {
     pub(crate) fn new() -> Self {
+        Self::with_secret(RandomState::new().build_hasher().finish())
+    }
+
+    fn with_secret(secret: u64) -> Self {
         Self {
+            secret,
             slots: Paged::filled(4, None),
             len: 0,
         }
+    }
+
+    #[inline]
+    fn hash(&self, limbs: impl Iterator<Item = u64>) -> u64 {
+        hash(std::iter::once(self.secret).chain(limbs))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,7 +70,7 @@ impl<V: Clone> LimbMap<V> {
     #[inline]
     pub(crate) fn get(&self, key: &[u64]) -> Option<&V> {
         let place = self
-            .find(hash(key.iter().copied()), |stored| stored == key)
+            .find(self.hash(key.iter().copied()), |stored| stored == key)
             .ok()?;
         self.slots.get(place).as_ref().map(|slot| &slot.value)
     }
@@ -67,14 +80,16 @@ impl<V: Clone> LimbMap<V> {
     pub(crate) fn get_masked(&self, key: &[u64], mask: &[u64]) -> Option<&V> {
         let masked = || key.iter().zip(mask).map(|(limb, mask)| limb & mask);
         let place = self
-            .find(hash(masked()), |stored| masked().eq(stored.iter().copied()))
+            .find(self.hash(masked()), |stored| {
+                masked().eq(stored.iter().copied())
+            })
             .ok()?;
         self.slots.get(place).as_ref().map(|slot| &slot.value)
     }
 
     pub(crate) fn get_mut(&mut self, key: &[u64]) -> Option<&mut V> {
         let place = self
-            .find(hash(key.iter().copied()), |stored| stored == key)
+            .find(self.hash(key.iter().copied()), |stored| stored == key)
             .ok()?;
         self.slots
             .get_mut(place)
@@ -91,7 +106,7 @@ impl<V: Clone> LimbMap<V> {
             self.grow();
         }
         self.put(Slot {
-            hash: hash(key.iter().copied()),
+            hash: self.hash(key.iter().copied()),
             key: key.into(),
             value,
         });
@@ -103,7 +118,7 @@ impl<V: Clone> LimbMap<V> {
     /// that no mark of the deletion is left.
     pub(crate) fn remove(&mut self, key: &[u64]) -> Option<V> {
         let mut hole = self
-            .find(hash(key.iter().copied()), |stored| stored == key)
+            .find(self.hash(key.iter().copied()), |stored| stored == key)
             .ok()?;
         let removed = self.slots.get_mut(hole).take();
         self.len -= 1;
@@ -186,5 +201,27 @@ mod tests {
                 }
             }
         }
+    }
+    /// How far from its home the key is that is farthest.
+    fn farthest(map: &LimbMap<u32>) -> usize {
+        let mask = map.slots.len() - 1;
+        let slots = (0..map.slots.len()).filter_map(|at| Some((at, map.slots.get(at).as_ref()?)));
+        let distances = slots.map(|(at, slot)| at.wrapping_sub(slot.hash as usize) & mask);
+        distances.max().unwrap_or(0)
+    }
+
+    #[test]
+    fn keys_that_collide_under_one_secret_do_not_under_another() {
+        let known = LimbMap::<u32>::with_secret(7);
+        let collides = |key: &u64| known.hash([*key].into_iter()) & 0xfff == 5;
+        let keys: Vec<u64> = (0..).filter(collides).take(500).collect();
+        let filled = |mut map: LimbMap<u32>| {
+            for &key in &keys {
+                map.insert(&[key], 1);
+            }
+            farthest(&map)
+        };
+        assert!(filled(known.clone()) > 400);
+        assert!(filled(LimbMap::new()) < 100);
     }
 }

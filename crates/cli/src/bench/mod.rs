@@ -5,6 +5,7 @@ mod io;
 mod lookups;
 mod report;
 mod sides;
+mod svg;
 
 use std::time::Duration;
 
@@ -69,6 +70,9 @@ pub(crate) struct Options {
     /// Write the figures as JSON.
     #[arg(long)]
     json: bool,
+    /// Draw the programs' rates into a file, too, as SVG.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lookups", "io"])]
+    svg: Option<PathBuf>,
 }
 
 /// How the keys of a table are matched.
@@ -154,6 +158,11 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         report.add(measured);
     }
     report.finish();
+    if let Some(path) = &options.svg {
+        let drawn = svg::draw(report.rows())?;
+        std::fs::write(path, drawn)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
     Ok(Ended::Well)
 }
 

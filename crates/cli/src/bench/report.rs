@@ -45,6 +45,11 @@ impl Report {
         self.rows.extend(rows);
     }
 
+    /// What was added so far.
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     pub(super) fn finish(&self) {
         if self.is_json {
             return out::json(&self.rows);

@@ -1,7 +1,7 @@
 //! The map against the standard library's, and what its lines promise.
 
 use super::hash::{Hash, Seed};
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, NoRoom};
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -201,4 +201,29 @@ fn overflow_counters_count_to_their_end_and_then_stay() {
         overflow.count(hash, -1);
     }
     assert!(overflow.may_have(hash));
+}
+
+/// An attacker who knew the secret could choose keys that all lie in one line and its neighbours. Nobody knows it.
+#[test]
+fn keys_that_collide_under_one_seed_take_no_more_room_under_another_than_any_others() {
+    const LINES: usize = 1024;
+    let known = Seed::from_number(7);
+    let homes = |key: u64| {
+        let hash = known.hash_one(key);
+        [hash.first(LINES), hash.second(LINES)]
+    };
+    let is_near = |key: &u64| homes(*key).iter().all(|&line| line < 32);
+    let colliding: Vec<u64> = (0..).filter(is_near).take(1000).collect();
+    let mut attacked = InlineMap::<1, 5>::with_lines(known, LINES, 1);
+    let refused = colliding
+        .iter()
+        .position(|&key| attacked.insert_new(&[key], 1) == Err(NoRoom));
+    assert!(refused.is_some_and(|keys| keys <= 32 * 5));
+    let memory = |keys: &mut dyn Iterator<Item = u64>| {
+        let mut map = FlatMap::new(1);
+        keys.for_each(|key| assert_eq!(map.insert(&[key], 1), None));
+        map.memory()
+    };
+    let usual = memory(&mut (1 << 40..).take(1000));
+    assert!(memory(&mut colliding.iter().copied()) <= 2 * usual);
 }
