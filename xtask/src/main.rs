@@ -1,8 +1,10 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`. Each does all of its own set-up.
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`, `soak`. Each does all of its own set-up.
 
 mod corpus;
 mod figures;
 mod fuzz;
+#[cfg(target_os = "linux")]
+mod soak;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -32,6 +34,9 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Fill the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote.
     Figures(figures::Options),
+    /// Run the switch under sustained overload: whether it drops by name, never stalls and never grows. Needs root for AF_XDP.
+    #[cfg(target_os = "linux")]
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +46,8 @@ fn main() -> ExitCode {
         Task::Corpus(options) => corpus::run(&root(), &options),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),
+        #[cfg(target_os = "linux")]
+        Task::Soak(options) => soak::run(&root(), &options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

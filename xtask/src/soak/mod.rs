@@ -1,0 +1,182 @@
+//! `cargo xtask soak --seconds S`: the real binary under sustained overload, between network namespaces.
+//!
+//! A generator sends by a virtual cable more than the example router takes; what it forwards arrives at the other end. The router reports each few
+//! seconds, and its memory is looked at with every report. [`judge`] says whether it drops only with counted reasons, never stalls and never grows.
+
+mod judge;
+mod traffic;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{Outcome, cargo};
+use judge::{Sample, judge};
+use traffic::{Lab, Sender};
+
+/// How long the switch may take to say that it runs, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How long.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=604_800))]
+    seconds: u64,
+    /// Workers of the switch.
+    #[arg(long, default_value_t = 1)]
+    workers: u16,
+    /// How its ports work: auto, xdp or packet.
+    #[arg(long, default_value = "auto")]
+    io: String,
+    /// Seconds between samples; a sixtieth of the time, if not said.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    every: Option<u64>,
+    /// Bytes of a frame.
+    #[arg(long, default_value_t = 100)]
+    bytes: usize,
+}
+
+pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
+    cargo(&["build", "--release", "--package", "cli"])?;
+    let lab = Lab::new()?;
+    let every = options.every.unwrap_or((options.seconds / 60).max(1));
+    let mut switch = Switch::start(root, options, &lab, every)?;
+    let sender = Sender::start(&lab, options.bytes)?;
+    let start = Instant::now();
+    let mut samples = Vec::new();
+    let mut stalled = None;
+    while start.elapsed() < Duration::from_secs(options.seconds) {
+        match switch.next_report(Duration::from_secs(every * 3 + 5)) {
+            Ok(report) => samples.push(Sample::new(&report, switch.memory(), sender.sent())),
+            Err(why) => {
+                stalled = Some(why);
+                break;
+            }
+        }
+    }
+    // The switch goes on until all that was sent has come in or was dropped.
+    let offered = sender.stop()?;
+    std::thread::sleep(Duration::from_millis(500));
+    let cable = lab.lost_on_cable()?;
+    let (report, ended_well) = switch.stop()?;
+    let last = Sample::new(&report, 0, offered);
+    let mut verdict = judge(&samples, &last, &report, cable);
+    verdict.extend(stalled);
+    if !ended_well {
+        verdict.push("the switch did not end with status 0".to_owned());
+    }
+    let passed = verdict.is_empty();
+    let object = json!({
+        "seconds": start.elapsed().as_secs_f64(),
+        "workers": options.workers,
+        "io": switch.how,
+        "samples": samples.iter().map(Sample::json).collect::<Vec<Value>>(),
+        "end": last.json(),
+        "lost_on_cable": cable,
+        "arrived_behind": lab.arrived_behind()?,
+        "report": report,
+        "verdict": if passed { "passed" } else { "failed" },
+        "failed_because": verdict,
+    });
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&object).map_err(|e| e.to_string())?
+    );
+    match passed {
+        true => Ok(()),
+        false => Err("the soak failed".to_owned()),
+    }
+}
+
+/// The switch, running.
+struct Switch {
+    child: Child,
+    /// Its reports, line by line.
+    lines: std::sync::mpsc::Receiver<String>,
+    /// What it said of its ports.
+    how: Vec<String>,
+}
+
+impl Switch {
+    fn start(root: &Path, options: &Options, lab: &Lab, every: u64) -> Result<Switch, String> {
+        let router = root.join("examples/router");
+        let mut command = Command::new(root.join("target/release/polyplane"));
+        command
+            .arg("run")
+            .arg(router.join("router.p4"))
+            .arg("--entries")
+            .arg(router.join("router.entries"))
+            .args(["--port", "0=port0", "--port", "1=port1", "--json"])
+            .args(["--every", &every.to_string(), "--io", &options.io])
+            .args(["--workers", &options.workers.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let spawned = lab.in_switch(|| command.spawn())?;
+        let mut child = spawned.map_err(|e| format!("cannot start the switch: {e}"))?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = out.map(|out| BufReader::new(out).lines());
+            for line in lines.into_iter().flatten().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut how = Vec::new();
+        let said = err.map(|err| BufReader::new(err).lines());
+        let mut said = said.into_iter().flatten().map_while(Result::ok);
+        for line in said.by_ref() {
+            if line.contains(" is running on ") {
+                // Whatever else it says must not fill the pipe.
+                std::thread::spawn(move || said.for_each(|line| eprintln!("switch: {line}")));
+                return Ok(Switch { child, lines, how });
+            }
+            how.push(line);
+        }
+        Err(format!("the switch did not start: {}", how.join("; ")))
+    }
+
+    fn next_report(&mut self, patience: Duration) -> Result<Value, String> {
+        let line = self.lines.recv_timeout(patience).map_err(|e| match e {
+            RecvTimeoutError::Timeout => format!("no report came in {} s", patience.as_secs()),
+            RecvTimeoutError::Disconnected => "the switch has ended by itself".to_owned(),
+        })?;
+        serde_json::from_str(&line).map_err(|e| format!("a report is no JSON: {e}"))
+    }
+
+    /// Its resident memory, in KiB.
+    fn memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// Ends it; its last report, and whether it ended well.
+    fn stop(&mut self) -> Result<(Value, bool), String> {
+        let command = format!("kill -TERM {}", self.child.id());
+        let killed = Command::new("sh").args(["-c", &command]).status();
+        killed.map_err(|e| format!("cannot signal the switch: {e}"))?;
+        let mut last = None;
+        while let Ok(report) = self.next_report(PATIENCE) {
+            last = Some(report);
+        }
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        let last = last.ok_or("the switch gave no last report")?;
+        Ok((last, status.success()))
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // It has ended already, unless something went wrong before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
