@@ -161,6 +161,8 @@ ops! {
     MirrorPacket = "mirror_packet": None (slot In, session In);
     /// PNA `recirculate`.
     RecirculatePacket = "recirculate_packet": None ();
+    /// From here to the end of the control the packet is in `@atomic` code: for a body that applies tables, which is no body of statements.
+    HoldAtomic = "atomic.hold": None ();
     /// PNA `add_entry`: action position in the table being missed, expiry profile, parameters, success (0) or failure (1).
     AddEntry = "add_entry": None (action Number, expire_profile In, params Data, failed Out);
     /// PNA `set_entry_expire_time`: profile.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use ir::{BinOp, Expr, MatchOutcome, StmtKind};
+use ir::{BinOp, Call, Expr, MatchOutcome, Op, StmtKind};
 use passes::fold;
 use passes::sequence::{Dispatch, Node};
 use sema::hir::{self, ApplyMember, Arg, Callee, Collection, ExprKind, Ty, TyId, VarId};
@@ -164,7 +164,15 @@ impl Lower<'_> {
         match plain(code) {
             Ok(body) if !body.is_empty() => self.emit(StmtKind::Atomic(body)),
             Ok(_) => {}
-            Err(code) => self.code.extend(code),
+            // With tables it is stages, and stays one step to the end of its control.
+            Err(code) => {
+                self.emit(StmtKind::Call(Call {
+                    op: Op::HoldAtomic,
+                    instance: None,
+                    operands: Vec::new(),
+                }));
+                self.code.extend(code);
+            }
         }
     }
 

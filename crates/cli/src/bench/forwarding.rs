@@ -154,6 +154,7 @@ fn wanted(options: &Options) -> Wanted<'_> {
     Wanted {
         names: &options.engines,
         workers: usize::from(options.workers.max(1)),
+        traced: options.trace.clone().map(Arc::new),
     }
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Preprocess, Setup};
 use crate::captures::Input;
+use crate::watch::Filter;
 use crate::{Ended, out};
 
 #[derive(Args)]
@@ -51,6 +52,9 @@ pub(crate) struct Options {
     /// Threads, each on a core of its own.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: u16,
+    /// Measure each engine with packets traced, too, as `run --trace` traces those that the filter describes: what it costs the others.
+    #[arg(long, value_name = "FILTER", conflicts_with_all = ["lookups", "io"])]
+    trace: Option<Filter>,
     /// How long to measure a program under one kind of traffic.
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,

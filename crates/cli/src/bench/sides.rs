@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bench::measure::Side;
-use bench::{Bare, Forward, OnDevice, OnWorker, Workload, compare, configure};
+use bench::{Bare, Forward, OnDevice, OnWorker, Outbox, Reading, Workload, compare, configure};
 use exec::Engine;
 use ir::Program;
-use switch::Device;
+use packet::{Frame, Nanos};
+use switch::{Device, Worker};
 
 use crate::engine;
+use crate::watch::{Filter, Sample, Tally, Watch};
 
 /// Packets by which a device is compared with a loop.
 const COMPARED: u64 = 20_000;
@@ -47,6 +49,8 @@ pub(super) struct Wanted<'w> {
     pub(super) names: &'w [String],
     /// On how many threads.
     pub(super) workers: usize,
+    /// Which packets are traced on a side more of each engine.
+    pub(super) traced: Option<Arc<Filter>>,
 }
 
 impl Wanted<'_> {
@@ -87,7 +91,12 @@ impl Wanted<'_> {
                 let program = workload.name();
                 format!("{program}: {name} and the loop written by hand disagree: {difference}")
             })?;
-            sides.add_device(name, device.0);
+            sides.add_device(name, device.0, self.traced.is_some());
+            if let Some(filter) = &self.traced {
+                let device = OnDevice::load(program, engine.as_ref(), workload)
+                    .map_err(|error| format!("{}: {name}: {error}", workload.name()))?;
+                sides.add_traced(name, device.0, filter);
+            }
         }
         if self.wants(HAND) {
             for worker in &mut sides.workers {
@@ -111,7 +120,11 @@ impl Wanted<'_> {
     ) -> Result<Sides, E> {
         let mut sides = Sides::new(self.workers);
         for engine in self.engines() {
-            sides.add_device(engine.name(), load(engine.as_ref())?);
+            let name = engine.name();
+            sides.add_device(name, load(engine.as_ref())?, self.traced.is_some());
+            if let Some(filter) = &self.traced {
+                sides.add_traced(name, load(engine.as_ref())?, filter);
+            }
         }
         sides.add_bare(self);
         Ok(sides)
@@ -135,9 +148,9 @@ impl Sides {
         }
     }
 
-    /// One thread gives a device its packets itself; several do by workers.
-    fn add_device(&mut self, name: &str, mut device: Device) {
-        if self.workers.len() == 1 {
+    /// One thread gives a device its packets itself, unless it is to be like others; several do by workers.
+    fn add_device(&mut self, name: &str, mut device: Device, by_workers: bool) {
+        if self.workers.len() == 1 && !by_workers {
             let side: Box<dyn Forward + Send> = Box::new(OnDevice(device));
             return self.add(name, std::iter::once(side));
         }
@@ -149,10 +162,40 @@ impl Sides {
         self.devices.push(device);
     }
 
+    /// The device's packets by workers that watch for some.
+    fn add_traced(&mut self, name: &str, mut device: Device, filter: &Arc<Filter>) {
+        let tally = Arc::new(Tally::new(None));
+        let workers = device.workers(self.workers.len()).into_iter().enumerate();
+        let watching = workers.map(|(number, worker)| {
+            let shown = Arc::clone(&tally);
+            let watch = Watch::new(number, filter, Sample(1), &tally, move |_| shown.shown());
+            Box::new(Watching { worker, watch }) as Box<dyn Forward + Send>
+        });
+        self.add(&format!("{name}, traced"), watching);
+        self.devices.push(device);
+    }
+
     fn add_bare(&mut self, wanted: &Wanted<'_>) {
         if wanted.wants(BARE) {
             let wires = std::iter::repeat_with(|| Box::new(Bare) as Box<dyn Forward + Send>);
             self.add(BARE, wires);
         }
+    }
+}
+
+/// A worker with a watch, whose traces nobody reads.
+struct Watching {
+    worker: Worker,
+    watch: Watch,
+}
+
+impl Forward for Watching {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+        let mut sent = |port, frame: &mut Frame, _: Nanos| out.take(port, frame);
+        self.watch.forward(&mut self.worker, frames, now, &mut sent);
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        Vec::new()
     }
 }

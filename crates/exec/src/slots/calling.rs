@@ -188,6 +188,8 @@ impl Calling<'_> {
                 let bytes = self.small(call, 0).min(u64::from(u32::MAX)) as u32;
                 self.packet.requests.truncate_to(bytes);
             }
+            // Whoever runs the block leaves it, however it ends.
+            Op::HoldAtomic => self.packet.atomic.enter(&self.state.atomic),
             Op::Assert | Op::Assume => self.assert(call)?,
             Op::LogMessage => self.log(call),
             Op::DropPacket => self.packet.requests.destination = Some(Destination::Drop),

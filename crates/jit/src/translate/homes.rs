@@ -338,6 +338,7 @@ impl<'p> Walk<'p> {
             StmtKind::Call(call) => {
                 self.ops.insert(call.op);
                 self.summed(call);
+                self.has_atomic |= call.op == Op::HoldAtomic;
                 for operand in &call.operands {
                     match operand {
                         Operand::In(value) => self.expr(value),
