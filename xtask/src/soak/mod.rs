@@ -7,7 +7,7 @@ mod judge;
 mod traffic;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -38,13 +38,22 @@ pub(crate) struct Options {
     /// Bytes of a frame.
     #[arg(long, default_value_t = 100)]
     bytes: usize,
+    /// A binary that is built already; this repository's is built, if not said.
+    #[arg(long)]
+    binary: Option<PathBuf>,
 }
 
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
-    cargo(&["build", "--release", "--package", "cli"])?;
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            cargo(&["build", "--release", "--package", "cli"])?;
+            root.join("target/release/polyplane")
+        }
+    };
     let lab = Lab::new()?;
     let every = options.every.unwrap_or((options.seconds / 60).max(1));
-    let mut switch = Switch::start(root, options, &lab, every)?;
+    let mut switch = Switch::start(root, &binary, options, &lab, every)?;
     let sender = Sender::start(&lab, options.bytes)?;
     let start = Instant::now();
     let mut samples = Vec::new();
@@ -102,9 +111,15 @@ struct Switch {
 }
 
 impl Switch {
-    fn start(root: &Path, options: &Options, lab: &Lab, every: u64) -> Result<Switch, String> {
+    fn start(
+        root: &Path,
+        binary: &Path,
+        options: &Options,
+        lab: &Lab,
+        every: u64,
+    ) -> Result<Switch, String> {
         let router = root.join("examples/router");
-        let mut command = Command::new(root.join("target/release/polyplane"));
+        let mut command = Command::new(binary);
         command
             .arg("run")
             .arg(router.join("router.p4"))

@@ -47,11 +47,12 @@ impl Lab {
         self.switch.run(work).map_err(|e| e.to_string())
     }
 
-    /// Frames that the source's cable dropped before the switch's end had them, by the kernel's own count.
-    pub(super) fn lost_on_cable(&self) -> Result<u64, String> {
+    /// Frames that the source's cable dropped, by the kernel's own counts: at its begin, and at the switch's end, where those that a full AF_XDP socket
+    /// did not take are among them.
+    pub(super) fn lost_on_cable(&self) -> Result<[u64; 2], String> {
         let source = counters(&self.before, "source")?;
         let port = counters(&self.switch, "port0")?;
-        Ok(source.tx_dropped + port.rx_dropped)
+        Ok([source.tx_dropped, port.rx_dropped])
     }
 
     /// Frames that have arrived behind the switch.
