@@ -29,6 +29,10 @@ pub(crate) struct Invocation<'i> {
     bytes_at: *const u8,
     /// How many bits these are.
     bits: u64,
+    /// How many bytes in front of the first one may be written.
+    headroom: u64,
+    /// By how many bytes the packet begins behind the beginning of its frame, with [`flags::MOVED`].
+    shift: i64,
     /// Bits that the parser has consumed.
     cursor: u64,
     /// Units of work left.
@@ -77,6 +81,8 @@ pub(crate) struct Wire {
     length: u32,
     /// The port that it came in by.
     ingress: u32,
+    /// How many bytes in front of the first one may be written.
+    headroom: u64,
 }
 
 impl Wire {
@@ -84,16 +90,18 @@ impl Wire {
         bytes_at: std::ptr::null_mut(),
         length: 0,
         ingress: 0,
+        headroom: 0,
     };
 
     #[inline]
     fn of(frame: &mut Frame) -> Wire {
-        let ingress = frame.ingress.0;
-        let bytes = frame.bytes_mut();
+        let (ingress, length) = (frame.ingress.0, frame.len() as u32);
+        let (buffer, start) = frame.storage_mut();
         Wire {
-            bytes_at: bytes.as_mut_ptr(),
-            length: bytes.len() as u32,
+            bytes_at: buffer.as_mut_ptr().wrapping_add(start),
+            length,
             ingress,
+            headroom: start as u64,
         }
     }
 }
@@ -114,6 +122,8 @@ pub(crate) mod flags {
     pub(crate) const ASKED: u64 = 4;
     /// It has told something, and no other packet may follow.
     pub(crate) const STOPS: u64 = 8;
+    /// The packet begins elsewhere than its frame does: [`super::Invocation::frame`].
+    pub(crate) const MOVED: u64 = 16;
 }
 
 /// Where native code finds the fields of an [`Invocation`].
@@ -124,6 +134,8 @@ pub(crate) mod offset {
     pub(crate) const LIMBS: i32 = offset_of!(Invocation<'_>, limbs_at) as i32;
     pub(crate) const BYTES: i32 = offset_of!(Invocation<'_>, bytes_at) as i32;
     pub(crate) const BITS: i32 = offset_of!(Invocation<'_>, bits) as i32;
+    pub(crate) const HEADROOM: i32 = offset_of!(Invocation<'_>, headroom) as i32;
+    pub(crate) const SHIFT: i32 = offset_of!(Invocation<'_>, shift) as i32;
     pub(crate) const CURSOR: i32 = offset_of!(Invocation<'_>, cursor) as i32;
     pub(crate) const WORK: i32 = offset_of!(Invocation<'_>, work) as i32;
     pub(crate) const EMITTED_AT: i32 = offset_of!(Invocation<'_>, emitted_at) as i32;
@@ -150,6 +162,7 @@ pub(crate) mod wire {
     pub(crate) const BYTES: i32 = offset_of!(Wire, bytes_at) as i32;
     pub(crate) const LENGTH: i32 = offset_of!(Wire, length) as i32;
     pub(crate) const INGRESS: i32 = offset_of!(Wire, ingress) as i32;
+    pub(crate) const HEADROOM: i32 = offset_of!(Wire, headroom) as i32;
     pub(crate) const SIZE: i64 = size_of::<Wire>() as i64;
 }
 
@@ -332,10 +345,10 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
         "a context of another program"
     );
     // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
-    // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits`, compared before; emitted bits below
-    // `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made sure; of a burst `count` packets,
-    // whose bytes no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what a lookup found there, of each
-    // counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits` and `headroom` bytes in front of them, both
+    // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
+    // sure; of a burst `count` packets, whose bytes no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what
+    // a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
 
@@ -351,6 +364,8 @@ impl<'i> Invocation<'i> {
             limbs_at: limbs.as_mut_ptr(),
             bytes_at: std::ptr::null(),
             bits: 0,
+            headroom: 0,
+            shift: 0,
             cursor: 0,
             work: 0,
             emitted_at: std::ptr::null_mut(),
@@ -410,12 +425,21 @@ impl Invocation<'_> {
         self.packet.random = RandomStream::new(seed, first + self.at);
     }
 
-    /// The packet's frame, wherever it is.
+    /// The packet's frame, wherever it is; it begins where the packet does.
     pub(crate) fn frame(&mut self) -> &mut Frame {
-        match self.frames.get_mut(self.at as usize) {
-            Some(frame) if self.flags & flags::HELD == 0 => frame,
+        let (has_moved, shift) = (self.flags & flags::MOVED != 0, self.shift);
+        self.flags &= !flags::MOVED;
+        let is_elsewhere = self.flags & flags::HELD == 0;
+        let frame = match self.frames.get_mut(self.at as usize) {
+            Some(frame) if is_elsewhere => frame,
             _ => &mut self.packet.bytes,
+        };
+        if has_moved {
+            // Native code has seen that there is room.
+            let is_there = frame.move_front(shift as isize);
+            debug_assert!(is_there);
         }
+        frame
     }
 
     /// The packet becomes what was emitted, followed by what was not parsed, as far as its program has not asked for less.
@@ -423,6 +447,7 @@ impl Invocation<'_> {
     /// # Errors
     /// It would be too long.
     pub(crate) fn finish_deparse(&mut self) -> Result<(), FrameError> {
+        self.frame();
         let truncated = self.requests().and_then(|requests| requests.truncate);
         let is_elsewhere = self.flags & flags::HELD == 0;
         let frame = self.frames.get_mut(self.at as usize);
@@ -438,6 +463,7 @@ impl Invocation<'_> {
 
     /// The context holds the packet's frame. Its bytes stay where they are.
     pub(crate) fn hold(&mut self) {
+        self.frame();
         if self.flags & flags::HELD == 0 {
             self.flags |= flags::HELD;
             self.swap_frame();
@@ -472,6 +498,7 @@ impl Invocation<'_> {
 
     /// The packet at hand has an outcome and is still in its pass: its frame goes back to the others. Whether the device must see what it told.
     pub(crate) fn end_packet(&mut self) -> bool {
+        self.frame();
         if self.flags & flags::HELD != 0 {
             self.swap_frame();
         }
@@ -516,10 +543,10 @@ impl Invocation<'_> {
 
     /// Native code sees the packet's bytes as they are now.
     pub(crate) fn show_bytes(&mut self) {
-        let bytes = self.frame().bytes();
-        let (at, length) = (bytes.as_ptr(), bytes.len());
-        self.bytes_at = at;
-        self.bits = length as u64 * 8;
+        let wire = Wire::of(self.frame());
+        self.bytes_at = wire.bytes_at;
+        self.bits = u64::from(wire.length) * 8;
+        self.headroom = wire.headroom;
     }
 
     /// Native code sees what is emitted now.

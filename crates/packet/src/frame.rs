@@ -130,6 +130,28 @@ impl Frame {
         &mut self.buf[self.start..self.start + self.len]
     }
 
+    /// The whole buffer, and where in it the frame begins: for code that puts bytes in front by itself and says so by [`Frame::move_front`].
+    #[inline]
+    pub fn storage_mut(&mut self) -> (&mut [u8], usize) {
+        (&mut self.buf, self.start)
+    }
+
+    /// Lets the frame begin so many bytes further on, or further in front, where the headroom's bytes become its first ones. Its end stays. Whether
+    /// there is room; otherwise nothing changes.
+    #[inline]
+    pub fn move_front(&mut self, by: isize) -> bool {
+        let end = self.start + self.len;
+        let start = self.start.checked_add_signed(by);
+        match start.filter(|&start| start <= end && end - start <= MAX_FRAME) {
+            Some(start) => {
+                self.start = start;
+                self.len = end - start;
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Number of bytes, 0 to [`MAX_FRAME`].
     #[inline]
     pub fn len(&self) -> usize {
@@ -371,6 +393,22 @@ mod tests {
         assert_eq!(frame.growths(), 1);
         assert_eq!(frame.headroom(), HEADROOM);
         assert_eq!(frame.bytes()[..2], [2, 1]);
+    }
+
+    #[test]
+    fn the_front_moves_within_the_headroom_and_the_frame() {
+        let mut frame = Frame::from_bytes(&[1, 2, 3]).unwrap();
+        assert!(frame.move_front(1));
+        assert_eq!(frame.bytes(), [2, 3]);
+        let (buffer, start) = frame.storage_mut();
+        buffer[start - 2..start].copy_from_slice(&[8, 9]);
+        assert!(frame.move_front(-2));
+        assert_eq!(frame.bytes(), [8, 9, 2, 3]);
+        assert!(!frame.move_front(5));
+        assert!(!frame.move_front(-(HEADROOM as isize)));
+        assert_eq!(frame.bytes(), [8, 9, 2, 3]);
+        assert!(frame.move_front(4));
+        assert!(frame.is_empty());
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Translator<'_> {
         let length = self.length_of(wire);
         let bits = self.b.ins().ishl_imm(length, 3);
         self.b.def_var(self.bits, bits);
+        let headroom = self
+            .b
+            .ins()
+            .load(I64, in_invocation(), wire, wire::HEADROOM);
+        self.b.def_var(self.headroom, headroom);
         let work = self.number(WORK_BUDGET.into());
         self.b.def_var(self.work, work);
         let zero = self.number(0);
@@ -45,7 +50,7 @@ impl Translator<'_> {
         let at = self.write_outcome(number);
         let (next, through) = (self.b.create_block(), self.b.create_block());
         let flags = self.load_invocation(offset::FLAGS);
-        let seen = (flags::HELD | flags::ASKED) as i64;
+        let seen = (flags::HELD | flags::ASKED | flags::MOVED) as i64;
         let must_see = self.b.ins().band_imm(flags, seen);
         self.return_if(must_see, |this| {
             let stops = this.help(Helper::EndPacket, &[]);

@@ -1,15 +1,17 @@
 //! Deparsers in a pass: headers that are to be sent where they were parsed stay there.
 //!
 //! Emitting is put off until the deparser is through, where it does nothing else once it has begun to emit. Then it is known what the packet is to
-//! become: if that is all that was parsed, each header at its old place, only fields that the program writes are stored into the packet. Otherwise all
-//! headers are emitted, and the packet is put together anew.
+//! become: if that is all that was parsed, each header at its old place, only fields that the program writes are stored into the packet. Otherwise those
+//! that come to be elsewhere are taken from the packet and written in front of what was not parsed, within the frame's buffer. Where that has no room, or
+//! where it is not known what stands where, all headers are emitted into a buffer, and the packet is put together anew.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
 use exec::slots::header::HeaderSite;
 use ir::{Control, ControlId, HeaderPlace, Next, Op, Program, StageKind, Stmt, StmtKind};
+use packet::MAX_FRAME;
 
 use super::emit::pieces_of;
 use super::{I64, Translator, in_bytes};
@@ -31,6 +33,27 @@ enum Shape {
     Straight,
     /// It has conditions.
     Branching,
+}
+
+/// Bits up to which headers are held in values while they are moved.
+const MOVABLE_BITS: u32 = 2048;
+
+/// Where what is emitted comes to be.
+struct Placing {
+    headers: Vec<Placed>,
+    /// By how many bytes the packet will begin behind where it begins now.
+    shift: Value,
+}
+
+/// A header that may be emitted.
+struct Placed {
+    site: HeaderSite,
+    /// 0 or 1.
+    is_emitted: Value,
+    /// Bytes that are emitted before it.
+    at: Value,
+    /// Where it was parsed, if that is known.
+    offset: Option<Value>,
 }
 
 /// What is dirty in a header: a run of whole bytes, as bits from the header's beginning.
@@ -94,55 +117,178 @@ impl Translator<'_> {
     }
 
     fn deparse_in_place(&mut self, emits: &[Emit]) -> Result<(), Unsupported> {
-        let moves = self.moves(emits);
-        let (moved, stays, after) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let placing = self.placing(emits);
+        let moves = self.moves(&placing);
+        let (moved, stays) = (self.b.create_block(), self.b.create_block());
+        let after = self.b.create_block();
         self.branch(moves, moved, stays);
         self.start_sealed(moved);
+        if self.is_movable(emits) {
+            let anew = self.cold_block();
+            self.relocate(&placing, anew);
+            self.jump(after);
+            self.start_sealed(anew);
+        }
         self.emit_all(emits)?;
         self.rebuild();
         self.jump(after);
         self.start_sealed(stays);
-        for emit in emits {
-            self.store_dirty(emit)?;
+        for placed in &placing.headers {
+            self.store_if_dirty(placed);
         }
         self.jump(after);
         self.start_sealed(after);
         Ok(())
     }
 
-    /// Whether anything would be somewhere else than it was parsed, as a truth value.
-    fn moves(&mut self, emits: &[Emit]) -> Value {
-        let mut moves = match self.calls(Op::Truncate) {
-            true => {
-                let flags = self.load_invocation(offset::FLAGS);
-                self.b.ins().band_imm(flags, flags::ASKED as i64)
-            }
-            false => self.number(0),
-        };
+    /// What is emitted, and where it comes to be if it is put in front of what was not parsed.
+    fn placing(&mut self, emits: &[Emit]) -> Placing {
+        let mut headers = Vec::with_capacity(emits.len());
         let mut at = self.number(0);
         for emit in emits {
+            let site = self.code.headers[emit.header.base.get() as usize].clone();
             let is_emitted = self.is_emitted(emit);
-            let Some((offset, bytes)) = self.offset_of(emit) else {
-                moves = self.b.ins().bor(moves, is_emitted);
-                continue;
-            };
-            let offset = self.b.use_var(offset);
-            let is_elsewhere = self.b.ins().icmp(IntCC::NotEqual, offset, at);
-            let is_elsewhere = self.b.ins().uextend(I64, is_elsewhere);
-            let is_moved = self.b.ins().band(is_elsewhere, is_emitted);
-            moves = self.b.ins().bor(moves, is_moved);
-            let length = self.b.ins().imul_imm(is_emitted, i64::from(bytes));
-            at = self.b.ins().iadd(at, length);
+            let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&site.id));
+            let offset = offset.copied();
+            headers.push(Placed {
+                is_emitted,
+                at,
+                offset: offset.map(|offset| self.b.use_var(offset)),
+                site,
+            });
+            if let (Some(_), Some(placed)) = (offset, headers.last()) {
+                let bytes = i64::from(placed.site.fixed_bits / 8);
+                let length = self.b.ins().imul_imm(is_emitted, bytes);
+                at = self.b.ins().iadd(at, length);
+            }
         }
         let cursor = self.b.use_var(self.cursor);
         let parsed = self.b.ins().ushr_imm(cursor, 3);
-        let is_elsewhere = self.b.ins().icmp(IntCC::NotEqual, parsed, at);
-        let is_elsewhere = self.b.ins().uextend(I64, is_elsewhere);
-        self.b.ins().bor(moves, is_elsewhere)
+        let shift = self.b.ins().isub(parsed, at);
+        Placing { headers, shift }
+    }
+
+    /// Whether anything would be somewhere else than it was parsed, as a truth value.
+    fn moves(&mut self, placing: &Placing) -> Value {
+        let mut moves = placing.shift;
+        for placed in &placing.headers {
+            let is_moved = match placed.offset {
+                Some(offset) => {
+                    let distance = self.b.ins().isub(offset, placed.at);
+                    let zero = self.number(0);
+                    self.b.ins().select(placed.is_emitted, distance, zero)
+                }
+                None => placed.is_emitted,
+            };
+            moves = self.b.ins().bor(moves, is_moved);
+        }
+        if self.calls(Op::Truncate) {
+            let asked = self.asked_flag();
+            moves = self.b.ins().bor(moves, asked);
+        }
+        moves
+    }
+
+    /// Whether the program may have asked something, as a number.
+    fn asked_flag(&mut self) -> Value {
+        let flags = self.load_invocation(offset::FLAGS);
+        self.b.ins().band_imm(flags, flags::ASKED as i64)
+    }
+
+    /// Whether headers can be moved one by one: it is known where each was parsed, and they are few enough to be held in values meanwhile.
+    fn is_movable(&self, emits: &[Emit]) -> bool {
+        let bits = |emit: &Emit| {
+            let header = emit.header.base;
+            let offsets = self.fused.as_ref().map(|fusing| &fusing.offsets);
+            let is_tracked = offsets.is_some_and(|offsets| offsets.contains_key(&header));
+            let site = self.code.headers.get(header.get() as usize)?;
+            is_tracked.then_some(site.fixed_bits)
+        };
+        let total: Option<u32> = emits.iter().map(bits).sum();
+        total.is_some_and(|total| total <= MOVABLE_BITS)
+    }
+
+    /// Puts what is emitted in front of what was not parsed, within the frame's buffer; goes to `anew`, with nothing changed, where that has no room.
+    fn relocate(&mut self, placing: &Placing, anew: Block) {
+        let shift = placing.shift;
+        let headroom = self.b.use_var(self.headroom);
+        let headroom = self.b.ins().iadd(headroom, shift);
+        let bits = self.b.use_var(self.bits);
+        let more = self.b.ins().ishl_imm(shift, 3);
+        let bits = self.b.ins().isub(bits, more);
+        let most = MAX_FRAME as i64 * 8;
+        let is_full = self.b.ins().icmp_imm(IntCC::SignedLessThan, headroom, 0);
+        let is_long = self.b.ins().icmp_imm(IntCC::SignedGreaterThan, bits, most);
+        let mut is_hard = self.b.ins().bor(is_full, is_long);
+        if self.calls(Op::Truncate) {
+            let asked = self.asked_flag();
+            let has_asked = self.is_set(asked);
+            is_hard = self.b.ins().bor(is_hard, has_asked);
+        }
+        let fits = self.b.create_block();
+        self.branch(is_hard, anew, fits);
+        self.start_sealed(fits);
+        // All is read before any of it is written over.
+        let bytes = self.b.use_var(self.bytes);
+        let front = self.b.ins().iadd(bytes, shift);
+        let taken: Vec<(Value, Vec<Value>)> = placing
+            .headers
+            .iter()
+            .map(|placed| self.take_moved(placed, shift))
+            .collect();
+        for (placed, (is_moved, words)) in placing.headers.iter().zip(taken) {
+            let (writes, stays) = (self.b.create_block(), self.b.create_block());
+            let after = self.b.create_block();
+            self.branch(is_moved, writes, stays);
+            self.start_sealed(writes);
+            let to = self.b.ins().iadd(front, placed.at);
+            self.store_words(&words, to, 0, placed.site.fixed_bits / 8);
+            self.jump(after);
+            self.start_sealed(stays);
+            self.store_if_dirty(placed);
+            self.jump(after);
+            self.start_sealed(after);
+        }
+        self.b.def_var(self.bytes, front);
+        self.b.def_var(self.bits, bits);
+        self.b.def_var(self.headroom, headroom);
+        self.note_moved(shift);
+    }
+
+    /// The frame will begin where the packet does now.
+    fn note_moved(&mut self, shift: Value) {
+        let flags = self.load_invocation(offset::FLAGS);
+        let before = self.load_invocation(offset::SHIFT);
+        let has_moved = self.b.ins().band_imm(flags, flags::MOVED as i64);
+        let zero = self.number(0);
+        let before = self.b.ins().select(has_moved, before, zero);
+        let shift = self.b.ins().iadd(before, shift);
+        self.store_invocation(shift, offset::SHIFT);
+        let flags = self.b.ins().bor_imm(flags, flags::MOVED as i64);
+        self.store_invocation(flags, offset::FLAGS);
+    }
+
+    /// Whether a header is emitted elsewhere than it was parsed, and its words then.
+    fn take_moved(&mut self, placed: &Placed, shift: Value) -> (Value, Vec<Value>) {
+        let to = self.b.ins().iadd(placed.at, shift);
+        let is_moved = match placed.offset {
+            Some(offset) => self.b.ins().icmp(IntCC::NotEqual, offset, to),
+            None => self.is_set(placed.is_emitted),
+        };
+        let is_moved = self.number_of(is_moved);
+        let is_moved = self.b.ins().band(is_moved, placed.is_emitted);
+        let count = placed.site.fixed_bits.div_ceil(64) as usize;
+        let takes = self.b.create_block();
+        let (after, taken) = self.block_with(count);
+        let zero = self.number(0);
+        let nothing: Vec<BlockArg> = vec![zero.into(); count];
+        self.b.ins().brif(is_moved, takes, &[], after, &nothing);
+        self.start_sealed(takes);
+        let pieces = self.pieces_of_header(&placed.site, None);
+        let words = self.words(&pieces);
+        self.jump_with(after, &words);
+        self.start_sealed(after);
+        (is_moved, taken)
     }
 
     /// Whether a header is emitted: 0 or 1.
@@ -156,14 +302,6 @@ impl Translator<'_> {
             }
             None => is_valid,
         }
-    }
-
-    /// Where the header is in the packet, if that is known, and its bytes.
-    fn offset_of(&self, emit: &Emit) -> Option<(Variable, u32)> {
-        let fusing = self.fused.as_ref()?;
-        let offset = fusing.offsets.get(&emit.header.base)?;
-        let site = self.code.headers.get(emit.header.base.get() as usize)?;
-        Some((*offset, site.fixed_bits / 8))
     }
 
     /// Emits what was put off.
@@ -193,27 +331,27 @@ impl Translator<'_> {
         self.b.def_var(self.bytes, bytes);
         let bits = self.load_invocation(offset::BITS);
         self.b.def_var(self.bits, bits);
+        let headroom = self.load_invocation(offset::HEADROOM);
+        self.b.def_var(self.headroom, headroom);
         self.return_if(number, |this| this.return_number(number));
     }
 
-    /// Writes the fields of a header that the program may have changed to where it was parsed.
-    fn store_dirty(&mut self, emit: &Emit) -> Result<(), Unsupported> {
-        let site = self.code.headers[emit.header.base.get() as usize].clone();
-        let dirty = self.dirty(&site);
-        if dirty.is_empty() || self.offset_of(emit).is_none() {
-            return Ok(());
+    /// Writes the fields of a header that the program may have changed to where it was parsed, if it is emitted.
+    fn store_if_dirty(&mut self, placed: &Placed) {
+        let site = &placed.site;
+        let dirty = self.dirty(site);
+        if dirty.is_empty() || placed.offset.is_none() {
+            return;
         }
-        let is_emitted = self.is_emitted(emit);
         let (there, after) = (self.b.create_block(), self.b.create_block());
-        self.branch(is_emitted, there, after);
+        self.branch(placed.is_emitted, there, after);
         self.start_sealed(there);
         let bytes = self.bytes_of_header(site.id);
         for run in dirty {
-            self.store_run(&site, bytes, run);
+            self.store_run(site, bytes, run);
         }
         self.jump(after);
         self.start_sealed(after);
-        Ok(())
     }
 
     fn dirty(&self, site: &HeaderSite) -> Vec<Dirty> {
@@ -259,8 +397,14 @@ impl Translator<'_> {
             }
             bit = end;
         }
-        let (mut at, mut left) = (run.first / 8, (run.end - run.first) / 8);
-        for word in self.words(&pieces) {
+        let words = self.words(&pieces);
+        self.store_words(&words, bytes, run.first / 8, (run.end - run.first) / 8);
+    }
+
+    /// Stores the first `count` bytes of words, `at` bytes behind an address.
+    fn store_words(&mut self, words: &[Value], bytes: Value, at: u32, count: u32) {
+        let (mut at, mut left) = (at, count);
+        for &word in words {
             let word = self.b.ins().bswap(word);
             let size = left.min(8);
             self.store_bytes(word, bytes, at, size);

@@ -66,6 +66,16 @@ impl Translator<'_> {
     }
 
     fn emit_inline(&mut self, site: &HeaderSite, at: Option<Distance>, slow: Block) {
+        let pieces = self.pieces_of_header(site, at);
+        self.append(&pieces, site.fixed_bits, slow);
+    }
+
+    /// The numbers that a valid header is made of, each with its width.
+    pub(super) fn pieces_of_header(
+        &mut self,
+        site: &HeaderSite,
+        at: Option<Distance>,
+    ) -> Vec<(Value, u32)> {
         let mut pieces = Vec::new();
         let mut bit = 0;
         for run in self.runs(site) {
@@ -83,7 +93,7 @@ impl Translator<'_> {
                 }
             }
         }
-        self.append(&pieces, site.fixed_bits, slow);
+        pieces
     }
 
     /// Reads slots that lie a distance, which is in range, behind these.

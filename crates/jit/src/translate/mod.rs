@@ -210,6 +210,8 @@ struct Translator<'t> {
     /// The first of the packet's bytes, and how many bits these are.
     bytes: Variable,
     bits: Variable,
+    /// How many bytes may be written in front of them.
+    headroom: Variable,
     cursor: Variable,
     work: Variable,
     emitted: Variable,
@@ -248,7 +250,7 @@ fn in_limbs() -> MemFlags {
     memory(AliasRegion::Heap).with_aligned()
 }
 
-/// The packet's bytes and parameters of actions: nothing writes them while native code holds on to what it loaded.
+/// The packet's bytes and parameters of actions: no helper writes them while native code holds on to what it loaded.
 fn in_bytes() -> MemFlags {
     memory(AliasRegion::Table)
 }
@@ -276,6 +278,7 @@ impl<'t> Translator<'t> {
         };
         let bytes = variable(offset::BYTES);
         let bits = variable(offset::BITS);
+        let headroom = variable(offset::HEADROOM);
         let cursor = variable(offset::CURSOR);
         let work = variable(offset::WORK);
         let emitted = variable(offset::EMITTED);
@@ -301,6 +304,7 @@ impl<'t> Translator<'t> {
             limbs,
             bytes,
             bits,
+            headroom,
             cursor,
             work,
             emitted,

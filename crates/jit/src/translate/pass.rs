@@ -22,8 +22,8 @@ use super::{Block, I64, Translator, in_invocation};
 use crate::abi::{Outcome, flags, offset, wire};
 use crate::helpers::Helper;
 
-/// The offset of a header that was not extracted.
-const NOWHERE: i64 = -1;
+/// The offset of a header that was not extracted: before any place where a header may come to be.
+const NOWHERE: i64 = -1 << 40;
 
 /// What is known while a pass is translated.
 pub(super) struct Fusing {
