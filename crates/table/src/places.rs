@@ -6,34 +6,45 @@
 use crate::entry::EntryIdx;
 use crate::table::Lookup;
 use bits::Id;
-use std::collections::VecDeque;
 use std::sync::Weak;
 
-/// Snapshots that are kept in mind before those that nobody holds are looked for.
+/// Snapshots that are kept in mind before those that nobody holds are forgotten.
 const MOST_HELD: usize = 64;
 
 /// Free places, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Places {
-    len: usize,
     free: Vec<EntryIdx>,
-    /// Places that were given back, each with the number of snapshots that there had been, in order.
-    waiting: VecDeque<(u64, EntryIdx)>,
+    /// For each place, how many snapshots there had been when it was taken last.
+    since: Vec<u64>,
+    /// Places that were given back and that some snapshot may show.
+    waiting: Vec<Waiting>,
+    /// Up to how many snapshots, and how many of them held, those that wait have been looked through.
+    looked: (u64, usize),
     /// How many snapshots there were.
     snapshots: u64,
     /// Those that may still be held, with their numbers from 1, in order.
-    held: VecDeque<(u64, Weak<Lookup>)>,
+    held: Vec<(u64, Weak<Lookup>)>,
+}
+
+/// A place that the snapshots `first..=last` show.
+#[derive(Debug)]
+struct Waiting {
+    idx: EntryIdx,
+    first: u64,
+    last: u64,
 }
 
 impl Places {
     /// `len` free places.
     pub(crate) fn new(len: usize) -> Self {
         let mut places = Self {
-            len: 0,
             free: Vec::new(),
-            waiting: VecDeque::new(),
+            since: Vec::new(),
+            waiting: Vec::new(),
+            looked: (0, 0),
             snapshots: 0,
-            held: VecDeque::new(),
+            held: Vec::new(),
         };
         places.grow(len);
         places
@@ -41,58 +52,74 @@ impl Places {
 
     /// There are `len` places from now on; the new ones are free.
     pub(crate) fn grow(&mut self, len: usize) {
-        self.free
-            .extend((self.len..len).rev().map(EntryIdx::from_index));
-        self.len = len;
+        let new = self.since.len()..len;
+        self.free.extend(new.rev().map(EntryIdx::from_index));
+        self.since.resize(len, 0);
     }
 
     /// A snapshot was taken.
     pub(crate) fn issued(&mut self, snapshot: Weak<Lookup>) {
-        self.forget();
         self.snapshots += 1;
-        self.held.push_back((self.snapshots, snapshot));
+        self.held.push((self.snapshots, snapshot));
         if self.held.len() > MOST_HELD {
-            self.held
-                .retain(|(_, snapshot)| snapshot.strong_count() > 0);
+            self.forget_snapshots();
         }
     }
 
     /// A place whose entry is gone.
     pub(crate) fn give_back(&mut self, idx: EntryIdx) {
-        self.waiting.push_back((self.snapshots, idx));
+        let first = self.since[idx.index()] + 1;
+        match first > self.snapshots {
+            true => self.free.push(idx),
+            false => self.waiting.push(Waiting {
+                idx,
+                first,
+                last: self.snapshots,
+            }),
+        }
     }
 
     /// A place that is free.
     pub(crate) fn take(&mut self) -> Option<EntryIdx> {
         if self.free.is_empty() {
-            self.forget();
+            self.look_through();
         }
-        self.free.pop()
+        let idx = self.free.pop()?;
+        self.since[idx.index()] = self.snapshots;
+        Some(idx)
     }
 
-    /// The place that has waited longest: packets that still see its former entry count for the next one.
+    /// A place that still waits: packets that see its former entry count for the next one.
     pub(crate) fn take_waiting(&mut self) -> Option<EntryIdx> {
-        self.waiting.pop_front().map(|(_, idx)| idx)
+        let idx = self.waiting.pop()?.idx;
+        self.since[idx.index()] = self.snapshots;
+        Some(idx)
     }
 
-    /// Places wait no more whose snapshots are all gone.
-    fn forget(&mut self) {
-        while self
-            .held
-            .front()
-            .is_some_and(|(_, snapshot)| snapshot.strong_count() == 0)
-        {
-            self.held.pop_front();
+    fn forget_snapshots(&mut self) {
+        self.held
+            .retain(|(_, snapshot)| snapshot.strong_count() > 0);
+    }
+
+    /// Places that no snapshot shows any more are free. Nothing is done again before a snapshot has come or gone.
+    fn look_through(&mut self) {
+        self.forget_snapshots();
+        let looked = (self.snapshots, self.held.len());
+        if self.looked == looked {
+            return;
         }
-        let gone = self
-            .held
-            .front()
-            .map_or(self.snapshots, |&(number, _)| number - 1);
-        while let Some(&(snapshots, idx)) = self.waiting.front()
-            && snapshots <= gone
-        {
-            self.waiting.pop_front();
-            self.free.push(idx);
-        }
+        self.looked = looked;
+        let held = &self.held;
+        let free = &mut self.free;
+        self.waiting.retain(|place| {
+            let next = held.partition_point(|&(number, _)| number < place.first);
+            let is_shown = held
+                .get(next)
+                .is_some_and(|&(number, _)| number <= place.last);
+            if !is_shown {
+                free.push(place.idx);
+            }
+            is_shown
+        });
     }
 }
