@@ -7,10 +7,11 @@ use packet::{Frame, Nanos, PortId};
 use table::{ActionRef, EntryAction, Table, TableSpec};
 
 use super::Size;
+use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
 use crate::forward::{Forward, Outbox, Reading};
-use crate::names::{Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use crate::names::Key;
+use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, Ipv4, TCP, UDP, be16, be32, be48, decrement_ttl,
     ipv4_is_right, put16, put48,
@@ -175,53 +176,29 @@ impl Workload for Acl {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let ports = TableName::find(program, "ports")?;
-        let access = ports.action(program, "access")?;
-        let members = TableName::find(program, "members")?;
-        let untagged = members.action(program, "untagged")?;
-        let tagged = members.action(program, "tagged")?;
-        let macs = TableName::find(program, "router_macs")?;
-        let to_us = macs.action(program, "to_us")?;
-        setup(Item::entry(&ports, &[Key::Is(TRUNK)], &access, &[1]))?;
+        let mut fill = Fill { program, setup };
+        let ports = fill.table("ports", "access")?;
+        let untagged = fill.table("members", "untagged")?;
+        let tagged = fill.table("members", "tagged")?;
+        let macs = fill.table("router_macs", "to_us")?;
+        fill.add(&ports, &[Key::Is(TRUNK)], &[1])?;
         for vid in 1..=VLANS {
             let (port, in_vlan) = (vid - 1, Key::Is(vid));
-            setup(Item::entry(&ports, &[Key::Is(port)], &access, &[vid]))?;
-            setup(Item::entry(
-                &members,
-                &[Key::Is(port), in_vlan],
-                &untagged,
-                &[],
-            ))?;
-            setup(Item::entry(
-                &members,
-                &[Key::Is(TRUNK), in_vlan],
-                &tagged,
-                &[],
-            ))?;
-            setup(Item::entry(
-                &macs,
-                &[in_vlan, Key::Is(our_mac(vid))],
-                &to_us,
-                &[],
-            ))?;
+            fill.add(&ports, &[Key::Is(port)], &[vid])?;
+            fill.add(&untagged, &[Key::Is(port), in_vlan], &[])?;
+            fill.add(&tagged, &[Key::Is(TRUNK), in_vlan], &[])?;
+            fill.add(&macs, &[in_vlan, Key::Is(our_mac(vid))], &[])?;
         }
-        let stations = TableName::find(program, "stations")?;
-        let to_port = stations.action(program, "to_port")?;
-        let next_hops = TableName::find(program, "next_hops")?;
-        let forward = next_hops.action(program, "forward")?;
+        let stations = fill.table("stations", "to_port")?;
+        let next_hops = fill.table("next_hops", "forward")?;
         for station in 0..STATIONS {
             let (vid, mac) = (vid_of(station), their_mac(station));
             let keys = [Key::Is(vid), Key::Is(mac)];
-            setup(Item::entry(&stations, &keys, &to_port, &[port_of(station)]))?;
+            fill.add(&stations, &keys, &[port_of(station)])?;
             let args = [vid, our_mac(vid), mac];
-            setup(Item::entry(
-                &next_hops,
-                &[Key::Is(station)],
-                &forward,
-                &args,
-            ))?;
+            fill.add(&next_hops, &[Key::Is(station)], &args)?;
         }
-        self.set_up_rules_and_routes(program, setup)
+        self.set_up_rules_and_routes(&mut fill)
     }
 
     fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
@@ -289,14 +266,9 @@ impl Workload for Acl {
 }
 
 impl Acl {
-    fn set_up_rules_and_routes(
-        &self,
-        program: &Program,
-        setup: &mut Setup<'_>,
-    ) -> Result<(), SetupError> {
-        let list = TableName::find(program, "access_list")?;
-        let permit = list.action(program, "permit")?;
-        let deny = list.action(program, "deny")?;
+    fn set_up_rules_and_routes(&self, fill: &mut Fill<'_, '_>) -> Result<(), SetupError> {
+        let permit = fill.table("access_list", "permit")?;
+        let deny = fill.table("access_list", "deny")?;
         let count = self.rules.rules().len();
         for (i, rule) in self.rules.rules().iter().enumerate() {
             let range = |range: crate::PortRange| Key::Range(range.lo.into(), range.hi.into());
@@ -309,22 +281,14 @@ impl Acl {
                     .map_or(Key::Any, |protocol| Key::Is(protocol.into())),
             ];
             let action = if denies(i) { &deny } else { &permit };
-            setup(Item::ranked(
-                &list,
-                &keys,
-                Some((count - i) as i32),
-                action,
-                &[],
-            ))?;
+            fill.rank(action, &keys, (count - i) as u64, &[])?;
         }
-        let routes = TableName::find(program, "routes")?;
-        let via = routes.action(program, "via")?;
+        let routes = fill.table("routes", "via")?;
         let mut choices = Choices::new(2);
-        setup(Item::entry(&routes, &[Key::Lpm(0, 0)], &via, &[0]))?;
+        fill.add(&routes, &[Key::Lpm(0, 0)], &[0])?;
         for route in self.routes.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());
-            let station = choices.below(STATIONS);
-            setup(Item::entry(&routes, &[prefix], &via, &[station]))?;
+            fill.add(&routes, &[prefix], &[choices.below(STATIONS)])?;
         }
         Ok(())
     }

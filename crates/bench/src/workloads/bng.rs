@@ -5,10 +5,11 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 
 use super::Size;
+use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
 use crate::forward::{Forward, Outbox, Reading};
-use crate::names::{Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use crate::names::Key;
+use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, IPV4_END, Ipv4, UDP, be16, be32, decrement_ttl,
     ipv4_is_right, put16, put48,
@@ -78,8 +79,8 @@ impl Workload for Bng {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let subscribers = TableName::find(program, "subscribers")?;
-        let to_subscriber = subscribers.action(program, "to_subscriber")?;
+        let mut fill = Fill { program, setup };
+        let subscribers = fill.table("subscribers", "to_subscriber")?;
         for subscriber in 0..self.subscribers {
             let args = [
                 subscriber % ACCESS_PORTS,
@@ -90,7 +91,7 @@ impl Workload for Bng {
                 1 + subscriber % 65_000,
             ];
             let key = Key::Is(address(subscriber).into());
-            setup(Item::entry(&subscribers, &[key], &to_subscriber, &args))?;
+            fill.add(&subscribers, &[key], &args)?;
         }
         Ok(())
     }

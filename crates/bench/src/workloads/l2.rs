@@ -6,9 +6,10 @@ use packet::{Frame, Nanos, PortId};
 use table::EntryIdx;
 
 use super::Size;
+use super::fill::Fill;
 use super::flat::{BURST, Flat};
 use crate::forward::{Forward, Outbox, Reading};
-use crate::names::{Key, TableName};
+use crate::names::Key;
 use crate::setup::{Item, Setup, SetupError};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Choices, Hand, Workload};
@@ -72,14 +73,13 @@ impl Workload for Switch {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let stations = TableName::find(program, "stations")?;
-        let known = stations.action(program, "NoAction")?;
-        let destinations = TableName::find(program, "destinations")?;
-        let to_port = destinations.action(program, "to_port")?;
+        let mut fill = Fill { program, setup };
+        let stations = fill.table("stations", "NoAction")?;
+        let destinations = fill.table("destinations", "to_port")?;
         for station in 0..self.stations {
             let (mac, port) = (Key::Is(address(station)), u64::from(port(station)));
-            setup(Item::entry(&stations, &[mac, Key::Is(port)], &known, &[]))?;
-            setup(Item::entry(&destinations, &[mac], &to_port, &[port]))?;
+            fill.add(&stations, &[mac, Key::Is(port)], &[])?;
+            fill.add(&destinations, &[mac], &[port])?;
         }
         setup(Item::Multicast(1, self.ports.clone()))
     }

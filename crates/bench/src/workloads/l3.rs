@@ -6,10 +6,11 @@ use packet::{Frame, Nanos, PortId};
 use table::EntryIdx;
 
 use super::Size;
+use super::fill::Fill;
 use super::flat::{BURST, Counter, Flat};
 use crate::forward::{Forward, Outbox, Reading};
-use crate::names::{Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use crate::names::Key;
+use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put48,
@@ -80,31 +81,22 @@ impl Workload for Router {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let interfaces = TableName::find(program, "interfaces")?;
-        let interface = interfaces.action(program, "interface")?;
+        let mut fill = Fill { program, setup };
+        let interfaces = fill.table("interfaces", "interface")?;
         for port in 0..u64::from(PORTS) {
-            let mac = our_mac(port);
-            setup(Item::entry(
-                &interfaces,
-                &[Key::Is(port)],
-                &interface,
-                &[mac],
-            ))?;
+            fill.add(&interfaces, &[Key::Is(port)], &[our_mac(port)])?;
         }
-        let next_hops = TableName::find(program, "next_hops")?;
-        let forward = next_hops.action(program, "forward")?;
+        let next_hops = fill.table("next_hops", "forward")?;
         for hop in 0..NEXT_HOPS {
             let port = hop % u64::from(PORTS);
             let args = [port, our_mac(port), their_mac(hop)];
-            setup(Item::entry(&next_hops, &[Key::Is(hop)], &forward, &args))?;
+            fill.add(&next_hops, &[Key::Is(hop)], &args)?;
         }
-        let routes = TableName::find(program, "routes")?;
-        let via = routes.action(program, "via")?;
+        let routes = fill.table("routes", "via")?;
         let mut choices = Choices::new(2);
         for route in self.table.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());
-            let next_hop = choices.below(NEXT_HOPS);
-            setup(Item::entry(&routes, &[prefix], &via, &[next_hop]))?;
+            fill.add(&routes, &[prefix], &[choices.below(NEXT_HOPS)])?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 mod acl;
 mod bng;
+mod fill;
 mod flat;
 mod l2;
 mod l3;

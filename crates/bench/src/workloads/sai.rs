@@ -9,8 +9,9 @@ use packet::{Frame, PortId};
 
 use super::Size;
 use super::acl::tag;
-use crate::names::{ActionName, Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use super::fill::Fill;
+use crate::names::Key;
+use crate::setup::{Setup, SetupError};
 use crate::wire::{ETHERTYPE_IPV6, Ipv4, TCP, UDP, put16, put48};
 use crate::{Choices, Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
 
@@ -247,39 +248,7 @@ impl Visit {
     }
 }
 
-/// Tells tables what they must know.
-struct Fill<'f, 's> {
-    program: &'f Program,
-    setup: &'f mut Setup<'s>,
-}
-
 impl Fill<'_, '_> {
-    fn table(&self, name: &str, action: &str) -> Result<(TableName, ActionName), SetupError> {
-        let table = TableName::find(self.program, name)?;
-        let action = table.action(self.program, action)?;
-        Ok((table, action))
-    }
-
-    fn add(
-        &mut self,
-        (table, action): &(TableName, ActionName),
-        keys: &[Key],
-        args: &[u64],
-    ) -> Result<(), SetupError> {
-        (self.setup)(Item::entry(table, keys, action, args))
-    }
-
-    fn rank(
-        &mut self,
-        (table, action): &(TableName, ActionName),
-        keys: &[Key],
-        priority: u64,
-        args: &[u64],
-    ) -> Result<(), SetupError> {
-        let priority = Some(priority as i32);
-        (self.setup)(Item::ranked(table, keys, priority, action, args))
-    }
-
     /// Ports, groups of them, VLANs and who is in them.
     fn bridge(&mut self) -> Result<(), SetupError> {
         let port = self.table("port", "set_port")?;

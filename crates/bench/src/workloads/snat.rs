@@ -6,10 +6,11 @@ use packet::{Frame, Nanos, PortId};
 use table::EntryIdx;
 
 use super::Size;
+use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
 use crate::forward::{Forward, Outbox, Reading};
-use crate::names::{Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use crate::names::Key;
+use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, TCP, UDP, be16, be32, corrected32, decrement_ttl,
     fold, ipv4_is_right, put16, put32, put48,
@@ -108,17 +109,15 @@ impl Workload for Snat {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let sides = TableName::find(program, "sides")?;
-        let inside = sides.action(program, "inside")?;
-        let outside = sides.action(program, "outside")?;
+        let mut fill = Fill { program, setup };
+        let inside = fill.table("sides", "inside")?;
+        let outside = fill.table("sides", "outside")?;
         for port in 0..PORTS {
             let side = if port < PORTS / 2 { &inside } else { &outside };
-            setup(Item::entry(&sides, &[Key::Is(port)], side, &[]))?;
+            fill.add(side, &[Key::Is(port)], &[])?;
         }
-        let outbound = TableName::find(program, "outbound")?;
-        let leave_as = outbound.action(program, "leave_as")?;
-        let inbound = TableName::find(program, "inbound")?;
-        let deliver_to = inbound.action(program, "deliver_to")?;
+        let outbound = fill.table("outbound", "leave_as")?;
+        let inbound = fill.table("inbound", "deliver_to")?;
         for number in 0..self.flows {
             let flow = flow(number);
             let numbers = |(address, port): (u32, u16)| [address.into(), port.into()];
@@ -126,21 +125,10 @@ impl Workload for Snat {
                 let values = [address.into(), port.into(), flow.protocol.into()];
                 values.map(Key::Is)
             };
-            setup(Item::entry(
-                &outbound,
-                &keys(flow.host),
-                &leave_as,
-                &numbers(flow.ours),
-            ))?;
-            setup(Item::entry(
-                &inbound,
-                &keys(flow.ours),
-                &deliver_to,
-                &numbers(flow.host),
-            ))?;
+            fill.add(&outbound, &keys(flow.host), &numbers(flow.ours))?;
+            fill.add(&inbound, &keys(flow.ours), &numbers(flow.host))?;
         }
-        let routes = TableName::find(program, "routes")?;
-        let forward = routes.action(program, "forward")?;
+        let routes = fill.table("routes", "forward")?;
         let mut choices = Choices::new(2);
         let mut hop = |ports: std::ops::Range<u64>| {
             let port = choices.between(ports.start, ports.end - 1);
@@ -148,21 +136,11 @@ impl Workload for Snat {
         };
         for host in 0..=self.flows >> 10 {
             let prefix = Key::Lpm(0x0a00_0000 | host, 32);
-            setup(Item::entry(
-                &routes,
-                &[prefix],
-                &forward,
-                &hop(0..PORTS / 2),
-            ))?;
+            fill.add(&routes, &[prefix], &hop(0..PORTS / 2))?;
         }
         for route in self.routes.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());
-            setup(Item::entry(
-                &routes,
-                &[prefix],
-                &forward,
-                &hop(PORTS / 2..PORTS),
-            ))?;
+            fill.add(&routes, &[prefix], &hop(PORTS / 2..PORTS))?;
         }
         Ok(())
     }

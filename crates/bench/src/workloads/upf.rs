@@ -5,10 +5,11 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 
 use super::Size;
+use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
 use crate::forward::{Forward, Outbox, Reading};
-use crate::names::{Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use crate::names::Key;
+use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put32, put48,
@@ -158,30 +159,27 @@ impl Workload for Upf {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let interfaces = TableName::find(program, "interfaces")?;
-        let ours = interfaces.action(program, "ours")?;
+        let mut fill = Fill { program, setup };
+        let interfaces = fill.table("interfaces", "ours")?;
         for interface in 0..INTERFACES {
             let keys = [
                 Key::Is(our_mac(interface)),
                 Key::Is(our_address(interface).into()),
             ];
-            setup(Item::entry(&interfaces, &keys, &ours, &[]))?;
+            fill.add(&interfaces, &keys, &[])?;
         }
-        let sessions = TableName::find(program, "sessions")?;
-        let uplink = sessions.action(program, "uplink")?;
+        let sessions = fill.table("sessions", "uplink")?;
         for session in 0..self.sessions {
             let tunnel = Key::Is(teid(session).into());
-            let user = user(session).into();
-            setup(Item::entry(&sessions, &[tunnel], &uplink, &[user]))?;
+            fill.add(&sessions, &[tunnel], &[user(session).into()])?;
         }
-        let routes = TableName::find(program, "routes")?;
-        let forward = routes.action(program, "forward")?;
+        let routes = fill.table("routes", "forward")?;
         let mut choices = Choices::new(2);
         for route in self.routes.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());
             let hop = choices.below(64);
             let args = [hop % PORTS, our_mac(hop % PORTS), 0x0200_0000_3000 + hop];
-            setup(Item::entry(&routes, &[prefix], &forward, &args))?;
+            fill.add(&routes, &[prefix], &args)?;
         }
         Ok(())
     }

@@ -1,0 +1,47 @@
+//! Entries of a program's tables by the names of a table and an action.
+
+use ir::Program;
+
+use crate::names::{ActionName, Key, TableName};
+use crate::setup::{Item, Setup, SetupError};
+
+/// Tells tables what they must know.
+pub(super) struct Fill<'f, 's> {
+    pub(super) program: &'f Program,
+    pub(super) setup: &'f mut Setup<'s>,
+}
+
+impl Fill<'_, '_> {
+    /// A table and one of its actions.
+    pub(super) fn table(
+        &self,
+        name: &str,
+        action: &str,
+    ) -> Result<(TableName, ActionName), SetupError> {
+        let table = TableName::find(self.program, name)?;
+        let action = table.action(self.program, action)?;
+        Ok((table, action))
+    }
+
+    /// Adds an entry.
+    pub(super) fn add(
+        &mut self,
+        (table, action): &(TableName, ActionName),
+        keys: &[Key],
+        args: &[u64],
+    ) -> Result<(), SetupError> {
+        (self.setup)(Item::entry(table, keys, action, args))
+    }
+
+    /// Adds an entry to a table that takes priorities.
+    pub(super) fn rank(
+        &mut self,
+        (table, action): &(TableName, ActionName),
+        keys: &[Key],
+        priority: u64,
+        args: &[u64],
+    ) -> Result<(), SetupError> {
+        let priority = Some(priority as i32);
+        (self.setup)(Item::ranked(table, keys, priority, action, args))
+    }
+}
