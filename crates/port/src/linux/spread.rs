@@ -61,21 +61,23 @@ impl Line {
     fn new() -> io::Result<Line> {
         Ok(Line {
             frames: ArrayQueue::new(DEPTH),
-            empty: ArrayQueue::new(DEPTH),
+            // All that are ever made: one a frame that waits, and those in the hands of each thread.
+            empty: ArrayQueue::new(2 * DEPTH),
             bell: Bell::new()?,
         })
     }
 
-    /// A buffer to put a frame in.
+    /// A buffer to put a frame in; once as many were made as ever wait together, none is made.
     #[inline]
     fn buffer(&self) -> Frame {
         self.empty.pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer; one too many is freed.
+    /// Keeps a buffer. There is room for more than there are.
     #[inline]
     fn put_back(&self, frame: Frame) {
-        let _ = self.empty.push(frame);
+        let kept = self.empty.push(frame);
+        debug_assert!(kept.is_ok());
     }
 
     /// The descriptor to sleep by, when there is nothing more to take.
@@ -438,6 +440,42 @@ mod tests {
         assert!(arrived.iter().map(number).eq(0..20));
         let stats = [0, 1].map(|at: usize| shares[at].stats().tx_frames);
         assert_eq!(stats, [20, 0]);
+    }
+
+    #[test]
+    fn buffers_go_round_and_none_is_made_twice() {
+        const ROUNDS: u64 = 300_000;
+        let line = Line::new().unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let take_all = |frame: &mut Frame| {
+            while let Some(mut taken) = line.frames.pop() {
+                std::mem::swap(frame, &mut taken);
+                line.put_back(taken);
+            }
+        };
+        let made = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut frame = Frame::new();
+                while !is_over.load(Relaxed) {
+                    take_all(&mut frame);
+                }
+            });
+            let mut made = 0;
+            for _ in 0..ROUNDS {
+                let buffer = line.empty.pop().unwrap_or_else(|| {
+                    made += 1;
+                    Frame::new()
+                });
+                if let Err(frame) = line.frames.push(buffer) {
+                    line.put_back(frame);
+                }
+            }
+            is_over.store(true, Relaxed);
+            made
+        });
+        take_all(&mut Frame::new());
+        assert_eq!(line.empty.len(), made);
+        assert!(made <= DEPTH + 2, "{made}");
     }
 
     #[test]
