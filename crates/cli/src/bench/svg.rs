@@ -50,7 +50,9 @@ fn drawn(rows: &[Row], svg: &mut String) -> Result<(), Box<dyn std::error::Error
     chart
         .configure_mesh()
         .disable_y_mesh()
-        .max_light_lines(0)
+        // None at all makes the library look for a step for ever.
+        .max_light_lines(1)
+        .light_line_style(TRANSPARENT)
         .y_labels(rows.len())
         .y_label_formatter(&name)
         .label_style(FONT)
