@@ -216,7 +216,8 @@ fn a_port_that_was_overrun_goes_on_as_before() {
         let after = switch.stats();
         // The kernels' own frames are counted, too.
         assert!(got <= after.rx_frames - before.rx_frames);
-        assert!(got >= 4096, "{got}");
+        // One of these may have had a place of the ring that a burst's frame then missed.
+        assert!(got >= 4096 - 64, "{got}");
         let full = |stats: port::PortStats| stats.rx_dropped.get(RxDrop::QueueFull);
         assert!(full(after) > full(before));
     }
