@@ -1,5 +1,6 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`, `soak`. Each does all of its own set-up.
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`, `soak`, `p4runtime-clients`. Each does all of its own set-up.
 
+mod clients;
 mod corpus;
 mod figures;
 mod fuzz;
@@ -30,6 +31,8 @@ enum Task {
     Test,
     /// Run p4c's corpora (positive, negative, STF) from a copy outside the repository and print a table.
     Corpus(corpus::Options),
+    /// Run controllers from PyPI (p4runtime-shell, finsy) against the server; one that cannot be installed is skipped.
+    P4runtimeClients,
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
     /// Fill the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root()),
         Task::Test => test(),
         Task::Corpus(options) => corpus::run(&root(), &options),
+        Task::P4runtimeClients => clients::run(&root()),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
@@ -79,5 +83,6 @@ fn cargo(words: &[&str]) -> Outcome {
 }
 
 fn test() -> Outcome {
-    cargo(&["test", "--workspace", "--quiet"])
+    cargo(&["test", "--workspace", "--quiet"])?;
+    clients::run(&root())
 }

@@ -32,11 +32,7 @@ pub(crate) fn load_on(
     setup: &Setup,
     start: Nanos,
 ) -> Result<Option<Device>, String> {
-    let config = DeviceConfig {
-        seed: setup.seed,
-        host_ports: setup.host_ports.clone(),
-        ..DeviceConfig::default()
-    };
+    let config = device_config(setup);
     let mut device =
         Device::new(Arc::clone(program), engine, &config).map_err(|error| error.to_string())?;
     // Idle time-outs of entries begin when they are added.
@@ -50,6 +46,15 @@ pub(crate) fn load_on(
         _ => format!("cannot read {file}: {error}"),
     })?;
     Ok(add_entries(&mut device, &file, &text).then_some(device))
+}
+
+/// How a device is made.
+pub(crate) fn device_config(setup: &Setup) -> DeviceConfig {
+    DeviceConfig {
+        seed: setup.seed,
+        host_ports: setup.host_ports.clone(),
+        ..DeviceConfig::default()
+    }
 }
 
 /// Compiles a program that is given as text, with its entries; what is built in has no errors to show.

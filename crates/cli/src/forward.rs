@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use p4rt::Inbox;
 use packet::{Nanos, PortId};
 use port::{Bell, OpenedPort, Poller, PortStats, Signal};
 use switch::Device;
@@ -40,6 +41,8 @@ pub(crate) enum Ending {
 pub(crate) enum Event<'a> {
     /// A line about a port, or one that the program wrote.
     Notice(String),
+    /// A port went down or came up.
+    Link(PortId, bool),
     /// A packet was traced.
     Traced(&'a Device, Traced),
     /// Time has passed.
@@ -67,6 +70,8 @@ pub(crate) struct Tracing {
 pub(crate) struct Plan {
     pub(crate) habits: Habits,
     pub(crate) tracing: Option<Tracing>,
+    /// Where controllers leave what is to be done.
+    pub(crate) inbox: Option<Inbox>,
 }
 
 /// Ports joined by a device.
@@ -76,6 +81,7 @@ pub(crate) struct Forwarder {
     boards: Vec<Arc<Board>>,
     names: Vec<(PortId, String)>,
     heard: Heard,
+    inbox: Option<Inbox>,
     tally: Option<Arc<Tally>>,
     common: Arc<Common>,
     told: Receiver<Told>,
@@ -126,6 +132,7 @@ impl Forwarder {
             stations,
             names,
             heard: Heard::default(),
+            inbox: plan.inbox,
             tally,
             common,
             told,
@@ -190,6 +197,7 @@ impl Forwarder {
         let mut next_tick = self.common.now() + Nanos::from(interval);
         loop {
             let now = self.common.now();
+            let has_more = self.serve();
             // No packet is here; but entries expire, and what workers' packets have learned is told.
             self.device.step(now);
             self.hear(observe);
@@ -204,8 +212,19 @@ impl Forwarder {
                 next_tick = now + Nanos::from(interval);
                 observe(Event::Tick(self));
             }
-            self.sleep(now.max(self.common.now()), next_tick, stop, &mut poller)?;
+            if !has_more {
+                self.sleep(now.max(self.common.now()), next_tick, stop, &mut poller)?;
+            }
         }
+    }
+
+    /// Does what controllers want done; whether there is more of it.
+    fn serve(&mut self) -> bool {
+        let Some(inbox) = &mut self.inbox else {
+            return false;
+        };
+        inbox.look_for_idle(&self.device);
+        inbox.serve(&mut self.device, false)
     }
 
     /// Takes what the program and the workers say, so that there is room for more.
@@ -213,6 +232,7 @@ impl Forwarder {
         while let Ok(told) = self.told.try_recv() {
             match told {
                 Told::Notice(line) => observe(Event::Notice(line)),
+                Told::Link(port, is_up) => observe(Event::Link(port, is_up)),
                 Told::Traced(traced) => {
                     observe(Event::Traced(&self.device, *traced));
                     if let Some(tally) = &self.tally {
@@ -221,8 +241,10 @@ impl Forwarder {
                 }
             }
         }
-        self.heard
-            .hear(&mut self.device, &mut |line| observe(Event::Notice(line)));
+        let inbox = self.inbox.as_ref();
+        self.heard.hear(&mut self.device, inbox, &mut |line| {
+            observe(Event::Notice(line))
+        });
     }
 
     /// Waits for a worker, a stop, or the device's next timer.
@@ -238,7 +260,13 @@ impl Forwarder {
             .next_time()
             .map_or(next_tick, |at| at.min(next_tick));
         let timeout = Duration::from(next.since(now)).min(LONGEST_SLEEP);
-        let fds = stop.early.signal_fd().into_iter().chain(stop.done);
+        let inbox = self.inbox.as_ref().map(Inbox::wake_fd);
+        let fds = stop
+            .early
+            .signal_fd()
+            .into_iter()
+            .chain(stop.done)
+            .chain(inbox);
         let waited = poller.wait(fds.chain([self.common.office.before_sleep()]), timeout);
         self.common.office.after_sleep();
         waited

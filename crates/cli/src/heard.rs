@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use p4rt::Inbox;
 use packet::Nanos;
 use switch::Device;
 
@@ -42,14 +43,22 @@ impl Lines {
 }
 
 impl Heard {
-    /// Takes what the device says, so that there is room for more; `note` shows a line.
-    pub(crate) fn hear(&mut self, device: &mut Device, note: &mut dyn FnMut(String)) {
+    /// Takes what the device says, so that there is room for more; `note` shows a line, and controllers get digests.
+    pub(crate) fn hear(
+        &mut self,
+        device: &mut Device,
+        inbox: Option<&Inbox>,
+        note: &mut dyn FnMut(String),
+    ) {
         while let Some(message) = device.take_message() {
             note(message);
         }
         while let Some(digest) = device.take_digest() {
             let line = trace::digest_line(device.program(), digest.digest, &digest.limbs);
             self.digests.add(line, note);
+            if let Some(inbox) = inbox {
+                inbox.digest(device, digest);
+            }
         }
         for (table, entry) in device.take_expired() {
             let line = trace::learned_line(device.program(), table, &entry.key);

@@ -12,6 +12,7 @@ mod captures;
 mod check;
 mod compile;
 mod configure;
+mod control;
 mod demo;
 mod early;
 mod engine;
@@ -22,6 +23,7 @@ mod out;
 mod replay;
 mod report;
 mod run;
+mod serve;
 mod show;
 mod station;
 mod test;
@@ -65,6 +67,8 @@ enum Command {
     Replay(replay::Options),
     /// Run a program as a switch on network interfaces.
     Run(run::Options),
+    /// Run a switch on network interfaces that gets its program from a controller, by P4Runtime.
+    Serve(serve::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
     Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
@@ -114,7 +118,9 @@ fn main() -> ExitCode {
 fn prepare(command: &Command) -> Result<Early, String> {
     match command {
         Command::Demo(options) if options.wants_hosts() => Early::go_private(),
-        Command::Demo(_) | Command::Run(_) | Command::Replay(_) => Early::catch_signals(),
+        Command::Demo(_) | Command::Run(_) | Command::Serve(_) | Command::Replay(_) => {
+            Early::catch_signals()
+        }
         _ => Ok(Early::default()),
     }
 }
@@ -128,6 +134,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Trace(options) => trace::run(&options),
         Command::Replay(options) => replay::run(&options, &early),
         Command::Run(options) => run::run(&options, &early),
+        Command::Serve(options) => serve::run(&options, &early),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
     }

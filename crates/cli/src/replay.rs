@@ -180,7 +180,7 @@ impl Replay {
             sent.entry(port).or_default().count(bytes.len());
             outputs.write(port, bytes, time);
         });
-        heard.hear(device, &mut |text| line.note(&text));
+        heard.hear(device, None, &mut |text| line.note(&text));
     }
 
     fn progress(&self, packets: u64, captures: &Captures) -> String {

@@ -2,6 +2,7 @@
 
 mod tracer;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,10 @@ use clap::Args;
 use packet::{Nanos, PortId};
 use port::{OpenedPort, PortError, PortSpec, PortTarget, TapPort};
 use serde::Serialize;
+use switch::Device;
 
 use crate::args::{Io, Setup, Source};
+use crate::control::{Control, Links, Numbers};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::forward::{Ending, Event, Forwarder, Plan, Stop, Tracing};
@@ -44,17 +47,33 @@ pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
     /// A switch port and its interface; `tap:NAME` makes a TAP device. Give one for each port.
-    #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
+    #[arg(
+        long = "port",
+        value_name = "NUMBER=INTERFACE",
+        required_unless_present = "address"
+    )]
     ports: Vec<PortSpec>,
+    #[command(flatten)]
+    carrying: Carrying,
+    #[command(flatten)]
+    setup: Setup,
+    #[command(flatten)]
+    choice: Choice,
+    /// Let controllers in by P4Runtime at this address of the machine's own, such as 127.0.0.1:9559 (docs/P4RUNTIME.md).
+    #[arg(long = "p4runtime", value_name = "ADDRESS")]
+    address: Option<SocketAddr>,
+    #[command(flatten)]
+    numbers: Numbers,
+}
+
+/// How packets are carried between ports.
+#[derive(Args)]
+pub(crate) struct Carrying {
     /// How ports on interfaces work.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
     #[command(flatten)]
     workers: Workers,
-    #[command(flatten)]
-    setup: Setup,
-    #[command(flatten)]
-    choice: Choice,
     #[command(flatten)]
     trace: Trace,
     /// Write a report so often too, not only at the end; with --json each is one line.
@@ -124,27 +143,70 @@ impl Trace {
     }
 }
 
+impl Carrying {
+    /// How many threads forward.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.number()
+    }
+}
+
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    PortSpec::check_distinct(&options.ports).map_err(|e| e.to_string())?;
-    let tracer = Tracer::new(options.trace.trace_file.as_deref())?;
     let Some(device) =
         configure::load(&options.source, &options.setup, options.choice, Nanos::ZERO)?
     else {
         return Ok(Ended::WithErrors);
     };
-    for spec in &options.ports {
+    let carrying = &options.carrying;
+    let start = |address| {
+        let config = configure::device_config(&options.setup);
+        let (ports, workers) = (&options.ports[..], carrying.workers());
+        let program = Some(device.program());
+        let numbers = options.numbers;
+        numbers.start(address, program, ports, workers, options.choice, config)
+    };
+    let control = options.address.map(start).transpose()?;
+    if let Some(control) = &control {
+        out::note(&format!(
+            "P4Runtime is served at {}",
+            control.server.address()
+        ));
+    }
+    let what = options.source.program.display().to_string();
+    carry(device, &what, &options.ports, carrying, control, early)
+}
+
+/// Carries packets through a device until something ends it, and reports.
+pub(crate) fn carry(
+    device: Device,
+    what: &str,
+    ports: &[PortSpec],
+    options: &Carrying,
+    control: Option<Control>,
+    early: &Early,
+) -> Result<Ended, String> {
+    PortSpec::check_distinct(ports).map_err(|e| e.to_string())?;
+    let tracer = Tracer::new(options.trace.trace_file.as_deref())?;
+    for spec in ports {
         configure::check_port(device.program(), spec.id)?;
     }
     let open = |spec| open(spec, options);
-    let opened: Result<Vec<OpenedPort>, String> = options.ports.iter().map(open).collect();
-    let opened = opened?;
-    announce(options, &opened);
+    let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
+    let mut opened = opened?;
+    announce(what, ports, options, &opened);
+    let (inbox, links) = match control.map(Control::split) {
+        Some((inbox, port, links)) => {
+            opened.push(port);
+            (Some(inbox), Some(links))
+        }
+        None => (None, None),
+    };
     let plan = Plan {
         habits: options.workers.habits(),
         tracing: options.trace.tracing(),
+        inbox,
     };
     let mut forwarder = Forwarder::new(device, opened, plan)?;
-    let mut observer = Observer::new(options, tracer);
+    let mut observer = Observer::new(options, tracer, links);
     let stop = Stop { early, done: None };
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| observer.observe(event))?;
     observer.line.clear();
@@ -157,7 +219,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     }
 }
 
-fn open(spec: &PortSpec, options: &Options) -> Result<OpenedPort, String> {
+fn open(spec: &PortSpec, options: &Carrying) -> Result<OpenedPort, String> {
     let workers = options.workers.number();
     let opened: Result<OpenedPort, PortError> = match &spec.target {
         PortTarget::Interface(name) => {
@@ -169,21 +231,23 @@ fn open(spec: &PortSpec, options: &Options) -> Result<OpenedPort, String> {
     opened.map_err(|e| format!("port {}: {e}", spec.id))
 }
 
-fn announce(options: &Options, opened: &[OpenedPort]) {
+fn announce(what: &str, ports: &[PortSpec], options: &Carrying, opened: &[OpenedPort]) {
     for OpenedPort { shares, how } in opened {
         if let Some(port) = shares.first() {
             out::note(&format!("port {}: {} by {how}", port.id(), port.name()));
         }
     }
-    let ports: Vec<String> = options.ports.iter().map(PortSpec::to_string).collect();
+    let ports: Vec<String> = ports.iter().map(PortSpec::to_string).collect();
+    let ports = match ports.is_empty() {
+        true => "no port but the controllers'".to_owned(),
+        false => ports.join(", "),
+    };
     let workers = match options.workers.number() {
         1 => String::new(),
         several => format!(" with {several} workers"),
     };
     out::note(&format!(
-        "{} is running on {}{workers}; Ctrl-C stops it",
-        options.source.program.display(),
-        ports.join(", ")
+        "{what} is running on {ports}{workers}; Ctrl-C stops it"
     ));
 }
 
@@ -219,10 +283,11 @@ struct Observer {
     json: bool,
     every: Option<Duration>,
     next_report: Duration,
+    links: Option<Links>,
 }
 
 impl Observer {
-    fn new(options: &Options, tracer: Tracer) -> Observer {
+    fn new(options: &Carrying, tracer: Tracer, links: Option<Links>) -> Observer {
         let every = options.every.map(Duration::from_secs);
         Observer {
             line: LiveLine::new(),
@@ -233,12 +298,18 @@ impl Observer {
             json: options.json,
             every,
             next_report: every.unwrap_or_default(),
+            links,
         }
     }
 
     fn observe(&mut self, event: Event<'_>) {
         match event {
             Event::Notice(line) => self.line.note(&line),
+            Event::Link(port, is_up) => {
+                if let Some(links) = &self.links {
+                    links.changed(port, is_up);
+                }
+            }
             Event::Traced(device, traced) => self.tracer.show(device, &traced, &mut self.line),
             Event::Tick(forwarder) => {
                 let ports = forwarder.port_reports();

@@ -25,6 +25,8 @@ const SETTLE: Nanos = Nanos::from_millis(150);
 pub(crate) enum Told {
     /// A line about a port.
     Notice(String),
+    /// A port went down or came up.
+    Link(PortId, bool),
     /// A packet that was traced.
     Traced(Box<Traced>),
 }
@@ -211,6 +213,10 @@ impl Station {
         let Err(error) = attached.port.rx(&mut self.batch, now) else {
             return;
         };
+        if attached.tells {
+            // The office listens as long as workers run.
+            let _ = self.tell.send(Told::Link(attached.port.id(), false));
+        }
         if let Some(line) = attached.notice_error(&error, now) {
             self.notify(line);
         }
@@ -246,7 +252,14 @@ impl Station {
     /// Looks after links, and posts figures.
     fn look(&mut self, now: Nanos) {
         for place in 0..self.ports.attached.len() {
-            if let Some(line) = self.ports.attached[place].notice_link(now) {
+            let was_down = self.ports.attached[place].trouble.is_some();
+            let line = self.ports.attached[place].notice_link(now);
+            let attached = &self.ports.attached[place];
+            if was_down && attached.trouble.is_none() && attached.tells {
+                // The office listens as long as workers run.
+                let _ = self.tell.send(Told::Link(attached.port.id(), true));
+            }
+            if let Some(line) = line {
                 self.notify(line);
             }
         }

@@ -1,11 +1,9 @@
-//! The channel between a device's loop and the server: jobs one way, events the other. Neither side waits for the other but the server for the
-//! answer to a job; the loop is woken by a byte in a socket pair, which it polls beside its ports.
+//! The channel between a device and the server: jobs and packets one way, events the other. Neither side waits for the other but the server for
+//! the answer to a job; a loop that waits for its ports is woken by a descriptor beside them.
 
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as plain;
 use std::time::{Duration, Instant};
 
@@ -16,6 +14,7 @@ use table::Entry;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
+use crate::bell::{Ear, Rope, bell};
 use crate::fault::{Checked, Fault};
 use crate::idle::IdleWatch;
 
@@ -42,53 +41,103 @@ pub(crate) enum Event {
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
 }
 
-/// A channel between one device's loop and the server; packets that the device sends by `cpu_port` are for controllers.
+/// Packets of controllers that may wait for the device; the next one is refused.
+const MOST_PACKETS: usize = 1024;
+
+/// A channel between one device and the server; packets that the device sends by `cpu_port` are for controllers.
 ///
 /// # Errors
 /// The operating system has no socket pair left.
-pub fn channel(cpu_port: PortId) -> std::io::Result<(Inbox, Remote)> {
-    let (waker, bell) = UnixStream::pair()?;
-    waker.set_nonblocking(true)?;
-    bell.set_nonblocking(true)?;
+pub fn channel(cpu_port: PortId) -> std::io::Result<(Inbox, CpuPort, Remote)> {
+    let (jobs_rope, jobs_ear) = bell()?;
+    let (packets_rope, packets_ear) = bell()?;
     let (jobs_in, jobs) = plain::channel();
+    let (packets_in, packets) = plain::sync_channel(MOST_PACKETS);
     let (events, events_out) = mpsc::channel(MOST_EVENTS);
-    let shared = Arc::new(Shared {
-        is_rung: AtomicBool::new(false),
-        lost_events: AtomicU64::new(0),
-    });
+    let lost = Arc::new(AtomicU64::new(0));
     let inbox = Inbox {
         jobs,
-        bell,
-        events,
-        shared: Arc::clone(&shared),
-        cpu_port,
+        ear: jobs_ear,
+        events: Events {
+            sender: events,
+            lost,
+        },
         idle: IdleWatch::default(),
         credit: MOST_CREDIT,
         credited: Instant::now(),
     };
+    let cpu = CpuPort {
+        id: cpu_port,
+        packets,
+        ear: packets_ear,
+        events: inbox.events.clone(),
+    };
     let remote = Remote {
         jobs: jobs_in,
-        waker: Arc::new(waker),
-        shared,
-        cpu_port,
+        jobs_rope,
+        packets: packets_in,
+        packets_rope,
         events: Some(events_out),
     };
-    Ok((inbox, remote))
+    Ok((inbox, cpu, remote))
 }
 
-struct Shared {
-    /// Whether a byte is in the socket pair that the loop has not seen.
-    is_rung: AtomicBool,
-    lost_events: AtomicU64,
+/// Where events go.
+#[derive(Clone)]
+struct Events {
+    sender: mpsc::Sender<Event>,
+    lost: Arc<AtomicU64>,
 }
 
-/// The loop's end.
+impl Events {
+    /// Whether there was room.
+    fn tell(&self, event: Event) -> bool {
+        let is_told = self.sender.try_send(event).is_ok();
+        if !is_told {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        is_told
+    }
+}
+
+/// The end of who carries the device's packets: its port for controllers.
+pub struct CpuPort {
+    id: PortId,
+    packets: plain::Receiver<Vec<u8>>,
+    ear: Ear,
+    events: Events,
+}
+
+impl CpuPort {
+    /// The number of the port.
+    pub fn id(&self) -> PortId {
+        self.id
+    }
+
+    /// The descriptor that becomes readable when a packet comes.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.ear.fd()
+    }
+
+    /// The next packet of a controller, which comes in by this port.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
+        self.packets.try_recv().ok().or_else(|| {
+            self.ear.hear();
+            self.packets.try_recv().ok()
+        })
+    }
+
+    /// Gives a packet that left by this port to controllers; whether there was room for it.
+    pub fn give(&self, bytes: &[u8]) -> bool {
+        self.events.tell(Event::PacketIn(bytes.to_vec()))
+    }
+}
+
+/// The end of who has the device.
 pub struct Inbox {
     jobs: plain::Receiver<Job>,
-    bell: UnixStream,
-    events: mpsc::Sender<Event>,
-    shared: Arc<Shared>,
-    cpu_port: PortId,
+    ear: Ear,
+    events: Events,
     idle: IdleWatch,
     credit: Duration,
     credited: Instant,
@@ -97,16 +146,13 @@ pub struct Inbox {
 impl Inbox {
     /// The descriptor that becomes readable when there is something to do.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.ear.fd()
     }
 
     /// Does what waits to be done to the device; whether something may be left to do. While packets come (`is_busy`), it takes a limited part of
     /// the loop's time. To be called between batches.
     pub fn serve(&mut self, device: &mut Device, is_busy: bool) -> bool {
-        if self.shared.is_rung.swap(false, Ordering::AcqRel) || !is_busy {
-            // All bytes at once: the jobs behind them are taken below, or told of by another byte.
-            let _ = self.bell.read(&mut [0; 64]);
-        }
+        self.ear.hear();
         let begin = Instant::now();
         let elapsed = begin.duration_since(self.credited);
         self.credited = begin;
@@ -125,46 +171,32 @@ impl Inbox {
         true
     }
 
-    /// The port whose packets are for controllers.
-    pub fn cpu_port(&self) -> PortId {
-        self.cpu_port
-    }
-
-    /// Gives a packet that left by the CPU's port to the controllers.
-    pub fn packet_in(&self, bytes: &[u8]) {
-        self.tell(Event::PacketIn(bytes.to_vec()));
-    }
-
     /// Gives a digest to the controllers.
     pub fn digest(&self, device: &Device, digest: Digest) {
-        self.tell(Event::Digest(Arc::clone(device.program()), digest));
+        self.events
+            .tell(Event::Digest(Arc::clone(device.program()), digest));
     }
 
     /// Looks, from time to time, for entries that have become idle.
     pub fn look_for_idle(&mut self, device: &Device) {
         for (table, entries) in self.idle.look(device) {
-            self.tell(Event::Idle(Arc::clone(device.program()), table, entries));
+            let program = Arc::clone(device.program());
+            self.events.tell(Event::Idle(program, table, entries));
         }
     }
 
-    /// Events that were lost because the server did not take them fast enough.
+    /// Packets, digests and notifications that were lost because the server did not take them fast enough.
     pub fn lost_events(&self) -> u64 {
-        self.shared.lost_events.load(Ordering::Relaxed)
-    }
-
-    fn tell(&self, event: Event) {
-        if self.events.try_send(event).is_err() {
-            self.shared.lost_events.fetch_add(1, Ordering::Relaxed);
-        }
+        self.events.lost.load(Ordering::Relaxed)
     }
 }
 
 /// The server's end.
 pub struct Remote {
     jobs: plain::Sender<Job>,
-    waker: Arc<UnixStream>,
-    shared: Arc<Shared>,
-    pub(crate) cpu_port: PortId,
+    jobs_rope: Rope,
+    packets: plain::SyncSender<Vec<u8>>,
+    packets_rope: Rope,
     events: Option<mpsc::Receiver<Event>>,
 }
 
@@ -186,14 +218,22 @@ impl Remote {
         });
         let gone = || Fault::new(Code::Unavailable, "the device has stopped");
         self.jobs.send(job).map_err(|_| gone())?;
-        self.ring();
+        self.jobs_rope.ring();
         answered.await.map_err(|_| gone())
     }
 
-    fn ring(&self) {
-        if !self.shared.is_rung.swap(true, Ordering::AcqRel) {
-            // A full socket pair wakes the loop as well.
-            let _ = (&*self.waker).write(&[0]);
-        }
+    /// Sends a packet in by the port for controllers.
+    ///
+    /// # Errors
+    /// Too many wait already.
+    pub(crate) fn send(&self, packet: Vec<u8>) -> Checked {
+        let sent = self.packets.try_send(packet);
+        self.packets_rope.ring();
+        sent.map_err(|_| {
+            Fault::new(
+                Code::ResourceExhausted,
+                format!("{MOST_PACKETS} packets wait for the device; this one is dropped"),
+            )
+        })
     }
 }

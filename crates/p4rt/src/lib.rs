@@ -4,10 +4,11 @@
 //! batches, answers and notifications.
 //! **May import:** `switch`, `exec`, `table`, `packet`, `p4info`, `ir`, `bits`.
 //!
-//! A device belongs to the loop that carries its packets. The loop has an [`Inbox`]; the server's side of it is a channel of jobs, functions on
-//! the device that the loop calls between batches. The server runs on a thread of its own.
+//! A device belongs to a loop: the one that carries its packets, or the office of its workers. The loop has an [`Inbox`]; the server's side of it is
+//! a channel of jobs, functions on the device that the loop calls between batches. Packets of controllers come and go by a port of the device like
+//! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
-//! - `control`: the two ends of the channel, jobs and events;
+//! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
 //! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
@@ -27,6 +28,7 @@
 //! docs/P4RUNTIME.md lists the specification's requirements with their tests.
 
 mod arbiter;
+mod bell;
 mod bytes;
 mod coding;
 mod control;
@@ -50,6 +52,6 @@ pub mod service {
     tonic::include_proto!("p4.v1");
 }
 
-pub use control::{Inbox, Remote, channel};
+pub use control::{CpuPort, Inbox, Remote, channel};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

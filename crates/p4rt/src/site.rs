@@ -478,12 +478,7 @@ impl Site {
             };
             packet_io::packet_out(&running.schema, packet)?
         };
-        let port = self.remote.cpu_port;
-        // Its length was checked.
-        let taken = self
-            .remote
-            .ask(move |device| device.receive(port, &bytes).is_ok());
-        taken.await.map(drop)
+        self.remote.send(bytes)
     }
 
     /// An acknowledgement of digests.

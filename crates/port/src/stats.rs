@@ -195,14 +195,14 @@ impl PortStats {
 
     /// Counts one frame of `len` bytes as delivered.
     #[inline]
-    pub(crate) fn count_rx(&mut self, len: usize) {
+    pub fn count_rx(&mut self, len: usize) {
         self.rx_frames += 1;
         self.rx_bytes += len as u64;
     }
 
     /// Counts one frame of `len` bytes as sent, here and in `outcome`.
     #[inline]
-    pub(crate) fn count_tx(&mut self, len: usize, outcome: &mut TxOutcome) {
+    pub fn count_tx(&mut self, len: usize, outcome: &mut TxOutcome) {
         self.tx_frames += 1;
         self.tx_bytes += len as u64;
         outcome.sent += 1;
@@ -210,7 +210,7 @@ impl PortStats {
 
     /// Counts `n` frames as not sent, here and in `outcome`.
     #[inline]
-    pub(crate) fn count_tx_drop(&mut self, reason: TxDrop, n: u64, outcome: &mut TxOutcome) {
+    pub fn count_tx_drop(&mut self, reason: TxDrop, n: u64, outcome: &mut TxOutcome) {
         self.tx_dropped.add(reason, n);
         outcome.dropped.add(reason, n);
     }

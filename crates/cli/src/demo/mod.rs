@@ -140,7 +140,7 @@ fn carry(
     let mut line = LiveLine::new();
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| match event {
         Event::Notice(notice) => line.note(&notice),
-        Event::Traced(..) => {}
+        Event::Traced(..) | Event::Link(..) => {}
         Event::Tick(_) => line.show(&progress_line(&progress, volume)),
     })?;
     drop(line);

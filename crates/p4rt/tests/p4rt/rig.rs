@@ -17,7 +17,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::update::Type;
 use p4rt::service::p4_runtime_client::P4RuntimeClient;
-use p4rt::{Inbox, Loader, Server, Setup};
+use p4rt::{CpuPort, Inbox, Loader, Server, Setup};
 use packet::{Nanos, PortId};
 use prost::Message;
 use switch::{Device, DeviceConfig, LoadError};
@@ -89,6 +89,7 @@ pub(crate) struct Rig {
 
 fn run(
     mut inbox: Inbox,
+    mut cpu: CpuPort,
     mut device: Device,
     frames: &Receiver<Frames>,
     sent: &Sender<Frames>,
@@ -103,11 +104,16 @@ fn run(
                 .expect("frames are short");
             is_busy = true;
         }
+        while let Some(bytes) = cpu.take() {
+            device
+                .receive(cpu.id(), &bytes)
+                .expect("the server checks lengths");
+        }
         let more = inbox.serve(&mut device, is_busy);
         device.step(Nanos::from(start.elapsed()));
         device.drain_sent(|port, bytes, _| {
-            if port == inbox.cpu_port() {
-                inbox.packet_in(bytes);
+            if port == cpu.id() {
+                cpu.give(bytes);
             } else {
                 // A test that is over takes no more.
                 let _ = sent.send((port.0, bytes.to_vec()));
@@ -129,13 +135,13 @@ impl Rig {
     pub(crate) fn empty() -> Rig {
         let program = Arc::new(Compiler.compile(EMPTY).expect("it is fine"));
         let device = Compiler.device(program).expect("it runs");
-        let (inbox, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
+        let (inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let (frames, frames_out) = channel();
         let (sent_in, sent) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let looping =
-            std::thread::spawn(move || run(inbox, device, &frames_out, &sent_in, &stopped));
+            std::thread::spawn(move || run(inbox, cpu, device, &frames_out, &sent_in, &stopped));
         let setup = Setup {
             id: 1,
             remote,

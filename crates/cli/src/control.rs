@@ -1,0 +1,190 @@
+//! P4Runtime for a running switch: the compiler for its server, the port for controllers, the options.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use clap::Args;
+use ir::{Arch, Program};
+use p4rt::{CpuPort, Inbox, Loader, Server, Setup};
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
+use switch::{Device, DeviceConfig, LoadError};
+
+use crate::compile;
+use crate::engine::Choice;
+
+/// PSA's port for controllers, `PSA_PORT_CPU`.
+const PSA_CPU: u32 = 0xffff_fffd;
+
+/// The port for controllers elsewhere: the largest one of v1model.
+const USUAL_CPU: u32 = 510;
+
+/// How controllers reach the switch.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Numbers {
+    /// The number by which controllers know the device.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    device_id: u64,
+    /// The port whose packets go to controllers and by which theirs come in; 510 if none is given, for PSA programs 4294967293.
+    #[arg(long, value_name = "NUMBER")]
+    cpu_port: Option<u32>,
+}
+
+/// A server with the ends of its channel that the switch has.
+pub(crate) struct Control {
+    pub(crate) server: Server,
+    pub(crate) inbox: Inbox,
+    pub(crate) port: OpenedPort,
+    device_id: u64,
+}
+
+/// The compiler and the engine that the command was started with.
+struct Compiler {
+    choice: Choice,
+    config: DeviceConfig,
+}
+
+impl Loader for Compiler {
+    fn compile(&self, text: &str) -> Result<Program, String> {
+        compile::compile_text("p4_device_config.p4", text)
+    }
+
+    fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
+        Device::new(program, self.choice.engine().as_ref(), &self.config)
+    }
+}
+
+impl Numbers {
+    /// Starts the server of a device; with its program, if controllers need not set one first.
+    ///
+    /// # Errors
+    /// The address cannot be had, or the port for controllers is one of the others.
+    pub(crate) fn start(
+        self,
+        address: SocketAddr,
+        program: Option<&Arc<Program>>,
+        ports: &[PortSpec],
+        workers: usize,
+        choice: Choice,
+        config: DeviceConfig,
+    ) -> Result<Control, String> {
+        let usual = match program.map(|program| program.arch) {
+            Some(Arch::Psa) => PSA_CPU,
+            _ => USUAL_CPU,
+        };
+        let cpu = PortId(self.cpu_port.unwrap_or(usual));
+        if ports.iter().any(|spec| spec.id == cpu) {
+            return Err(format!(
+                "port {cpu} is the one for controllers; give that another number with --cpu-port"
+            ));
+        }
+        let made = p4rt::channel(cpu);
+        let (inbox, cpu, remote) =
+            made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
+        let setup = Setup {
+            id: self.device_id,
+            remote,
+            loader: Arc::new(Compiler { choice, config }),
+            program: program.cloned(),
+        };
+        let server = Server::start(address, vec![setup]).map_err(|e| e.to_string())?;
+        let port = Box::new(ControllerPort::new(cpu));
+        let port = OpenedPort::new(port, "P4Runtime", workers).map_err(|e| e.to_string())?;
+        Ok(Control {
+            server,
+            inbox,
+            port,
+            device_id: self.device_id,
+        })
+    }
+}
+
+/// What tells the server of links.
+pub(crate) struct Links {
+    server: Server,
+    device_id: u64,
+}
+
+impl Control {
+    /// The parts that go to the loop, and the one that stays.
+    pub(crate) fn split(self) -> (Inbox, OpenedPort, Links) {
+        let links = Links {
+            server: self.server,
+            device_id: self.device_id,
+        };
+        (self.inbox, self.port, links)
+    }
+}
+
+impl Links {
+    /// A port went down or came up.
+    pub(crate) fn changed(&self, port: PortId, is_up: bool) {
+        self.server.port_changed(self.device_id, port, is_up);
+    }
+}
+
+/// The port for controllers, as the workers have others.
+struct ControllerPort {
+    cpu: CpuPort,
+    stats: PortStats,
+}
+
+impl ControllerPort {
+    fn new(cpu: CpuPort) -> ControllerPort {
+        ControllerPort {
+            cpu,
+            stats: PortStats::default(),
+        }
+    }
+}
+
+impl Port for ControllerPort {
+    fn id(&self) -> PortId {
+        self.cpu.id()
+    }
+
+    fn name(&self) -> &str {
+        "controllers"
+    }
+
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
+        let before = batch.len();
+        while batch.room() > 0 {
+            let Some(bytes) = self.cpu.take() else { break };
+            let Some(frame) = batch.push() else { break };
+            // The server checks lengths.
+            if frame.assign(&bytes).is_err() {
+                batch.pop();
+                continue;
+            }
+            frame.ingress = self.cpu.id();
+            frame.arrival = now;
+            self.stats.count_rx(bytes.len());
+        }
+        Ok(batch.len() - before)
+    }
+
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+        let mut outcome = TxOutcome::default();
+        for frame in frames {
+            match self.cpu.give(frame.bytes()) {
+                true => self.stats.count_tx(frame.len(), &mut outcome),
+                false => self.stats.count_tx_drop(TxDrop::QueueFull, 1, &mut outcome),
+            }
+        }
+        outcome
+    }
+
+    fn stats(&mut self) -> PortStats {
+        self.stats
+    }
+
+    fn link(&self) -> LinkState {
+        LinkState::Up
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.cpu.wake_fd())
+    }
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask p4runtime-clients`: controllers from their registry, at pinned versions, against the real server.
+//!
+//! Each client has a Python environment of its own below `target/`, and a script in `xtask/p4runtime/` that loads a program, writes, reads, and gets a
+//! packet and a digest. A client that cannot be installed is skipped, and that is said; it is never passed.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::Outcome;
+
+/// A client: its package with its version, and its script.
+struct Client {
+    name: &'static str,
+    package: &'static str,
+    script: &'static str,
+}
+
+const CLIENTS: [Client; 2] = [
+    Client {
+        name: "p4runtime-shell",
+        package: "p4runtime-shell==0.0.6",
+        script: "shell.py",
+    },
+    Client {
+        name: "finsy",
+        package: "finsy==0.30.0",
+        script: "finsy_client.py",
+    },
+];
+
+/// Runs all clients.
+pub(crate) fn run(root: &Path) -> Outcome {
+    crate::cargo(&["build", "--quiet", "--package", "cli"])?;
+    let scripts = root.join("xtask/p4runtime");
+    let place = root.join("target/p4runtime-clients");
+    std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let program = scripts.join("controller.p4");
+    let info = place.join("controller.p4info.txt");
+    write_info(root, &program, &info)?;
+    let mut failed = Vec::new();
+    for client in &CLIENTS {
+        let python = match install(&place, client) {
+            Ok(python) => python,
+            Err(why) => {
+                println!("{}: skipped: {why}", client.package);
+                continue;
+            }
+        };
+        // Each gets a switch that has no program yet.
+        let switch = Switch::start(root)?;
+        let words = [scripts.join(client.script), PathBuf::from(&switch.address)];
+        let status = Command::new(python)
+            .args(words)
+            .args([&info, &program])
+            .status()
+            .map_err(|error| format!("cannot start {}: {error}", client.name))?;
+        match status.success() {
+            true => println!("{}: passed", client.package),
+            false => failed.push(client.package),
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("failed: {}", failed.join(", "))),
+    }
+}
+
+fn binary(root: &Path) -> PathBuf {
+    root.join("target/debug/polyplane")
+}
+
+fn write_info(root: &Path, program: &Path, info: &Path) -> Outcome {
+    let made = Command::new(binary(root))
+        .arg("p4info")
+        .arg(program)
+        .output()
+        .map_err(|error| format!("cannot start polyplane: {error}"))?;
+    if !made.status.success() {
+        return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+    }
+    std::fs::write(info, made.stdout).map_err(|error| format!("{}: {error}", info.display()))
+}
+
+/// The client's Python, installed if it is not yet; why it cannot be.
+fn install(place: &Path, client: &Client) -> Result<PathBuf, String> {
+    let home = place.join(client.name);
+    let python = home.join("bin/python");
+    // Written when all is installed.
+    let stamp = home.join(client.package);
+    if stamp.exists() {
+        return Ok(python);
+    }
+    let home = home.display().to_string();
+    quietly(Command::new("python3").args(["-m", "venv", "--clear", &home]))?;
+    quietly(Command::new(&python).args(["-m", "pip", "install", "--quiet", client.package]))?;
+    std::fs::write(&stamp, "").map_err(|error| error.to_string())?;
+    Ok(python)
+}
+
+/// Runs a command; the last line that it says if it fails.
+fn quietly(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(said.trim().lines().last().unwrap_or("it fails").to_owned())
+}
+
+/// A switch without a program and without ports but the controllers'.
+struct Switch {
+    child: Child,
+    address: String,
+}
+
+impl Switch {
+    fn start(root: &Path) -> Result<Switch, String> {
+        let mut child = Command::new(binary(root))
+            .args(["serve", "--p4runtime", "127.0.0.1:0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start polyplane: {error}"))?;
+        let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?).lines();
+        let address = lines.find_map(|line| {
+            let line = line.ok()?;
+            let rest = line.strip_prefix("P4Runtime is served at ")?;
+            Some(rest.split(';').next()?.to_owned())
+        });
+        // What it says later is nobody's; a closed pipe would end it.
+        std::thread::spawn(move || lines.for_each(drop));
+        let address = address.ok_or("the switch does not say where it serves")?;
+        Ok(Switch { child, address })
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // It has nothing to lose.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
