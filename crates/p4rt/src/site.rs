@@ -337,7 +337,11 @@ impl Site {
             .collect();
         let results = match Atomicity::try_from(request.atomicity) {
             Ok(Atomicity::ContinueOnError) => self.write_each(&ground, ops).await?,
-            Ok(Atomicity::RollbackOnError | Atomicity::DataplaneAtomic) => {
+            Ok(Atomicity::RollbackOnError) => self.write_all(&ground, ops).await?,
+            Ok(Atomicity::DataplaneAtomic) => {
+                if request.updates.iter().any(write::is_immediate) {
+                    self.check_no_workers(&ground).await?;
+                }
                 self.write_all(&ground, ops).await?
             }
             Err(_) => {
@@ -346,6 +350,18 @@ impl Site {
             }
         };
         batch_status(&results)
+    }
+
+    /// Workers see cells change before the tables of the same batch (section "Batch Atomicity").
+    async fn check_no_workers(&self, ground: &Ground) -> Checked {
+        let has_workers = self.on(ground, |device, _| device.has_workers()).await?;
+        match has_workers {
+            false => Ok(()),
+            true => refuse(
+                Code::Unimplemented,
+                "counters, meters and registers cannot be written DATAPLANE_ATOMIC while workers carry packets; write them in a batch of their own",
+            ),
+        }
     }
 
     /// Makes what can be made.

@@ -333,6 +333,11 @@ impl Device {
         self.core.held() + at_workers
     }
 
+    /// Whether workers take packets through it while it is changed: they see tables and groups as they were published, cells at once.
+    pub fn has_workers(&self) -> bool {
+        !self.desks().is_empty()
+    }
+
     fn desks(&self) -> &[Arc<Desk>] {
         self.office.as_ref().map_or(&[], |office| &office.desks)
     }

@@ -63,6 +63,28 @@ pub(crate) fn convert(schema: &Arc<Schema>, role: &str, update: &Update) -> Chec
     }
 }
 
+/// Whether an update changes what packets see at once, not when the device publishes: cells of arrays and of entries that are there already.
+pub(crate) fn is_immediate(update: &Update) -> bool {
+    let entity = update
+        .entity
+        .as_ref()
+        .and_then(|entity| entity.entity.as_ref());
+    match entity {
+        Some(Kind::TableEntry(entry)) => {
+            let has_cells = entry.meter_config.is_some() || entry.counter_data.is_some();
+            update.r#type() == Type::Modify && has_cells
+        }
+        Some(
+            Kind::CounterEntry(_)
+            | Kind::MeterEntry(_)
+            | Kind::RegisterEntry(_)
+            | Kind::DirectCounterEntry(_)
+            | Kind::DirectMeterEntry(_),
+        ) => true,
+        _ => false,
+    }
+}
+
 /// Whether a role may write an object that belongs to one (`@p4runtime_role`).
 fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checked {
     match owner {

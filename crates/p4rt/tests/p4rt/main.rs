@@ -4,6 +4,7 @@ mod rig;
 
 mod batches;
 mod cells;
+mod faults;
 mod pipeline;
 mod profiles;
 mod reads;

@@ -1,0 +1,176 @@
+//! Clients that flood, die, send nonsense, or come by the hundreds: others do not notice.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use p4info::p4::v1::stream_message_request::Update as Ask;
+use p4info::p4::v1::update::Type;
+use tonic::Code;
+
+use crate::rig::*;
+
+fn one(objects: &Objects, key: u8) -> Kind {
+    let forward = does(objects.id("forward"), &[b"\x03"]);
+    Kind::TableEntry(entry(
+        objects.id("exact_table"),
+        vec![exact(1, &[key])],
+        forward,
+    ))
+}
+
+/// Whether packets go through and the primary writes.
+async fn check_health(rig: &Rig, client: &mut Client, objects: &Objects, key: u8) {
+    client.insert(one(objects, key)).await;
+    rig.receive(1, &frame(key.into(), 2, 0x9999));
+    assert_eq!(rig.sent().expect("it is forwarded").0, 3);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_grpc_harm_nobody() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    for (at, nonsense) in [
+        &b"GET / HTTP/1.0\r\n\r\n"[..],
+        &[0xff; 4096],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\xff",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut raw = TcpStream::connect(rig.server.address()).expect("the server is there");
+        raw.write_all(nonsense).expect("it is sent");
+        check_health(&rig, &mut client, &objects, at as u8 + 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_dies_in_the_middle_of_a_read_or_a_session_harms_nobody() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    for key in 1..=8 {
+        let mut other = rig.client().await;
+        let stream = other.open(Some(0), "").await;
+        let request = rt::ReadRequest {
+            device_id: 1,
+            entities: vec![rt::Entity {
+                entity: Some(Kind::CounterEntry(rt::CounterEntry::default())),
+            }],
+            ..Default::default()
+        };
+        let parts = other.grpc.read(request).await.expect("a stream");
+        drop((parts, stream, other));
+        check_health(&rig, &mut client, &objects, key).await;
+        // The dead client's election id can be had again when the server has noticed.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn hundreds_of_sessions_at_once_are_served_or_told_that_there_are_too_many() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let mut channel = rig.client().await;
+    let (mut live, mut refused) = (Vec::new(), 0);
+    for _ in 0..200 {
+        let mut stream = channel.stream().await;
+        stream.send(arbitration(1, None, "")).await;
+        match stream.next().await {
+            Ok(_) => live.push(stream),
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(
+        (live.len(), refused),
+        (63, 137),
+        "one of the role's 64 sessions is the primary's"
+    );
+    check_health(&rig, &mut client, &objects, 1).await;
+    drop(live);
+    check_health(&rig, &mut client, &objects, 2).await;
+}
+
+#[tokio::test]
+async fn a_session_that_takes_no_messages_loses_packets_and_the_device_goes_on() {
+    let rig = Rig::empty();
+    let (mut client, stream, objects) = rig.loaded().await;
+    let up = does(objects.id("to_controller"), &[]);
+    let loud = entry(objects.id("exact_table"), vec![exact(1, b"\x09")], up);
+    client.insert(Kind::TableEntry(loud)).await;
+    for _ in 0..20_000 {
+        rig.receive(1, &frame(9, 2, 0x9999));
+    }
+    check_health(&rig, &mut client, &objects, 1).await;
+    drop(stream);
+}
+
+#[tokio::test]
+async fn a_flood_of_packets_from_a_controller_is_bounded_and_told() {
+    let rig = Rig::empty();
+    let (mut client, mut stream, objects) = rig.loaded().await;
+    for _ in 0..3000 {
+        let out = rt::PacketOut {
+            payload: frame(1, 2, 3),
+            metadata: vec![rt::PacketMetadata {
+                metadata_id: 1,
+                value: vec![4],
+            }],
+        };
+        stream.send(Ask::Packet(out)).await;
+    }
+    client.insert(one(&objects, 1)).await;
+    assert_eq!(rig.sent().expect("they leave").0, 4);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_refused_and_the_connection_lives() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let huge = "/".repeat((256 << 20) + 1);
+    let refused = client
+        .load(Action::Verify, &huge)
+        .await
+        .expect_err("it is too large");
+    assert_eq!(refused.code(), Code::OutOfRange);
+    client
+        .load(Action::VerifyAndCommit, ALL)
+        .await
+        .expect("it loads");
+}
+
+#[tokio::test]
+async fn two_controllers_contend_and_one_at_a_time_writes() {
+    let rig = Rig::empty();
+    let (first, first_stream, objects) = rig.loaded().await;
+    let mut second = rig.client().await;
+    let second_stream = second.open(Some(0), "").await;
+    let mut streams = [first_stream, second_stream];
+    let mut clients = [first, second];
+    for round in 1..=10u64 {
+        let (winner, loser) = ((round % 2) as usize, (1 - round % 2) as usize);
+        let stream = &mut streams[winner];
+        clients[winner].election = Some(round * 10);
+        stream.send(arbitration(1, Some(round * 10), "")).await;
+        loop {
+            let (code, id) = stream.arbitration().await;
+            if (code, id) == (Code::Ok, Some(round * 10)) {
+                break;
+            }
+        }
+        let key = round as u8;
+        clients[winner].insert(one(&objects, key)).await;
+        let request = clients[loser].request(Type::Delete, one(&objects, key));
+        let refused = clients[loser]
+            .grpc
+            .write(request)
+            .await
+            .expect_err("it lost");
+        assert_eq!(refused.code(), Code::PermissionDenied);
+    }
+}
