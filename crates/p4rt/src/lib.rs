@@ -15,6 +15,7 @@
 //! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back;
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
+//! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -31,6 +32,7 @@ mod arbiter;
 mod bell;
 mod bytes;
 mod coding;
+mod constraint;
 mod control;
 mod data;
 mod digests;
@@ -40,6 +42,7 @@ mod idle;
 mod packet_io;
 mod pipeline;
 mod read;
+mod restriction;
 mod schema;
 mod server;
 mod site;

@@ -2,10 +2,12 @@
 //! to be committed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use ir::Program;
 use p4info::P4Info;
 use p4info::p4::v1::ForwardingPipelineConfig;
+use packet::Nanos;
 use switch::{Device, Dropped};
 use tonic::Code;
 
@@ -38,6 +40,8 @@ pub(crate) struct Saved {
 pub(crate) struct Apart {
     pub(crate) device: Device,
     pub(crate) extras: Extras,
+    /// When it was made, on the machine's clock and on the device's.
+    pub(crate) begin: (Instant, Nanos),
 }
 
 /// Where reads and writes go.

@@ -13,13 +13,16 @@ use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
+use crate::constraint::Constraint;
 use crate::fault::{Checked, Fault, invalid, refuse};
+use crate::restriction;
 
 /// A program with its P4Info.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) program: Arc<Program>,
-    pub(crate) names: Names,
+    /// Shared with a program that keeps this one's state, since that has the numbers.
+    pub(crate) names: Arc<Names>,
     pub(crate) tables: HashMap<u32, TableView>,
     pub(crate) actions: HashMap<u32, ActionView>,
     actions_by_name: HashMap<String, u32>,
@@ -48,6 +51,8 @@ pub(crate) struct TableView {
     pub(crate) has_idle_timeout: bool,
     /// What its direct meter may be configured as.
     pub(crate) meter: MeterKind,
+    /// What must hold of its entries.
+    pub(crate) constraint: Option<Constraint>,
 }
 
 /// An element of a key, or of a value set.
@@ -67,6 +72,8 @@ pub(crate) struct ActionView {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) params: Vec<ParamView>,
+    /// What must hold of its parameters.
+    pub(crate) constraint: Option<Constraint>,
 }
 
 /// A parameter of an action, or a field of a controller header.
@@ -209,7 +216,7 @@ impl Schema {
     pub(crate) fn new(program: Arc<Program>, given: &P4Info, own: &P4Info) -> Checked<Schema> {
         let mut schema = Schema {
             program,
-            names: Names::default(),
+            names: Arc::default(),
             tables: HashMap::new(),
             actions: HashMap::new(),
             actions_by_name: HashMap::new(),
@@ -252,6 +259,8 @@ impl Schema {
                 .into_iter()
                 .find(|declared| declared.control_plane_name == named.name);
             // P4Info was made of the program: what is in `own` is there.
+            let annotations = declared.map_or(&[][..], |declared| &declared.annotations);
+            let constraint = restriction::read(&place, annotations, "action_restriction")?;
             let declared = declared.map_or(&[][..], |declared| &declared.params);
             let mut params = Vec::new();
             for param in declared {
@@ -272,10 +281,14 @@ impl Schema {
                     width: param.ty.width(),
                 });
             }
+            if let Some(constraint) = &constraint {
+                restriction::check_params(&place, constraint, &self.names, &params)?;
+            }
             let view = ActionView {
                 id: named.id,
                 name: named.name.clone(),
                 params,
+                constraint,
             };
             self.actions_by_name.insert(view.name.clone(), view.id);
             self.actions.insert(named.id, view);
@@ -420,6 +433,11 @@ impl Schema {
                 keys.len()
             ));
         }
+        let place = "its constraint";
+        let constraint = restriction::read(place, &declared.annotations, "entry_restriction")?;
+        if let Some(constraint) = &constraint {
+            restriction::check_keys(place, constraint, &self.names, &keys)?;
+        }
         Ok(TableView {
             id: named.id,
             table,
@@ -431,6 +449,7 @@ impl Schema {
             role: role_of(named),
             has_idle_timeout: declared.idle_timeout,
             meter: MeterKind::default(),
+            constraint,
         })
     }
 

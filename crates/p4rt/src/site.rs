@@ -10,7 +10,7 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::p4::v1::{ForwardingPipelineConfig, StreamMessageResponse, WriteRequest};
-use packet::PortId;
+use packet::{Nanos, PortId};
 use switch::{Carry, Device, LoadError};
 use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
@@ -213,7 +213,7 @@ impl Site {
         &self,
         pipeline: &mut Pipeline,
         action: Action,
-        config: Config,
+        mut config: Config,
         mut device: Device,
     ) -> Checked {
         match action {
@@ -225,7 +225,12 @@ impl Site {
                     down: lock(&self.extras).down.clone(),
                     ..Extras::default()
                 };
-                let apart = Arc::new(Mutex::new(Apart { device, extras }));
+                let apart = Apart {
+                    device,
+                    extras,
+                    begin: (Instant::now(), now),
+                };
+                let apart = Arc::new(Mutex::new(apart));
                 pipeline.saved = Some(Saved { config, apart });
             }
             Action::VerifyAndCommit => {
@@ -238,6 +243,9 @@ impl Site {
                     .running
                     .as_ref()
                     .map(|config| Arc::clone(&config.schema));
+                if let (Some(before), Some(after)) = (&before, Arc::get_mut(&mut config.schema)) {
+                    after.names = Arc::clone(&before.names);
+                }
                 let after = Arc::clone(&config.schema);
                 self.adopt(device, Carry::All, move |extras| match before {
                     Some(before) => extras.moved(&before.program, &after.program),
@@ -260,7 +268,7 @@ impl Site {
             );
         };
         // Nobody else has it: reads and writes hold the lock that this one holds.
-        let Some(Apart { device, extras }) = Arc::into_inner(apart).map(|apart| {
+        let Some(Apart { device, extras, .. }) = Arc::into_inner(apart).map(|apart| {
             apart
                 .into_inner()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -319,7 +327,12 @@ impl Site {
             }
             Ground::Saved(apart) => {
                 let mut apart = lock(apart);
-                let Apart { device, extras } = &mut *apart;
+                let Apart {
+                    device,
+                    extras,
+                    begin: (then, time),
+                } = &mut *apart;
+                device.step(*time + Nanos::from(then.elapsed()));
                 Ok(job(device, extras))
             }
         }

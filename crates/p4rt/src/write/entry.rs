@@ -19,6 +19,7 @@ use tonic::Code;
 use super::{check_modify, check_role, field, profile};
 use crate::extras::Kept;
 use crate::fault::{Checked, invalid, refuse};
+use crate::restriction;
 use crate::schema::{ActionView, MeterKind, Schema, TableView};
 use crate::undo::{EntryKey, Op, Target};
 
@@ -55,6 +56,10 @@ pub(super) fn convert(
     let key = entry_key(schema, view, entry)?;
     if ty == Type::Delete {
         return Ok(delete(key, place));
+    }
+    if let Some(constraint) = &view.constraint {
+        let (names, priority) = (&schema.names, key.priority);
+        restriction::check_entry(&place, constraint, names, &view.keys, &key.keys, priority)?;
     }
     check_idle(view, &place, entry)?;
     check_color_counters(&place, entry.meter_counter_data.as_ref())?;
@@ -362,7 +367,12 @@ pub(super) fn arguments(
                 fault.within(&place).coded(code)
             })
     };
-    view.params.iter().map(value).collect()
+    let values: Vec<bits::Value> = view.params.iter().map(value).collect::<Checked<_>>()?;
+    if let Some(constraint) = &view.constraint {
+        let place = format!("{place}: the action `{name}`");
+        restriction::check_call(&place, constraint, &schema.names, &view.params, &values)?;
+    }
+    Ok(values)
 }
 
 fn insert(key: EntryKey, given: GivenAction, written: Written) -> Op {

@@ -107,6 +107,8 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
     action learn() {
         digest<learned_t>(1, { hdr.ethernet.src, sm.ingress_port });
     }
+    @action_restriction("group != 0; // no group
+                         group != 0xffff")
     action flood(bit<16> group) {
         sm.mcast_grp = group;
     }
@@ -132,6 +134,11 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
         actions = { forward; drop; }
         const default_action = drop();
     }
+    @entry_restriction("
+        // A rule for one type only.
+        hdr.ethernet.type::mask != 0 -> hdr.ethernet.type::mask == 0xffff || meta.a::low == 0 || ::priority > 2;
+        meta.b != 9;
+    ")
     table mixed {
         key = {
             hdr.ethernet.type : ternary;

@@ -190,6 +190,13 @@ async fn reconciling_keeps_the_state_or_refuses() {
     );
     kept.metadata = b"mine".to_vec();
     client.insert(Kind::TableEntry(kept.clone())).await;
+    // So do the numbers that strings stand for.
+    let by_name = entry(
+        objects.id("by_name"),
+        vec![exact(1, b"\x01"), exact(2, b"\x01")],
+        does(objects.id("forward_by_name"), &[b"eth7"]),
+    );
+    client.insert(Kind::TableEntry(by_name.clone())).await;
     // A table more does no harm; one table less, with entries, does.
     let more = ALL.replace("table keyless {", "table more { key = { hdr.ethernet.src : exact; } actions = { forward; NoAction; } }\n    table keyless {");
     let more = more.replace("keyless.apply();", "keyless.apply(); more.apply();");
@@ -201,6 +208,8 @@ async fn reconciling_keeps_the_state_or_refuses() {
         client.read(entries(&objects)).await,
         [Kind::TableEntry(kept.clone())]
     );
+    let named = Kind::TableEntry(entry(objects.id("by_name"), vec![], None));
+    assert_eq!(client.read(named).await, [Kind::TableEntry(by_name)]);
     rig.receive(2, &frame(1, 5, 0x9999));
     assert_eq!(rig.sent().expect("the entry forwards").0, 3);
     let less = ALL.replace("exact_table", "other_table");

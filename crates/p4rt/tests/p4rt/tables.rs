@@ -557,3 +557,73 @@ async fn idle_timeouts_are_for_tables_that_have_them() {
         Code::InvalidArgument as i32
     );
 }
+
+#[tokio::test]
+async fn constraints_of_tables_and_actions_are_enforced_and_the_part_that_fails_is_told() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let port = || exact(4, b"\x02");
+    let ninth = mixed(&objects, vec![port(), optional(3, b"\x09")], 1);
+    let error = client
+        .write(Type::Insert, Kind::TableEntry(ninth.clone()))
+        .await
+        .expect_err("it is forbidden");
+    assert_eq!(Code::from(error.canonical_code), Code::InvalidArgument);
+    for word in ["In.mixed", "@entry_restriction", "`meta.b != 9`", "0x09"] {
+        assert!(error.message.contains(word), "{word}: {}", error.message);
+    }
+    let part = || {
+        vec![
+            port(),
+            ternary(1, b"\x08\x00", b"\xff\x00"),
+            range(2, b"\x01", b"\x02"),
+        ]
+    };
+    let low = Kind::TableEntry(mixed(&objects, part(), 2));
+    assert_eq!(
+        client.refused(Type::Insert, low).await,
+        Code::InvalidArgument
+    );
+    client
+        .insert(Kind::TableEntry(mixed(&objects, part(), 3)))
+        .await;
+    // An entry that is deleted need not hold.
+    assert_eq!(
+        client.refused(Type::Delete, Kind::TableEntry(ninth)).await,
+        Code::NotFound
+    );
+    let flood = |group: &[u8]| {
+        let action = does(objects.id("flood"), &[group]);
+        Kind::TableEntry(entry(
+            objects.id("exact_table"),
+            vec![exact(1, b"\x01")],
+            action,
+        ))
+    };
+    for group in [&b"\x00"[..], b"\xff\xff"] {
+        assert_eq!(
+            client.refused(Type::Insert, flood(group)).await,
+            Code::InvalidArgument
+        );
+    }
+    client.insert(flood(b"\x01")).await;
+}
+
+#[tokio::test]
+async fn a_constraint_that_cannot_be_read_is_told_when_the_program_is_set() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    for (bad, word) in [
+        ("meta.z != 9", "meta.z"),
+        ("meta.b !=", "is missing before `;`"),
+    ] {
+        let text = ALL.replace("meta.b != 9", bad);
+        let action = rt::set_forwarding_pipeline_config_request::Action::Verify;
+        let refused = client.load(action, &text).await.expect_err(bad);
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        for word in ["In.mixed", word] {
+            assert!(refused.message().contains(word), "{}", refused.message());
+        }
+    }
+}
