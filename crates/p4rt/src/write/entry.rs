@@ -16,7 +16,7 @@ use switch::{Action, Change, CounterReading, EntryId, MeterConfig, TableEntry};
 use table::Entry;
 use tonic::Code;
 
-use super::{check_modify, check_role, field, profile};
+use super::{check_modify, check_role, direct, field, profile};
 use crate::extras::Kept;
 use crate::fault::{Checked, invalid, refuse};
 use crate::restriction;
@@ -71,6 +71,14 @@ pub(super) fn convert(
     let action = action
         .map(|action| given_action(schema, view, &place, action))
         .transpose()?;
+    if let Some(GivenAction {
+        action: Action::Call(call),
+        ..
+    }) = &action
+    {
+        let table = &schema.program.tables[view.table];
+        direct::check_executed(&schema.program, table, &place, call, entry)?;
+    }
     let written = Written {
         kept: Kept {
             metadata: entry.metadata.clone(),

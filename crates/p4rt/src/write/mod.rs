@@ -2,6 +2,7 @@
 
 mod cells;
 mod digest;
+mod direct;
 mod entry;
 mod field;
 mod profile;

@@ -391,6 +391,16 @@ async fn a_direct_meter_is_set_reset_and_read_in_both_ways() {
             Code::InvalidArgument
         );
     }
+    let mut idle = entry(
+        objects.id("metered"),
+        vec![exact(1, b"\x09")],
+        does(objects.id("NoAction"), &[]),
+    );
+    idle.meter_config = rates(1, 1, 1, 1);
+    let refused = client.write(Type::Insert, Kind::TableEntry(idle)).await;
+    let refused = refused.expect_err("NoAction does not execute the meter");
+    assert_eq!(refused.canonical_code, Code::InvalidArgument as i32);
+    assert!(refused.message.contains("NoAction"), "{}", refused.message);
     let mut elsewhere = entry(
         objects.id("exact_table"),
         vec![exact(1, b"\x01")],
