@@ -226,3 +226,15 @@ fn state_that_no_memory_holds_is_refused_by_name() {
         &["I.cells", "MiB", "make it smaller"],
     );
 }
+
+#[test]
+fn a_server_of_p4runtime_stays_on_this_machine_and_has_a_port_of_its_own() {
+    check(
+        &said(&["serve", "--p4runtime", "0.0.0.0:0"]),
+        &["open to other machines", "127.0.0.1", "ssh -L"],
+    );
+    check(
+        &said(&["serve", "--p4runtime", "127.0.0.1:0", "--port", "510=lo"]),
+        &["port 510 is the one for controllers", "--cpu-port"],
+    );
+}

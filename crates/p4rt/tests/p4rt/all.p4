@@ -42,6 +42,25 @@ struct learned_t {
     bit<9>  port;
 }
 
+enum colour_t {
+    red,
+    green
+}
+
+enum bit<8> kind_t {
+    small = 1,
+    large = 7
+}
+
+struct rich_t {
+    bool               flag;
+    colour_t           colour;
+    kind_t             kind;
+    error              problem;
+    ethernet_t         ethernet;
+    tuple<bit<8>, int<4>> both;
+}
+
 struct pair_t {
     bit<8>  first;
     bit<16> second;
@@ -85,6 +104,7 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
     register<bit<32>>(4) numbers;
     register<pair_t>(2) pairs;
     register<int<8>>(2) signed_numbers;
+    register<rich_t>(1) rich;
     action_profile(4) profile;
     @max_group_size(4) action_selector(HashAlgorithm.crc16, 16, 14) selector;
     bit<2> colour = 0;
@@ -197,6 +217,13 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
         } else {
             sm.egress_spec = 511;
             numbers.write(0, 7);
+            rich_t read_back;
+            rich.read(read_back, 0);
+            if (read_back.flag && read_back.colour == colour_t.green && read_back.ethernet.isValid()) {
+                read_back.kind = kind_t.large;
+                read_back.problem = error.NoMatch;
+                rich.write(0, read_back);
+            }
             pairs.write(1, { 1, 2 });
             signed_numbers.write(0, -3);
             ports_counter.count((bit<32>) sm.ingress_port & 7);

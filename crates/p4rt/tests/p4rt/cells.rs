@@ -449,3 +449,70 @@ async fn a_value_set_s_members_are_replaced_and_the_parser_follows() {
         Code::AlreadyExists
     );
 }
+
+#[tokio::test]
+async fn registers_hold_values_of_every_type() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let data = |data: Data| rt::P4Data { data: Some(data) };
+    let bits = |value: &[u8]| data(Data::Bitstring(value.to_vec()));
+    let rich = |kind: &[u8], problem: &str, header: rt::P4Header| {
+        let both = rt::P4StructLike {
+            members: vec![bits(b"\x05"), bits(b"\xff")],
+        };
+        let members = vec![
+            data(Data::Bool(true)),
+            data(Data::Enum("green".to_owned())),
+            data(Data::EnumValue(kind.to_vec())),
+            data(Data::Error(problem.to_owned())),
+            data(Data::Header(header)),
+            data(Data::Tuple(both)),
+        ];
+        Kind::RegisterEntry(rt::RegisterEntry {
+            register_id: objects.id("rich"),
+            index: index(0),
+            data: Some(data(Data::Struct(rt::P4StructLike { members }))),
+        })
+    };
+    let header = |is_valid| rt::P4Header {
+        is_valid,
+        bitstrings: match is_valid {
+            true => [&b"\x01"[..], b"\x02", b"\x08\x00"]
+                .map(<[u8]>::to_vec)
+                .to_vec(),
+            false => Vec::new(),
+        },
+    };
+    let asked = Kind::RegisterEntry(rt::RegisterEntry {
+        register_id: objects.id("rich"),
+        ..Default::default()
+    });
+    for valid in [false, true] {
+        let written = rich(b"\x01", "PacketTooShort", header(valid));
+        client.modify(written.clone()).await;
+        assert_eq!(client.read(asked.clone()).await, [written]);
+    }
+    // A packet that finds the header valid changes the enum and the error.
+    rig.receive(1, &frame(9, 9, 0x9999));
+    assert_eq!(rig.sent_now(), None);
+    let changed = rich(b"\x07", "NoMatch", header(true));
+    assert_eq!(client.read(asked).await, [changed]);
+
+    let short = rt::P4Header {
+        is_valid: true,
+        bitstrings: vec![vec![1]],
+    };
+    assert_eq!(
+        client
+            .refused(Type::Modify, rich(b"\x01", "NoMatch", short))
+            .await,
+        Code::InvalidArgument
+    );
+    let unknown = rich(b"\x01", "NoSuchError", header(true));
+    assert_eq!(
+        client.refused(Type::Modify, unknown).await,
+        Code::OutOfRange
+    );
+    let wide = rich(b"\x01\x01", "NoMatch", header(true));
+    assert_eq!(client.refused(Type::Modify, wide).await, Code::OutOfRange);
+}

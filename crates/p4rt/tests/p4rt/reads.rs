@@ -193,8 +193,8 @@ async fn the_whole_state_is_read_with_one_request_of_each_kind() {
         ])
         .await
         .expect("all can be read");
-    // 4 entries, 4 meters, 8 counters, 1 value set, 8 register cells.
-    assert_eq!(found.len(), 25);
+    // 4 entries, 4 meters, 8 counters, 1 value set, 9 register cells.
+    assert_eq!(found.len(), 26);
 }
 
 #[tokio::test]

@@ -205,3 +205,43 @@ fn an_address_that_other_machines_reach_is_refused() {
     let message = refused.expect_err("it is not loopback").to_string();
     assert!(message.contains("127.0.0.1"), "{message}");
 }
+
+#[tokio::test]
+async fn a_write_in_flight_is_whole_when_the_next_primary_is_told() {
+    let rig = Rig::empty();
+    let mut first = rig.client().await;
+    let _first_stream = first.open(Some(1), "").await;
+    let large = ALL.replace("size = 16;", "size = 5000;");
+    let action = rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit;
+    first.load(action, &large).await.expect("it loads");
+    let objects = Objects::of(&first.config().await);
+    const MANY: u32 = 4000;
+    let forward = does(objects.id("forward"), &[b"\x01"]);
+    let updates = (1..=MANY).map(|number| {
+        let key = number.to_be_bytes();
+        let one = entry(
+            objects.id("exact_table"),
+            vec![exact(1, &key)],
+            forward.clone(),
+        );
+        (Type::Insert, Kind::TableEntry(one))
+    });
+    let request = first.batch(updates.collect());
+    let mut writer = first.clone();
+    let writing = tokio::spawn(async move { writer.grpc.write(request).await });
+    tokio::task::yield_now().await;
+    let mut second = rig.client().await;
+    let _second_stream = second.open(Some(2), "").await;
+    // It is primary now, and the other's batch was made or never will be.
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    let found = second.read(all.clone()).await.len();
+    let written = writing.await.expect("it ends");
+    match written {
+        Ok(_) => assert_eq!(found, MANY as usize),
+        Err(status) => {
+            assert_eq!(status.code(), Code::PermissionDenied);
+            assert_eq!(found, 0);
+        }
+    }
+    assert_eq!(second.read(all).await.len(), found);
+}
