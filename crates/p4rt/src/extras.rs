@@ -6,9 +6,9 @@ use ir::{ExternId, Program, TableId};
 use p4info::p4::v1::{CloneSessionEntry, MulticastGroupEntry, action_profile_group, digest_entry};
 use packet::PortId;
 use prost::Message;
-use switch::{Change, CloneSession, Device};
+use switch::{Change, CloneSession, Device, EntryId};
 
-use crate::write::{live_members, live_replicas};
+use crate::write::{live_members, live_replicas, settle};
 
 /// What is kept of one device and program beside the device's own state.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +73,9 @@ impl Extras {
         if !is_news {
             return;
         }
+        for (table, entry) in watching(device) {
+            settle(device, &self.down, table, entry);
+        }
         for change in self.live_changes(device) {
             // What was accepted before is a part of what was written.
             let _ = device.apply(change);
@@ -102,6 +105,19 @@ impl Extras {
         });
         groups.chain(multicast).chain(sessions).collect()
     }
+}
+
+/// The entries whose actions, given in one shot, have watch ports.
+fn watching(device: &Device) -> Vec<(TableId, EntryId)> {
+    let tables = device.program().tables.iter();
+    let with_profile = tables.filter(|(_, table)| table.implementation.is_some());
+    let mut found = Vec::new();
+    for (table, _) in with_profile {
+        let entries = device.configuration().tables[table].iter();
+        let watching = entries.filter(|entry| Kept::from_bytes(&entry.metadata).is_watching());
+        found.extend(watching.map(|entry| (table, entry.id)));
+    }
+    found
 }
 
 /// A group of a selector.
@@ -136,9 +152,19 @@ pub(crate) struct Shot {
     pub(crate) watch_port: Vec<u8>,
     #[prost(int32, optional, tag = "3")]
     pub(crate) watch: Option<i32>,
+    /// The action's name and the values of its parameters, if an action of the set has a watch port: the device has the live ones only.
+    #[prost(string, tag = "4")]
+    pub(crate) name: String,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub(crate) args: Vec<Vec<u8>>,
 }
 
 impl Kept {
+    /// Whether an action that was given in one shot has a watch port.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.shots.iter().any(|shot| !shot.name.is_empty())
+    }
+
     /// As an entry's metadata; nothing for nothing.
     pub(crate) fn to_bytes(&self) -> Box<[u8]> {
         self.encode_to_vec().into()

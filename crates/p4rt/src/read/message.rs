@@ -106,12 +106,50 @@ fn shots(schema: &Schema, parts: &[(ActionRef, u32)], kept: &Kept) -> rt::Action
             watch_kind: watch.or(port),
         }
     };
+    let live = || parts.iter().enumerate().map(one);
+    let all = || {
+        let kept = kept.shots.iter().enumerate();
+        kept.map(|(at, shot)| rt::ActionProfileAction {
+            action: shot_action(schema, shot),
+            ..one((
+                at,
+                &(
+                    ActionRef {
+                        action: 0,
+                        params: Box::default(),
+                    },
+                    1,
+                ),
+            ))
+        })
+    };
     rt::ActionProfileActionSet {
-        action_profile_actions: parts.iter().enumerate().map(one).collect(),
+        // The device has those alone whose watch ports are up.
+        action_profile_actions: match kept.is_watching() {
+            true => all().collect(),
+            false => live().collect(),
+        },
         action_selection_mode: kept.selection_mode,
         size_semantics: kept.size_semantics,
         ..rt::ActionProfileActionSet::default()
     }
+}
+
+/// An action as it was given in one shot.
+fn shot_action(schema: &Schema, shot: &Shot) -> Option<rt::Action> {
+    let view = schema.action_named(&shot.name)?;
+    let params = view.params.iter().zip(&shot.args);
+    let param = |(view, bytes): (&crate::schema::ParamView, &Vec<u8>)| {
+        let value = Value::from_be_bytes(bytes, view.width).ok()?;
+        Some(rt::action::Param {
+            param_id: view.id,
+            value: view.coding.write(&schema.names, &value),
+        })
+    };
+    Some(rt::Action {
+        action_id: view.id,
+        params: params.map(param).collect::<Option<_>>()?,
+    })
 }
 
 /// The value of a counter.

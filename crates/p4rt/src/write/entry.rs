@@ -423,6 +423,9 @@ fn set_kept(target: &mut Target<'_>, table: TableId, id: Option<EntryId>, kept: 
         if before.is_some_and(|entry| entry.metadata != bytes) {
             target.change(Change::SetMetadata(table, id, bytes))?;
         }
+        if kept.is_watching() && !target.extras.down.is_empty() {
+            profile::settle(target.device, &target.extras.down, table, id);
+        }
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use crate::schema::Schema;
 use crate::undo::Op;
 
 pub(crate) use entry::{check_has, entry_key};
-pub(crate) use profile::live_members;
+pub(crate) use profile::{live_members, settle};
 pub(crate) use replication::live_replicas;
 
 /// The update of a controller with this role.

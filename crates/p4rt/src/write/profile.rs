@@ -9,15 +9,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ir::{ActionScope, ExternId, TableId};
+use bits::Value;
+use ir::{ActionCall, ActionScope, ExternId, Program, TableId};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::action_profile_action::WatchKind as ShotWatch;
 use p4info::p4::v1::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
 use p4info::p4::v1::action_profile_group::Member;
 use p4info::p4::v1::action_profile_group::member::WatchKind;
 use p4info::p4::v1::update::Type;
-use packet::PortId;
-use switch::{Action, Change, is_one_shot};
+use packet::{Nanos, PortId};
+use switch::{Action, Change, Device, EntryId, is_one_shot};
 use table::{GroupId, MemberId};
 use tonic::Code;
 
@@ -323,7 +324,6 @@ pub(super) fn one_shot(
             ));
         };
         let call = table_call(schema, view, place, action, ActionScope::DefaultOnly)?;
-        calls.push((call, shot.weight.max(1) as u32));
         let (watch_port, watch) = match &shot.watch_kind {
             Some(ShotWatch::WatchPort(port)) => {
                 if !port.is_empty() {
@@ -339,7 +339,17 @@ pub(super) fn one_shot(
             weight: shot.weight,
             watch_port,
             watch,
+            ..Shot::default()
         });
+        calls.push((call, shot.weight.max(1) as u32));
+    }
+    if shots.iter().any(|shot| watched_by(shot).is_some()) {
+        let listed = &schema.program.tables[view.table].actions;
+        for (shot, (call, _)) in shots.iter_mut().zip(&calls) {
+            let action = &schema.program.actions[listed[call.action].action];
+            shot.name.clone_from(&action.control_plane_name);
+            shot.args = call.args.iter().map(Value::to_be_bytes).collect();
+        }
     }
     Ok(GivenAction {
         action: Action::OneShot(calls),
@@ -350,6 +360,49 @@ pub(super) fn one_shot(
             ..Kept::default()
         },
     })
+}
+
+/// The port that an action's liveness depends on.
+fn watched_by(shot: &Shot) -> Option<PortId> {
+    match shot.watch {
+        Some(port) => (port > 0).then_some(PortId(port as u32)),
+        None => read_port(&shot.watch_port).ok(),
+    }
+}
+
+/// The call that was given; `None` if the table has no such action any more.
+fn shot_call(program: &Program, table: TableId, shot: &Shot) -> Option<ActionCall> {
+    let mut listed = program.tables[table].actions.iter();
+    let name = |at: &ir::TableAction| &program.actions[at.action].control_plane_name;
+    let at = listed.position(|at| *name(at) == shot.name)?;
+    let action = &program.actions[program.tables[table].actions[at].action];
+    let args = action.params.iter().zip(&shot.args);
+    let args = args.map(|(param, bytes)| Value::from_be_bytes(bytes, param.ty.width()).ok());
+    Some(ActionCall {
+        action: at,
+        args: args.collect::<Option<_>>()?,
+    })
+}
+
+/// Leaves those of an entry's actions, given in one shot, whose watch ports are up.
+pub(crate) fn settle(device: &mut Device, down: &BTreeSet<PortId>, table: TableId, id: EntryId) {
+    let Some(entry) = device.configuration().tables[table].get(id).cloned() else {
+        return;
+    };
+    let kept = Kept::from_bytes(&entry.metadata);
+    if !kept.is_watching() {
+        return;
+    }
+    let is_up = |shot: &&Shot| watched_by(shot).is_none_or(|port| !down.contains(&port));
+    let live = kept.shots.iter().filter(is_up);
+    let live = live.filter_map(|shot| {
+        let call = shot_call(device.program(), table, shot)?;
+        Some((call, shot.weight.max(1) as u32))
+    });
+    let live = Action::OneShot(live.collect());
+    // There is room for a part of what was there before.
+    let timeout = entry.idle_timeout_ns.map(Nanos);
+    let _ = device.apply(Change::Modify(table, id, live, timeout));
 }
 
 /// Selectors choose by hash, and sizes are as the P4Info says; groups have no settings of their own.

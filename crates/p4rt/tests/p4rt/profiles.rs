@@ -376,3 +376,50 @@ async fn one_shot_and_members_do_not_go_together() {
         Code::InvalidArgument
     );
 }
+
+#[tokio::test]
+async fn an_action_in_one_shot_whose_watch_port_is_down_is_not_chosen() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let set = |weight| {
+        let watching = shot(&objects, 3, weight, Some(3));
+        shots(
+            &objects,
+            vec![
+                watching,
+                shot(&objects, 4, 1, Some(4)),
+                shot(&objects, 5, 1, None),
+            ],
+        )
+    };
+    client.insert(set(1)).await;
+    let ports = |rig: &Rig| {
+        let mut ports: Vec<u32> = Vec::new();
+        for source in 0..48u64 {
+            rig.receive(1, &frame(1, source * 0x9e37_79b9, 0x9999));
+            ports.push(rig.sent().expect("it is forwarded").0);
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    };
+    let becomes = |expected: &[u32]| (0..50).any(|_| ports(&rig) == expected);
+    let all = Kind::TableEntry(entry(objects.id("balanced"), vec![], None));
+    assert!(becomes(&[3, 4, 5]));
+    rig.server.port_changed(1, PortId(3), false);
+    assert!(becomes(&[4, 5]));
+    assert_eq!(client.read(all.clone()).await, vec![set(1)]);
+    // What is written while a port is down is settled, too.
+    client.modify(set(2)).await;
+    assert!(becomes(&[4, 5]));
+    rig.server.port_changed(1, PortId(4), false);
+    assert!(becomes(&[5]));
+    assert_eq!(client.read(all.clone()).await, vec![set(2)]);
+    rig.server.port_changed(1, PortId(3), true);
+    rig.server.port_changed(1, PortId(4), true);
+    assert!(becomes(&[3, 4, 5]));
+    assert_eq!(client.read(all).await, vec![set(2)]);
+    client.delete(set(1)).await;
+    // Nothing of it is left, so that members may be used.
+    client.insert(member(&objects, "selector", 1, 3)).await;
+}
