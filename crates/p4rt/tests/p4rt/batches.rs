@@ -106,10 +106,10 @@ fn index(index: i64) -> Option<rt::Index> {
     Some(rt::Index { index })
 }
 
-type Updates = Vec<(Type, Kind)>;
+pub(crate) type Updates = Vec<(Type, Kind)>;
 
 /// Updates of every kind: what is there at first, and what changes it.
-fn of_every_kind(objects: &Objects) -> (Updates, Updates) {
+pub(crate) fn of_every_kind(objects: &Objects) -> (Updates, Updates) {
     let member = |id, port: u8| {
         Kind::ActionProfileMember(rt::ActionProfileMember {
             action_profile_id: objects.id("selector"),

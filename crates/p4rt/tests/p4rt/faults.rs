@@ -8,8 +8,10 @@ use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::update::Type;
+use prost::Message;
 use tonic::Code;
 
+use crate::batches::of_every_kind;
 use crate::rig::*;
 
 fn one(objects: &Objects, key: u8) -> Kind {
@@ -173,4 +175,136 @@ async fn two_controllers_contend_and_one_at_a_time_writes() {
             .expect_err("it lost");
         assert_eq!(refused.code(), Code::PermissionDenied);
     }
+}
+
+/// Pseudo-random numbers, the same in each run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// A message with some bytes changed, if it is one still.
+fn mutated<M: Message + Default>(message: &M, chance: &mut Chance) -> Option<M> {
+    let mut bytes = message.encode_to_vec();
+    for _ in 0..=chance.below(2) {
+        let at = chance.below(bytes.len());
+        match chance.below(4) {
+            0 => bytes[at] = chance.below(256) as u8,
+            1 => bytes[at] ^= 1 << chance.below(8),
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][chance.below(5)],
+            _ => bytes.insert(at, chance.below(256) as u8),
+        }
+    }
+    M::decode(&*bytes).ok()
+}
+
+/// The specification's way to fail: not a broken server's.
+fn check_status(status: &tonic::Status) {
+    match status.code() {
+        Code::Unknown => drop(errors(status)),
+        code => assert!(
+            !matches!(code, Code::Internal | Code::Unavailable | Code::Cancelled),
+            "{status:?}"
+        ),
+    }
+}
+
+#[tokio::test]
+async fn updates_and_requests_with_changed_bytes_are_made_or_refused() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let (first, then) = of_every_kind(&objects);
+    let updates: Vec<(Type, Kind)> = first.iter().cloned().chain(then).collect();
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let (mut written, mut read) = (0, 0);
+    for round in 0..4000 {
+        if round % 400 == 0 {
+            client
+                .load(Action::VerifyAndCommit, ALL)
+                .await
+                .expect("it loads");
+            let all = client.batch(first.clone());
+            client.grpc.write(all).await.expect("all fit");
+        }
+        let (ty, kind) = updates[chance.below(updates.len())].clone();
+        let original = client.request(ty, kind).updates.remove(0);
+        let Some(update) = mutated(&original, &mut chance) else {
+            continue;
+        };
+        let entity = update.entity.clone();
+        let request = rt::WriteRequest {
+            device_id: 1,
+            election_id: election(client.election),
+            updates: match round % 4 {
+                0 => vec![original, update],
+                1 => vec![original],
+                _ => vec![update],
+            },
+            atomicity: (round % 3) as i32,
+            ..Default::default()
+        };
+        match client.grpc.write(request).await {
+            Ok(_) => written += 1,
+            Err(status) => check_status(&status),
+        }
+        let request = rt::ReadRequest {
+            device_id: 1,
+            entities: entity.into_iter().collect(),
+            ..Default::default()
+        };
+        let mut parts = client
+            .grpc
+            .read(request)
+            .await
+            .expect("a stream")
+            .into_inner();
+        loop {
+            match parts.message().await {
+                Ok(Some(part)) => read += part.entities.len(),
+                Ok(None) => break,
+                Err(status) => break check_status(&status),
+            }
+        }
+        rig.receive(1, &frame(1, round, 0x9999));
+    }
+    assert!(
+        written > 100 && read > 200,
+        "{written} batches were made, {read} entities read"
+    );
+    let everything = Kind::TableEntry(rt::TableEntry::default());
+    client
+        .try_read(vec![everything])
+        .await
+        .expect("the server lives");
+}
+
+#[tokio::test]
+async fn programs_with_changed_bytes_are_set_or_refused() {
+    let rig = Rig::empty();
+    let (mut client, _stream, _objects) = rig.loaded().await;
+    let config = client.config().await;
+    let info = config.p4info.clone().expect("it has one");
+    let mut chance = Chance(0x2545_f491_4f6c_dd1d);
+    for _ in 0..60 {
+        let Some(info) = mutated(&info, &mut chance) else {
+            continue;
+        };
+        let changed = rt::ForwardingPipelineConfig {
+            p4info: Some(info),
+            ..config.clone()
+        };
+        if let Err(status) = client.set(Action::VerifyAndCommit, Some(changed)).await {
+            assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+        }
+    }
+    client
+        .set(Action::VerifyAndCommit, Some(config))
+        .await
+        .expect("it loads");
 }
