@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ir::Program;
 use p4info::p4::v1 as rt;
@@ -39,6 +40,11 @@ const MOST_PARTS: usize = 4;
 
 /// Calls that one connection may have at a time.
 const MOST_CALLS: usize = 256;
+
+/// A client that says nothing for so long is asked whether it lives, and is dead without an answer in time: its sessions end, and another controller
+/// may be primary.
+const ASK_AFTER: Duration = Duration::from_secs(20);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Programs with very deep expressions are legal, and compiling them takes stack.
 const STACK_BYTES: usize = 512 << 20;
@@ -221,6 +227,8 @@ fn run(runtime: Runtime, listener: TcpListener, service: Service, stopped: onesh
             .max_encoding_message_size(usize::MAX);
         let served = tonic::transport::Server::builder()
             .concurrency_limit_per_connection(MOST_CALLS)
+            .http2_keepalive_interval(Some(ASK_AFTER))
+            .http2_keepalive_timeout(Some(ANSWER_WITHIN))
             .serve_with_incoming(service, incoming);
         tokio::select! {
             // A listener that fails for good leaves the switch running without control.
