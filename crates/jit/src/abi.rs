@@ -409,6 +409,7 @@ impl Invocation<'_> {
     fn begin_context(&mut self) {
         self.flags |= flags::BEGUN;
         self.packet.length = self.frame().len() as u32;
+        self.packet.begin_block();
         if self.uses.may_draw {
             self.begin_random();
         }

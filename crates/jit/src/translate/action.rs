@@ -277,11 +277,11 @@ impl Translator<'_> {
     }
 
     /// Whether running this action runs one that is shared.
-    pub(super) fn runs_shared(&self, action: ActionId) -> bool {
+    pub(super) fn runs_shared(&self, action: ActionId, uses: &Uses) -> bool {
         let mut seen = HashSet::from([action]);
         let mut waiting = vec![action];
         while let Some(action) = waiting.pop() {
-            if self.uses.shared.contains(&action) {
+            if uses.shared.contains(&action) {
                 return true;
             }
             let called = self.costs.called.get(action).into_iter().flatten();

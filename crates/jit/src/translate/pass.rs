@@ -6,13 +6,14 @@
 use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::{HeaderFieldSite, HeaderSite};
 use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
-use ir::{ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, limbs_of};
+use ir::{ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, StageKind, limbs_of};
 
+use super::action::Uses;
 use super::bounds::has_work;
 use super::current::is_about_current;
 use super::deparse::Emit;
@@ -35,6 +36,8 @@ pub(super) struct Fusing {
     in_frame: Vec<(Slot, u32)>,
     /// Whether the packet's bytes are still those that were parsed.
     pub(super) bytes_stand: bool,
+    /// Whether no table's entry is noted in the context.
+    is_flat: bool,
     /// What a scout has asked for.
     pub(super) scouting: Scouting,
     /// The packet as its burst knows it.
@@ -337,6 +340,7 @@ impl Translator<'_> {
             offsets: offsets.collect(),
             in_frame,
             bytes_stand: true,
+            is_flat: false,
             scouting,
             wire: self.b.declare_var(I64),
             ended,
@@ -352,6 +356,10 @@ impl Translator<'_> {
             kept,
         });
         self.running_sums();
+        let is_flat = self.all_are_flat();
+        if let Some(fused) = self.fused.as_mut() {
+            fused.is_flat = is_flat;
+        }
     }
 
     /// Where the fields of tracked headers stand.
@@ -465,7 +473,7 @@ impl Translator<'_> {
 
     /// A block of code begins; where to go on behind it.
     pub(super) fn begin_code(&mut self) -> Block {
-        if self.uses_current_entry() {
+        if self.notes_current_entry() {
             self.help(Helper::BeginBlock, &[]);
         }
         let after = self.b.create_block();
@@ -475,10 +483,28 @@ impl Translator<'_> {
         after
     }
 
-    /// Whether something asks for the entry of the table that was applied last.
-    fn uses_current_entry(&self) -> bool {
-        let ops = self.fused.as_ref().map(|fused| &fused.homes.ops);
-        ops.is_some_and(|ops| ops.iter().any(|&op| is_about_current(self.program, op)))
+    /// Whether the context may hold the entry of a table that was applied before, and something asks for it.
+    fn notes_current_entry(&self) -> bool {
+        let Some(fused) = &self.fused else {
+            return false;
+        };
+        let asks = |&op: &Op| is_about_current(self.program, op);
+        fused.homes.ops.iter().any(asks) && !fused.is_flat
+    }
+
+    /// Whether all tables are told by their records alone, so that no entry is noted in the context.
+    fn all_are_flat(&self) -> bool {
+        self.program.controls.values().all(|control| {
+            let uses = Uses::of_control(self.program, control, self.costs);
+            let tables = control
+                .stages
+                .values()
+                .filter_map(|stage| match stage.kind {
+                    StageKind::Match { table, .. } => Some(table),
+                    _ => None,
+                });
+            tables.into_iter().all(|table| self.is_flat(table, &uses))
+        })
     }
 
     pub(super) fn calls(&self, op: Op) -> bool {
@@ -686,12 +712,26 @@ impl Translator<'_> {
             PassTest::Differs(field, value) => Some(compare(self, field, value, IntCC::NotEqual)),
             PassTest::Asked => {
                 let asks = ASKING.iter().any(|op| self.calls(*op));
-                asks.then(|| {
-                    let asked = self.help(Helper::Asked, &[]);
-                    self.is_set(asked)
-                })
+                asks.then(|| self.has_asked())
             }
         }
+    }
+
+    /// Whether the packet has asked something of the device. Few have called what asks.
+    fn has_asked(&mut self) -> Value {
+        let (ask, after) = (self.cold_block(), self.b.create_block());
+        let asked = self.b.append_block_param(after, I64);
+        let flags = self.load_invocation(offset::FLAGS);
+        let may_have = self.b.ins().band_imm(flags, flags::ASKED as i64);
+        let none = self.number(0);
+        self.b
+            .ins()
+            .brif(may_have, ask, &[], after, &[BlockArg::Value(none)]);
+        self.start_sealed(ask);
+        let told = self.help(Helper::Asked, &[]);
+        self.jump_with(after, &[told]);
+        self.start_sealed(after);
+        self.is_set(asked)
     }
 
     fn enqueue(&mut self, step: u32, port: PassPort) {

@@ -14,7 +14,7 @@ use cranelift_frontend::Variable;
 use exec::slots::header::HeaderSite;
 use exec::{Pass, PassInput, PassStep, Unsupported};
 use ir::{
-    ControlId, Expr, FieldId, HeaderId, MatchKind, MatchNext, Next, Stage, StageId, StageKind,
+    ControlId, Expr, ExternKind, FieldId, MatchKind, MatchNext, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
 
@@ -79,8 +79,18 @@ impl Scouting {
         homes: &Homes,
     ) -> Scouting {
         // A helper that extracts takes the frame into the packet's context, which a scout leaves alone.
-        let is_extracted_inline =
-            |header: HeaderId| headers.get(header.get() as usize).is_some_and(is_inline);
+        let is_native = |kind: &StmtKind| match kind {
+            StmtKind::Extract(header, size) => {
+                let site = headers.get(header.base.get() as usize);
+                header.dims.is_empty() && size.is_none() && site.is_some_and(is_inline)
+            }
+            StmtKind::Call(call) => call.instance.is_some_and(|instance| {
+                let declared = program.externs.get(instance);
+                let is_sum = declared.is_some_and(|e| e.kind == ExternKind::InternetChecksum);
+                is_sum && !homes.sums_by_helper.contains(&instance)
+            }),
+            _ => false,
+        };
         if !homes.is_aligned {
             return Scouting::default();
         }
@@ -92,7 +102,7 @@ impl Scouting {
                 PassStep::Parse { parser, .. } => {
                     let parser = program.parsers.get(*parser);
                     let mut states = parser.into_iter().flat_map(|p| p.states.values());
-                    if is_parsed || !states.all(|s| is_plain(&s.body, &is_extracted_inline)) {
+                    if is_parsed || !states.all(|s| is_plain(&s.body, &is_native)) {
                         break;
                     }
                     is_parsed = true;
@@ -112,19 +122,16 @@ impl Scouting {
     }
 }
 
-/// Whether a parser's code only extracts and computes, in native code, so that it may run twice.
-fn is_plain(body: &[Stmt], is_extracted_inline: &impl Fn(HeaderId) -> bool) -> bool {
-    let is_plain = |body: &[Stmt]| is_plain(body, is_extracted_inline);
+/// Whether a parser's code only extracts and computes, in native code, so that it may run twice; `is_native` says so of extractions and calls.
+fn is_plain(body: &[Stmt], is_native: &impl Fn(&StmtKind) -> bool) -> bool {
+    let is_plain = |body: &[Stmt]| is_plain(body, is_native);
     body.iter().all(|stmt| match &stmt.kind {
         StmtKind::Assign(place, _) | StmtKind::AssignSlice(place, ..) => place.dims.is_empty(),
-        StmtKind::Extract(header, size) => {
-            header.dims.is_empty() && size.is_none() && is_extracted_inline(header.base)
-        }
         StmtKind::Advance(Expr::Const(..)) | StmtKind::Verify(..) | StmtKind::Fail(_) => true,
         StmtKind::If(_, then, otherwise) => is_plain(then) && is_plain(otherwise),
         StmtKind::Block(_, body) => is_plain(body),
         StmtKind::Leave(_) => true,
-        _ => false,
+        kind => is_native(kind),
     })
 }
 

@@ -8,6 +8,7 @@ use exec::Unsupported;
 use ir::{ActionId, MatchKind, MatchNext, MatchOutcome, StageId, TableId};
 use table::Records;
 
+use super::action::Uses;
 use super::control::Line;
 use super::current::CurrentUse;
 use super::scout::ScoutSite;
@@ -49,7 +50,7 @@ impl Translator<'_> {
         line: &Line<'_>,
     ) -> Result<(), Unsupported> {
         let actions: Vec<ActionId> = self.code.tables[table].actions.to_vec();
-        let applied = match self.is_flat(table, &actions) {
+        let applied = match self.is_flat(table, &self.uses) {
             true => self.find_record(id, table, outcome)?,
             false => {
                 self.put_key(table)?;
@@ -93,7 +94,8 @@ impl Translator<'_> {
     }
 
     /// Whether the table's entries are told by its records alone: in a pass, if packets add none and no action asks for more than to count.
-    fn is_flat(&self, table: TableId, actions: &[ActionId]) -> bool {
+    pub(super) fn is_flat(&self, table: TableId, uses: &Uses) -> bool {
+        let actions = &self.code.tables[table].actions;
         let declared = self.program.tables.get(table);
         if self.fused.is_none() || declared.is_none_or(|declared| declared.add_on_miss) {
             return false;
@@ -101,7 +103,7 @@ impl Translator<'_> {
         match self.current_uses.of_actions(actions) {
             CurrentUse::None => true,
             // A shared action counts for several tables.
-            CurrentUse::Counts => !actions.iter().any(|&action| self.runs_shared(action)),
+            CurrentUse::Counts => !actions.iter().any(|&a| self.runs_shared(a, uses)),
             CurrentUse::Any => false,
         }
     }
