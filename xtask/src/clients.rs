@@ -93,7 +93,11 @@ fn install(place: &Path, client: &Client) -> Result<PathBuf, String> {
     }
     let home = home.display().to_string();
     quietly(Command::new("python3").args(["-m", "venv", "--clear", &home]))?;
-    quietly(Command::new(&python).args(["-m", "pip", "install", "--quiet", client.package]))?;
+    // Without a network it is soon known.
+    let options = ["--quiet", "--retries", "1", "--timeout", "15"];
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install"]).args(options);
+    quietly(pip.arg(client.package))?;
     std::fs::write(&stamp, "").map_err(|error| error.to_string())?;
     Ok(python)
 }
