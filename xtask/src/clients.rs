@@ -31,7 +31,8 @@ const CLIENTS: [Client; 2] = [
 
 /// Runs all clients.
 pub(crate) fn run(root: &Path) -> Outcome {
-    crate::cargo(&["build", "--quiet", "--package", "cli"])?;
+    // With the features that the tests are built with, so that nothing is built twice.
+    crate::cargo(&["build", "--quiet", "--workspace", "--bin", "polyplane"])?;
     let scripts = root.join("xtask/p4runtime");
     let place = root.join("target/p4runtime-clients");
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
