@@ -12,7 +12,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::header::HeaderSite;
-use exec::{Pass, PassInput, PassStep, Unsupported};
+use exec::{Pass, PassStep, Unsupported};
 use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchKind, MatchNext, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
@@ -71,7 +71,8 @@ pub(super) struct Scouting {
 }
 
 impl Scouting {
-    /// What may be scouted of a pass: all controls between the first parser and what ends ingress.
+    /// What may be scouted of a pass: all controls between the first parser and what ends ingress. What the architecture tells before the parser the scout
+    /// is told, too; what it tells later counts as written.
     pub(super) fn of(
         program: &ir::Program,
         pass: &Pass,
@@ -109,7 +110,9 @@ impl Scouting {
                 }
                 PassStep::Control(control) if is_parsed => {
                     written.extend(written_in_control(program, *control));
-                    scouting.written.insert(*control, written.clone());
+                    if runs_once(pass, *control) {
+                        scouting.written.insert(*control, written.clone());
+                    }
                 }
                 PassStep::Set(field, _) if is_parsed => {
                     written.insert(*field);
@@ -120,6 +123,12 @@ impl Scouting {
         }
         scouting
     }
+}
+
+/// Whether a control is one step of a pass alone: another time it would find other keys.
+fn runs_once(pass: &Pass, control: ControlId) -> bool {
+    let is_it = |step: &&PassStep| matches!(step, PassStep::Control(c) | PassStep::Deparse(c) if *c == control);
+    pass.steps.iter().filter(is_it).count() == 1
 }
 
 /// Whether a parser's code only extracts and computes, in native code, so that it may run twice; `is_native` says so of extractions and calls.
@@ -261,7 +270,6 @@ impl Translator<'_> {
                     self.step(number as u32, step)?;
                     is_parsed = true;
                 }
-                PassStep::Set(_, PassInput::ChecksumError | PassInput::IsHostPort) => {}
                 PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
                 PassStep::Control(control) => self.scout_control(*control, sites)?,
                 PassStep::Set(..) | PassStep::DropIf(..) | PassStep::LeaveIf(_) => {}
