@@ -1,5 +1,6 @@
 //! Statements.
 
+use super::architecture::Architecture;
 use super::{Generator, InstanceKind, Place, Ty, Variable, width_of};
 
 /// Statements of one body, nested ones among them.
@@ -33,7 +34,7 @@ impl Generator<'_> {
         }
     }
 
-    fn writable(&mut self, fits: impl Fn(Ty) -> bool) -> Option<Variable> {
+    pub(super) fn writable(&mut self, fits: impl Fn(Ty) -> bool) -> Option<Variable> {
         let all = self.variables.iter();
         let fitting: Vec<&Variable> = all.filter(|v| v.is_writable && fits(v.ty)).collect();
         self.choices.pick(&fitting).map(|v| Variable::clone(v))
@@ -197,6 +198,13 @@ impl Generator<'_> {
         let Some((name, kind)) = self.choices.pick(&instances).cloned() else {
             return self.function_call(place);
         };
+        if self.architecture != Architecture::V1model {
+            if let Some(target) = self.writable(|ty| matches!(ty, Ty::Bit(_))) {
+                let call = self.instance_call(&name, kind, &target);
+                self.line(format!("        {call}"));
+            }
+            return;
+        }
         match kind {
             InstanceKind::Counter(size) => {
                 let index = self.index(size);
@@ -224,11 +232,12 @@ impl Generator<'_> {
                     }
                 }
             }
+            InstanceKind::Hash | InstanceKind::Random => {}
         }
     }
 
     /// Mostly inside, now and then one beyond the end.
-    fn index(&mut self, size: u32) -> String {
+    pub(super) fn index(&mut self, size: u32) -> String {
         match self.choices.one_in(3) {
             true => self.expr(Ty::Bit(32), 1),
             false => format!("32w{}", self.choices.below(size as usize + 1)),
@@ -241,20 +250,15 @@ impl Generator<'_> {
         };
         let (path, width) = (target.path, width_of(target.ty));
         match self.choices.below(3) {
+            _ if self.architecture != Architecture::V1model => self.call_action(place),
             0 => {
                 let algorithm =
                     ["crc32", "crc16", "identity", "csum16", "xor16"][self.choices.below(5)];
-                let data: Vec<String> = (0..1 + self.choices.below(3))
-                    .map(|_| {
-                        let ty = Ty::Bit(8 * (1 + self.choices.below(8) as u32));
-                        self.expr(ty, 1)
-                    })
-                    .collect();
+                let data = self.whole_bytes();
                 let (base, most) = (self.choices.below(2), 1 + self.choices.below(100));
                 let width = width.max(8);
                 self.line(format!(
-                    "        hash({path}, HashAlgorithm.{algorithm}, {width}w{base}, {{ {} }}, {width}w{most});",
-                    data.join(", ")
+                    "        hash({path}, HashAlgorithm.{algorithm}, {width}w{base}, {{ {data} }}, {width}w{most});",
                 ));
             }
             1 => {
@@ -284,27 +288,7 @@ impl Generator<'_> {
 
     fn rare(&mut self, place: Place) {
         let line = match (place, self.choices.below(12)) {
-            (_, 0) => String::from("mark_to_drop(sm);"),
-            (_, 1) => {
-                let port = self.choices.below(6);
-                format!("sm.egress_spec = {port};")
-            }
-            (Place::Ingress, 2) => String::from("sm.mcast_grp = 1;"),
-            (Place::Ingress, 3) => {
-                String::from("clone_preserving_field_list(CloneType.I2E, 1, 1);")
-            }
-            (Place::Egress, 3) => String::from("clone(CloneType.E2E, 1);"),
-            (Place::Ingress, 4) => {
-                String::from("if (sm.instance_type == 0) { resubmit_preserving_field_list(1); }")
-            }
-            (Place::Egress, 4) => {
-                String::from("if (sm.instance_type == 0) { recirculate_preserving_field_list(1); }")
-            }
-            (Place::Ingress | Place::Egress, 5) => {
-                let length = 14 + self.choices.below(60);
-                format!("truncate({length});")
-            }
-            (Place::Ingress, 6) => {
+            (Place::Ingress, 6) if self.architecture == Architecture::V1model => {
                 let ty = self.ty();
                 let value = self.expr(ty, 2);
                 match ty {
@@ -312,18 +296,18 @@ impl Generator<'_> {
                     _ => return self.assignment(),
                 }
             }
-            (_, 7) => {
-                let value = self.expr(Ty::Bit(16), 2);
-                format!("log_msg(\"value {{}}\", {{ {value} }});")
-            }
-            (Place::Ingress | Place::Egress, 8) => {
+            (Place::Ingress | Place::Egress, 7) => {
                 let condition = self.expr(Ty::Bool, 2);
                 format!("if ({condition}) {{ exit; }}")
             }
-            (Place::Ingress | Place::Egress, 9) => {
+            (Place::Ingress | Place::Egress, 8) => {
                 let condition = self.expr(Ty::Bool, 2);
                 format!("if ({condition}) {{ return; }}")
             }
+            (place, 0..=6) => match self.request(place) {
+                Some(line) => line,
+                None => return self.extern_call(place),
+            },
             (place, _) => return self.extern_call(place),
         };
         self.line(format!("        {line}"));
