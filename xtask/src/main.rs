@@ -1,9 +1,11 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`, `soak`, `p4runtime-clients`. Each does all of its own set-up.
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`, `soak`, `sanitize`,
+//! `p4runtime-clients`. Each does all of its own set-up.
 
 mod clients;
 mod corpus;
 mod figures;
 mod fuzz;
+mod sanitize;
 #[cfg(target_os = "linux")]
 mod soak;
 mod tidy;
@@ -35,6 +37,8 @@ enum Task {
     P4runtimeClients,
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
+    /// Run the tests that reach `unsafe` code under Miri or AddressSanitizer, with a nightly compiler.
+    Sanitize(sanitize::Options),
     /// Fill the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote.
     Figures(figures::Options),
     /// Run the switch under sustained overload: whether it drops by name, never stalls and never grows. Needs root for AF_XDP.
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Task::Corpus(options) => corpus::run(&root(), &options),
         Task::P4runtimeClients => clients::run(&root()),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
+        Task::Sanitize(options) => sanitize::run(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Soak(options) => soak::run(&root(), &options),
