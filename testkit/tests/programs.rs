@@ -83,5 +83,5 @@ fn every_feature_does_what_its_test_says() {
 
 #[test]
 fn every_example_does_what_its_test_says() {
-    all_pass("../examples", 12);
+    all_pass("../examples", 19);
 }
