@@ -94,8 +94,8 @@ macro_rules! bit_row {
 
             #[inline(always)]
             fn keep(&mut self, other: &Self) {
-                for at in 0..$words {
-                    self.0[at] &= other.0[at];
+                for (word, other) in self.0.iter_mut().zip(&other.0) {
+                    *word &= other;
                 }
             }
 
@@ -103,8 +103,8 @@ macro_rules! bit_row {
             fn first(self) -> usize {
                 // Which word it is in cannot be foretold: no branch asks.
                 let mut set = 1u32 << ($words - 1);
-                for at in 0..$words {
-                    set |= u32::from(self.0[at] != 0) << at;
+                for (at, &word) in self.0.iter().enumerate() {
+                    set |= u32::from(word != 0) << at;
                 }
                 let word = set.trailing_zeros() as usize;
                 // A copy, so that until here all words are in registers.

@@ -17,7 +17,7 @@ pub(super) enum Form {
     Upto256(Vectors<Bits256>),
     Upto512(Vectors<Bits512>),
     Upto1024(Vectors<Bits1024>),
-    Many(Index),
+    Many(Box<Index>),
 }
 
 /// One of the sets of vectors, or the index.

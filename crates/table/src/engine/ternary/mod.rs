@@ -54,7 +54,7 @@ const WORTH_LEARNING: usize = 512;
 /// Without rules.
 fn empty(layout: &Arc<Layout>) -> Form {
     let few = Form::of_few(layout, &[]);
-    few.unwrap_or_else(|| Form::Many(Index::empty(layout.clone())))
+    few.unwrap_or_else(|| Form::Many(Box::new(Index::empty(layout.clone()))))
 }
 
 /// Keys of any shape.
@@ -115,7 +115,7 @@ impl Ternary {
         rules.extend(pending);
         let plan = Plan::new(&self.layout, &rules, &rules);
         let index = Index::build(self.layout.clone(), learned, &rules, &plan);
-        self.start_over(Form::Many(index));
+        self.start_over(Form::Many(Box::new(index)));
     }
 
     fn start_over(&mut self, form: Form) {
@@ -193,7 +193,7 @@ impl MatchEngine for Ternary {
                     for change in &*missed {
                         index.apply(change);
                     }
-                    self.start_over(Form::Many(*index));
+                    self.start_over(Form::Many(index));
                     self.untried = Some(0);
                     return Improved::Done;
                 }

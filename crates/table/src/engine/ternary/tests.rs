@@ -134,7 +134,7 @@ impl Case {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let plan = Plan::new(&self.layout, &rules, &rules);
         let plain = Index::build(self.layout.clone(), Default::default(), &rules, &plan);
-        let made = Improvement::new(Arc::new(Form::Many(plain)));
+        let made = Improvement::new(Arc::new(Form::Many(Box::new(plain))));
         let made = made.and_then(Improvement::unmeasured);
         made.expect("most rules have addresses of their own")
     }
