@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - a snapshot never changes; taking one after a change costs what changed, not the whole table,
-//!   because snapshots share their pages (`paged`) or changes go to a copy that no packet holds
-//!   ([`engine::Versions`]);
+//!   because changes go to a copy that no packet holds ([`engine::Versions`]) or snapshots share their pages
+//!   (`paged`);
 //! - an entry's [`EntryId`] is never used twice, and its counts outlive changes of its action: a packet
 //!   on an old snapshot counts for the same entry;
 //! - counters have a [`Lane`] for each thread that counts, so that none waits for another;
@@ -28,6 +28,7 @@ pub mod counter;
 pub mod engine;
 pub mod entry;
 mod flat_map;
+mod identity;
 pub mod key;
 pub mod learning;
 mod limb_map;
@@ -40,6 +41,7 @@ pub mod profile;
 mod records;
 pub mod register;
 mod slot_set;
+mod slots;
 mod table;
 mod tally;
 mod timers;

@@ -29,15 +29,6 @@ impl<T: Clone> Paged<T> {
         Self { branches, len }
     }
 
-    /// A longer array with these items in front and `item` behind.
-    pub(crate) fn grown(&self, len: usize, item: T) -> Self {
-        let mut grown = Self::filled(len, item);
-        for index in 0..self.len {
-            *grown.get_mut(index) = self.get(index).clone();
-        }
-        grown
-    }
-
     /// About how many bytes the pages take, as if no two were one.
     pub(crate) fn memory(&self) -> usize {
         self.len * size_of::<T>() + self.len.div_ceil(LEAF) * size_of::<Leaf<T>>()
@@ -75,13 +66,8 @@ mod tests {
             let copy = array.clone();
             *array.get_mut(len - 1) = 2;
             *array.get_mut(0) += 5;
-            let grown = array.grown(len * 2, 9);
             assert_eq!(*copy.get(len - 1), 1);
             assert_eq!(*array.get(len - 1), if len == 1 { 7 } else { 2 });
-            assert_eq!(
-                (*grown.get(len - 1), *grown.get(len)),
-                (*array.get(len - 1), 9)
-            );
             assert_eq!((1..len - 1).filter(|&i| *array.get(i) != 0).count(), 0);
         }
     }

@@ -50,6 +50,11 @@ impl Places {
         places
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.since.len()
+    }
+
     /// There are `len` places from now on; the new ones are free.
     pub(crate) fn grow(&mut self, len: usize) {
         let new = self.since.len()..len;

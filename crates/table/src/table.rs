@@ -6,11 +6,12 @@ use crate::entry::{
     Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
     UsageReading,
 };
+use crate::identity::IdentityHash;
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
-use crate::paged::Paged;
 use crate::places::Places;
 use crate::records::{RecordStore, Records};
+use crate::slots::{SlotStore, Slots};
 use crate::tally::{Cells, Lane, TIME, Tally, add};
 use bits::Id;
 use std::collections::{BTreeMap, HashMap};
@@ -169,7 +170,7 @@ pub struct Table {
     shape: Arc<KeyShape>,
     default: Arc<DefaultEntry>,
     engine: Box<dyn MatchEngine>,
-    slots: Paged<Option<Arc<Entry>>>,
+    slots: SlotStore,
     places: Places,
     records: RecordStore,
     /// Row 0 is the default action's, row `idx + 1` the entry's.
@@ -178,7 +179,7 @@ pub struct Table {
     notes_usage: bool,
     /// One row: packets that hit an entry, and that missed.
     totals: Tally,
-    by_identity: HashMap<Identity, EntryIdx>,
+    by_identity: HashMap<Identity, EntryIdx, IdentityHash>,
     by_id: BTreeMap<EntryId, EntryIdx>,
     uses: Uses,
     next_id: u64,
@@ -252,13 +253,13 @@ impl Table {
                 meter: spec.new_meter(),
             }),
             engine,
-            slots: Paged::filled(places, None),
+            slots: SlotStore::new(),
             places: Places::new(places),
             records,
             tally: Tally::new(places + 1, spec.words()),
             notes_usage: spec.notes_usage,
             totals: Tally::new(1, total::WORDS),
-            by_identity: HashMap::new(),
+            by_identity: HashMap::default(),
             by_id: BTreeMap::new(),
             uses,
             next_id: 0,
@@ -534,7 +535,7 @@ impl Table {
         }
         let snapshot = Arc::new(Lookup {
             matcher: self.engine.snapshot(),
-            slots: self.slots.clone(),
+            slots: self.slots.snapshot(),
             default: self.default.clone(),
             records: self.records.snapshot(),
             cells: self.tally.cells().clone(),
@@ -584,10 +585,7 @@ impl Table {
 
     /// The entry in a place that is in use.
     fn at(&self, idx: EntryIdx) -> &Arc<Entry> {
-        self.slots
-            .get(idx.index())
-            .as_ref()
-            .expect("an index names a place in use")
+        self.slots.get(idx).expect("an index names a place in use")
     }
 
     fn put(&mut self, idx: EntryIdx, entry: Option<Arc<Entry>>) {
@@ -595,7 +593,7 @@ impl Table {
         if let Some(entry) = &entry {
             self.records.set(idx.index() + 1, &entry.action);
         }
-        *self.slots.get_mut(idx.index()) = entry;
+        self.slots.set(idx, entry);
     }
 
     fn changeable(&self, id: EntryId) -> Result<EntryIdx, TableError> {
@@ -636,7 +634,7 @@ impl Table {
         if let Some(idx) = self.places.take() {
             return Ok(idx);
         }
-        let len = self.slots.len();
+        let len = self.places.len();
         let most = capacity + capacity.min(MOST_WAITING);
         if len == most {
             return self
@@ -645,7 +643,6 @@ impl Table {
                 .ok_or(TableError::Full { capacity });
         }
         let longer = (len * 2).min(if len < capacity { capacity } else { most });
-        self.slots = self.slots.grown(longer, None);
         self.tally.resize(longer + 1, self.tally.lanes());
         self.places.grow(longer);
         self.places.take().ok_or(TableError::Full { capacity })
@@ -669,7 +666,7 @@ impl ProfileTarget {
 #[derive(Debug)]
 pub struct Lookup {
     matcher: Arc<dyn Matcher>,
-    slots: Paged<Option<Arc<Entry>>>,
+    slots: Arc<Slots>,
     default: Arc<DefaultEntry>,
     records: Arc<Records>,
     cells: Arc<Cells>,
@@ -696,16 +693,12 @@ impl Lookup {
     /// The entry at `idx`, which [`find`](Self::find) of this same snapshot gave. Panics for others.
     #[inline]
     pub fn entry(&self, idx: EntryIdx) -> &Entry {
-        self.slots
-            .get(idx.index())
-            .as_deref()
-            .expect("the index is of this snapshot")
+        self.slots.get(idx).expect("the index is of this snapshot")
     }
 
     /// All entries with their places, in order of place.
     pub fn iter(&self) -> impl Iterator<Item = (EntryIdx, &Entry)> {
-        let places = (0..self.slots.len()).map(EntryIdx::from_index);
-        places.filter_map(|idx| Some((idx, self.slots.get(idx.index()).as_deref()?)))
+        self.slots.iter()
     }
 
     /// What a miss does.

@@ -1,17 +1,19 @@
-//! Keys of exact fields only: one hash table over packed keys.
+//! Keys of exact fields only: a slot for each key that there may be, where these are few, or else one hash table over packed keys.
 
+use super::dense::Dense;
 use super::{MatchEngine, Matcher, Replay, Rule, RuleChange, Versions};
 use crate::entry::EntryIdx;
 use crate::flat_map::{BATCH, FlatMap};
-use crate::key::KeyShape;
+use crate::key::{FieldMatch, KeyShape};
 use crate::packing::{self, Packing};
 use std::sync::Arc;
 
-/// A hash table over whole keys.
+/// An index of whole keys.
 #[derive(Debug)]
 pub struct Exact {
     versions: Versions<Index>,
     packing: Arc<Packing>,
+    limbs: usize,
 }
 
 impl Exact {
@@ -21,8 +23,9 @@ impl Exact {
         let packing = Packing::new(shape, &fields).expect("a whole key can be packed");
         let packing = Arc::new(packing);
         Self {
-            versions: Versions::new(Index::new(packing.clone())),
+            versions: Versions::new(Index::new(packing.clone(), shape.limbs())),
             packing,
+            limbs: shape.limbs(),
         }
     }
 }
@@ -37,7 +40,8 @@ impl MatchEngine for Exact {
     }
 
     fn clear(&mut self) {
-        self.versions.reset(Index::new(self.packing.clone()));
+        let empty = Index::new(self.packing.clone(), self.limbs);
+        self.versions.reset(empty);
     }
 
     fn snapshot(&mut self) -> Arc<dyn Matcher> {
@@ -49,18 +53,61 @@ impl MatchEngine for Exact {
     }
 }
 
+/// How keys are found.
 #[derive(Debug, Clone)]
-struct Index {
+enum Index {
+    /// By slot, as long as slots are few.
+    Dense { dense: Dense, packing: Arc<Packing> },
+    /// By hash, from then on.
+    Hashed(Hashed),
+}
+
+impl Index {
+    fn new(packing: Arc<Packing>, limbs: usize) -> Self {
+        let dense = Dense::new(limbs);
+        Self::Dense { dense, packing }
+    }
+
+    fn insert(&mut self, key: &[u64], idx: u32) {
+        if let Self::Dense { dense, packing } = self {
+            if dense.insert(key, idx) {
+                return;
+            }
+            let mut hashed = Hashed::new(packing.clone());
+            for (key, idx) in dense.iter() {
+                hashed.insert(&key, idx);
+            }
+            *self = Self::Hashed(hashed);
+        }
+        if let Self::Hashed(hashed) = self {
+            hashed.insert(key, idx);
+        }
+    }
+}
+
+/// A hash table over packed keys.
+#[derive(Debug, Clone)]
+struct Hashed {
     packing: Arc<Packing>,
     map: FlatMap,
 }
 
-impl Index {
+impl Hashed {
     fn new(packing: Arc<Packing>) -> Self {
         Self {
             map: FlatMap::new(packing.limbs()),
             packing,
         }
+    }
+
+    fn insert(&mut self, key: &[u64], idx: u32) {
+        let map = &mut self.map;
+        packed(&self.packing, key, |key| map.insert(key, idx));
+    }
+
+    fn remove(&mut self, key: &[u64]) {
+        let map = &mut self.map;
+        packed(&self.packing, key, |key| map.remove(key));
     }
 
     /// Packs keys into `packed`, and finds them.
@@ -89,45 +136,7 @@ impl Index {
 
     #[inline(always)]
     fn get(&self, key: &[u64]) -> u32 {
-        if self.packing.is_identity() {
-            return self.map.get(key);
-        }
-        let mut packed = [0; packing::MOST];
-        let packed = &mut packed[..self.packing.limbs()];
-        self.packing.pack(key, packed);
-        self.map.get(packed)
-    }
-}
-
-impl Replay for Index {
-    type Op = RuleChange;
-
-    fn apply(&mut self, change: &RuleChange) {
-        let mut short = [0; packing::MOST];
-        let mut long;
-        let limbs = self.packing.limbs();
-        let packed = if limbs <= packing::MOST {
-            &mut short[..limbs]
-        } else {
-            long = vec![0; limbs];
-            &mut long[..]
-        };
-        self.packing.pack_matches(&change.matches, packed);
-        if change.is_insert {
-            self.map.insert(packed, change.idx.get());
-        } else {
-            self.map.remove(packed);
-        }
-    }
-
-    fn clone_cost(&self) -> usize {
-        self.map.len() / 16
-    }
-}
-
-impl Matcher for Index {
-    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
-        self.get(key).checked_sub(1).map(EntryIdx::new)
+        packed(&self.packing, key, |key| self.map.get(key))
     }
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
@@ -142,8 +151,69 @@ impl Matcher for Index {
             }
         }
     }
+}
+
+/// What `then` gives for a key packed.
+#[inline(always)]
+fn packed<T>(packing: &Packing, key: &[u64], then: impl FnOnce(&[u64]) -> T) -> T {
+    if packing.is_identity() {
+        return then(key);
+    }
+    // What is longer stays as it is.
+    let mut packed = [0; packing::MOST];
+    let packed = &mut packed[..packing.limbs()];
+    packing.pack(key, packed);
+    then(packed)
+}
+
+/// The key that these matches, all exact, match.
+fn key_of(matches: &[FieldMatch]) -> Vec<u64> {
+    let limbs = matches.iter().map(|matched| match matched {
+        FieldMatch::Exact(value) => value.limbs(),
+        _ => &[],
+    });
+    limbs.flatten().copied().collect()
+}
+
+impl Replay for Index {
+    type Op = RuleChange;
+
+    fn apply(&mut self, change: &RuleChange) {
+        let key = key_of(&change.matches);
+        match self {
+            _ if change.is_insert => self.insert(&key, change.idx.get()),
+            Self::Dense { dense, .. } => dense.remove(&key),
+            Self::Hashed(hashed) => hashed.remove(&key),
+        }
+    }
+
+    fn clone_cost(&self) -> usize {
+        match self {
+            Self::Dense { dense, .. } => dense.memory() / 4096,
+            Self::Hashed(hashed) => hashed.map.len() / 16,
+        }
+    }
+}
+
+impl Matcher for Index {
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        match self {
+            Self::Dense { dense, .. } => dense.find(key),
+            Self::Hashed(hashed) => hashed.get(key).checked_sub(1).map(EntryIdx::new),
+        }
+    }
+
+    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        match self {
+            Self::Dense { dense, .. } => dense.find_batch(keys, out),
+            Self::Hashed(hashed) => hashed.find_batch(keys, out),
+        }
+    }
 
     fn memory(&self) -> usize {
-        self.map.memory()
+        match self {
+            Self::Dense { dense, .. } => dense.memory(),
+            Self::Hashed(hashed) => hashed.map.memory(),
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! To add one, implement [`MatchEngine`], let [`choose`] pick it for the shapes it serves, and add it
 //! to `tests/match_engines.rs`, where it must equal [`Linear`].
 
+mod dense;
 mod exact;
 mod levels;
 mod linear;

@@ -39,6 +39,12 @@ impl Seed {
         Self::from_number(self.a ^ self.b.rotate_left(17))
     }
 
+    /// A hash of so much, and of one number more.
+    #[inline]
+    pub(crate) fn mixed(self, hash: u64, number: u64) -> u64 {
+        fold(hash ^ self.a, number ^ self.b)
+    }
+
     /// The hash of a key of one limb.
     #[inline(always)]
     pub(crate) fn hash_one(self, limb: u64) -> Hash {

@@ -8,7 +8,7 @@ mod inline;
 mod lines;
 mod tagged;
 
-use hash::Seed;
+pub(crate) use hash::Seed;
 use inline::InlineMap;
 use lines::NoRoom;
 use tagged::TaggedMap;

@@ -3,6 +3,7 @@
 //! Whether independent sets pay depends on the rules, on the processor and on its caches, so it is measured: both indexes search the same keys,
 //! drawn from the boxes of the rules, in turns (what NuevoMatch's authors leave to the user, section 5.2 of their paper).
 
+use super::form::Form;
 use super::index::Index;
 use super::isets::{Independent, Iset, Partition};
 use super::layout::Layout;
@@ -25,7 +26,7 @@ const LEAST_GAIN: u64 = 30;
 #[derive(Debug)]
 pub(super) struct Improvement {
     /// What is to be improved on.
-    from: Arc<Index>,
+    from: Arc<Form>,
     rules: Vec<FlatRule>,
     stage: Stage,
 }
@@ -56,23 +57,28 @@ pub(super) enum Progress {
 }
 
 impl Improvement {
-    pub(super) fn new(from: Arc<Index>) -> Self {
-        Self {
+    /// Of an index; what is of another form stays as it is.
+    pub(super) fn new(from: Arc<Form>) -> Option<Self> {
+        from.index().is_some().then(|| Self {
             from,
             rules: Vec::new(),
             stage: Stage::Collect,
-        }
+        })
+    }
+
+    fn from(&self) -> &Index {
+        self.from.index().expect("it was made from an index")
     }
 
     fn layout(&self) -> &Arc<Layout> {
-        &self.from.layout
+        &self.from().layout
     }
 
     /// Does some of the work.
     pub(super) fn step(&mut self) -> Progress {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Collect => {
-                self.rules = self.from.rules();
+                self.rules = self.from().rules();
                 Stage::Partition(Partition::new(self.layout(), self.rules.len()))
             }
             Stage::Partition(mut partition) => {
@@ -132,11 +138,11 @@ impl Improvement {
                 let keys = self.keys(&mut stream);
                 // What comes second finds the keys in the cache.
                 let (old, new) = if turn % 2 == 0 {
-                    let old = time(&self.from, &keys);
+                    let old = time(self.from(), &keys);
                     (old, time(index, &keys))
                 } else {
                     let new = time(index, &keys);
-                    (time(&self.from, &keys), new)
+                    (time(self.from(), &keys), new)
                 };
                 (new.as_nanos() * 1000 / old.as_nanos().max(1)) as u64
             })

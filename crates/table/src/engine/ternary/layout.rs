@@ -7,6 +7,7 @@
 use super::records::FlatRule;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use bits::{limbs_for, one};
+use std::sync::Arc;
 
 /// The most words of a packed key. Longer keys stay as they are, a word a limb.
 pub(super) const MAX_PACKED: usize = 8;
@@ -65,6 +66,15 @@ impl Piece {
     #[inline(always)]
     pub(super) fn of(&self, words: &[u64]) -> u64 {
         words[self.word] >> self.shift & self.mask
+    }
+
+    /// Whether a rule with these rows leaves these bits of the piece open; of a range all or none are meant.
+    pub(super) fn is_open(&self, a: &[u64], b: &[u64], bits: u64) -> bool {
+        let (a, b, bits) = (self.of(a), self.of(b), bits & self.mask);
+        match self.role {
+            Role::Ternary => b & bits == 0,
+            Role::Range | Role::PartOfRange => bits == 0 || (a == 0 && b == self.mask),
+        }
     }
 }
 
@@ -170,6 +180,11 @@ impl Layout {
         }
     }
 
+    /// Whether a range has more limbs than one.
+    pub(super) fn has_wide_ranges(&self) -> bool {
+        !self.wide_ranges.is_empty()
+    }
+
     /// Puts a key into `packed`, which is zeros, unless it stays as it is, and gives its words.
     #[inline(always)]
     pub(super) fn pack<'k, const N: usize>(
@@ -187,7 +202,7 @@ impl Layout {
     }
 
     /// The rows `a` and `b` of a rule, one behind the other.
-    pub(super) fn rule(&self, shape: &KeyShape, matches: &[FieldMatch]) -> Box<[u64]> {
+    pub(super) fn rule(&self, shape: &KeyShape, matches: &[FieldMatch]) -> Arc<[u64]> {
         let mut rows = vec![0; self.words * 2];
         let (row_a, row_b) = rows.split_at_mut(self.words);
         for (field, matched) in matches.iter().enumerate() {

@@ -8,12 +8,17 @@
 //! - [`plan`] chooses masks, windows and rows for a set of rules;
 //! - [`index`] is all that together, one flat structure; [`search`] goes through it for a group of keys at a
 //!   time;
+//! - [`vectors`] are instead of all that where rules are few: a bit a rule, in rows ([`bit_rows`]) by value of each part of a key ([`dimension`]);
+//!   [`form`] is either;
 //! - [`improve`] makes an index with independent sets, measures both and tells which is faster.
 //!
 //! Small changes go into the index: new rules into rows and tuples, and of a set is noted which of its rules are gone. When rows and tuples are
 //! outgrown, rules are collected, and the next snapshot builds them anew, so that a load of any size is built once.
 
+mod bit_rows;
 mod buckets;
+mod dimension;
+mod form;
 mod improve;
 mod index;
 mod isets;
@@ -27,8 +32,10 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod tuples;
+mod vectors;
 mod windows;
 
+use self::form::Form;
 use self::improve::{Improvement, Progress};
 use self::index::{Change, Index};
 use self::layout::Layout;
@@ -44,12 +51,18 @@ use std::time::{Duration, Instant};
 /// With fewer rules there is nothing to be saved.
 const WORTH_LEARNING: usize = 512;
 
+/// Without rules.
+fn empty(layout: &Arc<Layout>) -> Form {
+    let few = Form::of_few(layout, &[]);
+    few.unwrap_or_else(|| Form::Many(Box::new(Index::empty(layout.clone()))))
+}
+
 /// Keys of any shape.
 #[derive(Debug)]
 pub struct Ternary {
     shape: Arc<KeyShape>,
     layout: Arc<Layout>,
-    versions: Versions<Index>,
+    versions: Versions<Form>,
     /// Rules that came since the index was outgrown. The next snapshot has them, in a new index.
     pending: BTreeMap<RankWords, FlatRule>,
     /// A better index being made, and the changes that it does not have.
@@ -63,7 +76,7 @@ impl Ternary {
     pub fn new(shape: Arc<KeyShape>) -> Self {
         let layout = Arc::new(Layout::new(&shape));
         Self {
-            versions: Versions::new(Index::empty(layout.clone())),
+            versions: Versions::new(empty(&layout)),
             pending: BTreeMap::new(),
             improvement: None,
             untried: None,
@@ -82,26 +95,31 @@ impl Ternary {
 
     /// Whether the next snapshot needs an index built anew.
     fn is_outgrown(&self) -> bool {
-        let newest = self.versions.newest();
-        !self.pending.is_empty() || newest.is_outgrown() || newest.is_forgotten()
+        !self.pending.is_empty() || self.versions.newest().is_outgrown()
     }
 
     /// Builds what is outgrown: all but the independent sets, and these too if they have lost most of their rules.
     fn build(&mut self) {
         let newest = self.versions.newest();
-        let (learned, mut rules) = if newest.is_forgotten() {
-            (Learned::default(), newest.rules())
-        } else {
-            (newest.learned.clone(), newest.others())
+        let pending: Vec<FlatRule> = std::mem::take(&mut self.pending).into_values().collect();
+        if newest.len() + pending.len() <= form::MOST_FEW {
+            let rules = [newest.rules(), pending.clone()].concat();
+            if let Some(few) = Form::of_few(&self.layout, &rules) {
+                return self.start_over(few);
+            }
+        }
+        let (learned, mut rules) = match newest.index() {
+            Some(index) if !index.is_forgotten() => (index.learned.clone(), index.others()),
+            _ => (Learned::default(), newest.rules()),
         };
-        rules.extend(std::mem::take(&mut self.pending).into_values());
+        rules.extend(pending);
         let plan = Plan::new(&self.layout, &rules, &rules);
         let index = Index::build(self.layout.clone(), learned, &rules, &plan);
-        self.start_over(index);
+        self.start_over(Form::Many(Box::new(index)));
     }
 
-    fn start_over(&mut self, index: Index) {
-        self.versions.reset(index);
+    fn start_over(&mut self, form: Form) {
+        self.versions.reset(form);
         self.improvement = None;
         self.untried = None;
     }
@@ -125,7 +143,7 @@ impl Ternary {
 impl MatchEngine for Ternary {
     fn insert(&mut self, rule: Rule<'_>) {
         let rule = self.flat(rule);
-        if self.is_outgrown() {
+        if self.is_outgrown() || !self.versions.newest().takes(&rule) {
             self.pending.insert(rule.rank, rule);
         } else {
             let is_insert = true;
@@ -143,7 +161,7 @@ impl MatchEngine for Ternary {
 
     fn clear(&mut self) {
         self.pending.clear();
-        self.start_over(Index::empty(self.layout.clone()));
+        self.start_over(empty(&self.layout));
     }
 
     fn snapshot(&mut self) -> Arc<dyn Matcher> {
@@ -161,7 +179,7 @@ impl MatchEngine for Ternary {
         }
         if self.improvement.is_none() && self.is_worth_trying() {
             let improvement = Improvement::new(self.versions.snapshot());
-            self.improvement = Some((improvement, Vec::new()));
+            self.improvement = improvement.map(|improvement| (improvement, Vec::new()));
         }
         while let Some((improvement, missed)) = &mut self.improvement {
             match improvement.step() {
@@ -175,7 +193,7 @@ impl MatchEngine for Ternary {
                     for change in &*missed {
                         index.apply(change);
                     }
-                    self.start_over(*index);
+                    self.start_over(Form::Many(index));
                     self.untried = Some(0);
                     return Improved::Done;
                 }
@@ -185,7 +203,7 @@ impl MatchEngine for Ternary {
     }
 
     fn memory(&self) -> usize {
-        let own: usize = self.versions.memory(Index::own_bytes);
-        own + self.versions.newest().learned.shared_bytes()
+        let own: usize = self.versions.memory(Form::own_bytes);
+        own + self.versions.newest().shared_bytes()
     }
 }

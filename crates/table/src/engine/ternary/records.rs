@@ -4,6 +4,7 @@ use super::layout::Layout;
 use crate::entry::{EntryIdx, Rank};
 use crate::prefetch::prefetch;
 use bits::Id;
+use std::sync::Arc;
 
 /// No record, and the entry of a record that is no more.
 pub(super) const NONE: u32 = u32::MAX;
@@ -20,7 +21,7 @@ struct Line([u64; 8]);
 #[derive(Debug, Clone)]
 pub(super) struct FlatRule {
     /// Rows `a` and `b` of the layout.
-    pub(super) rows: Box<[u64]>,
+    pub(super) rows: Arc<[u64]>,
     pub(super) rank: RankWords,
     pub(super) idx: EntryIdx,
 }

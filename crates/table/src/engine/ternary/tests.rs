@@ -1,5 +1,6 @@
 //! What the parts of the ternary engine promise each other.
 
+use super::form::Form;
 use super::improve::Improvement;
 use super::index::{Change, Index};
 use super::layout::Layout;
@@ -133,7 +134,8 @@ impl Case {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let plan = Plan::new(&self.layout, &rules, &rules);
         let plain = Index::build(self.layout.clone(), Default::default(), &rules, &plan);
-        let made = Improvement::new(Arc::new(plain)).unmeasured();
+        let made = Improvement::new(Arc::new(Form::Many(Box::new(plain))));
+        let made = made.and_then(Improvement::unmeasured);
         made.expect("most rules have addresses of their own")
     }
 

@@ -1,0 +1,155 @@
+//! [`Dense`]: a slot for each key that there may be, for keys of small numbers, as ports, VLANs and ids are.
+//!
+//! Each limb of a key takes as many bits of a slot's number as the greatest value that an entry has there.
+
+use crate::entry::EntryIdx;
+use std::hint::select_unpredictable;
+
+/// Bits of a slot's number at most, however many entries there are, and with them as many as make few slots an entry.
+const FEW_BITS: u32 = 13;
+const MOST_BITS: u32 = 20;
+const SLOTS_PER_ENTRY: usize = 4;
+
+/// Slots, of which most may be free.
+#[derive(Debug, Clone)]
+pub(super) struct Dense {
+    /// One a limb of the key.
+    digits: Box<[Digit]>,
+    /// The entry, plus 1, of each key; behind them a 0 for keys that have no slot.
+    slots: Vec<u32>,
+    len: usize,
+}
+
+/// Where a limb is in a slot's number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Digit {
+    shift: u32,
+    width: u32,
+    /// Bits that no entry has.
+    outside: u64,
+}
+
+impl Dense {
+    /// Without entries, for keys of so many limbs.
+    pub(super) fn new(limbs: usize) -> Self {
+        Self::with_widths(&vec![0; limbs])
+    }
+
+    fn with_widths(widths: &[u32]) -> Self {
+        let mut shift = 0;
+        let digit = |&width: &u32| {
+            let digit = Digit {
+                shift,
+                width,
+                outside: u64::MAX << width,
+            };
+            shift += width;
+            digit
+        };
+        let digits = widths.iter().map(digit).collect();
+        Self {
+            digits,
+            slots: vec![0; (1 << shift) + 1],
+            len: 0,
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&self.slots[..])
+    }
+
+    /// All keys with their entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Vec<u64>, u32)> + '_ {
+        let key = |slot: usize| {
+            let limb = |digit: &Digit| slot as u64 >> digit.shift & !digit.outside;
+            self.digits.iter().map(limb).collect()
+        };
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(move |(slot, found)| Some((key(slot), found.checked_sub(1)?)))
+    }
+
+    /// Puts a key in that is not there; false, and nothing is done, if that would take too many slots.
+    pub(super) fn insert(&mut self, key: &[u64], idx: u32) -> bool {
+        if self.slot(key) == self.no_slot() {
+            let limbs = key.iter().zip(&self.digits);
+            let widths: Vec<u32> = limbs
+                .map(|(limb, digit)| digit.width.max(64 - limb.leading_zeros()))
+                .collect();
+            let bits: u32 = widths.iter().sum();
+            let is_dense = bits <= MOST_BITS && 1 << bits <= (self.len + 1) * SLOTS_PER_ENTRY;
+            if bits > FEW_BITS && !is_dense {
+                return false;
+            }
+            let mut wider = Self::with_widths(&widths);
+            for (key, idx) in self.iter() {
+                wider.put(&key, idx + 1);
+            }
+            wider.len = self.len;
+            *self = wider;
+        }
+        self.put(key, idx + 1);
+        self.len += 1;
+        true
+    }
+
+    /// Takes a key out that is there.
+    pub(super) fn remove(&mut self, key: &[u64]) {
+        self.put(key, 0);
+        self.len -= 1;
+    }
+
+    fn put(&mut self, key: &[u64], found: u32) {
+        let slot = self.slot(key);
+        self.slots[slot] = found;
+    }
+
+    fn no_slot(&self) -> usize {
+        self.slots.len() - 1
+    }
+
+    #[inline(always)]
+    fn slot(&self, key: &[u64]) -> usize {
+        let (mut slot, mut outside) = (0, 0);
+        for (limb, digit) in key.iter().zip(&self.digits) {
+            slot |= limb << digit.shift;
+            outside |= limb & digit.outside;
+        }
+        select_unpredictable(outside == 0, slot as usize, self.no_slot())
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        self.slots[self.slot(key)].checked_sub(1).map(EntryIdx::new)
+    }
+
+    pub(super) fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        match self.digits.len() {
+            0 => out.fill(None),
+            1 => self.find_all::<1>(keys, out),
+            2 => self.find_all::<2>(keys, out),
+            limbs => {
+                for (key, out) in keys.chunks_exact(limbs).zip(out) {
+                    *out = self.find(key);
+                }
+            }
+        }
+    }
+
+    /// The same where keys have `N` limbs.
+    #[inline(always)]
+    fn find_all<const N: usize>(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        let mut digits = [Digit::default(); N];
+        digits.copy_from_slice(&self.digits);
+        let no_slot = self.no_slot();
+        let (keys, _) = keys.as_chunks::<N>();
+        for (key, out) in keys.iter().zip(out) {
+            let (mut slot, mut outside) = (0, 0);
+            for (limb, digit) in key.iter().zip(&digits) {
+                slot |= limb << digit.shift;
+                outside |= limb & digit.outside;
+            }
+            let slot = select_unpredictable(outside == 0, slot as usize, no_slot);
+            *out = self.slots[slot].checked_sub(1).map(EntryIdx::new);
+        }
+    }
+}

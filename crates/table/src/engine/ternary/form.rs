@@ -1,0 +1,119 @@
+//! [`Form`]: what packets search: bits for few rules, an index for many.
+
+use super::bit_rows::{Bits64, Bits256, Bits512, Bits1024};
+use super::index::{Change, Index};
+use super::layout::Layout;
+use super::records::FlatRule;
+use super::vectors::Vectors;
+use crate::engine::{Matcher, Replay};
+use crate::entry::EntryIdx;
+use std::sync::Arc;
+
+/// A search structure.
+#[derive(Debug, Clone)]
+pub(super) enum Form {
+    /// For so many rules, and so on.
+    Upto64(Vectors<Bits64>),
+    Upto256(Vectors<Bits256>),
+    Upto512(Vectors<Bits512>),
+    Upto1024(Vectors<Bits1024>),
+    Many(Box<Index>),
+}
+
+/// One of the sets of vectors, or the index.
+macro_rules! either {
+    ($form:expr, $vectors:ident => $few:expr, $index:ident => $many:expr) => {
+        match $form {
+            Form::Upto64($vectors) => $few,
+            Form::Upto256($vectors) => $few,
+            Form::Upto512($vectors) => $few,
+            Form::Upto1024($vectors) => $few,
+            Form::Many($index) => $many,
+        }
+    };
+}
+
+/// The most rules for which vectors are made. Of their places some are left, which makes it cheap to put more rules between.
+pub(super) const MOST_FEW: usize = 1000;
+
+impl Form {
+    /// Vectors for these rules, if they are few enough and the key has parts that suit.
+    pub(super) fn of_few(layout: &Arc<Layout>, rules: &[FlatRule]) -> Option<Self> {
+        match rules.len() {
+            0..=56 => Vectors::new(layout, rules).map(Self::Upto64),
+            57..=240 => Vectors::new(layout, rules).map(Self::Upto256),
+            241..=500 => Vectors::new(layout, rules).map(Self::Upto512),
+            501..=MOST_FEW => Vectors::new(layout, rules).map(Self::Upto1024),
+            _ => None,
+        }
+    }
+
+    /// The index, if it is one.
+    pub(super) fn index(&self) -> Option<&Index> {
+        match self {
+            Self::Many(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// How many rules there are.
+    pub(super) fn len(&self) -> usize {
+        either!(self, few => few.len(), many => many.len())
+    }
+
+    /// All rules.
+    pub(super) fn rules(&self) -> Vec<FlatRule> {
+        either!(self, few => few.rules(), many => many.rules())
+    }
+
+    /// Whether rules have come and gone for which it is not made.
+    pub(super) fn is_outgrown(&self) -> bool {
+        either!(self, few => few.is_outgrown(), many => many.is_outgrown() || many.is_forgotten())
+    }
+
+    /// Whether a rule can be put in.
+    pub(super) fn takes(&self, rule: &FlatRule) -> bool {
+        either!(self, few => few.takes(rule), _many => true)
+    }
+
+    /// What a copy takes that shares what can be shared.
+    pub(super) fn own_bytes(&self) -> usize {
+        either!(self, few => few.bytes(), many => many.own_bytes())
+    }
+
+    /// What copies share.
+    pub(super) fn shared_bytes(&self) -> usize {
+        self.index().map_or(0, |index| index.learned.shared_bytes())
+    }
+}
+
+impl Replay for Form {
+    type Op = Change;
+
+    fn apply(&mut self, change: &Change) {
+        let rule = &change.rule;
+        either!(
+            self,
+            few => if change.is_insert { few.insert(rule) } else { few.remove(rule) },
+            many => many.apply(change)
+        );
+    }
+
+    fn clone_cost(&self) -> usize {
+        either!(self, _few => 4, many => many.clone_cost())
+    }
+}
+
+impl Matcher for Form {
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        either!(self, few => few.find(key), many => many.find(key))
+    }
+
+    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        either!(self, few => few.find_batch(keys, out), many => many.find_batch(keys, out));
+    }
+
+    fn memory(&self) -> usize {
+        self.shared_bytes() + self.own_bytes()
+    }
+}

@@ -1,0 +1,255 @@
+//! [`Vectors`]: up to 1,024 rules, a bit each.
+//!
+//! A key has a row of bits for each part of it, found by [`Dimension`]; and-ed, they are exactly the rules that it matches, and as rules lie in
+//! order of rank, the first bit is the answer (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient Multi-dimensional
+//! Range Matching", SIGCOMM 1998). No step depends on a branch that cannot be foretold.
+//!
+//! A rule that goes leaves a hole, one that comes moves those between it and the next hole by a place.
+
+use super::bit_rows::{BitRow, Moved};
+use super::dimension::{Condition, Dimension, Part};
+use super::layout::Layout;
+use super::records::{FlatRule, RankWords};
+use crate::entry::EntryIdx;
+use crate::prefetch::{BitWork, in_vectors};
+use std::sync::Arc;
+
+/// The most parts of a key.
+const MOST_PARTS: usize = 16;
+/// Keys searched together.
+const GROUP: usize = 32;
+
+/// A set of rules, and room for more.
+#[derive(Debug, Clone)]
+pub(super) struct Vectors<R> {
+    layout: Arc<Layout>,
+    dimensions: Vec<Dimension<R>>,
+    /// The places that have a rule.
+    live: R,
+    /// The entry of each place, and nothing behind them.
+    entries: Vec<Option<EntryIdx>>,
+    /// The rule of each place.
+    rules: Vec<Option<FlatRule>>,
+    /// Of each place, ascending; a hole has the same as a neighbour, or one between them.
+    ranks: Vec<RankWords>,
+    len: usize,
+    /// Rules that it was built with.
+    built: usize,
+}
+
+impl<R: BitRow> Vectors<R> {
+    /// With these rules, at most [`BitRow::PLACES`]. `None` if the key has parts that do not suit, or too many.
+    pub(super) fn new(layout: &Arc<Layout>, rules: &[FlatRule]) -> Option<Self> {
+        if layout.has_wide_ranges() {
+            return None;
+        }
+        let rows = rules.iter().map(|rule| (rule.a(), rule.b()));
+        let parts = layout.pieces.iter().enumerate();
+        let parts: Vec<Part> = parts
+            .flat_map(|(limb, piece)| Part::of(piece, limb, rows.clone()))
+            .collect();
+        if parts.len() > MOST_PARTS {
+            return None;
+        }
+        let mut order: Vec<&FlatRule> = rules.iter().collect();
+        order.sort_by_key(|rule| rule.rank);
+        let mut vectors = Self {
+            layout: layout.clone(),
+            dimensions: Vec::new(),
+            live: R::ZERO,
+            entries: vec![None; R::PLACES + 1],
+            rules: vec![None; R::PLACES],
+            ranks: vec![(0, 0); R::PLACES],
+            len: rules.len(),
+            built: rules.len(),
+        };
+        // Holes everywhere between them.
+        let place_of = |at: usize| at * R::PLACES / rules.len().max(1);
+        for (at, &rule) in order.iter().enumerate() {
+            vectors.put(place_of(at), rule);
+            vectors.ranks[place_of(at)..].fill(rule.rank);
+        }
+        let dimension = |part: Part| {
+            let piece = &layout.pieces[part.limb];
+            let conditions = order.iter().enumerate();
+            let conditions: Vec<(usize, Condition)> = conditions
+                .map(|(at, rule)| (place_of(at), part.condition(piece, rule.a(), rule.b())))
+                .collect();
+            Dimension::new(part, &conditions)
+        };
+        vectors.dimensions = parts.into_iter().map(dimension).collect();
+        Some(vectors)
+    }
+
+    fn put(&mut self, place: usize, rule: &FlatRule) {
+        self.live.set(place, true);
+        self.entries[place] = Some(rule.idx);
+        self.rules[place] = Some(rule.clone());
+        self.ranks[place] = rule.rank;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn rules(&self) -> Vec<FlatRule> {
+        self.rules.iter().flatten().cloned().collect()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let rows: usize = self.dimensions.iter().map(Dimension::bytes).sum();
+        let rule = size_of::<Option<FlatRule>>() + self.layout.words * 16;
+        rows + self.rules.len() * (rule + size_of::<RankWords>() + size_of::<Option<EntryIdx>>())
+    }
+
+    /// Whether it should be built anew before more rules come.
+    pub(super) fn is_outgrown(&self) -> bool {
+        self.len == R::PLACES
+            || self.len < self.built / 4
+            || self.dimensions.iter().any(Dimension::is_outgrown)
+    }
+
+    /// Whether a rule has a form that the dimensions can tell apart.
+    pub(super) fn takes(&self, rule: &FlatRule) -> bool {
+        let mut left: Vec<u64> = vec![u64::MAX; self.layout.pieces.len()];
+        for dimension in &self.dimensions {
+            let part = &dimension.part;
+            let piece = &self.layout.pieces[part.limb];
+            if !dimension.takes(part.condition(piece, rule.a(), rule.b())) {
+                return false;
+            }
+            left[part.limb] &= !part.mask();
+        }
+        let pieces = self.layout.pieces.iter().zip(left);
+        pieces
+            .into_iter()
+            .all(|(piece, left)| piece.is_open(rule.a(), rule.b(), left))
+    }
+
+    /// Puts a rule in that it [`takes`](Self::takes).
+    pub(super) fn insert(&mut self, rule: &FlatRule) {
+        let behind = self.ranks.partition_point(|rank| *rank < rule.rank);
+        let Some((place, moved)) = self.room(behind) else {
+            debug_assert!(false, "a rule came that there is no room for");
+            return;
+        };
+        match moved {
+            Moved::Nothing => {}
+            Moved::Up(from, hole) => {
+                self.entries[from..=hole].rotate_right(1);
+                self.rules[from..=hole].rotate_right(1);
+                self.ranks[from..=hole].rotate_right(1);
+            }
+            Moved::Down(hole, to) => {
+                self.entries[hole..=to].rotate_left(1);
+                self.rules[hole..=to].rotate_left(1);
+                self.ranks[hole..=to].rotate_left(1);
+            }
+        }
+        self.live.shift(moved);
+        self.put(place, rule);
+        self.len += 1;
+        for dimension in &mut self.dimensions {
+            let part = dimension.part;
+            let piece = &self.layout.pieces[part.limb];
+            let condition = part.condition(piece, rule.a(), rule.b());
+            dimension.insert(place, condition, moved);
+        }
+    }
+
+    /// The place for a rule between all places before `behind` and the others, and what moves for it.
+    fn room(&self, behind: usize) -> Option<(usize, Moved)> {
+        let is_hole = |&place: &usize| self.rules[place].is_none();
+        let above = (behind..R::PLACES).find(is_hole);
+        let below = (0..behind).rev().find(is_hole);
+        let (up, down) = (
+            above.map(|hole| hole - behind),
+            below.map(|hole| behind - 1 - hole),
+        );
+        match (above, below) {
+            (Some(hole), _) if down.is_none_or(|down| up <= Some(down)) => {
+                let moved = if hole == behind {
+                    Moved::Nothing
+                } else {
+                    Moved::Up(behind, hole)
+                };
+                Some((behind, moved))
+            }
+            (_, Some(hole)) => {
+                let moved = if hole + 1 == behind {
+                    Moved::Nothing
+                } else {
+                    Moved::Down(hole, behind - 1)
+                };
+                Some((behind - 1, moved))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a rule out.
+    pub(super) fn remove(&mut self, rule: &FlatRule) {
+        let first = self.ranks.partition_point(|rank| *rank < rule.rank);
+        let same = |place: &usize| self.ranks[*place] == rule.rank;
+        let mut places = (first..R::PLACES).take_while(same);
+        let Some(place) = places.find(|&place| self.rules[place].is_some()) else {
+            debug_assert!(false, "a rule that is removed was inserted");
+            return;
+        };
+        self.live.set(place, false);
+        self.entries[place] = None;
+        self.rules[place] = None;
+        self.len -= 1;
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        let mut row = self.live;
+        for dimension in &self.dimensions {
+            row.keep(dimension.row(key));
+        }
+        self.entries[row.first()]
+    }
+
+    pub(super) fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        in_vectors(Batch {
+            vectors: self,
+            keys,
+            out,
+        });
+    }
+
+    /// Up to [`GROUP`] keys of `stride` limbs each.
+    #[inline(always)]
+    fn find_group(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
+        let mut classes = [[0u32; GROUP]; MOST_PARTS];
+        for (dimension, classes) in self.dimensions.iter().zip(&mut classes) {
+            dimension.classify(keys, stride, &mut classes[..out.len()]);
+        }
+        for (i, out) in out.iter_mut().enumerate() {
+            let mut row = self.live;
+            for (dimension, classes) in self.dimensions.iter().zip(&classes) {
+                row.keep(dimension.row_of_class(classes[i % GROUP]));
+            }
+            *out = self.entries[row.first()];
+        }
+    }
+}
+
+/// A batch of lookups.
+struct Batch<'b, R> {
+    vectors: &'b Vectors<R>,
+    keys: &'b [u64],
+    out: &'b mut [Option<EntryIdx>],
+}
+
+impl<R: BitRow> BitWork for Batch<'_, R> {
+    #[inline(always)]
+    fn run(self) {
+        let stride = self.keys.len().checked_div(self.out.len()).unwrap_or(0);
+        for (i, out) in self.out.chunks_mut(GROUP).enumerate() {
+            let keys = &self.keys[i * GROUP * stride..][..out.len() * stride];
+            self.vectors.find_group(keys, stride, out);
+        }
+    }
+}
