@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use ir::{Arch, Program};
-use p4rt::{CpuPort, Inbox, Loader, Server, Setup};
+use p4rt::{CpuPort, Inbox, Loader, Notes, Server, Setup};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
 use switch::{Device, DeviceConfig, LoadError};
@@ -87,6 +87,7 @@ impl Numbers {
             remote,
             loader: Arc::new(Compiler { choice, config }),
             program: program.cloned(),
+            notes: Notes::new(),
         };
         let server = Server::start(address, vec![setup]).map_err(|e| e.to_string())?;
         let port = Box::new(ControllerPort::new(cpu));

@@ -34,6 +34,8 @@ struct Names1 {
     numbers: HashMap<Vec<u8>, u64>,
     texts: HashMap<u64, Vec<u8>>,
     next: u64,
+    /// Numbers that got their strings since somebody asked.
+    fresh: Vec<u64>,
 }
 
 impl Names {
@@ -50,6 +52,35 @@ impl Names {
             None => names.add(text, width)?,
         };
         Ok(Value::truncated(number.into(), width))
+    }
+
+    /// Strings that got numbers since the last time, by the URI of their type.
+    pub(crate) fn take_fresh(&self) -> Vec<(String, u64, Vec<u8>)> {
+        let mut all = self.all();
+        let fresh = all.iter_mut().flat_map(|(uri, names)| {
+            let fresh = std::mem::take(&mut names.fresh).into_iter();
+            fresh
+                .filter_map(|number| Some((uri.clone(), number, names.texts.get(&number)?.clone())))
+        });
+        fresh.collect()
+    }
+
+    /// All strings.
+    pub(crate) fn every(&self) -> Vec<(String, u64, Vec<u8>)> {
+        let all = self.all();
+        let texts = all.iter().flat_map(|(uri, names)| {
+            let texts = names.texts.iter();
+            texts.map(|(number, text)| (uri.clone(), *number, text.clone()))
+        });
+        texts.collect()
+    }
+
+    /// Lets a string stand for a number, as it did before.
+    pub(crate) fn put(&self, uri: &str, number: u64, text: &[u8]) {
+        let mut all = self.all();
+        let names = all.entry(uri.to_owned()).or_default();
+        names.numbers.insert(text.to_vec(), number);
+        names.texts.insert(number, text.to_vec());
     }
 
     fn text(&self, uri: &str, value: &Value) -> Vec<u8> {
@@ -75,6 +106,7 @@ impl Names1 {
         };
         self.numbers.insert(text.to_vec(), number);
         self.texts.insert(number, text.to_vec());
+        self.fresh.push(number);
         Ok(number)
     }
 

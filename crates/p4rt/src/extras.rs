@@ -1,6 +1,6 @@
 //! What a controller wrote that a device has no words for, to be read back as it was written (section "Read-Write Symmetry").
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ir::{ExternId, Program, TableId};
 use p4info::p4::v1::{CloneSessionEntry, MulticastGroupEntry, action_profile_group, digest_entry};
@@ -8,25 +8,56 @@ use packet::PortId;
 use prost::Message;
 use switch::{Change, CloneSession, Device, EntryId};
 
+use crate::noted::{Before, Noted};
 use crate::write::{live_members, live_replicas, settle};
+
+/// What was changed of it.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub(crate) groups: Before<(ExternId, u32), Group>,
+    pub(crate) multicast: Before<u32, MulticastGroupEntry>,
+    pub(crate) sessions: Before<u32, CloneSessionEntry>,
+    pub(crate) defaults: Before<TableId, Kept>,
+    pub(crate) digests: Before<ExternId, digest_entry::Config>,
+}
 
 /// What is kept of one device and program beside the device's own state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extras {
     /// Groups of selectors, as they were written.
-    pub(crate) groups: BTreeMap<(ExternId, u32), Group>,
+    pub(crate) groups: Noted<(ExternId, u32), Group>,
     /// Multicast groups and clone sessions, as they were written.
-    pub(crate) multicast: BTreeMap<u32, MulticastGroupEntry>,
-    pub(crate) sessions: BTreeMap<u32, CloneSessionEntry>,
+    pub(crate) multicast: Noted<u32, MulticastGroupEntry>,
+    pub(crate) sessions: Noted<u32, CloneSessionEntry>,
     /// What is kept with the default entries of tables.
-    pub(crate) defaults: BTreeMap<TableId, Kept>,
+    pub(crate) defaults: Noted<TableId, Kept>,
     /// Ports that are down.
     pub(crate) down: BTreeSet<PortId>,
     /// Digests that are on.
-    pub(crate) digests: BTreeMap<ExternId, digest_entry::Config>,
+    pub(crate) digests: Noted<ExternId, digest_entry::Config>,
 }
 
 impl Extras {
+    /// What was changed since the last time.
+    pub(crate) fn take_changes(&mut self) -> Changes {
+        Changes {
+            groups: self.groups.take_before(),
+            multicast: self.multicast.take_before(),
+            sessions: self.sessions.take_before(),
+            defaults: self.defaults.take_before(),
+            digests: self.digests.take_before(),
+        }
+    }
+
+    /// Makes it as it was.
+    pub(crate) fn put_back(&mut self, changes: Changes) {
+        self.groups.put_back(changes.groups);
+        self.multicast.put_back(changes.multicast);
+        self.sessions.put_back(changes.sessions);
+        self.defaults.put_back(changes.defaults);
+        self.digests.put_back(changes.digests);
+    }
+
     /// What stays when the forwarding state is cleared: which ports are down.
     pub(crate) fn cleared(self) -> Extras {
         Extras {
@@ -70,9 +101,13 @@ impl Extras {
             true => self.down.remove(&port),
             false => self.down.insert(port),
         };
-        if !is_news {
-            return;
+        if is_news {
+            self.settle(device);
         }
+    }
+
+    /// Gives the device the members and replicas whose ports are up.
+    pub(crate) fn settle(&self, device: &mut Device) {
         for (table, entry) in watching(device) {
             settle(device, &self.down, table, entry);
         }

@@ -16,6 +16,7 @@
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
 //! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
+//! - `keeping`: what of a device whose state is kept is not on the disk yet; `notes`: what the device keeps for the server;
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -39,6 +40,9 @@ mod digests;
 mod extras;
 mod fault;
 mod idle;
+mod keeping;
+mod noted;
+mod notes;
 mod packet_io;
 mod pipeline;
 mod read;
@@ -56,5 +60,6 @@ pub mod service {
 }
 
 pub use control::{CpuPort, Inbox, Remote, channel};
+pub use notes::{Notes, has_config};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

@@ -21,7 +21,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::arbiter::ClientId;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
-use crate::pipeline;
+use crate::notes::{self, Notes};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::site::{Loader, Site};
 use crate::stream::Session;
@@ -59,6 +59,8 @@ pub struct Setup {
     pub loader: Arc<dyn Loader>,
     /// The program that it runs already, and not only until a controller sets one.
     pub program: Option<Arc<Program>>,
+    /// What the device kept for the server before it started again ([`switch::Device::notes`]).
+    pub notes: Notes,
 }
 
 /// Why there is no server.
@@ -199,13 +201,21 @@ fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
             mut remote,
             loader,
             program,
+            notes,
         } = setup;
-        let config = program.map(|program| pipeline::config(program, Default::default()));
-        let config = config
-            .transpose()
-            .map_err(|fault| ServerError::Program(fault.message))?;
+        let told = |fault: Fault| ServerError::Program(fault.message);
+        let noted = match &program {
+            Some(program) => notes::read(&notes, program).map_err(told)?,
+            None => notes::Noted::default(),
+        };
+        let config = notes::config(noted, program).map_err(told)?;
         let events = remote.take_events();
         let site = Arc::new(Site::new(id, remote, loader, config));
+        if !notes.is_empty() {
+            let site = Arc::clone(&site);
+            // A device that has stopped has no ports.
+            runtime.spawn(async move { drop(site.settle().await) });
+        }
         if let Some(events) = events {
             runtime.spawn(Arc::clone(&site).pass_on(events));
         }
@@ -240,6 +250,14 @@ fn run(runtime: Runtime, listener: TcpListener, service: Service, stopped: onesh
     runtime.shutdown_background();
 }
 
+/// Does something to its end, also if the client that asked for it is gone: half of it is no state to be in.
+async fn to_its_end(
+    work: impl Future<Output = Result<(), Status>> + Send + 'static,
+) -> Result<(), Status> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(Status::internal("the server failed on this request")))
+}
+
 struct Service {
     sites: Arc<Sites>,
 }
@@ -252,7 +270,7 @@ impl P4Runtime for Service {
     ) -> Result<Response<rt::WriteResponse>, Status> {
         let request = request.into_inner();
         let site = self.sites.find(request.device_id)?;
-        site.write(request).await?;
+        to_its_end(async move { site.write(request).await }).await?;
         Ok(Response::new(rt::WriteResponse {}))
     }
 
@@ -280,7 +298,7 @@ impl P4Runtime for Service {
     ) -> Result<Response<rt::SetForwardingPipelineConfigResponse>, Status> {
         let request = request.into_inner();
         let site = self.sites.find(request.device_id)?;
-        site.set_config(request).await?;
+        to_its_end(async move { Ok(site.set_config(request).await?) }).await?;
         Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))
     }
 

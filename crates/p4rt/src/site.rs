@@ -11,7 +11,7 @@ use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::p4::v1::{ForwardingPipelineConfig, StreamMessageResponse, WriteRequest};
 use packet::{Nanos, PortId};
-use switch::{Carry, Device, LoadError};
+use switch::{Carry, Device, Dropped, LoadError};
 use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
@@ -21,6 +21,8 @@ use crate::data::{DataCoder, scalars};
 use crate::digests::{Digests, List};
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, batch_status, invalid, refuse};
+use crate::keeping::{self, Unkept, Waiting};
+use crate::notes;
 use crate::packet_io;
 use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
 use crate::read;
@@ -46,6 +48,9 @@ pub trait Loader: Send + Sync + 'static {
     fn device(&self, program: Arc<ir::Program>) -> Result<Device, LoadError>;
 }
 
+/// What became of a batch's updates, and what tells when they are kept.
+type Made = (Vec<Checked>, Option<Waiting>);
+
 /// Answers and notifications of one session.
 pub(crate) type Answers = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 
@@ -69,6 +74,7 @@ pub(crate) struct Site {
     /// Held for writing while anything of the device is changed, for reading while it is read.
     pipeline: RwLock<Pipeline>,
     extras: Arc<Mutex<Extras>>,
+    unkept: Arc<Mutex<Unkept>>,
     sessions: Mutex<Sessions>,
     digests: Mutex<Digests>,
     start: Instant,
@@ -80,8 +86,9 @@ impl Site {
         id: u64,
         remote: Remote,
         loader: Arc<dyn Loader>,
-        running: Option<Config>,
+        (running, mut extras): (Option<Config>, Extras),
     ) -> Site {
+        extras.take_changes();
         Site {
             remote,
             loader,
@@ -89,7 +96,8 @@ impl Site {
                 running,
                 saved: None,
             }),
-            extras: Arc::default(),
+            extras: Arc::new(Mutex::new(extras)),
+            unkept: Arc::default(),
             sessions: Mutex::new(Sessions {
                 arbiter: Arbiter::new(id),
                 live: HashMap::new(),
@@ -234,7 +242,8 @@ impl Site {
                 pipeline.saved = Some(Saved { config, apart });
             }
             Action::VerifyAndCommit => {
-                self.adopt(device, Carry::Nothing, Extras::cleared).await?;
+                self.adopt(device, Carry::Nothing, &config, Extras::cleared)
+                    .await?;
                 pipeline.saved = None;
                 pipeline.running = Some(config);
             }
@@ -247,7 +256,7 @@ impl Site {
                     after.names = Arc::clone(&before.names);
                 }
                 let after = Arc::clone(&config.schema);
-                self.adopt(device, Carry::All, move |extras| match before {
+                self.adopt(device, Carry::All, &config, move |extras| match before {
                     Some(before) => extras.moved(&before.program, &after.program),
                     None => extras.cleared(),
                 })
@@ -275,31 +284,61 @@ impl Site {
         }) else {
             return refuse(Code::Internal, "the saved config is in use");
         };
-        let committed = self.adopt(device, Carry::Nothing, move |_| extras).await;
+        let committed = self.adopt(device, Carry::Nothing, &config, move |_| extras);
+        let committed = committed.await;
         if committed.is_ok() {
             pipeline.running = Some(config);
         }
         committed
     }
 
-    /// Lets a device take the running one's place, and what is kept beside it.
+    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept.
     async fn adopt(
         &self,
         device: Device,
         carry: Carry,
+        config: &Config,
         extras: impl FnOnce(Extras) -> Extras + Send + 'static,
     ) -> Checked {
-        let kept = Arc::clone(&self.extras);
+        let (kept, unkept, config) = (
+            Arc::clone(&self.extras),
+            Arc::clone(&self.unkept),
+            config.clone(),
+        );
         let adopted = self.remote.ask(move |running| {
-            running.adopt(device, carry)?;
-            let mut kept = lock(&kept);
+            let (mut other, mut kept) = (Box::new(device), lock(&kept));
+            running.exchange(&mut other, carry)?;
+            let before = (kept.clone(), running.notes().clone());
             *kept = extras(std::mem::take(&mut kept));
-            running.publish();
-            Ok(())
+            if !running.is_kept() {
+                running.publish();
+                return Ok((other, before, None));
+            }
+            notes::renew(running, &config, &kept);
+            let names = &config.schema.names;
+            let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
+            Ok((other, before, waiting))
         });
-        adopted
-            .await?
-            .or_else(|dropped: Vec<_>| invalid(pipeline::told(&dropped)))?;
+        let adopted: Result<_, Vec<Dropped>> = adopted.await?;
+        let (mut other, (extras, notes), waiting) =
+            adopted.or_else(|dropped| invalid(pipeline::told(&dropped)))?;
+        if let Some(waiting) = waiting {
+            if let Err(fault) = keeping::check(waiting.await) {
+                let (kept, unkept) = (Arc::clone(&self.extras), Arc::clone(&self.unkept));
+                let taken_back = self.remote.ask(move |running| {
+                    running.go_back(&mut other, carry);
+                    let mut kept = lock(&kept);
+                    *kept = extras;
+                    notes::put_back(running, notes);
+                    keeping::take_back(running, &mut kept, &unkept);
+                });
+                taken_back.await?;
+                return Err(fault);
+            }
+            self.remote.ask(Device::publish).await?;
+        }
+        // What was there before may take its time to go.
+        tokio::task::spawn_blocking(move || drop(other));
         lock(&self.digests).clear();
         Ok(())
     }
@@ -338,8 +377,20 @@ impl Site {
         }
     }
 
-    /// Makes a batch of updates.
+    /// Makes a batch of updates, and has it kept.
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<(), Status> {
+        let (results, waiting) = self.make(&request).await?;
+        // Others write meanwhile, and one sync keeps what they have written.
+        if let Some(waiting) = waiting
+            && let Err(fault) = keeping::check(waiting.await)
+        {
+            self.take_back().await?;
+            return Err(fault.into());
+        }
+        batch_status(&results)
+    }
+
+    async fn make(&self, request: &WriteRequest) -> Result<Made, Status> {
         let pipeline = self.pipeline.write().await;
         self.check_primary(&request.role, request.election_id.as_ref())?;
         let (config, ground) = pipeline.current()?;
@@ -348,21 +399,30 @@ impl Site {
         let ops: Vec<Checked<Op>> = updates
             .map(|update| write::convert(schema, &request.role, update))
             .collect();
-        let results = match Atomicity::try_from(request.atomicity) {
-            Ok(Atomicity::ContinueOnError) => self.write_each(&ground, ops).await?,
-            Ok(Atomicity::RollbackOnError) => self.write_all(&ground, ops).await?,
+        match Atomicity::try_from(request.atomicity) {
+            Ok(Atomicity::ContinueOnError) => Ok(self.write_each(schema, &ground, ops).await?),
+            Ok(Atomicity::RollbackOnError) => Ok(self.write_all(schema, &ground, ops).await?),
             Ok(Atomicity::DataplaneAtomic) => {
                 if request.updates.iter().any(write::is_immediate) {
                     self.check_no_workers(&ground).await?;
                 }
-                self.write_all(&ground, ops).await?
+                Ok(self.write_all(schema, &ground, ops).await?)
             }
             Err(_) => {
                 let message = format!("there is no atomicity {}", request.atomicity);
-                return Err(Status::invalid_argument(message));
+                Err(Status::invalid_argument(message))
             }
-        };
-        batch_status(&results)
+        }
+    }
+
+    /// Takes back what could not be kept.
+    async fn take_back(&self) -> Checked {
+        let _pipeline = self.pipeline.write().await;
+        let unkept = Arc::clone(&self.unkept);
+        self.on(&Ground::Running, move |device, extras| {
+            keeping::take_back(device, extras, &unkept);
+        })
+        .await
     }
 
     /// Workers see cells change before the tables of the same batch (section "Batch Atomicity").
@@ -378,34 +438,56 @@ impl Site {
     }
 
     /// Makes what can be made.
-    async fn write_each(&self, ground: &Ground, ops: Vec<Checked<Op>>) -> Checked<Vec<Checked>> {
+    async fn write_each(
+        &self,
+        schema: &Arc<Schema>,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+    ) -> Checked<Made> {
         let mut results = Vec::with_capacity(ops.len());
+        let mut undos = Vec::new();
         let mut ops = ops.into_iter().peekable();
-        while ops.peek().is_some() {
+        loop {
             let part: Vec<Checked<Op>> = ops.by_ref().take(PART).collect();
             let is_last = ops.peek().is_none();
+            let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
             let made = self.on(ground, move |device, extras| {
-                let mut target = Target::new(device, extras, false);
+                device.hold();
+                let is_kept = device.is_kept();
+                let mut target = Target::new(device, extras, is_kept);
                 let made = part.into_iter().map(|op| op.and_then(|op| op(&mut target)));
                 let made: Vec<Checked> = made.collect();
-                if is_last {
-                    device.publish();
+                undos.append(&mut target.into_undos());
+                if !is_last {
+                    return (made, undos, None);
                 }
-                made
+                let waiting = keeping::commit(device, extras, &names, undos, &unkept);
+                device.publish();
+                (made, Vec::new(), waiting)
             });
-            results.extend(made.await?);
+            let (made, rest, waiting) = made.await?;
+            undos = rest;
+            results.extend(made);
+            if is_last {
+                return Ok((results, waiting));
+            }
         }
-        Ok(results)
     }
 
     /// Makes all or nothing, between two packets.
-    async fn write_all(&self, ground: &Ground, ops: Vec<Checked<Op>>) -> Checked<Vec<Checked>> {
+    async fn write_all(
+        &self,
+        schema: &Arc<Schema>,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+    ) -> Checked<Made> {
         if ops.iter().any(Result::is_err) {
             let results = ops.into_iter().map(|op| op.and(aborted()));
-            return Ok(results.collect());
+            return Ok((results.collect(), None));
         }
+        let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
         let made = self.on(ground, move |device, extras| {
-            let before = extras.clone();
+            device.hold();
             let count = ops.len();
             let mut target = Target::new(device, extras, true);
             let mut failed = None;
@@ -419,14 +501,20 @@ impl Site {
                 None => vec![Ok(()); count],
                 Some((at, fault)) => {
                     target.roll_back();
-                    *extras = before;
                     let mut results = vec![aborted(); count];
                     results[at] = Err(fault);
                     results
                 }
             };
+            let has_failed = results.iter().any(Result::is_err);
+            let undos = target.into_undos();
+            if has_failed {
+                let changes = extras.take_changes();
+                extras.put_back(changes);
+            }
+            let waiting = keeping::commit(device, extras, &names, undos, &unkept);
             device.publish();
-            results
+            (results, waiting)
         });
         made.await
     }
@@ -645,6 +733,16 @@ impl Site {
                 self.lose();
             }
         }
+    }
+
+    /// Gives the device the members and replicas whose ports are up.
+    pub(crate) async fn settle(&self) -> Checked {
+        let _pipeline = self.pipeline.write().await;
+        self.on(&Ground::Running, |device, extras| {
+            extras.settle(device);
+            device.publish();
+        })
+        .await
     }
 
     /// A port went down or came up: members and replicas that depend on it change.

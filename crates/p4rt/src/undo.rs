@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use bits::Value;
-use ir::{ActionCall, ExternId, KeyMatch, TableId};
-use packet::Nanos;
-use switch::{Action, Change, Device, EntryId, TableEntry, is_one_shot};
+use ir::{ExternId, KeyMatch, TableId};
+use switch::{Action, Change, Device, EntryId, TableEntry, arguments, is_one_shot, key_match};
 use table::{ActionRef, Entry, EntryAction, FieldMatch, GroupId, MemberId};
 
 use crate::extras::Extras;
@@ -15,7 +13,7 @@ use crate::fault::Checked;
 pub(crate) type Op = Box<dyn FnOnce(&mut Target<'_>) -> Checked + Send>;
 
 /// What makes an update not to have been. The state is as it was right behind the update, so nothing of it can be refused.
-type Undo = Box<dyn FnOnce(&mut Device) + Send>;
+pub(crate) type Undo = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// Where updates are applied.
 pub(crate) struct Target<'a> {
@@ -67,56 +65,6 @@ pub(crate) fn done(device: &Device, table: TableId, action: &EntryAction) -> Don
     }
 }
 
-/// Values of an action's parameters.
-pub(crate) fn arguments(action: &ir::Action, params: &[u64]) -> Vec<Value> {
-    let mut at = 0;
-    let value = |param: &ir::ActionParam| {
-        let own = params.get(at..).unwrap_or(&[]);
-        at += ir::limbs_of(param.ty) as usize;
-        Value::from_limbs(own, param.ty.width())
-    };
-    action.params.iter().map(value).collect()
-}
-
-fn call(device: &Device, table: TableId, action: &ActionRef) -> Option<ActionCall> {
-    let program = device.program();
-    let mut listed = program.tables[table].actions.iter();
-    let at = listed.position(|listed| listed.action.get() == action.action)?;
-    let declared = &program.actions[program.tables[table].actions[at].action];
-    Some(ActionCall {
-        action: at,
-        args: arguments(declared, &action.params),
-    })
-}
-
-/// An action as an update gives it.
-pub(crate) fn action(device: &Device, table: TableId, done: &Done) -> Option<Action> {
-    Some(match done {
-        Done::Call(action) => Action::Call(call(device, table, action)?),
-        Done::Member(id) => Action::Member(*id),
-        Done::Group(id) => Action::Group(*id),
-        Done::OneShot(parts) => {
-            let parts = parts
-                .iter()
-                .map(|(action, weight)| Some((call(device, table, action)?, *weight)));
-            Action::OneShot(parts.collect::<Option<_>>()?)
-        }
-    })
-}
-
-/// What a field's match is in an update.
-pub(crate) fn key_match(matched: &FieldMatch) -> KeyMatch {
-    match matched {
-        FieldMatch::Exact(value) | FieldMatch::Optional(Some(value)) => {
-            KeyMatch::Exact(value.clone())
-        }
-        FieldMatch::Optional(None) => KeyMatch::Any,
-        FieldMatch::Lpm { value, prefix_len } => KeyMatch::Lpm(value.clone(), *prefix_len),
-        FieldMatch::Ternary { value, mask } => KeyMatch::Ternary(value.clone(), mask.clone()),
-        FieldMatch::Range { lo, hi } => KeyMatch::Range(lo.clone(), hi.clone()),
-    }
-}
-
 /// The priority by which controllers know a const entry for which the program gives none: `p4c` counts down to 1 in the order of declaration
 /// (section "Constant Tables"). The program's entries are the first that a table has.
 pub(crate) fn declared_priority(device: &Device, table: TableId, entry: &Entry) -> i32 {
@@ -146,21 +94,13 @@ struct Snapshot {
 
 impl Snapshot {
     fn of(device: &Device, table: TableId, entry: &Entry) -> Option<Snapshot> {
-        let done = done(device, table, &entry.action);
-        let keys: Vec<KeyMatch> = entry.matches.iter().map(key_match).collect();
+        let written = device.written(table, entry)?;
         let counter = device.configuration().tables[table].counter(Some(entry.id));
         Some(Snapshot {
-            entry: TableEntry {
-                keys: keys.clone(),
-                priority: entry.priority,
-                action: action(device, table, &done)?,
-                idle_timeout: entry.idle_timeout_ns.map(Nanos),
-                meter: entry.meter.as_ref().and_then(|meter| meter.config()),
-                counter,
-            },
+            entry: TableEntry { counter, ..written },
             key: EntryKey {
                 table,
-                keys,
+                keys: entry.matches.iter().map(key_match).collect(),
                 matches: entry.matches.to_vec(),
                 priority: entry.priority,
             },
@@ -221,6 +161,11 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// What takes back what was done.
+    pub(crate) fn into_undos(self) -> Vec<Undo> {
+        self.undos.unwrap_or_default()
+    }
+
     /// Makes a change; an id if it adds an entry.
     pub(crate) fn change(&mut self, change: Change) -> Checked<Option<EntryId>> {
         Ok(self.device.apply(change)?)
@@ -277,9 +222,13 @@ impl<'a> Target<'a> {
         }
         let entries = &self.device.configuration().tables[table];
         let default = match entries.default_action() {
-            EntryAction::Direct(action) => call(self.device, table, action),
+            EntryAction::Direct(_) => self.device.action(table, entries.default_action()),
             _ => None,
         };
+        let default = default.and_then(|action| match action {
+            Action::Call(call) => Some(call),
+            _ => None,
+        });
         let meter = entries.default_meter().map(|meter| meter.config());
         let counter = entries.counter(None);
         self.remember(move |device| {

@@ -119,6 +119,10 @@ pub enum Change {
     SetExpireProfile(u8, Option<Nanos>),
     /// Sets how a port sends.
     SetQueue(PortId, QueueConfig),
+    /// Keeps bytes for the control plane under a name, or no longer; packets do not see them, and they outlive programs.
+    SetNote(Box<[u8]>, Option<Box<[u8]>>),
+    /// Another program has taken the running one's place, with what it kept of its state. Told by the device; it cannot be applied.
+    Program,
     /// A packet added this entry. Made by the device itself when a step ends; one who follows its records makes the same of it.
     Learn(TableId, LearnedEntry),
     /// The time of this entry, which a packet had added, is over. As [`Change::Learn`].
@@ -192,7 +196,7 @@ impl Device {
         Ok(entry)
     }
 
-    fn change(&mut self, change: &Change) -> Applied {
+    pub(crate) fn change(&mut self, change: &Change) -> Applied {
         match change {
             Change::Insert(table, entry) => return self.insert(*table, entry),
             Change::Modify(table, id, action, timeout) => {
@@ -282,6 +286,16 @@ impl Device {
                 if let Some(office) = &self.office {
                     office.configure(*port, *config);
                 }
+            }
+            Change::SetNote(name, Some(bytes)) => {
+                self.notes.insert(name.clone(), bytes.clone());
+            }
+            Change::SetNote(name, None) => {
+                self.notes.remove(name);
+            }
+            Change::Program => {
+                let message = "a program is loaded by `replace` or `adopt`";
+                return refused(ControlCode::InvalidArgument, message);
             }
             Change::Learn(table, entry) => self.learn(*table, entry)?,
             Change::Expire(table, entry) => self.forget(*table, entry)?,

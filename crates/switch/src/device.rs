@@ -12,6 +12,7 @@ use table::{EntryId, Improved, LearnedEntry};
 
 use crate::control::{Change, Record};
 use crate::core::{Code, Core, Digest, Root, Trace};
+use crate::journal::Journal;
 use crate::ledger::{Ledger, Unbalanced};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
@@ -90,6 +91,8 @@ pub struct Device {
     pub(crate) root: Arc<Root>,
     pub(crate) is_stale: bool,
     changes: u64,
+    pub(crate) notes: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    pub(crate) journal: Option<Journal>,
     followers: Vec<Follower>,
     /// Entries whose idleness was told, with the last use that it was told for.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
@@ -138,6 +141,8 @@ impl Device {
             root: Arc::new(root),
             is_stale: false,
             changes: 0,
+            notes: BTreeMap::new(),
+            journal: None,
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
             refused: Ledger::default(),
@@ -159,6 +164,11 @@ impl Device {
     /// Multicast groups and clone sessions.
     pub fn replication(&self) -> &ReplicationEngine {
         &self.replication
+    }
+
+    /// What the control plane keeps with the device.
+    pub fn notes(&self) -> &BTreeMap<Box<[u8]>, Box<[u8]>> {
+        &self.notes
     }
 
     /// Tells `follower` of every change from now on.
@@ -184,6 +194,7 @@ impl Device {
         for follower in &mut self.followers {
             follower(&record);
         }
+        self.journalise(&record);
     }
 
     /// Lets packets see what was changed since the last time. The device's own packets see every change at once; workers see what was published.
@@ -251,6 +262,7 @@ impl Device {
         self.begin_step(now, trace);
         self.core.run_arrived(trace);
         self.tell_learned();
+        self.keep_own();
     }
 
     /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
@@ -412,23 +424,43 @@ impl Device {
     /// # Errors
     /// [`Carry::All`], and there is state for which the new program has no place: that state; the running program stays.
     pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Vec<Dropped>, Vec<Dropped>> {
+        self.exchange(&mut new, carry)
+    }
+
+    /// As [`Device::adopt`]; the other device gets the program and the state that were here, for [`Device::go_back`].
+    ///
+    /// # Errors
+    /// As [`Device::adopt`].
+    pub fn exchange(
+        &mut self,
+        new: &mut Device,
+        carry: Carry,
+    ) -> Result<Vec<Dropped>, Vec<Dropped>> {
         match carry {
-            Carry::WhatFits => Ok(self.take_over(&mut new)),
+            Carry::WhatFits => Ok(self.take_over(new)),
             Carry::All => {
-                let dropped = self.keep(&mut new);
+                let dropped = self.keep(new);
                 if !dropped.is_empty() {
                     return Err(dropped);
                 }
-                self.begin(&mut new);
+                self.begin(new);
                 Ok(dropped)
             }
             Carry::Nothing => {
-                self.share_with(&mut new);
-                self.replication = std::mem::take(&mut new.replication);
-                self.begin(&mut new);
+                self.share_with(new);
+                std::mem::swap(&mut self.replication, &mut new.replication);
+                self.begin(new);
                 Ok(Vec::new())
             }
         }
+    }
+
+    /// Takes back an exchange with this device that was just made, of which packets have seen nothing.
+    pub fn go_back(&mut self, before: &mut Device, carry: Carry) {
+        if carry == Carry::Nothing {
+            std::mem::swap(&mut self.replication, &mut before.replication);
+        }
+        self.begin(before);
     }
 
     fn take_over(&mut self, new: &mut Device) -> Vec<Dropped> {
@@ -457,6 +489,6 @@ impl Device {
         std::mem::swap(&mut self.configuration, &mut new.configuration);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
-        self.is_stale = true;
+        self.record(Change::Program, None);
     }
 }

@@ -268,6 +268,22 @@ impl Table {
         }
     }
 
+    /// The number that the next entry gets.
+    pub fn next_id(&self) -> EntryId {
+        EntryId(self.next_id)
+    }
+
+    /// Has the next entry get this number, or a later one if this was used.
+    pub fn number_from(&mut self, id: EntryId) {
+        self.next_id = self.next_id.max(id.0);
+    }
+
+    /// Has the next entry get this number, also if it was used: for one that had it and is put back. [`Table::number_from`] ends that.
+    pub fn number_again(&mut self, id: EntryId) {
+        debug_assert!(self.get(id).is_none(), "an entry has the number {id}");
+        self.next_id = id.0;
+    }
+
     /// What the table was made from.
     pub fn spec(&self) -> &TableSpec {
         &self.spec

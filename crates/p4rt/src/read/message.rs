@@ -15,7 +15,8 @@ use table::{ActionRef, FieldMatch};
 use crate::coding::Names;
 use crate::extras::{Kept, Shot};
 use crate::schema::{FieldView, Schema, TableView};
-use crate::undo::{Done, arguments};
+use crate::undo::Done;
+use switch::arguments;
 
 /// A match of fields.
 pub(crate) fn matches(

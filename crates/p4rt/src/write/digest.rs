@@ -41,7 +41,7 @@ pub(super) fn convert(
         match ty {
             Type::Delete => target.extras.digests.remove(&id),
             _ => target.extras.digests.insert(id, config),
-        };
+        }
         Ok(())
     }))
 }

@@ -513,8 +513,7 @@ fn set_entry(
         }
         None => {
             if !is_same_time {
-                let done = crate::undo::done(target.device, key.table, &entry.action);
-                let Some(action) = crate::undo::action(target.device, key.table, &done) else {
+                let Some(action) = target.device.action(key.table, &entry.action) else {
                     return refuse(Code::Internal, "the entry's action is not the table's");
                 };
                 target.change(Change::Modify(key.table, entry.id, action, written.timeout))?;
@@ -633,7 +632,7 @@ fn set_default(table: TableId, call: Option<ActionCall>, written: Written) -> Op
         match written.kept == Kept::default() {
             true => target.extras.defaults.remove(&table),
             false => target.extras.defaults.insert(table, written.kept),
-        };
+        }
         Ok(())
     })
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use ir::KeyMatch;
 use p4info::p4::v1::ValueSetEntry;
 use p4info::p4::v1::update::Type;
-use switch::Change;
+use switch::{Change, key_match};
 use table::FieldMatch;
 use tonic::Code;
 
 use super::{check_modify, check_role, field};
 use crate::fault::{Checked, invalid, refuse};
 use crate::schema::{Schema, ValueSetView, lookup};
-use crate::undo::{Op, key_match};
+use crate::undo::Op;
 
 /// An update of a value set.
 pub(super) fn convert(

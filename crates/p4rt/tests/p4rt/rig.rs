@@ -130,11 +130,21 @@ fn run(
     device.check_conservation().expect("no packet disappears");
 }
 
+/// A device that drops everything.
+pub(crate) fn empty_device() -> Device {
+    let program = Arc::new(Compiler.compile(EMPTY).expect("it is fine"));
+    Compiler.device(program).expect("it runs")
+}
+
 impl Rig {
     /// A switch without a program.
     pub(crate) fn empty() -> Rig {
-        let program = Arc::new(Compiler.compile(EMPTY).expect("it is fine"));
-        let device = Compiler.device(program).expect("it runs");
+        Rig::start(empty_device(), None)
+    }
+
+    /// A switch with this device; with its program, if there is one that no controller need set.
+    pub(crate) fn start(device: Device, program: Option<Arc<ir::Program>>) -> Rig {
+        let notes = device.notes().clone();
         let (inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let (frames, frames_out) = channel();
         let (sent_in, sent) = channel();
@@ -146,7 +156,8 @@ impl Rig {
             id: 1,
             remote,
             loader: Arc::new(Compiler),
-            program: None,
+            program,
+            notes,
         };
         let address = "127.0.0.1:0".parse().expect("an address");
         let server = Server::start(address, vec![setup]).expect("a free port");

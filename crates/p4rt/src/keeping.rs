@@ -1,0 +1,107 @@
+//! Writes that are acknowledged when they are kept: batches that wait for the storage, and what takes them back if they cannot be kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use switch::{Device, StorageError};
+use tokio::sync::oneshot;
+use tonic::Code;
+
+use crate::coding::Names;
+use crate::extras::{Changes, Extras};
+use crate::fault::{Checked, Fault, refuse};
+use crate::pipeline::lock;
+use crate::undo::Undo;
+
+/// Batches that were made and are not kept yet, in order.
+#[derive(Default)]
+pub(crate) struct Unkept {
+    next: u64,
+    batches: VecDeque<Batch>,
+}
+
+struct Batch {
+    number: u64,
+    undos: Vec<Undo>,
+    changes: Changes,
+}
+
+/// Told when a batch is kept.
+pub(crate) type Waiting = oneshot::Receiver<Result<(), StorageError>>;
+
+/// Ends a batch: what it changed is kept, if the device is. Tells when.
+pub(crate) fn commit(
+    device: &mut Device,
+    extras: &mut Extras,
+    names: &Names,
+    undos: Vec<Undo>,
+    unkept: &Arc<Mutex<Unkept>>,
+) -> Option<Waiting> {
+    let changes = extras.take_changes();
+    if !device.is_kept() {
+        return None;
+    }
+    extras.note(device, &changes);
+    names.note(device);
+    let number = {
+        let mut all = lock(unkept);
+        let number = all.next;
+        all.next += 1;
+        all.batches.push_back(Batch {
+            number,
+            undos,
+            changes,
+        });
+        number
+    };
+    let (tell, told) = oneshot::channel();
+    let unkept = Arc::clone(unkept);
+    device.commit(Box::new(move |kept| {
+        if kept.is_ok() {
+            // What is told as kept is never taken back. All before it is kept as well.
+            lock(&unkept).batches.retain(|batch| batch.number > number);
+        }
+        // Who wrote it may have gone.
+        let _ = tell.send(kept);
+    }));
+    Some(told)
+}
+
+/// Takes back all batches that are not kept, the last one first.
+pub(crate) fn take_back(device: &mut Device, extras: &mut Extras, unkept: &Mutex<Unkept>) {
+    let batches = std::mem::take(&mut lock(unkept).batches);
+    if batches.is_empty() {
+        return;
+    }
+    for batch in batches.into_iter().rev() {
+        for undo in batch.undos.into_iter().rev() {
+            undo(device);
+        }
+        extras.put_back(batch.changes);
+    }
+    let changes = extras.take_changes();
+    extras.note(device, &changes);
+    extras.settle(device);
+    device.is_undone();
+    device.publish();
+}
+
+/// Whether what was told is that it is kept.
+///
+/// # Errors
+/// It is not; the state is to be taken back.
+pub(crate) fn check(told: Result<Result<(), StorageError>, oneshot::error::RecvError>) -> Checked {
+    match told {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if error.is_full => refuse(Code::ResourceExhausted, unkept(&error.message)),
+        Ok(Err(error)) => refuse(Code::Internal, unkept(&error.message)),
+        Err(_) => Err(Fault::new(
+            Code::Internal,
+            unkept("what keeps the state has ended"),
+        )),
+    }
+}
+
+fn unkept(why: &str) -> String {
+    format!("nothing is changed, because it could not be kept: {why}")
+}

@@ -1,0 +1,263 @@
+//! Places and objects as bytes: keys, in the order of places, and messages. docs/STATE.md describes both.
+
+use ir::{ExternId, TableId, ValueSetId};
+use packet::{Nanos, PortId};
+use prost::Message;
+use std::sync::Arc;
+use switch::{EntryId, Object, Place};
+
+use crate::message::{
+    CallMessage, CounterMessage, CountersMessage, DefaultMessage, EntryMessage, GroupMessage,
+    HashMessage, LearnedMessage, MeterMessage, MetersMessage, NumbersMessage, QueueMessage,
+    RegistersMessage, ReplicasMessage, ValueSetMessage,
+};
+
+/// The first byte of a key.
+pub(crate) mod kind {
+    pub(crate) const PROGRAM: u8 = 1;
+    pub(crate) const NOTE: u8 = 2;
+    pub(crate) const HASH: u8 = 3;
+    pub(crate) const HOST_PORTS: u8 = 4;
+    pub(crate) const EXPIRE_PROFILE: u8 = 5;
+    pub(crate) const QUEUE: u8 = 6;
+    pub(crate) const VALUE_SET: u8 = 7;
+    pub(crate) const MEMBER: u8 = 8;
+    pub(crate) const GROUP: u8 = 9;
+    pub(crate) const ENTRY: u8 = 10;
+    pub(crate) const NEXT_ENTRY: u8 = 11;
+    pub(crate) const DEFAULT: u8 = 12;
+    pub(crate) const LEARNED: u8 = 13;
+    pub(crate) const NEXT_FLOW: u8 = 14;
+    pub(crate) const MULTICAST: u8 = 15;
+    pub(crate) const CLONE_SESSION: u8 = 16;
+    pub(crate) const METERS: u8 = 17;
+    pub(crate) const COUNTERS: u8 = 18;
+    pub(crate) const DIRECT_COUNTER: u8 = 19;
+    pub(crate) const REGISTERS: u8 = 20;
+}
+
+/// The key of a place. [`Place::Entries`] has none: [`table_keys`] are its.
+pub(crate) fn key(place: &Place) -> Vec<u8> {
+    let (kind, numbers): (u8, &[u32]) = match place {
+        Place::Program => (kind::PROGRAM, &[]),
+        Place::Note(name) => return [&[kind::NOTE][..], name].concat(),
+        Place::Hash => (kind::HASH, &[]),
+        Place::HostPorts => (kind::HOST_PORTS, &[]),
+        Place::ExpireProfile(profile) => (kind::EXPIRE_PROFILE, &[(*profile).into()]),
+        Place::Queue(port) => (kind::QUEUE, &[port.0]),
+        Place::ValueSet(id) => (kind::VALUE_SET, &[id.get()]),
+        Place::Member(profile, id) => (kind::MEMBER, &[profile.get(), *id]),
+        Place::Group(profile, id) => (kind::GROUP, &[profile.get(), *id]),
+        Place::Entries(table) => return table_key(kind::ENTRY, *table),
+        Place::Entry(table, id) => return with_id(kind::ENTRY, *table, *id),
+        Place::NextEntry(table) => (kind::NEXT_ENTRY, &[table.get()]),
+        Place::Default(table) => (kind::DEFAULT, &[table.get()]),
+        Place::Learned(table, limbs) => {
+            let mut key = table_key(kind::LEARNED, *table);
+            key.extend(limbs.iter().flat_map(|limb| limb.to_be_bytes()));
+            return key;
+        }
+        Place::NextFlow => (kind::NEXT_FLOW, &[]),
+        Place::Multicast(id) => (kind::MULTICAST, &[*id]),
+        Place::CloneSession(id) => (kind::CLONE_SESSION, &[*id]),
+        Place::Meters(id, chunk) => (kind::METERS, &[id.get(), *chunk]),
+        Place::Counters(id, chunk) => (kind::COUNTERS, &[id.get(), *chunk]),
+        Place::DirectCounter(table, None) => (kind::DIRECT_COUNTER, &[table.get()]),
+        Place::DirectCounter(table, Some(id)) => {
+            return with_id(kind::DIRECT_COUNTER, *table, *id);
+        }
+        Place::Registers(id, chunk) => (kind::REGISTERS, &[id.get(), *chunk]),
+    };
+    let mut key = vec![kind];
+    key.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+    key
+}
+
+fn table_key(kind: u8, table: TableId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(13);
+    key.push(kind);
+    key.extend(table.get().to_be_bytes());
+    key
+}
+
+fn with_id(kind: u8, table: TableId, id: EntryId) -> Vec<u8> {
+    let mut key = table_key(kind, table);
+    key.extend(id.0.to_be_bytes());
+    key
+}
+
+/// The ranges of all keys of a table's entries, with those that packets added, and of their counters.
+pub(crate) fn table_keys(table: TableId) -> [std::ops::Range<Vec<u8>>; 3] {
+    let next = TableId::new(table.get().saturating_add(1));
+    let kinds = [kind::ENTRY, kind::LEARNED, kind::DIRECT_COUNTER];
+    kinds.map(|kind| table_key(kind, table)..table_key(kind, next))
+}
+
+/// The place of a key.
+pub(crate) fn place(key: &[u8]) -> Option<Place> {
+    let (&kind, rest) = key.split_first()?;
+    if kind == kind::NOTE {
+        return Some(Place::Note(rest.into()));
+    }
+    let (first, behind) = match rest.split_first_chunk() {
+        Some((number, behind)) => (Some(u32::from_be_bytes(*number)), behind),
+        None if rest.is_empty() => (None, rest),
+        None => return None,
+    };
+    let id = || Some(EntryId(u64::from_be_bytes(behind.try_into().ok()?)));
+    let second = || Some(u32::from_be_bytes(behind.try_into().ok()?));
+    let table = || first.map(TableId::new);
+    let instance = || first.map(ExternId::new);
+    Some(match kind {
+        kind::PROGRAM => Place::Program,
+        kind::HASH => Place::Hash,
+        kind::HOST_PORTS => Place::HostPorts,
+        kind::EXPIRE_PROFILE => Place::ExpireProfile(first?.try_into().ok()?),
+        kind::QUEUE => Place::Queue(PortId(first?)),
+        kind::VALUE_SET => Place::ValueSet(ValueSetId::new(first?)),
+        kind::MEMBER => Place::Member(instance()?, second()?),
+        kind::GROUP => Place::Group(instance()?, second()?),
+        kind::ENTRY => Place::Entry(table()?, id()?),
+        kind::NEXT_ENTRY => Place::NextEntry(table()?),
+        kind::DEFAULT => Place::Default(table()?),
+        kind::LEARNED => {
+            let (limbs, []) = behind.as_chunks() else {
+                return None;
+            };
+            Place::Learned(
+                table()?,
+                limbs.iter().map(|limb| u64::from_be_bytes(*limb)).collect(),
+            )
+        }
+        kind::NEXT_FLOW => Place::NextFlow,
+        kind::MULTICAST => Place::Multicast(first?),
+        kind::CLONE_SESSION => Place::CloneSession(first?),
+        kind::METERS => Place::Meters(instance()?, second()?),
+        kind::COUNTERS => Place::Counters(instance()?, second()?),
+        kind::DIRECT_COUNTER if behind.is_empty() => Place::DirectCounter(table()?, None),
+        kind::DIRECT_COUNTER => Place::DirectCounter(table()?, Some(id()?)),
+        kind::REGISTERS => Place::Registers(instance()?, second()?),
+        _ => return None,
+    })
+}
+
+/// The bytes of an object.
+pub(crate) fn bytes(object: &Object) -> Vec<u8> {
+    let numbers = |numbers: Vec<u64>| NumbersMessage { numbers }.encode_to_vec();
+    match object {
+        Object::Program(program) => program.to_string().into_bytes(),
+        Object::Note(bytes) => bytes.to_vec(),
+        Object::Hash(parameters) => HashMessage::from(parameters).encode_to_vec(),
+        Object::HostPorts(ports) => numbers(ports.iter().map(|port| (*port).into()).collect()),
+        Object::Timeout(timeout) => numbers(timeout.iter().map(|timeout| timeout.0).collect()),
+        Object::Queue(config) => QueueMessage::from(config).encode_to_vec(),
+        Object::ValueSet(members) => ValueSetMessage::of(members).encode_to_vec(),
+        Object::Member(action, args) => CallMessage::new(action.get(), args).encode_to_vec(),
+        Object::Group(members) => GroupMessage::of(members).encode_to_vec(),
+        Object::Entry(entry, metadata) => EntryMessage::of(entry, metadata).encode_to_vec(),
+        Object::Next(next) => numbers(vec![*next]),
+        Object::Default(call, meter) => DefaultMessage {
+            call: call.as_ref().map(CallMessage::of),
+            meter: meter.as_ref().map(MeterMessage::from),
+        }
+        .encode_to_vec(),
+        Object::Learned(entry) => LearnedMessage::from(entry).encode_to_vec(),
+        Object::Replicas(replicas) => ReplicasMessage::of(replicas).encode_to_vec(),
+        Object::CloneSession(session) => ReplicasMessage::from(session).encode_to_vec(),
+        Object::Meters(configs) => MetersMessage::of(configs).encode_to_vec(),
+        Object::Counters(readings) => CountersMessage {
+            counters: readings.iter().map(|reading| (*reading).into()).collect(),
+        }
+        .encode_to_vec(),
+        Object::Counter(reading) => CounterMessage::from(*reading).encode_to_vec(),
+        Object::Registers(cells) => RegistersMessage::of(cells).encode_to_vec(),
+    }
+}
+
+fn message<M: Message + Default>(bytes: &[u8]) -> Option<M> {
+    M::decode(bytes).ok()
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    message::<NumbersMessage>(bytes)?.numbers.first().copied()
+}
+
+/// The object that bytes are at a place.
+pub(crate) fn object(place: &Place, bytes: &[u8]) -> Option<Object> {
+    Some(match place {
+        Place::Program => {
+            let text = std::str::from_utf8(bytes).ok()?;
+            Object::Program(Arc::new(ir::read(text).ok()?))
+        }
+        Place::Note(_) => Object::Note(bytes.into()),
+        Place::Hash => Object::Hash(message::<HashMessage>(bytes)?.read()?),
+        Place::HostPorts => {
+            let ports = message::<NumbersMessage>(bytes)?.numbers;
+            let ports = ports.into_iter().map(|port| port.try_into().ok());
+            Object::HostPorts(ports.collect::<Option<_>>()?)
+        }
+        Place::ExpireProfile(_) => {
+            let timeout = message::<NumbersMessage>(bytes)?.numbers;
+            Object::Timeout(timeout.first().copied().map(Nanos))
+        }
+        Place::Queue(_) => Object::Queue(message::<QueueMessage>(bytes)?.read()?),
+        Place::ValueSet(_) => Object::ValueSet(message::<ValueSetMessage>(bytes)?.read()?),
+        Place::Member(..) => {
+            let (action, args) = message::<CallMessage>(bytes)?.read_parts()?;
+            Object::Member(ir::ActionId::new(action), args)
+        }
+        Place::Group(..) => Object::Group(message::<GroupMessage>(bytes)?.read()),
+        Place::Entries(_) => return None,
+        Place::Entry(..) => {
+            let (entry, metadata) = message::<EntryMessage>(bytes)?.read()?;
+            Object::Entry(entry, metadata)
+        }
+        Place::NextEntry(_) | Place::NextFlow => Object::Next(number(bytes)?),
+        Place::Default(_) => {
+            let default = message::<DefaultMessage>(bytes)?;
+            let call = default.call.map(|call| call.read());
+            let meter = default.meter.map(|meter| meter.read());
+            if call == Some(None) || meter == Some(None) {
+                return None;
+            }
+            Object::Default(call.flatten(), meter.flatten())
+        }
+        Place::Learned(_, key) => Object::Learned(message::<LearnedMessage>(bytes)?.read(key)),
+        Place::Multicast(_) => Object::Replicas(message::<ReplicasMessage>(bytes)?.read()),
+        Place::CloneSession(_) => {
+            Object::CloneSession(message::<ReplicasMessage>(bytes)?.read_session())
+        }
+        Place::Meters(..) => Object::Meters(message::<MetersMessage>(bytes)?.read()?),
+        Place::Counters(..) => {
+            let counters = message::<CountersMessage>(bytes)?.counters;
+            Object::Counters(counters.into_iter().map(Into::into).collect())
+        }
+        Place::DirectCounter(..) => Object::Counter(message::<CounterMessage>(bytes)?.into()),
+        Place::Registers(..) => Object::Registers(message::<RegistersMessage>(bytes)?.read()?),
+    })
+}
+
+/// The kind of a key's object, in the plural.
+pub(crate) fn kind_name(key: &[u8]) -> Option<&'static str> {
+    Some(match *key.first()? {
+        kind::PROGRAM => "programs",
+        kind::NOTE => "notes of the control plane",
+        kind::HASH => "parameters of hashes",
+        kind::HOST_PORTS => "lists of host ports",
+        kind::EXPIRE_PROFILE => "time-out profiles",
+        kind::QUEUE => "port queues",
+        kind::VALUE_SET => "value sets",
+        kind::MEMBER => "action profile members",
+        kind::GROUP => "action profile groups",
+        kind::ENTRY => "table entries",
+        kind::DEFAULT => "default entries",
+        kind::LEARNED => "entries added by packets",
+        kind::MULTICAST => "multicast groups",
+        kind::CLONE_SESSION => "clone sessions",
+        kind::METERS => "ranges of meters",
+        kind::COUNTERS => "ranges of counters",
+        kind::DIRECT_COUNTER => "direct counters",
+        kind::REGISTERS => "ranges of register cells",
+        _ => return None,
+    })
+}

@@ -1,0 +1,320 @@
+//! A device's file: batches in, objects out.
+
+use std::fmt;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use ir::Program;
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, Table, TableDefinition,
+};
+use switch::{Batch, Device, Object, Place, StorageError};
+
+use crate::codec;
+use crate::keeper::Keeper;
+
+/// The version of the format that is written, and the only one that is read.
+const VERSION: u64 = 1;
+
+/// Pages that are kept in memory.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// What the file says of itself.
+const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("about");
+
+/// Objects by the keys of their places.
+const STATE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("state");
+
+/// Why a directory or a file cannot be used: which, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError(pub(crate) String);
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What has a device's file; tests have other ones than files.
+pub trait Medium: Send + Sync + fmt::Debug {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As the builder.
+    fn open(&self, builder: &Builder) -> Result<Database, DatabaseError>;
+
+    /// Its name for people.
+    fn name(&self) -> String;
+}
+
+/// How much there is of each kind of object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The kind, in the plural, and how many there are.
+    pub counts: Vec<(&'static str, u64)>,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+/// A device's state as it was kept.
+#[derive(Debug)]
+pub struct Kept {
+    medium: Box<dyn Medium>,
+    database: Database,
+}
+
+impl Kept {
+    /// Opens it, and checks every page.
+    ///
+    /// # Errors
+    /// It is damaged, of another version, or cannot be read.
+    pub fn open(medium: Box<dyn Medium>) -> Result<Kept, OpenError> {
+        let name = medium.name();
+        let database = open(&*medium, true).map_err(|error| OpenError(error.message))?;
+        let version = version(&database).map_err(|error| damaged(&name, &error))?;
+        match version {
+            Some(VERSION) => Ok(Kept { medium, database }),
+            Some(other) if other > VERSION => Err(OpenError(format!(
+                "{name} has the format {other} of a newer Polyplane, and this one reads the format {VERSION}; start a newer Polyplane, or move the file away to begin without state"
+            ))),
+            Some(other) => Err(OpenError(format!(
+                "{name} has the format {other}, which this Polyplane no longer reads; start an older one, or move the file away to begin without state"
+            ))),
+            None => Err(damaged(&name, &"it does not say its version")),
+        }
+    }
+
+    fn damaged(&self, error: &dyn fmt::Display) -> OpenError {
+        damaged(&self.medium.name(), error)
+    }
+
+    /// The program that the device ran; nothing if no device has kept anything here yet.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn program(&self) -> Result<Option<Arc<Program>>, OpenError> {
+        let mut first = self.objects()?;
+        match first.next() {
+            None => Ok(None),
+            Some(Ok((Place::Program, Object::Program(program)))) => Ok(Some(program)),
+            Some(Ok(_)) => Err(self.damaged(&"it has state, but no program")),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    /// Gives a device that runs the same program the state that was kept.
+    ///
+    /// # Errors
+    /// The file is damaged; the device is not to be used then.
+    pub fn restore(&self, device: &mut Device) -> Result<(), OpenError> {
+        let mut failed = None;
+        let objects = self.objects()?;
+        let read = objects.map_while(|object| object.map_err(|error| failed = Some(error)).ok());
+        let restored = device.restore(read);
+        match failed {
+            Some(error) => Err(error),
+            None => restored.map_err(|error| self.damaged(&error)),
+        }
+    }
+
+    fn objects(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<(Place, Object), OpenError>>, OpenError> {
+        let all = all(&self.database).map_err(|error| self.damaged(&error))?;
+        let read = |one: Result<(Vec<u8>, Vec<u8>), redb::Error>| {
+            let (key, bytes) = one.map_err(|error| self.damaged(&error))?;
+            let unreadable = || self.damaged(&format!("it cannot be read at the key {key:02x?}"));
+            let place = codec::place(&key).ok_or_else(unreadable)?;
+            let object = codec::object(&place, &bytes).ok_or_else(unreadable)?;
+            Ok((place, object))
+        };
+        Ok(all.map(read))
+    }
+
+    /// How much there is.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn summary(&self) -> Result<Summary, OpenError> {
+        let mut summary = Summary::default();
+        for one in all(&self.database).map_err(|error| self.damaged(&error))? {
+            let (key, value) = one.map_err(|error| self.damaged(&error))?;
+            summary.bytes += (key.len() + value.len()) as u64;
+            let Some(kind) = codec::kind_name(&key) else {
+                continue;
+            };
+            match summary.counts.last_mut() {
+                Some((last, count)) if *last == kind => *count += 1,
+                _ => summary.counts.push((kind, 1)),
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Keeps what comes from now on.
+    ///
+    /// # Errors
+    /// The operating system has no thread left.
+    pub fn keep(self) -> Result<Keeper, OpenError> {
+        let name = self.medium.name();
+        let disk = Disk {
+            medium: self.medium,
+            database: Some(self.database),
+        };
+        Keeper::start(disk).map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
+    }
+}
+
+type Pair = Result<(Vec<u8>, Vec<u8>), redb::Error>;
+
+fn all(database: &Database) -> Result<impl Iterator<Item = Pair> + use<>, redb::Error> {
+    let table = database.begin_read()?.open_table(STATE)?;
+    let range = table.range::<&[u8]>(..)?;
+    Ok(range.map(|pair| {
+        let (key, value) = pair?;
+        Ok((key.value().to_vec(), value.value().to_vec()))
+    }))
+}
+
+fn damaged(name: &str, error: &dyn fmt::Display) -> OpenError {
+    OpenError(format!(
+        "{name} is damaged: {error}; put a copy in its place, or move the file away to begin without state"
+    ))
+}
+
+fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
+    let about = database.begin_read()?.open_table(ABOUT)?;
+    Ok(about.get("version")?.map(|version| version.value()))
+}
+
+/// Makes the tables of a new file.
+///
+/// # Errors
+/// It cannot be written.
+pub fn prepare(database: &Database) -> Result<(), StorageError> {
+    let said = || -> Result<(), redb::Error> {
+        let change = database.begin_write()?;
+        change.open_table(ABOUT)?.insert("version", VERSION)?;
+        change.open_table(STATE)?;
+        Ok(change.commit()?)
+    };
+    said().map_err(|error| told("the new file", error))
+}
+
+/// Opens a file; one that is not as the store left it fails, whatever the store does with it.
+fn open(medium: &dyn Medium, is_checked: bool) -> Result<Database, StorageError> {
+    let mut builder = Builder::new();
+    builder
+        .set_cache_size(CACHE_BYTES)
+        .set_check_integrity_on_open(is_checked);
+    let name = medium.name();
+    let opened = std::panic::catch_unwind(AssertUnwindSafe(|| medium.open(&builder)));
+    match opened {
+        Ok(Ok(database)) => Ok(database),
+        Ok(Err(error)) => Err(told(&name, error.into())),
+        Err(_) => Err(StorageError {
+            is_full: false,
+            message: damaged(&name, &"it is not in order").0,
+        }),
+    }
+}
+
+/// A failure of the store, for people.
+fn told(name: &str, error: redb::Error) -> StorageError {
+    let is_full = matches!(&error, redb::Error::Io(error) if is_full(error));
+    let message = match &error {
+        _ if is_full => format!("{name}: no space is left on the disk; make room there"),
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            damaged(name, error).0
+        }
+        redb::Error::Io(error) => format!("{name}: {error}"),
+        other => damaged(name, other).0,
+    };
+    StorageError { is_full, message }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// A device's file, to be written.
+pub(crate) struct Disk {
+    medium: Box<dyn Medium>,
+    /// None when the last one could not be used any more.
+    database: Option<Database>,
+}
+
+impl Disk {
+    /// Keeps batches, all or none of them, with one sync.
+    pub(crate) fn keep(&mut self, batches: &[Batch]) -> Result<(), StorageError> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => open(&*self.medium, false)?,
+        };
+        match write(&database, batches) {
+            Ok(()) => {
+                self.database = Some(database);
+                Ok(())
+            }
+            // After an error the store knows no more what is in the file: it is opened anew for the next batch, when there may be room.
+            Err(error) => Err(told(&self.medium.name(), error)),
+        }
+    }
+}
+
+fn write(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
+    let change = database.begin_write()?;
+    // Whatever was on the way before a whole batch does not matter.
+    let first = batches.iter().rposition(|batch| batch.is_whole);
+    if first.is_some() {
+        change.delete_table(STATE)?;
+    }
+    {
+        let mut state = change.open_table(STATE)?;
+        for batch in &batches[first.unwrap_or(0)..] {
+            for (place, object) in &batch.objects {
+                put(&mut state, place, object.as_ref())?;
+            }
+        }
+    }
+    Ok(change.commit()?)
+}
+
+type State<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+fn put(state: &mut State<'_>, place: &Place, object: Option<&Object>) -> Result<(), redb::Error> {
+    if let Place::Entries(table) = place {
+        for keys in codec::table_keys(*table) {
+            state.retain_in::<&[u8], _>(&keys.start[..]..&keys.end[..], |_, _| false)?;
+        }
+        return Ok(());
+    }
+    let key = codec::key(place);
+    let Some(object) = object else {
+        state.remove(&key[..])?;
+        if let Place::Entry(table, id) = place {
+            let counter = codec::key(&Place::DirectCounter(*table, Some(*id)));
+            state.remove(&counter[..])?;
+        }
+        return Ok(());
+    };
+    let bytes = codec::bytes(object);
+    // Cells come again and again, and most are as they were.
+    let is_cell = matches!(
+        place,
+        Place::Counters(..) | Place::DirectCounter(..) | Place::Registers(..)
+    );
+    if is_cell
+        && state
+            .get(&key[..])?
+            .is_some_and(|there| there.value() == bytes)
+    {
+        return Ok(());
+    }
+    state.insert(&key[..], &bytes[..])?;
+    Ok(())
+}

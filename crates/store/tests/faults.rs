@@ -1,0 +1,276 @@
+//! What is kept when the power goes, the disk fills or the file is damaged.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::disk::SimulatedDisk;
+use common::{ALL, Draw, apply, commit, compile, device, forwards, table};
+use ir::Program;
+use packet::Nanos;
+use store::{Directory, Kept};
+use switch::{Change, Device, KeptCells, StorageError};
+
+/// Entries that every batch changes.
+const STRIPE: u64 = 4;
+
+/// A device whose state is on this disk.
+fn started(program: &Arc<Program>, disk: &SimulatedDisk) -> (Device, Kept) {
+    let kept = Kept::open(Box::new(disk.clone())).expect("the disk is in order");
+    let mut device = device(program);
+    let has_it = kept.program().expect("it can be read").is_some();
+    if has_it {
+        kept.restore(&mut device).expect("it fits");
+    }
+    (device, kept)
+}
+
+fn keep(mut device: Device, kept: Kept, has_it: bool) -> Device {
+    let keeper = kept.keep().expect("a thread");
+    device.keep_in(Box::new(keeper), KeptCells::default(), has_it);
+    device
+}
+
+/// Changes all entries of the stripe to the number, and adds one entry.
+fn write(device: &mut Device, number: u64) -> Result<(), StorageError> {
+    let program = Arc::clone(device.program());
+    let table = table(&program, "exact_table");
+    device.hold();
+    for key in 0..STRIPE {
+        let entry = forwards(&program, table, key, number);
+        let entries = device.configuration().tables[table].iter();
+        let there = entries.map(|entry| entry.id).nth(key as usize);
+        match there {
+            Some(id) => apply(device, Change::Modify(table, id, entry.action, None)),
+            None => apply(device, Change::Insert(table, entry)),
+        };
+    }
+    let note = number.to_be_bytes().into();
+    apply(device, Change::SetNote(b"number"[..].into(), Some(note)));
+    commit(device)
+}
+
+/// The number of the last batch that is there, if there is one; all of it is.
+fn read(device: &Device) -> u64 {
+    let program = device.program();
+    let table = table(program, "exact_table");
+    let Some(number) = device.notes().get(&b"number"[..]) else {
+        assert_eq!(device.configuration().tables[table].len(), 0);
+        return 0;
+    };
+    let number = u64::from_be_bytes((**number).try_into().expect("8 bytes"));
+    let entries: Vec<_> = device.configuration().tables[table].iter().collect();
+    assert_eq!(entries.len(), STRIPE as usize);
+    for entry in entries {
+        let written = device.written(table, entry).expect("it is the table's");
+        let expected = forwards(program, table, 0, number);
+        assert_eq!(written.action, expected.action, "half of a batch");
+    }
+    number
+}
+
+/// Cuts the power at some moment of some batch; what was told as kept, and what is there.
+fn cut(program: &Arc<Program>, seed: u64) -> (u64, u64, u64) {
+    let mut draw = Draw(seed);
+    let mut disk = SimulatedDisk::new();
+    let (mut last_kept, mut last_tried) = (0, 0);
+    // The power comes back and goes again.
+    for _ in 0..2 {
+        let (found, kept) = started(program, &disk);
+        let there = read(&found);
+        assert!(
+            (last_kept..=last_tried).contains(&there),
+            "seed {seed}: {there} is there, {last_kept} was kept"
+        );
+        (last_kept, last_tried) = (there, there);
+        disk.cut_after(draw.below(60) as u32);
+        let mut device = keep(found, kept, there > 0);
+        for number in there + 1..there + 12 {
+            last_tried = number;
+            if write(&mut device, number).is_err() {
+                break;
+            }
+            last_kept = number;
+        }
+        drop(device);
+        disk = disk.after_cut(|bound| draw.below(bound));
+    }
+    let (found, _) = started(program, &disk);
+    (last_kept, read(&found), last_tried)
+}
+
+fn cuts(seeds: std::ops::Range<u64>) {
+    let program = compile(ALL);
+    let mut cut_short = 0;
+    for seed in seeds.clone() {
+        let (kept, there, tried) = cut(&program, seed);
+        assert!(
+            (kept..=tried).contains(&there),
+            "seed {seed}: {there} is there, {kept} was kept, {tried} was tried"
+        );
+        cut_short += u64::from(kept < tried);
+    }
+    // Otherwise the power went too late to show anything.
+    assert!(cut_short * 2 > seeds.end - seeds.start, "{cut_short} cuts");
+}
+
+#[test]
+fn a_power_cut_leaves_every_batch_that_was_kept_and_no_half_of_another() {
+    cuts(0..40);
+}
+
+/// `cargo test -p store --test faults -- --ignored`
+#[test]
+#[ignore = "takes a while"]
+fn a_thousand_power_cuts_leave_every_batch_that_was_kept() {
+    cuts(1000..2000);
+}
+
+#[test]
+fn a_full_disk_refuses_batches_until_there_is_room_and_what_was_kept_stays() {
+    let program = compile(ALL);
+    let disk = SimulatedDisk::new();
+    let (found, kept) = started(&program, &disk);
+    let mut device = keep(found, kept, false);
+    write(&mut device, 1).expect("there is room");
+    disk.fill(0);
+    let note = |device: &mut Device, size: usize| {
+        let bytes = vec![7; size].into();
+        apply(device, Change::SetNote(b"large"[..].into(), Some(bytes)));
+        commit(device)
+    };
+    let error = note(&mut device, 1 << 20).expect_err("there is no room");
+    assert!(error.is_full, "{error}");
+    assert!(error.message.contains("the simulated disk"), "{error}");
+    // Until it is taken back nothing else is kept, room or not.
+    disk.make_room();
+    assert!(commit(&mut device).is_err());
+    apply(&mut device, Change::SetNote(b"large"[..].into(), None));
+    device.is_undone();
+    write(&mut device, 2).expect("there is room again");
+    drop(device);
+    let (found, _) = started(&program, &disk);
+    assert_eq!(read(&found), 2);
+    assert!(!found.notes().contains_key(&b"large"[..]));
+}
+
+#[test]
+fn what_packets_changed_is_kept_when_there_is_room_again() {
+    let program = compile(ALL);
+    let disk = SimulatedDisk::new();
+    let (found, kept) = started(&program, &disk);
+    let mut device = keep(found, kept, false);
+    commit(&mut device).expect("there is room");
+    disk.fill(0);
+    let bytes = vec![7; 1 << 20].into();
+    apply(&mut device, Change::SetNote(b"own"[..].into(), Some(bytes)));
+    // Nobody waits for this one.
+    device.step(Nanos::from_millis(1));
+    let error = commit(&mut device).expect_err("one behind a failure is refused");
+    assert!(error.is_full, "{error}");
+    disk.make_room();
+    device.is_undone();
+    device.step(Nanos::from_millis(5000));
+    write(&mut device, 1).expect("there is room again");
+    drop(device);
+    let (found, _) = started(&program, &disk);
+    assert_eq!(found.notes()[&b"own"[..]].len(), 1 << 20);
+}
+
+/// A directory with the state of a device in which one batch was kept; its file.
+fn directory(program: &Arc<Program>, at: &Path) -> std::path::PathBuf {
+    let kept = Directory::open(at).and_then(|directory| directory.device(1));
+    let mut device = keep(device(program), kept.expect("it is new"), false);
+    write(&mut device, 9).expect("there is room");
+    at.join("device-1.redb")
+}
+
+/// What is said of a file with these bytes.
+fn said(at: &Path, file: &Path, bytes: &[u8]) -> Result<u64, String> {
+    std::fs::write(file, bytes).expect("there is room");
+    let directory = Directory::open(at).map_err(|e| e.to_string())?;
+    let kept = directory.device(1).map_err(|e| e.to_string())?;
+    let program = kept.program().map_err(|e| e.to_string())?;
+    let mut device = device(&program.ok_or("it is empty")?);
+    kept.restore(&mut device).map_err(|e| e.to_string())?;
+    Ok(read(&device))
+}
+
+#[test]
+fn a_damaged_file_is_an_error_that_names_it_and_never_an_empty_state() {
+    let program = compile(ALL);
+    let at = tempfile::tempdir().expect("a directory");
+    let file = directory(&program, at.path());
+    let whole = std::fs::read(&file).expect("it is there");
+    assert_eq!(said(at.path(), &file, &whole), Ok(9));
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut draw = Draw(1);
+    let mut refused = 0;
+    let empty = (0, whole.len());
+    let short = (1, draw.below(whole.len()));
+    let damages = [empty, short]
+        .into_iter()
+        .chain((0..60).map(|_| (2, draw.below(whole.len()))));
+    for (kind, place) in damages.collect::<Vec<_>>() {
+        let mut bytes = whole.clone();
+        match kind {
+            0 => bytes.clear(),
+            1 => bytes.truncate(place),
+            _ => bytes[place] ^= 0xff,
+        }
+        match said(at.path(), &file, &bytes) {
+            // Nothing is there, or what is there says nothing.
+            Ok(number) => assert_eq!(number, 9, "byte {place}"),
+            Err(error) => {
+                refused += 1;
+                assert!(error.contains("device-1.redb"), "{error}");
+                assert!(error.contains("move the file away"), "{error}");
+            }
+        }
+    }
+    std::panic::set_hook(quiet);
+    assert!(refused >= 3, "{refused}");
+}
+
+#[test]
+fn a_directory_has_one_owner_at_a_time() {
+    let at = tempfile::tempdir().expect("a directory");
+    let first = Directory::open(at.path()).expect("nobody has it");
+    let kept = first.device(1).expect("it is new");
+    drop(first);
+    // The device's state holds it.
+    let error = Directory::open(at.path())
+        .expect_err("it is taken")
+        .to_string();
+    assert!(error.contains("is in use by another switch"), "{error}");
+    assert!(error.contains(&std::process::id().to_string()), "{error}");
+    drop(kept);
+    let again = Directory::open(at.path()).expect("it is free");
+    assert_eq!(again.devices(), Ok(vec![1]));
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_versions() {
+    use redb::{Database, TableDefinition};
+    let at = tempfile::tempdir().expect("a directory");
+    drop(Directory::open(at.path()).and_then(|directory| directory.device(4)));
+    let database = Database::open(at.path().join("device-4.redb")).expect("it is there");
+    let change = database.begin_write().expect("it can be written");
+    let about: TableDefinition<&str, u64> = TableDefinition::new("about");
+    change
+        .open_table(about)
+        .unwrap()
+        .insert("version", 2)
+        .unwrap();
+    change.commit().expect("there is room");
+    drop(database);
+    let directory = Directory::open(at.path()).expect("it is free");
+    let error = directory.device(4).expect_err("it is newer").to_string();
+    assert!(
+        error.contains("device-4.redb has the format 2 of a newer Polyplane"),
+        "{error}"
+    );
+    assert!(error.contains("reads the format 1"), "{error}");
+}

@@ -1,0 +1,624 @@
+//! What is kept of a device, object by object: each has a [`Place`], which says what it is, and is read and put back by itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bits::Value;
+use exec::{ExternState, HashParameters};
+use ir::{ActionCall, ActionId, ExternId, KeyMatch, Program, TableId, ValueSetId};
+use packet::{Nanos, PortId};
+use table::{
+    ActionRef, CounterReading, Entry, EntryAction, EntryId, FieldMatch, GroupId, GroupMember,
+    LearnedEntry, MemberId, MeterConfig,
+};
+
+use crate::control::{Action, Change, ControlCode, ControlError, Record, TableEntry, refused};
+use crate::device::Device;
+use crate::pre::{CloneSession, Replica};
+use crate::profiles::is_one_shot;
+use crate::queue::QueueConfig;
+
+/// Cells of a counter, meter or register that are one object.
+pub const CELLS: u32 = 64;
+
+/// Where an object of a device is. In this order objects can be put back: what refers to others comes behind them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// The program.
+    Program,
+    /// A note of the control plane.
+    Note(Box<[u8]>),
+    /// Parameters of hashes.
+    Hash,
+    /// PNA's host ports.
+    HostPorts,
+    /// PNA's time-out of this number.
+    ExpireProfile(u8),
+    /// How a port sends.
+    Queue(PortId),
+    /// A value set.
+    ValueSet(ValueSetId),
+    /// A member of an action profile.
+    Member(ExternId, u32),
+    /// A group of a selector.
+    Group(ExternId, u32),
+    /// All entries of a table, those that packets added among them: an object that only goes.
+    Entries(TableId),
+    /// A table entry.
+    Entry(TableId, EntryId),
+    /// The first number that no entry of a table has had.
+    NextEntry(TableId),
+    /// The default entry of a table.
+    Default(TableId),
+    /// The entry with this key that a packet added.
+    Learned(TableId, Box<[u64]>),
+    /// PNA's next flow id.
+    NextFlow,
+    /// A multicast group.
+    Multicast(u32),
+    /// A clone session.
+    CloneSession(u32),
+    /// Configurations of meters, [`CELLS`] of them from this times [`CELLS`] on.
+    Meters(ExternId, u32),
+    /// Counters, [`CELLS`] of them.
+    Counters(ExternId, u32),
+    /// The direct counter of an entry, or of the default action.
+    DirectCounter(TableId, Option<EntryId>),
+    /// Cells of a register, [`CELLS`] of them.
+    Registers(ExternId, u32),
+}
+
+/// What is at a place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// The program.
+    Program(Arc<Program>),
+    /// A note.
+    Note(Box<[u8]>),
+    /// Parameters of hashes.
+    Hash(HashParameters),
+    /// Host ports.
+    HostPorts(Vec<u32>),
+    /// A time-out, if there is one.
+    Timeout(Option<Nanos>),
+    /// How a port sends.
+    Queue(QueueConfig),
+    /// Members of a value set.
+    ValueSet(Vec<Vec<KeyMatch>>),
+    /// The action of a member.
+    Member(ActionId, Vec<Value>),
+    /// Members of a group, and their weights.
+    Group(Vec<(u32, u32)>),
+    /// An entry with its metadata. Of a const one only the direct meter is put back.
+    Entry(TableEntry, Box<[u8]>),
+    /// A number.
+    Next(u64),
+    /// The default action, if it is not the program's, and its direct meter.
+    Default(Option<ActionCall>, Option<MeterConfig>),
+    /// An entry that a packet added.
+    Learned(LearnedEntry),
+    /// Copies.
+    Replicas(Vec<Replica>),
+    /// A clone session.
+    CloneSession(CloneSession),
+    /// Configurations of meters.
+    Meters(Vec<Option<MeterConfig>>),
+    /// Counters.
+    Counters(Vec<CounterReading>),
+    /// A counter.
+    Counter(CounterReading),
+    /// Cells of a register.
+    Registers(Vec<Vec<Value>>),
+}
+
+/// What a change has changed.
+pub(crate) enum Changed {
+    /// These places.
+    Places(Vec<Place>),
+    /// All of it.
+    Everything,
+}
+
+/// The match of a field in the words of an update.
+pub fn key_match(matched: &FieldMatch) -> KeyMatch {
+    match matched {
+        FieldMatch::Exact(value) | FieldMatch::Optional(Some(value)) => {
+            KeyMatch::Exact(value.clone())
+        }
+        FieldMatch::Optional(None) => KeyMatch::Any,
+        FieldMatch::Lpm { value, prefix_len } => KeyMatch::Lpm(value.clone(), *prefix_len),
+        FieldMatch::Ternary { value, mask } => KeyMatch::Ternary(value.clone(), mask.clone()),
+        FieldMatch::Range { lo, hi } => KeyMatch::Range(lo.clone(), hi.clone()),
+    }
+}
+
+/// Values of an action's parameters.
+pub fn arguments(action: &ir::Action, params: &[u64]) -> Vec<Value> {
+    let mut at = 0;
+    let value = |param: &ir::ActionParam| {
+        let own = params.get(at..).unwrap_or(&[]);
+        at += ir::limbs_of(param.ty) as usize;
+        Value::from_limbs(own, param.ty.width())
+    };
+    action.params.iter().map(value).collect()
+}
+
+/// The objects of cells that a change of one cell, or of all, concerns.
+fn chunks(device: &Device, id: ExternId, index: Option<u32>) -> std::ops::Range<u32> {
+    match index {
+        Some(index) => index / CELLS..index / CELLS + 1,
+        None => 0..cells_of(device, id).div_ceil(CELLS),
+    }
+}
+
+fn cells_of(device: &Device, id: ExternId) -> u32 {
+    match device.configuration().cells.get(id) {
+        Some(ExternState::Counter(counters)) => counters.len() as u32,
+        Some(ExternState::Meter(meters)) => meters.len() as u32,
+        Some(ExternState::Register(registers)) => registers.size(),
+        _ => 0,
+    }
+}
+
+/// What a record says has changed.
+pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
+    let cells = |id, index, place: fn(ExternId, u32) -> Place| {
+        let chunks = chunks(device, id, index);
+        chunks.map(|chunk| place(id, chunk)).collect()
+    };
+    Changed::Places(match &record.change {
+        Change::Program => return Changed::Everything,
+        Change::Insert(table, _) => {
+            let made = record.entry.map(|id| Place::Entry(*table, id));
+            made.into_iter().chain([Place::NextEntry(*table)]).collect()
+        }
+        Change::Modify(table, id, ..)
+        | Change::SetMetadata(table, id, _)
+        | Change::Delete(table, id)
+        | Change::SetDirectMeter(table, Some(id), _) => vec![Place::Entry(*table, *id)],
+        Change::Clear(table) => vec![Place::Entries(*table)],
+        Change::SetDefault(table, _)
+        | Change::ResetDefault(table)
+        | Change::SetDirectMeter(table, None, _) => vec![Place::Default(*table)],
+        Change::SetMember { profile, id, .. } | Change::DeleteMember(profile, id) => {
+            vec![Place::Member(*profile, *id)]
+        }
+        Change::SetGroup { profile, id, .. } | Change::DeleteGroup(profile, id) => {
+            vec![Place::Group(*profile, *id)]
+        }
+        Change::SetMulticast(id, _) | Change::DeleteMulticast(id) => vec![Place::Multicast(*id)],
+        Change::SetCloneSession(id, _) | Change::DeleteCloneSession(id) => {
+            vec![Place::CloneSession(*id)]
+        }
+        Change::WriteRegister(id, index, _) => cells(*id, *index, Place::Registers),
+        Change::ResetRegister(id) => cells(*id, None, Place::Registers),
+        Change::SetMeter(id, index, _) | Change::ResetMeter(id, index) => {
+            cells(*id, *index, Place::Meters)
+        }
+        Change::WriteCounter(id, index, _) => cells(*id, *index, Place::Counters),
+        Change::WriteDirectCounter(table, id, _) => vec![Place::DirectCounter(*table, *id)],
+        Change::SetValueSet(id, _) => vec![Place::ValueSet(*id)],
+        Change::SetHashParameters(_) => vec![Place::Hash],
+        Change::SetHostPorts(_) => vec![Place::HostPorts],
+        Change::SetExpireProfile(profile, _) => vec![Place::ExpireProfile(*profile)],
+        Change::SetQueue(port, _) => vec![Place::Queue(*port)],
+        Change::Learn(table, entry) | Change::Expire(table, entry) => {
+            vec![Place::Learned(*table, entry.key.clone()), Place::NextFlow]
+        }
+        Change::SetNote(name, _) => vec![Place::Note(name.clone())],
+    })
+}
+
+/// The places of all objects that a device may have.
+pub(crate) fn all_places(device: &Device) -> BTreeSet<Place> {
+    let configuration = device.configuration();
+    let mut places = BTreeSet::from([
+        Place::Program,
+        Place::Hash,
+        Place::HostPorts,
+        Place::NextFlow,
+    ]);
+    places.extend(device.notes().keys().cloned().map(Place::Note));
+    places.extend((0..=u8::MAX).map(Place::ExpireProfile));
+    let queues = device.core.queues.configured().into_iter();
+    places.extend(queues.map(|(port, _)| Place::Queue(port)));
+    places.extend(
+        configuration
+            .value_sets
+            .iter()
+            .map(|(id, _)| Place::ValueSet(id)),
+    );
+    for (id, profile) in configuration.profiles.iter() {
+        let Some(profile) = profile else { continue };
+        places.extend(
+            profile
+                .members()
+                .map(|(member, _)| Place::Member(id, member.get())),
+        );
+        places.extend(
+            profile
+                .groups()
+                .map(|(group, _)| Place::Group(id, group.get())),
+        );
+    }
+    for (id, _) in configuration.tables.iter() {
+        places.extend([Place::NextEntry(id), Place::Default(id)]);
+        places.extend(entries_of(device, id));
+    }
+    let replication = device.replication();
+    places.extend(replication.groups().map(|(id, _)| Place::Multicast(id)));
+    places.extend(
+        replication
+            .sessions()
+            .map(|(id, _)| Place::CloneSession(id)),
+    );
+    for (id, cells) in configuration.cells.iter() {
+        let place = match cells {
+            ExternState::Meter(_) => Place::Meters,
+            _ => continue,
+        };
+        places.extend(chunks(device, id, None).map(|chunk| place(id, chunk)));
+    }
+    places
+}
+
+/// The places of a table's entries.
+pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<Place> {
+    let entries = device.configuration().tables[table].iter();
+    let entries = entries.map(|entry| Place::Entry(table, entry.id));
+    let learned = device.configuration().learned[table].as_ref();
+    let learned = learned.map_or_else(Vec::new, |learned| learned.entries());
+    let learned = learned
+        .into_iter()
+        .map(|entry| Place::Learned(table, entry.key));
+    entries.chain(learned).collect()
+}
+
+/// The places of all counters.
+pub(crate) fn counters_of(device: &Device) -> Vec<Place> {
+    let mut places = arrays(
+        device,
+        |cells| matches!(cells, ExternState::Counter(_)),
+        Place::Counters,
+    );
+    for (table, declared) in device.program().tables.iter() {
+        if declared.direct_counter.is_some() {
+            let entries = device.configuration().tables[table].iter();
+            let entries = entries.map(|entry| Place::DirectCounter(table, Some(entry.id)));
+            places.extend(entries.chain([Place::DirectCounter(table, None)]));
+        }
+    }
+    places
+}
+
+/// The places of all registers.
+pub(crate) fn registers_of(device: &Device) -> Vec<Place> {
+    arrays(
+        device,
+        |cells| matches!(cells, ExternState::Register(_)),
+        Place::Registers,
+    )
+}
+
+fn arrays(
+    device: &Device,
+    is_meant: fn(&ExternState) -> bool,
+    place: fn(ExternId, u32) -> Place,
+) -> Vec<Place> {
+    let cells = device.configuration().cells.iter();
+    let meant = cells.filter(|(_, cells)| is_meant(cells));
+    let places =
+        meant.flat_map(|(id, _)| chunks(device, id, None).map(move |chunk| place(id, chunk)));
+    places.collect()
+}
+
+impl Device {
+    /// The object at a place, if there is one.
+    pub(crate) fn object(&self, place: &Place) -> Option<Object> {
+        let configuration = self.configuration();
+        Some(match place {
+            Place::Program => Object::Program(Arc::clone(self.program())),
+            Place::Note(name) => Object::Note(self.notes().get(name)?.clone()),
+            Place::Hash => Object::Hash((*configuration.hash).clone()),
+            Place::HostPorts => Object::HostPorts(configuration.host_ports.to_vec()),
+            Place::ExpireProfile(profile) => {
+                let timeout = configuration
+                    .expire_profiles
+                    .timeout_ns((*profile).into())?;
+                Object::Timeout(Some(Nanos(timeout)))
+            }
+            Place::Queue(port) => Object::Queue(self.core.queues.config(*port)),
+            Place::ValueSet(id) => {
+                let members = configuration.value_sets.get(*id)?.members();
+                let members = members.map(|member| member.iter().map(key_match).collect());
+                Object::ValueSet(members.collect())
+            }
+            Place::Member(profile, id) => self.member_object(*profile, *id)?,
+            Place::Group(profile, id) if !is_one_shot(*id) => {
+                let profile = configuration.profiles.get(*profile)?.as_ref()?;
+                let members = profile.group(GroupId::new(*id))?.iter();
+                Object::Group(
+                    members
+                        .map(|part| (part.member.get(), part.weight))
+                        .collect(),
+                )
+            }
+            Place::Group(..) | Place::Entries(_) => return None,
+            Place::Entry(table, id) => {
+                let entry = configuration.tables.get(*table)?.get(*id)?;
+                let written = self.written(*table, entry)?;
+                if entry.is_const && written.meter.is_none() {
+                    return None;
+                }
+                Object::Entry(written, entry.metadata.clone())
+            }
+            Place::NextEntry(table) => Object::Next(configuration.tables.get(*table)?.next_id().0),
+            Place::Default(table) => self.default_object(*table)?,
+            Place::Learned(table, key) => {
+                Object::Learned(configuration.learned.get(*table)?.as_ref()?.get(key)?)
+            }
+            Place::NextFlow => {
+                Object::Next(configuration.next_flow_id.load(Ordering::Relaxed).into())
+            }
+            Place::Multicast(id) => {
+                let mut groups = self.replication().groups();
+                Object::Replicas(groups.find(|(other, _)| other == id)?.1.to_vec())
+            }
+            Place::CloneSession(id) => {
+                Object::CloneSession(self.replication().session(*id)?.clone())
+            }
+            Place::Meters(id, chunk) => {
+                let cells = self.cells_of_chunk(*id, *chunk);
+                let configs: Vec<_> = cells.map(|index| self.read_meter(*id, index)).collect();
+                configs
+                    .iter()
+                    .any(Option::is_some)
+                    .then_some(Object::Meters(configs))?
+            }
+            Place::Counters(id, chunk) => {
+                let cells = self.cells_of_chunk(*id, *chunk);
+                Object::Counters(
+                    cells
+                        .filter_map(|index| self.read_counter(*id, index))
+                        .collect(),
+                )
+            }
+            Place::DirectCounter(table, entry) => {
+                Object::Counter(configuration.tables.get(*table)?.counter(*entry)?)
+            }
+            Place::Registers(id, chunk) => {
+                let cells = self.cells_of_chunk(*id, *chunk);
+                Object::Registers(
+                    cells
+                        .filter_map(|index| self.read_register(*id, index))
+                        .collect(),
+                )
+            }
+        })
+    }
+
+    fn cells_of_chunk(&self, id: ExternId, chunk: u32) -> std::ops::Range<u32> {
+        let first = chunk.saturating_mul(CELLS);
+        first..first.saturating_add(CELLS).min(cells_of(self, id))
+    }
+
+    fn member_object(&self, profile: ExternId, id: u32) -> Option<Object> {
+        if is_one_shot(id) {
+            return None;
+        }
+        let profile = self.configuration().profiles.get(profile)?.as_ref()?;
+        let action = profile.member(MemberId::new(id))?;
+        let id = ActionId::new(action.action);
+        let declared = self.program().actions.get(id)?;
+        Some(Object::Member(id, arguments(declared, &action.params)))
+    }
+
+    fn default_object(&self, table: TableId) -> Option<Object> {
+        let entries = self.configuration().tables.get(table)?;
+        let call = match entries.default_action() {
+            EntryAction::Direct(action) => self.call(table, action),
+            _ => None,
+        };
+        let call = call.filter(|call| *call != self.program().tables[table].default);
+        let meter = entries.default_meter().and_then(|meter| meter.config());
+        (call.is_some() || meter.is_some()).then_some(Object::Default(call, meter))
+    }
+
+    /// An action of a table as a call.
+    fn call(&self, table: TableId, action: &ActionRef) -> Option<ActionCall> {
+        let program = self.program();
+        let mut listed = program.tables[table].actions.iter();
+        let at = listed.position(|listed| listed.action.get() == action.action)?;
+        let declared = &program.actions[program.tables[table].actions[at].action];
+        Some(ActionCall {
+            action: at,
+            args: arguments(declared, &action.params),
+        })
+    }
+
+    /// What an entry of a table does, in the words of an update; what the device made for it alone is told as it was given.
+    pub fn action(&self, table: TableId, action: &EntryAction) -> Option<Action> {
+        let profile = self.program().tables.get(table)?.implementation;
+        let profile = profile.and_then(|id| self.configuration().profiles[id].as_ref());
+        let shot = |part: &GroupMember| {
+            let action = profile?.member(part.member)?;
+            Some((self.call(table, action)?, part.weight))
+        };
+        Some(match action {
+            EntryAction::Direct(action) => Action::Call(self.call(table, action)?),
+            EntryAction::Member(id) if is_one_shot(id.get()) => {
+                let (member, weight) = (*id, 1);
+                Action::OneShot(vec![shot(&GroupMember { member, weight })?])
+            }
+            EntryAction::Member(id) => Action::Member(id.get()),
+            EntryAction::Group(id) if is_one_shot(id.get()) => {
+                let parts = profile?.group(*id)?.iter();
+                Action::OneShot(parts.map(shot).collect::<Option<_>>()?)
+            }
+            EntryAction::Group(id) => Action::Group(id.get()),
+        })
+    }
+
+    /// All that is written of an entry but its metadata and its counter.
+    pub fn written(&self, table: TableId, entry: &Entry) -> Option<TableEntry> {
+        Some(TableEntry {
+            keys: entry.matches.iter().map(key_match).collect(),
+            priority: entry.priority,
+            action: self.action(table, &entry.action)?,
+            idle_timeout: entry.idle_timeout_ns.map(Nanos),
+            meter: entry.meter.as_ref().and_then(|meter| meter.config()),
+            counter: None,
+        })
+    }
+
+    /// Takes up the state that objects describe in place of all entries that there are, the program's own that are not const among them. Nothing is
+    /// recorded. Objects come in the order of their places; the program's object says nothing here.
+    ///
+    /// # Errors
+    /// An object does not fit the program; the device is not to be used then.
+    pub fn restore(
+        &mut self,
+        objects: impl IntoIterator<Item = (Place, Object)>,
+    ) -> Result<(), ControlError> {
+        let tables: Vec<TableId> = self.program().tables.iter().map(|(id, _)| id).collect();
+        for table in tables {
+            self.change(&Change::Clear(table))?;
+        }
+        for (place, object) in objects {
+            self.put(place, object)?;
+        }
+        for (_, entries) in self.configuration.tables.iter_mut() {
+            let last = entries.iter().next_back().map(|entry| entry.id);
+            entries.number_from(EntryId(last.map_or(0, |last| last.0.saturating_add(1))));
+        }
+        self.is_stale = true;
+        Ok(())
+    }
+
+    fn put(&mut self, place: Place, object: Object) -> Result<(), ControlError> {
+        let change = match (place, object) {
+            (Place::Program, Object::Program(_)) => return Ok(()),
+            (Place::Note(name), Object::Note(bytes)) => Change::SetNote(name, Some(bytes)),
+            (Place::Hash, Object::Hash(parameters)) => Change::SetHashParameters(parameters),
+            (Place::HostPorts, Object::HostPorts(ports)) => Change::SetHostPorts(ports),
+            (Place::ExpireProfile(profile), Object::Timeout(timeout)) => {
+                Change::SetExpireProfile(profile, timeout)
+            }
+            (Place::Queue(port), Object::Queue(config)) => Change::SetQueue(port, config),
+            (Place::ValueSet(id), Object::ValueSet(members)) => Change::SetValueSet(id, members),
+            (Place::Member(profile, id), Object::Member(action, args)) => Change::SetMember {
+                profile,
+                id,
+                action,
+                args,
+            },
+            (Place::Group(profile, id), Object::Group(members)) => Change::SetGroup {
+                profile,
+                id,
+                members,
+            },
+            (Place::Entry(table, id), Object::Entry(entry, metadata)) => {
+                return self.put_entry(table, id, entry, metadata);
+            }
+            (Place::NextEntry(table), Object::Next(next)) => {
+                self.table_of(table)?;
+                self.configuration.tables[table].number_from(EntryId(next));
+                return Ok(());
+            }
+            (Place::Default(table), Object::Default(call, meter)) => {
+                let call = call.map(|call| Change::SetDefault(table, call));
+                call.map_or(Ok(None), |change| self.change(&change))?;
+                if meter.is_none() {
+                    return Ok(());
+                }
+                Change::SetDirectMeter(table, None, meter)
+            }
+            (Place::Learned(table, _), Object::Learned(entry)) => {
+                // Its time begins anew.
+                let now = self.core.now.0;
+                Change::Learn(
+                    table,
+                    LearnedEntry {
+                        timer_start_ns: now,
+                        usage: Default::default(),
+                        ..entry
+                    },
+                )
+            }
+            (Place::NextFlow, Object::Next(next)) => {
+                let next = next as u32;
+                self.configuration
+                    .next_flow_id
+                    .fetch_max(next, Ordering::Relaxed);
+                return Ok(());
+            }
+            (Place::Multicast(id), Object::Replicas(replicas)) => {
+                Change::SetMulticast(id, replicas)
+            }
+            (Place::CloneSession(id), Object::CloneSession(session)) => {
+                Change::SetCloneSession(id, session)
+            }
+            (Place::DirectCounter(table, entry), Object::Counter(reading)) => {
+                Change::WriteDirectCounter(table, entry, reading)
+            }
+            (Place::Meters(id, chunk), Object::Meters(configs)) => {
+                let cells = (chunk.saturating_mul(CELLS)..).zip(configs);
+                let set = cells
+                    .filter_map(|(index, config)| Some(Change::SetMeter(id, Some(index), config?)));
+                return self.change_all(set.collect());
+            }
+            (Place::Counters(id, chunk), Object::Counters(readings)) => {
+                let cells = (chunk.saturating_mul(CELLS)..).zip(readings);
+                let set =
+                    cells.map(|(index, reading)| Change::WriteCounter(id, Some(index), reading));
+                return self.change_all(set.collect());
+            }
+            (Place::Registers(id, chunk), Object::Registers(cells)) => {
+                let cells = (chunk.saturating_mul(CELLS)..).zip(cells);
+                let set =
+                    cells.map(|(index, values)| Change::WriteRegister(id, Some(index), values));
+                return self.change_all(set.collect());
+            }
+            (place, _) => {
+                let message = format!("at {place:?} there is another kind of object");
+                return refused(ControlCode::InvalidArgument, message);
+            }
+        };
+        self.change(&change).map(drop)
+    }
+
+    fn change_all(&mut self, changes: Vec<Change>) -> Result<(), ControlError> {
+        changes
+            .iter()
+            .try_for_each(|change| self.change(change).map(drop))
+    }
+
+    fn put_entry(
+        &mut self,
+        table: TableId,
+        id: EntryId,
+        entry: TableEntry,
+        metadata: Box<[u8]>,
+    ) -> Result<(), ControlError> {
+        self.table_of(table)?;
+        let entries = &mut self.configuration.tables[table];
+        if entries.get(id).is_some_and(|there| there.is_const) {
+            return self
+                .change(&Change::SetDirectMeter(table, Some(id), entry.meter))
+                .map(drop);
+        }
+        entries.number_again(id);
+        let made = self.change(&Change::Insert(table, entry))?;
+        if made != Some(id) {
+            let message = format!("the entry {} of {table:?} does not get its number", id.0);
+            return refused(ControlCode::InvalidArgument, message);
+        }
+        match metadata.is_empty() {
+            true => Ok(()),
+            false => self
+                .change(&Change::SetMetadata(table, id, metadata))
+                .map(drop),
+        }
+    }
+}
