@@ -185,6 +185,11 @@ impl Inbox {
         }
     }
 
+    /// Packets, digests and notifications that wait for the server.
+    pub fn waiting_events(&self) -> usize {
+        self.events.sender.max_capacity() - self.events.sender.capacity()
+    }
+
     /// Packets, digests and notifications that were lost because the server did not take them fast enough.
     pub fn lost_events(&self) -> u64 {
         self.events.lost.load(Ordering::Relaxed)

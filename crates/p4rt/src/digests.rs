@@ -63,6 +63,11 @@ impl Line {
 }
 
 impl Digests {
+    /// Messages that wait for their list or its acknowledgement.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lines.values().map(|line| line.known.len()).sum()
+    }
+
     /// A message came; the list that is now to be sent, if there is one.
     pub(crate) fn take(
         &mut self,

@@ -9,6 +9,7 @@
 //! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
 //! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
+//! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `journal`: what is logged; `figures`: what is counted;
 //! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
@@ -29,6 +30,7 @@
 //! Tests: `tests/`, controllers over real gRPC against a device with a loop; `arbiter`, `bytes` and `digests` beside the code.
 //! docs/P4RUNTIME.md lists the specification's requirements with their tests.
 
+mod access;
 mod arbiter;
 mod bell;
 mod bytes;
@@ -39,10 +41,13 @@ mod data;
 mod digests;
 mod extras;
 mod fault;
+mod figures;
 mod idle;
 mod keeping;
 mod noted;
 mod notes;
+mod incoming;
+mod journal;
 mod packet_io;
 mod pipeline;
 mod read;
@@ -59,7 +64,10 @@ pub mod service {
     tonic::include_proto!("p4.v1");
 }
 
+pub use access::{Allow, AllowError};
 pub use control::{CpuPort, Inbox, Remote, channel};
 pub use notes::{Notes, has_config};
+pub use figures::{Figures, LATENCY_MICROS, Latencies};
+pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

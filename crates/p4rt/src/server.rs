@@ -15,13 +15,16 @@ use packet::PortId;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::arbiter::ClientId;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
 use crate::notes::{self, Notes};
+use crate::figures::Figures;
+use crate::incoming::{Door, Listen, ListenError, Peer, connections};
+use crate::pipeline;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::site::{Loader, Site};
 use crate::stream::Session;
@@ -66,8 +69,8 @@ pub struct Setup {
 /// Why there is no server.
 #[derive(Debug)]
 pub enum ServerError {
-    /// The address is not of this machine alone.
-    NotLoopback(SocketAddr),
+    /// The server may not listen as it was told.
+    Listen(SocketAddr, ListenError),
     /// A device's number is 0 or taken.
     DeviceId(u64),
     /// A device's program has no P4Info.
@@ -79,10 +82,7 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServerError::NotLoopback(address) => write!(
-                f,
-                "P4Runtime on {address} would be open to other machines without encryption; use 127.0.0.1 or [::1], and a tunnel (ssh -L) from elsewhere"
-            ),
+            ServerError::Listen(address, error) => write!(f, "P4Runtime on {address} {error}"),
             ServerError::DeviceId(id) => {
                 write!(
                     f,
@@ -128,14 +128,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves these devices at an address of this machine's own; port 0 is any free one.
+    /// Serves these devices. A plain address must be of this machine's own.
     ///
     /// # Errors
-    /// The address cannot be had, or something is wrong with the devices.
-    pub fn start(address: SocketAddr, setups: Vec<Setup>) -> Result<Server, ServerError> {
-        if !address.ip().is_loopback() {
-            return Err(ServerError::NotLoopback(address));
-        }
+    /// The address cannot be had or may not be, or something is wrong with the devices.
+    pub fn start(listen: impl Into<Listen>, setups: Vec<Setup>) -> Result<Server, ServerError> {
+        let listen = listen.into();
+        let address = listen.address;
+        let door = listen.door();
+        let door = door.map_err(|error| ServerError::Listen(address, error))?;
         let io = |error| ServerError::Io(address, error);
         let listener = TcpListener::bind(address).map_err(io)?;
         listener.set_nonblocking(true).map_err(io)?;
@@ -154,7 +155,7 @@ impl Server {
         };
         let thread = std::thread::Builder::new()
             .name("p4runtime".to_owned())
-            .spawn(move || run(runtime, listener, service, stopped))
+            .spawn(move || run(runtime, listener, door, service, stopped))
             .map_err(io)?;
         Ok(Server {
             address: bound,
@@ -168,6 +169,12 @@ impl Server {
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What was counted of a device, if there is one with this number.
+    pub fn figures(&self, device: u64) -> Option<Figures> {
+        let site = self.sites.find(device).ok()?;
+        Some(site.figures())
     }
 
     /// A port of a device went down or came up: watch ports and backup replicas depend on it.
@@ -226,15 +233,26 @@ fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
     Ok(sites)
 }
 
-fn run(runtime: Runtime, listener: TcpListener, service: Service, stopped: oneshot::Receiver<()>) {
+fn run(
+    runtime: Runtime,
+    listener: TcpListener,
+    door: Door,
+    service: Service,
+    stopped: oneshot::Receiver<()>,
+) {
     runtime.block_on(async move {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
             return;
         };
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = connections(listener, door);
         let service = P4RuntimeServer::new(service)
             .max_decoding_message_size(MOST_BYTES)
             .max_encoding_message_size(usize::MAX);
+        // Who may do nothing is told so before anything of a request is read.
+        let service = InterceptedService::new(service, |request: Request<()>| {
+            Peer::of(&request)?.rights()?;
+            Ok(request)
+        });
         let served = tonic::transport::Server::builder()
             .concurrency_limit_per_connection(MOST_CALLS)
             .http2_keepalive_interval(Some(ASK_AFTER))
@@ -262,13 +280,20 @@ struct Service {
     sites: Arc<Sites>,
 }
 
+/// Who asks, and what.
+fn open_request<T>(request: Request<T>) -> Result<(Peer, T), Status> {
+    let peer = Peer::of(&request)?.clone();
+    Ok((peer, request.into_inner()))
+}
+
 #[tonic::async_trait]
 impl P4Runtime for Service {
     async fn write(
         &self,
         request: Request<rt::WriteRequest>,
     ) -> Result<Response<rt::WriteResponse>, Status> {
-        let request = request.into_inner();
+        let (peer, request) = open_request(request)?;
+        peer.rights()?.check_role(&request.role)?;
         let site = self.sites.find(request.device_id)?;
         to_its_end(async move { site.write(request).await }).await?;
         Ok(Response::new(rt::WriteResponse {}))
@@ -280,7 +305,8 @@ impl P4Runtime for Service {
         &self,
         request: Request<rt::ReadRequest>,
     ) -> Result<Response<Self::ReadStream>, Status> {
-        let request = request.into_inner();
+        let (peer, request) = open_request(request)?;
+        peer.rights()?.check_read(&request.role)?;
         let site = self.sites.find(request.device_id)?;
         let (answers, parts) = mpsc::channel(MOST_PARTS);
         tokio::spawn(async move {
@@ -296,7 +322,8 @@ impl P4Runtime for Service {
         &self,
         request: Request<rt::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<rt::SetForwardingPipelineConfigResponse>, Status> {
-        let request = request.into_inner();
+        let (peer, request) = open_request(request)?;
+        peer.rights()?.check_role(&request.role)?;
         let site = self.sites.find(request.device_id)?;
         to_its_end(async move { Ok(site.set_config(request).await?) }).await?;
         Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))
@@ -335,13 +362,15 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<rt::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let (peer, requests) = open_request(request)?;
         let (answers, messages) = mpsc::channel(MOST_ANSWERS);
         let session = Session {
             sites: Arc::clone(&self.sites),
             client: ClientId(self.sites.sessions.fetch_add(1, Ordering::Relaxed)),
             answers,
+            peer,
         };
-        tokio::spawn(session.run(request.into_inner()));
+        tokio::spawn(session.run(requests));
         Ok(Response::new(ReceiverStream::new(messages)))
     }
 

@@ -1,7 +1,6 @@
 //! A device as the server sees it: its loop behind a channel, its program, its sessions.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +22,8 @@ use crate::extras::Extras;
 use crate::fault::{Checked, Fault, batch_status, invalid, refuse};
 use crate::keeping::{self, Unkept, Waiting};
 use crate::notes;
+use crate::figures::{Cells, Figures};
+use crate::journal::{self, Limit};
 use crate::packet_io;
 use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
 use crate::read;
@@ -69,6 +70,7 @@ struct Sessions {
 
 /// A device.
 pub(crate) struct Site {
+    id: u64,
     remote: Remote,
     loader: Arc<dyn Loader>,
     /// Held for writing while anything of the device is changed, for reading while it is read.
@@ -78,7 +80,9 @@ pub(crate) struct Site {
     sessions: Mutex<Sessions>,
     digests: Mutex<Digests>,
     start: Instant,
-    lost: AtomicU64,
+    pub(crate) cells: Cells,
+    /// On lines about refused writes.
+    refusals: Mutex<Limit>,
 }
 
 impl Site {
@@ -90,6 +94,7 @@ impl Site {
     ) -> Site {
         extras.take_changes();
         Site {
+            id,
             remote,
             loader,
             pipeline: RwLock::new(Pipeline {
@@ -104,13 +109,26 @@ impl Site {
             }),
             digests: Mutex::default(),
             start: Instant::now(),
-            lost: AtomicU64::new(0),
+            cells: Cells::default(),
+            refusals: Mutex::default(),
         }
     }
 
-    /// Notifications that no session took fast enough.
+    /// A notification that no session took fast enough.
     fn lose(&self) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
+        self.cells.lost.add(1);
+    }
+
+    /// What was counted.
+    pub(crate) fn figures(&self) -> Figures {
+        let digests_waiting = lock(&self.digests).waiting() as u64;
+        let sessions = lock(&self.sessions);
+        Figures {
+            sessions: sessions.live.len() as u64,
+            primaries: sessions.arbiter.primaries().count() as u64,
+            digests_waiting,
+            ..self.cells.read()
+        }
     }
 
     fn now(&self) -> u64 {
@@ -141,8 +159,12 @@ impl Site {
         let mut sessions = lock(&self.sessions);
         let before = sessions.arbiter.role_of_primary(client).is_some();
         let notices = sessions.arbiter.ask(client, update)?;
-        if !before && sessions.arbiter.role_of_primary(client).is_some() {
+        let after = sessions.arbiter.role_of_primary(client);
+        if !before && after.is_some() {
             lock(&self.digests).clear();
+        }
+        if before != after.is_some() {
+            journal::elected(self.id, client, update, after.is_some());
         }
         sessions.tell(notices);
         Ok(())
@@ -152,6 +174,14 @@ impl Site {
     pub(crate) fn leave(&self, client: ClientId) {
         let mut sessions = lock(&self.sessions);
         sessions.live.remove(&client);
+        if let Some(role) = sessions.arbiter.role_of_primary(client) {
+            tracing::info!(
+                device = self.id,
+                role,
+                session = client.0,
+                "the primary has gone"
+            );
+        }
         let notices = sessions.arbiter.leave(client);
         sessions.tell(notices);
     }
@@ -185,6 +215,16 @@ impl Site {
         &self,
         request: rt::SetForwardingPipelineConfigRequest,
     ) -> Checked {
+        let (action, begin) = (request.action(), Instant::now());
+        let set = self.try_set_config(request).await;
+        if set.is_ok() {
+            self.cells.configs.add(1);
+        }
+        journal::configured(self.id, action, &set, begin.elapsed());
+        set
+    }
+
+    async fn try_set_config(&self, request: rt::SetForwardingPipelineConfigRequest) -> Checked {
         self.check_primary(&request.role, request.election_id.as_ref())?;
         let action = request.action();
         let (role, election) = (request.role, request.election_id);
@@ -379,7 +419,34 @@ impl Site {
 
     /// Makes a batch of updates, and has it kept.
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<(), Status> {
-        let (results, waiting) = self.make(&request).await?;
+        let begin = Instant::now();
+        let count = request.updates.len();
+        let results = self.make_and_keep(&request).await;
+        self.cells.wrote(begin.elapsed());
+        let refused = match &results {
+            Ok(results) => results.iter().filter(|result| result.is_err()).count(),
+            Err(_) => count,
+        };
+        self.cells.refused.add(refused);
+        self.cells.updates.add(count - refused);
+        let status = results.and_then(|results| batch_status(&results));
+        match &status {
+            Ok(()) => {
+                let took = begin.elapsed();
+                tracing::debug!(device = self.id, updates = count, ?took, "write");
+            }
+            Err(status) => {
+                if let Some(unsaid) = lock(&self.refusals).may_say() {
+                    let (device, code, message) = (self.id, status.code(), status.message());
+                    tracing::info!(device, refused, ?code, message, unsaid, "write refused");
+                }
+            }
+        }
+        status
+    }
+
+    async fn make_and_keep(&self, request: &WriteRequest) -> Result<Vec<Checked>, Status> {
+        let (results, waiting) = self.make(request).await?;
         // Others write meanwhile, and one sync keeps what they have written.
         if let Some(waiting) = waiting
             && let Err(fault) = keeping::check(waiting.await)
@@ -387,7 +454,7 @@ impl Site {
             self.take_back().await?;
             return Err(fault.into());
         }
-        batch_status(&results)
+        Ok(results)
     }
 
     async fn make(&self, request: &WriteRequest) -> Result<Made, Status> {
@@ -525,6 +592,7 @@ impl Site {
         request: rt::ReadRequest,
         answers: &mpsc::Sender<Result<rt::ReadResponse, Status>>,
     ) -> Result<(), Status> {
+        self.cells.reads.add(1);
         let (schema, results, found) = self.collect(&request).await?;
         for found in found {
             let entities = found.entities(&schema);
@@ -595,7 +663,9 @@ impl Site {
             };
             packet_io::packet_out(&running.schema, packet)?
         };
-        self.remote.send(bytes)
+        self.remote.send(bytes)?;
+        self.cells.packet_outs.add(1);
+        Ok(())
     }
 
     /// An acknowledgement of digests.
@@ -647,7 +717,10 @@ impl Site {
         let schema = &running.schema;
         match event {
             Event::PacketIn(bytes) => match packet_io::packet_in(schema, &bytes) {
-                Some(packet) => self.notify(None, Notice::Packet(packet)),
+                Some(packet) => {
+                    let told = self.notify(None, Notice::Packet(packet));
+                    self.cells.packet_ins.add(told);
+                }
                 None => self.lose(),
             },
             Event::Digest(program, digest) if Arc::ptr_eq(&program, &schema.program) => {
@@ -715,24 +788,24 @@ impl Site {
             data: data.collect(),
             timestamp: since_epoch(),
         };
-        self.notify(view.role.as_deref(), Notice::Digest(notice));
+        let told = self.notify(view.role.as_deref(), Notice::Digest(notice));
+        self.cells.digest_lists.add(told);
     }
 
-    /// Tells the primaries: of all roles, or of what belongs to one (`@p4runtime_role`) that role's and the default role's.
-    fn notify(&self, owner: Option<&str>, notice: Notice) {
+    /// Tells the primaries: of all roles, or of what belongs to one (`@p4runtime_role`) that role's and the default role's. How many were told.
+    fn notify(&self, owner: Option<&str>, notice: Notice) -> usize {
+        let mut told = 0;
         let sessions = lock(&self.sessions);
         let is_told = |role: &str| owner.is_none_or(|owner| role.is_empty() || role == owner);
         for (role, client) in sessions.arbiter.primaries() {
             let session = sessions.live.get(&client).filter(|_| is_told(role));
             let Some(session) = session else { continue };
-            if session
-                .answers
-                .try_send(Ok(response(notice.clone())))
-                .is_err()
-            {
-                self.lose();
+            match session.answers.try_send(Ok(response(notice.clone()))) {
+                Ok(()) => told += 1,
+                Err(_) => self.lose(),
             }
         }
+        told
     }
 
     /// Gives the device the members and replicas whose ports are up.

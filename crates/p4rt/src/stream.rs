@@ -12,6 +12,7 @@ use tonic::{Code, Status, Streaming};
 
 use crate::arbiter::ClientId;
 use crate::fault::{Checked, Fault};
+use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::site::{Answers, Site, response};
 
@@ -20,6 +21,7 @@ pub(crate) struct Session {
     pub(crate) sites: Arc<Sites>,
     pub(crate) client: ClientId,
     pub(crate) answers: Answers,
+    pub(crate) peer: Peer,
 }
 
 /// The device that a session is for, once it is known.
@@ -35,6 +37,7 @@ impl Session {
         let ending = self.serve(&mut requests, &mut place).await;
         if let Some(place) = &place {
             place.site.leave(self.client);
+            tracing::info!(session = self.client.0, "session closed");
         }
         if let Err(status) = ending {
             // Who has gone does not hear it.
@@ -78,11 +81,20 @@ impl Session {
         place: &mut Option<Place>,
         update: &rt::MasterArbitrationUpdate,
     ) -> Checked {
+        let role = update.role.as_ref().map_or("", |role| role.name.as_str());
+        let rights = self.peer.rights()?;
+        match update.election_id {
+            Some(_) => rights.check_role(role)?,
+            // A client that only listens can never be primary.
+            None => rights.check_read(role)?,
+        }
         let site = match place {
             Some(place) => Arc::clone(&place.site),
             None => {
                 let site = self.sites.find(update.device_id)?;
                 let ended = site.join(self.client, self.answers.clone());
+                let (session, peer) = (self.client.0, self.peer.address);
+                tracing::info!(device = update.device_id, session, %peer, role, "session opened");
                 *place = Some(Place {
                     site: Arc::clone(&site),
                     ended,

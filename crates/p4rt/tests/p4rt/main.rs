@@ -2,8 +2,10 @@
 
 mod rig;
 
+mod access;
 mod batches;
 mod cells;
+mod devices;
 mod faults;
 mod pipeline;
 mod profiles;

@@ -1,6 +1,7 @@
 //! A device with a loop, its server, and controllers over real gRPC.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,7 +18,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::update::Type;
 use p4rt::service::p4_runtime_client::P4RuntimeClient;
-use p4rt::{CpuPort, Inbox, Loader, Server, Setup};
+use p4rt::{CpuPort, Inbox, Listen, Loader, Server, Setup};
 use packet::{Nanos, PortId};
 use prost::Message;
 use switch::{Device, DeviceConfig, LoadError};
@@ -78,9 +79,15 @@ V1Switch(P(), C(), I(), E(), C(), D()) main;
 /// What the loop is told and tells.
 type Frames = (u32, Vec<u8>);
 
-/// A device, its loop and its server.
+/// Devices, their loops and their server.
 pub(crate) struct Rig {
     pub(crate) server: Server,
+    /// The device 1, and others from 2 on.
+    places: Vec<Place>,
+}
+
+/// A device's loop.
+struct Place {
     frames: Sender<Frames>,
     sent: Receiver<Frames>,
     stop: Arc<AtomicBool>,
@@ -136,14 +143,9 @@ pub(crate) fn empty_device() -> Device {
     Compiler.device(program).expect("it runs")
 }
 
-impl Rig {
-    /// A switch without a program.
-    pub(crate) fn empty() -> Rig {
-        Rig::start(empty_device(), None)
-    }
-
+impl Place {
     /// A switch with this device; with its program, if there is one that no controller need set.
-    pub(crate) fn start(device: Device, program: Option<Arc<ir::Program>>) -> Rig {
+    fn start(id: u64, device: Device, program: Option<Arc<ir::Program>>) -> (Place, Setup) {
         let notes = device.notes().clone();
         let (inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let (frames, frames_out) = channel();
@@ -153,33 +155,57 @@ impl Rig {
         let looping =
             std::thread::spawn(move || run(inbox, cpu, device, &frames_out, &sent_in, &stopped));
         let setup = Setup {
-            id: 1,
+            id,
             remote,
             loader: Arc::new(Compiler),
             program,
             notes,
         };
-        let address = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::start(address, vec![setup]).expect("a free port");
-        Rig {
-            server,
+        let place = Place {
             frames,
             sent,
             stop,
             looping: Some(looping),
-        }
+        };
+        (place, setup)
+    }
+}
+
+impl Rig {
+    /// A switch without a program.
+    pub(crate) fn empty() -> Rig {
+        Rig::several(1)
+    }
+
+    /// So many switches without programs, numbered from 1 on.
+    pub(crate) fn several(count: u64) -> Rig {
+        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        Rig::listening(address.into(), count)
+    }
+
+    /// Switches without programs, behind a server that listens like this.
+    pub(crate) fn listening(listen: Listen, count: u64) -> Rig {
+        let place = |id| Place::start(id, empty_device(), None);
+        Rig::behind(listen, (1..=count).map(place))
+    }
+
+    /// A switch with this device; with its program, if there is one that no controller need set.
+    pub(crate) fn start(device: Device, program: Option<Arc<ir::Program>>) -> Rig {
+        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        Rig::behind(address.into(), [Place::start(1, device, program)])
+    }
+
+    fn behind(listen: Listen, places: impl IntoIterator<Item = (Place, Setup)>) -> Rig {
+        let (places, setups) = places.into_iter().unzip();
+        let server = Server::start(listen, setups).expect("a free port");
+        Rig { server, places }
     }
 
     /// A controller's connection.
     pub(crate) async fn client(&self) -> Client {
         let uri = format!("http://{}", self.server.address());
         let channel = Channel::from_shared(uri).expect("a uri").connect().await;
-        let grpc = P4RuntimeClient::new(channel.expect("the server is there"));
-        Client {
-            grpc: grpc.max_decoding_message_size(64 << 20),
-            election: None,
-            role: String::new(),
-        }
+        Client::of(channel.expect("the server is there"))
     }
 
     /// A primary with the program of every kind of object loaded.
@@ -194,25 +220,38 @@ impl Rig {
         (client, stream, objects)
     }
 
-    /// A packet comes in by a port.
+    /// A packet comes in by a port of the device 1.
     pub(crate) fn receive(&self, port: u32, bytes: &[u8]) {
-        self.frames
+        self.receive_at(1, port, bytes);
+    }
+
+    /// A packet comes in by a port of a device.
+    pub(crate) fn receive_at(&self, device: usize, port: u32, bytes: &[u8]) {
+        self.places[device - 1]
+            .frames
             .send((port, bytes.to_vec()))
             .expect("the loop runs");
     }
 
-    /// The next packet that leaves by a port, soon.
+    /// The next packet that leaves by a port of the device 1, soon.
     pub(crate) fn sent(&self) -> Option<Frames> {
-        self.sent.recv_timeout(Duration::from_secs(5)).ok()
+        self.sent_at(1)
     }
 
-    /// What leaves within a moment.
+    /// The next packet that leaves by a port of a device, soon.
+    pub(crate) fn sent_at(&self, device: usize) -> Option<Frames> {
+        let sent = &self.places[device - 1].sent;
+        sent.recv_timeout(Duration::from_secs(5)).ok()
+    }
+
+    /// What leaves the device 1 within a moment.
     pub(crate) fn sent_now(&self) -> Option<Frames> {
-        self.sent.recv_timeout(Duration::from_millis(100)).ok()
+        let sent = &self.places[0].sent;
+        sent.recv_timeout(Duration::from_millis(100)).ok()
     }
 }
 
-impl Drop for Rig {
+impl Drop for Place {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(looping) = self.looping.take() {
@@ -228,6 +267,7 @@ impl Drop for Rig {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) grpc: P4RuntimeClient<Channel>,
+    pub(crate) device: u64,
     pub(crate) election: Option<u64>,
     pub(crate) role: String,
 }
@@ -257,10 +297,21 @@ pub(crate) fn arbitration(device_id: u64, id: Option<u64>, role: &str) -> Ask {
 }
 
 impl Client {
+    /// A controller of the device 1 with this connection.
+    pub(crate) fn of(channel: Channel) -> Client {
+        let grpc = P4RuntimeClient::new(channel);
+        Client {
+            grpc: grpc.max_decoding_message_size(64 << 20),
+            device: 1,
+            election: None,
+            role: String::new(),
+        }
+    }
+
     /// A session; the first answer is the arbitration's.
     pub(crate) async fn open(&mut self, id: Option<u64>, role: &str) -> Stream {
         let mut stream = self.stream().await;
-        stream.send(arbitration(1, id, role)).await;
+        stream.send(arbitration(self.device, id, role)).await;
         let told = stream.next().await.expect("an answer");
         assert!(matches!(told, Told::Arbitration(_)), "{told:?}");
         self.election = id;
@@ -294,7 +345,7 @@ impl Client {
         config: Option<rt::ForwardingPipelineConfig>,
     ) -> Result<(), Status> {
         let request = rt::SetForwardingPipelineConfigRequest {
-            device_id: 1,
+            device_id: self.device,
             role: self.role.clone(),
             election_id: election(self.election),
             action: action.into(),
@@ -310,7 +361,7 @@ impl Client {
     /// The program that is set.
     pub(crate) async fn config(&mut self) -> rt::ForwardingPipelineConfig {
         let request = rt::GetForwardingPipelineConfigRequest {
-            device_id: 1,
+            device_id: self.device,
             response_type: 0,
         };
         let got = self.grpc.get_forwarding_pipeline_config(request).await;
@@ -334,7 +385,7 @@ impl Client {
             }),
         };
         rt::WriteRequest {
-            device_id: 1,
+            device_id: self.device,
             role: self.role.clone(),
             election_id: election(self.election),
             updates: updates.into_iter().map(update).collect(),
@@ -399,7 +450,7 @@ impl Client {
             entity: Some(entity),
         };
         let request = rt::ReadRequest {
-            device_id: 1,
+            device_id: self.device,
             role: self.role.clone(),
             entities: entities.into_iter().map(entity).collect(),
         };

@@ -1,0 +1,229 @@
+//! Who may do what: the names that a client's certificate carries, against what the switch's owner allows them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tonic::Code;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use crate::fault::{Checked, Fault, refuse};
+
+/// A permission: `NAME=ROLE` lets whoever the certificate calls NAME be primary of that role and read for it; `NAME=*` of any role, the default one
+/// among them; `NAME` alone lets it read. The name `*` is everyone with a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allow {
+    name: String,
+    right: Right,
+}
+
+/// What a permission is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Right {
+    Read,
+    Role(String),
+    AnyRole,
+}
+
+/// Why a text is no permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllowError;
+
+impl fmt::Display for AllowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a permission is NAME=ROLE, NAME=* for any role, or NAME alone for reading")
+    }
+}
+
+impl std::error::Error for AllowError {}
+
+impl FromStr for Allow {
+    type Err = AllowError;
+
+    fn from_str(text: &str) -> Result<Allow, AllowError> {
+        // Roles may have any characters.
+        let (name, right) = match text.split_once('=') {
+            None => (text, Right::Read),
+            Some((_, "")) => return Err(AllowError),
+            Some((name, "*")) => (name, Right::AnyRole),
+            Some((name, role)) => (name, Right::Role(role.to_owned())),
+        };
+        if name.is_empty() {
+            return Err(AllowError);
+        }
+        Ok(Allow {
+            name: name.to_owned(),
+            right,
+        })
+    }
+}
+
+/// What one client may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rights(Vec<Right>);
+
+impl Rights {
+    /// All that there is to do.
+    pub(crate) fn all() -> Rights {
+        Rights(vec![Right::AnyRole])
+    }
+
+    /// Whether the client may be primary of a role, and write as such.
+    pub(crate) fn check_role(&self, role: &str) -> Checked {
+        if self.has_role(role) {
+            return Ok(());
+        }
+        let role = match role {
+            "" => "the default role".to_owned(),
+            role => format!("the role `{role}`"),
+        };
+        refuse(
+            Code::PermissionDenied,
+            format!("this client's certificate is not allowed to control {role}"),
+        )
+    }
+
+    /// Whether the client may read for a role; for the default one that is everything.
+    pub(crate) fn check_read(&self, role: &str) -> Checked {
+        if self.0.contains(&Right::Read) {
+            return Ok(());
+        }
+        self.check_role(role)
+    }
+
+    fn has_role(&self, role: &str) -> bool {
+        let gives = |right: &Right| match right {
+            Right::AnyRole => true,
+            Right::Role(given) => given == role,
+            Right::Read => false,
+        };
+        self.0.iter().any(gives)
+    }
+}
+
+/// What a client may do whose certificate, which was verified, has these bytes (DER). Without any permission, everything.
+pub(crate) fn rights(certificate: Option<&[u8]>, allowed: &[Allow]) -> Checked<Rights> {
+    let Some(certificate) = certificate else {
+        return refuse(
+            Code::Unauthenticated,
+            "this server wants a client certificate, and none was given",
+        );
+    };
+    if allowed.is_empty() {
+        return Ok(Rights::all());
+    }
+    let names = names(certificate)?;
+    let is_named = |allow: &&Allow| allow.name == "*" || names.contains(&allow.name);
+    let rights: Vec<Right> = allowed
+        .iter()
+        .filter(is_named)
+        .map(|allow| allow.right.clone())
+        .collect();
+    match rights.is_empty() {
+        false => Ok(Rights(rights)),
+        true => refuse(
+            Code::PermissionDenied,
+            format!(
+                "this client's certificate ({}) is not among those that are allowed",
+                match names.is_empty() {
+                    true => "without a name".to_owned(),
+                    false => names.join(", "),
+                }
+            ),
+        ),
+    }
+}
+
+/// The names in a certificate: its subject alternative names, or its common name if there are none (RFC 6125, section 6.4.4).
+fn names(der: &[u8]) -> Checked<Vec<String>> {
+    let unreadable = |_| {
+        Fault::new(
+            Code::Unauthenticated,
+            "the client certificate cannot be read",
+        )
+    };
+    let certificate = Certificate::from_der(der).map_err(unreadable)?;
+    let body = &certificate.tbs_certificate;
+    let alternative = body.get::<SubjectAltName>().map_err(unreadable)?;
+    if let Some((_, SubjectAltName(all))) = alternative {
+        let text = |name: GeneralName| match name {
+            GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
+            GeneralName::Rfc822Name(name) => Some(name.as_str().to_owned()),
+            GeneralName::UniformResourceIdentifier(name) => Some(name.as_str().to_owned()),
+            _ => None,
+        };
+        return Ok(all.into_iter().filter_map(text).collect());
+    }
+    let parts = body.subject.0.iter().flat_map(|part| part.0.iter());
+    let common = parts.filter(|part| part.oid == COMMON_NAME);
+    let text = |value: &x509_cert::der::Any| {
+        let utf8 = value.decode_as::<Utf8StringRef<'_>>().ok();
+        let text = utf8.map(|text| text.as_str().to_owned());
+        text.or_else(|| {
+            let printable = value.decode_as::<PrintableStringRef<'_>>().ok()?;
+            Some(printable.as_str().to_owned())
+        })
+    };
+    Ok(common.filter_map(|part| text(&part.value)).collect())
+}
+
+/// id-at-commonName (RFC 5280, appendix A).
+const COMMON_NAME: x509_cert::der::asn1::ObjectIdentifier =
+    x509_cert::der::asn1::ObjectIdentifier::new_unwrap("2.5.4.3");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(texts: &[&str]) -> Vec<Allow> {
+        let allow = |text: &&str| text.parse().expect("a permission");
+        texts.iter().map(allow).collect()
+    }
+
+    #[test]
+    fn permissions_are_for_reading_a_role_or_all() {
+        let right = |text: &str| text.parse::<Allow>().map(|allow| allow.right);
+        assert_eq!(right("carol"), Ok(Right::Read));
+        assert_eq!(right("bob=fib"), Ok(Right::Role("fib".to_owned())));
+        assert_eq!(right("alice=*"), Ok(Right::AnyRole));
+        assert_eq!(right("bob="), Err(AllowError));
+        assert_eq!(right("=fib"), Err(AllowError));
+        assert_eq!(right(""), Err(AllowError));
+    }
+
+    #[test]
+    fn rights_add_up_over_the_names_of_a_certificate() {
+        let make = |cn: &str, alternative: &[&str]| {
+            let names: Vec<String> = alternative.iter().map(ToString::to_string).collect();
+            let mut params = rcgen::CertificateParams::new(names).expect("names");
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params
+                .distinguished_name
+                .push(rcgen::DnType::CommonName, cn);
+            let key = rcgen::KeyPair::generate().expect("a key");
+            params.self_signed(&key).expect("a certificate")
+        };
+        let allowed = given(&["alice=fib", "alice", "ops=acl", "root=*"]);
+        let of =
+            |cn: &str, alternative: &[&str]| rights(Some(make(cn, alternative).der()), &allowed);
+        let alice = of("alice", &[]).expect("she is named");
+        assert_eq!(alice.check_role("fib"), Ok(()));
+        assert_eq!(alice.check_read(""), Ok(()));
+        let denied = Code::PermissionDenied;
+        let code = |checked: Checked| checked.map_err(|fault| fault.code);
+        assert_eq!(code(alice.check_role("")), Err(denied));
+        let both = of("x", &["ops", "alice"]).expect("both are named");
+        assert_eq!(both.check_role("acl").and(both.check_role("fib")), Ok(()));
+        // A common name beside alternative names says nothing.
+        let refused = of("root", &["ops2"]).map_err(|fault| fault.code);
+        assert_eq!(refused, Err(denied));
+        let root = of("root", &[]).expect("it is named");
+        assert_eq!(root.check_role("").and(root.check_read("acl")), Ok(()));
+        let ops = of("ops", &[]).expect("it is named");
+        assert_eq!(code(ops.check_read("")), Err(denied));
+        assert_eq!(ops.check_read("acl"), Ok(()));
+    }
+}

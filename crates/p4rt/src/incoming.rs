@@ -1,0 +1,397 @@
+//! Connections: where the server listens, TLS, who comes, and how many may be there.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use tonic::transport::server::Connected;
+
+use crate::access::{Allow, Rights, rights};
+use crate::fault::{Checked, Fault};
+use crate::journal::Limit;
+use crate::pipeline::lock;
+
+/// Connections that there may be at a time; the next one waits in the kernel.
+const MOST_CONNECTIONS: usize = 4096;
+
+/// A client that does not finish its handshake in this time has gone.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long nothing is accepted when the process has no descriptor left for it.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Where a server is to be, and for whom.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// The address; port 0 is any free one.
+    pub address: SocketAddr,
+    /// With TLS, by its own certificate.
+    pub tls: Option<Tls>,
+    /// Whether the address may be one that other machines reach.
+    pub reach: Reach,
+}
+
+/// Who reaches a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// This machine alone.
+    Loopback,
+    /// Other machines, whose clients have certificates.
+    Certified,
+    /// Other machines, whoever is there.
+    Anyone,
+}
+
+/// TLS: PEM texts.
+#[derive(Clone)]
+pub struct Tls {
+    /// The server's certificate, with those between it and its CA.
+    pub certificate: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+    /// Whose certificates clients must have; without it, clients need none.
+    pub clients: Option<Clients>,
+}
+
+/// Clients with certificates.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    /// The certificates of those who sign theirs: PEM text.
+    pub ca: Vec<u8>,
+    /// What they may do; without any permission, everything.
+    pub allowed: Vec<Allow>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is nobody's.
+        f.debug_struct("Tls")
+            .field("clients", &self.clients)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<SocketAddr> for Listen {
+    /// Without TLS, for this machine.
+    fn from(address: SocketAddr) -> Listen {
+        Listen {
+            address,
+            tls: None,
+            reach: Reach::Loopback,
+        }
+    }
+}
+
+/// Why a server may not listen as it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenError {
+    /// The address is not of this machine alone, and nobody said that it may be so.
+    NotLoopback,
+    /// Other machines would reach it without encryption.
+    NoTls,
+    /// Anyone on other machines would control the switch.
+    NoClients,
+    /// A PEM text has not what it should: which one, and why.
+    Tls(&'static str, String),
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenError::NotLoopback => f.write_str(
+                "would be open to other machines; use 127.0.0.1 or [::1], and a tunnel (ssh -L) from elsewhere, or give \
+                 --listen-beyond-loopback with TLS",
+            ),
+            ListenError::NoTls => f.write_str(
+                "would be open to other machines without encryption; give --tls-cert and --tls-key",
+            ),
+            ListenError::NoClients => f.write_str(
+                "would let anyone who reaches it control the switch; give --tls-client-ca, or --anyone-may-control if that is meant",
+            ),
+            ListenError::Tls(what, why) => write!(f, "cannot use TLS: {what}: {why}"),
+        }
+    }
+}
+
+impl Listen {
+    fn check(&self) -> Result<(), ListenError> {
+        if self.address.ip().is_loopback() {
+            return Ok(());
+        }
+        match (self.reach, &self.tls) {
+            (Reach::Loopback, _) => Err(ListenError::NotLoopback),
+            (_, None) => Err(ListenError::NoTls),
+            (Reach::Certified, Some(Tls { clients: None, .. })) => Err(ListenError::NoClients),
+            _ => Ok(()),
+        }
+    }
+
+    /// What takes a connection in.
+    pub(crate) fn door(&self) -> Result<Door, ListenError> {
+        self.check()?;
+        let Some(tls) = &self.tls else {
+            return Ok(Door::Plain);
+        };
+        let clients = tls.clients.as_ref();
+        let config = server_config(tls, clients)?;
+        Ok(Door::Tls {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            allowed: clients.map(|clients| clients.allowed.clone().into()),
+        })
+    }
+}
+
+fn certificates(
+    what: &'static str,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, ListenError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(ListenError::Tls(what, "there is no certificate".to_owned())),
+        Err(error) => Err(ListenError::Tls(what, error.to_string())),
+    }
+}
+
+fn server_config(tls: &Tls, clients: Option<&Clients>) -> Result<ServerConfig, ListenError> {
+    const CERTIFICATE: &str = "the server's certificate";
+    const KEY: &str = "the server's key";
+    const CA: &str = "the clients' CA";
+    let wrong = |what| move |error: &dyn fmt::Display| ListenError::Tls(what, error.to_string());
+    let chain = certificates(CERTIFICATE, &tls.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&tls.key).map_err(|error| wrong(KEY)(&error))?;
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(CERTIFICATE)(&error))?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(CA, &clients.ca)? {
+                let added = roots.add(certificate);
+                added.map_err(|error| wrong(CA)(&error))?;
+            }
+            // A client without a certificate is told so by gRPC, in words, before anything else of what it says is read.
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| wrong(CA)(&error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| wrong(CERTIFICATE)(&error))?;
+    // gRPC is HTTP/2.
+    config.alpn_protocols.push(b"h2".to_vec());
+    Ok(config)
+}
+
+/// What takes connections in.
+#[derive(Clone)]
+pub(crate) enum Door {
+    Plain,
+    Tls {
+        acceptor: TlsAcceptor,
+        /// What clients may do, if they must have certificates.
+        allowed: Option<Arc<[Allow]>>,
+    },
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    rights: Checked<Rights>,
+}
+
+impl Peer {
+    /// What the client may do.
+    ///
+    /// # Errors
+    /// Nothing: it is not known, or not allowed.
+    pub(crate) fn rights(&self) -> Result<&Rights, Fault> {
+        self.rights.as_ref().map_err(Clone::clone)
+    }
+
+    /// The client of a request.
+    pub(crate) fn of<T>(request: &tonic::Request<T>) -> Result<&Peer, Status> {
+        // The server's connections say who is there; without that nothing is allowed.
+        let unknown = || Status::unauthenticated("it is not known who asks");
+        request.extensions().get().ok_or_else(unknown)
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
+
+/// A connection.
+pub(crate) struct Connection {
+    stream: Pin<Box<dyn Stream>>,
+    peer: Peer,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        tracing::debug!(peer = %self.peer.address, "connection closed");
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.as_mut().poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.as_mut().poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// Connections as they come, each through the door. A client that fails there, and a process without descriptors, end none of the others.
+pub(crate) fn connections(
+    listener: TcpListener,
+    door: Door,
+) -> ReceiverStream<Result<Connection, io::Error>> {
+    let (sender, connections) = mpsc::channel(1);
+    tokio::spawn(accept(listener, door, sender));
+    ReceiverStream::new(connections)
+}
+
+async fn accept(
+    listener: TcpListener,
+    door: Door,
+    connections: mpsc::Sender<Result<Connection, io::Error>>,
+) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut failures = Limit::default();
+    let refusals = Arc::new(Mutex::new(Limit::default()));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = connections.closed() => return,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if let Some(unsaid) = failures.may_say() {
+                    tracing::warn!(%error, unsaid, "a connection cannot be accepted");
+                }
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+        };
+        // What cannot be set costs time only.
+        let _ = stream.set_nodelay(true);
+        let (door, connections) = (door.clone(), connections.clone());
+        let refusals = Arc::clone(&refusals);
+        tokio::spawn(async move {
+            match door.enter(stream, address).await {
+                Ok((stream, peer)) => {
+                    match &peer.rights {
+                        Ok(_) => tracing::debug!(peer = %address, "connection opened"),
+                        Err(fault) => refused(&refusals, address, &fault.message),
+                    }
+                    let connection = Connection {
+                        stream,
+                        peer,
+                        _place: place,
+                    };
+                    // Without a server nobody is served.
+                    let _ = connections.send(Ok(connection)).await;
+                }
+                Err(error) => refused(&refusals, address, &format!("TLS handshake: {error}")),
+            }
+        });
+    }
+}
+
+fn refused(limit: &Mutex<Limit>, peer: SocketAddr, why: &str) {
+    if let Some(unsaid) = lock(limit).may_say() {
+        tracing::warn!(%peer, why, unsaid, "client refused");
+    }
+}
+
+impl Door {
+    async fn enter(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+    ) -> io::Result<(Pin<Box<dyn Stream>>, Peer)> {
+        let (acceptor, allowed) = match self {
+            Door::Plain => {
+                let rights = Ok(Rights::all());
+                return Ok((Box::pin(stream), Peer { address, rights }));
+            }
+            Door::Tls { acceptor, allowed } => (acceptor, allowed),
+        };
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client does not finish it");
+        let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
+        let stream = handshake.await.map_err(late)??;
+        let rights = match allowed {
+            None => Ok(Rights::all()),
+            Some(allowed) => {
+                let chain = stream.get_ref().1.peer_certificates();
+                let own = chain.and_then(|chain| chain.first());
+                rights(own.map(AsRef::as_ref), allowed)
+            }
+        };
+        Ok((Box::pin(stream), Peer { address, rights }))
+    }
+}

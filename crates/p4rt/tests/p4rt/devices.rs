@@ -1,0 +1,75 @@
+//! Several devices in one server.
+
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action as ConfigAction;
+use tonic::Code;
+
+use crate::rig::{ALL, Objects, Rig, arbitration, does, entry, exact, frame};
+
+#[tokio::test]
+async fn each_device_has_its_own_primary_program_and_state() {
+    let rig = Rig::several(2);
+    let mut first = rig.client().await;
+    let mut second = first.clone();
+    second.device = 2;
+    let mut first_stream = first.open(Some(7), "").await;
+    // A lower election id is primary of the other device, on the same connection.
+    let _second_stream = second.open(Some(3), "").await;
+    let loaded = first.load(ConfigAction::VerifyAndCommit, ALL).await;
+    loaded.expect("it is primary");
+    let objects = Objects::of(&first.config().await);
+    let table = objects.id("exact_table");
+    let forward = does(objects.id("forward"), &[b"\x05"]);
+    let one = Kind::TableEntry(entry(table, vec![exact(1, b"\x07")], forward));
+    first.insert(one).await;
+    let all = Kind::TableEntry(entry(table, vec![], None));
+    // The other has no program yet.
+    let refused = second.try_read(vec![all.clone()]).await;
+    assert_eq!(
+        refused.expect_err("no program").code(),
+        Code::FailedPrecondition
+    );
+    let loaded = second.load(ConfigAction::VerifyAndCommit, ALL).await;
+    loaded.expect("it is primary");
+    assert_eq!(second.read(all.clone()).await.len(), 0);
+    assert_eq!(first.read(all).await.len(), 1);
+    // What one primary has on its device counts nothing on the other.
+    let mut elsewhere = first.clone();
+    elsewhere.device = 2;
+    let refused = elsewhere.load(ConfigAction::VerifyAndCommit, ALL).await;
+    assert_eq!(
+        refused.expect_err("not primary there").code(),
+        Code::PermissionDenied
+    );
+    // A session is for one device.
+    first_stream.send(arbitration(2, Some(8), "")).await;
+    let ended = first_stream.next().await.expect_err("it ends");
+    assert_eq!(ended.code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn packets_and_figures_stay_with_their_device() {
+    let rig = Rig::several(2);
+    let mut clients = Vec::new();
+    let mut streams = Vec::new();
+    for device in [1, 2] {
+        let mut client = rig.client().await;
+        client.device = device;
+        streams.push(client.open(Some(1), "").await);
+        let loaded = client.load(ConfigAction::VerifyAndCommit, ALL).await;
+        loaded.expect("it is primary");
+        clients.push(client);
+    }
+    let objects = Objects::of(&clients[1].config().await);
+    let forward = does(objects.id("forward"), &[b"\x05"]);
+    let one = entry(objects.id("exact_table"), vec![exact(1, b"\x07")], forward);
+    clients[1].insert(Kind::TableEntry(one)).await;
+    // Only the second device forwards it.
+    rig.receive_at(1, 1, &frame(7, 1, 0x1234));
+    rig.receive_at(2, 1, &frame(7, 1, 0x1234));
+    let (port, _) = rig.sent_at(2).expect("it is forwarded");
+    assert_eq!(port, 5);
+    let updates = [1, 2].map(|device| rig.server.figures(device).expect("it is there").updates);
+    assert_eq!(updates, [0, 1]);
+    assert!(rig.server.figures(3).is_none());
+}
