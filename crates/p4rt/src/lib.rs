@@ -1,4 +1,5 @@
-//! The room of P4Runtime (1.5): the server that lets controllers load programs, write and read state, and exchange packets with devices.
+//! The room of P4Runtime (1.5): the server that lets controllers load programs, write and read state, and exchange packets with devices; and a
+//! controller's connection to any such server.
 //!
 //! **In:** gRPC calls of controllers; a device's packets for the CPU, digests and idle entries. **Out:** jobs that a device's loop does between
 //! batches, answers and notifications.
@@ -16,6 +17,8 @@
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
 //! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
+//! - `client`: the controller's side, for commands; it uses none of the other parts;
+//! - `device_config`: compiled programs as they travel;
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -31,10 +34,12 @@
 mod arbiter;
 mod bell;
 mod bytes;
+pub mod client;
 mod coding;
 mod constraint;
 mod control;
 mod data;
+mod device_config;
 mod digests;
 mod extras;
 mod fault;
@@ -56,5 +61,6 @@ pub mod service {
 }
 
 pub use control::{CpuPort, Inbox, Remote, channel};
+pub use device_config::device_config;
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;
