@@ -102,6 +102,14 @@ impl Fault {
         self
     }
 
+    /// What is wrong and what to do, without a place.
+    pub(crate) fn into_line(self) -> String {
+        match self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message,
+        }
+    }
+
     /// The error with line and column in `text`.
     pub(crate) fn locate(self, file: &str, text: &str) -> EntryError {
         let start = self.start.min(text.len());

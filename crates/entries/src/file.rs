@@ -2,18 +2,21 @@
 
 mod placed;
 mod replication;
+mod target;
 
 use bits::Value;
-use ir::{CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
+use ir::{CounterUnit, KeyMatch, MatchKind, Program, TableId};
 
 use crate::error::{EntryError, Fault};
 use crate::resolve::{self, Sought, Word};
+use crate::schema::{Action, Key, Object, Schema, Table, ValueSet, ValueTy};
 use crate::update::{
     CounterValue, EntryAction, GroupMember, MeterConfig, TableEntry, Update, ValueSetMember,
 };
 use crate::value;
 
 pub use placed::EntriesFile;
+pub(crate) use target::read_target;
 
 /// Arguments as written: a name, if there was one, and the value.
 pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
@@ -24,9 +27,18 @@ pub fn read<'a>(
     file: &'a str,
     text: &'a str,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
+    read_file(&Schema::of(program), file, text)
+}
+
+/// Reads an entries file against what is known of a program.
+pub(crate) fn read_file<'a>(
+    schema: &Schema,
+    file: &'a str,
+    text: &'a str,
+) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     let text = without_mark(text);
     let mut reader = Reader {
-        program,
+        schema,
         text,
         at: 0,
     };
@@ -62,9 +74,9 @@ pub(crate) fn without_mark(text: &str) -> &str {
 }
 
 /// Reads one statement that fills `word`.
-pub(crate) fn read_statement(program: &Program, word: Word<'_>) -> Result<Update, Fault> {
+pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, Fault> {
     let mut reader = Reader {
-        program,
+        schema,
         text: word.text,
         at: 0,
     };
@@ -98,8 +110,17 @@ pub(crate) fn duration(word: Word<'_>) -> Result<u64, Fault> {
     ns.ok_or_else(|| Fault::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
 }
 
+/// What may stand behind an entry's action.
+#[derive(Default)]
+struct EntryOptions {
+    priority: Option<i32>,
+    idle_timeout_ns: Option<u64>,
+    meter: Option<MeterConfig>,
+    counter: Option<CounterValue>,
+}
+
 struct Reader<'a> {
-    program: &'a Program,
+    schema: &'a Schema,
     text: &'a str,
     at: usize,
 }
@@ -273,36 +294,37 @@ impl<'a> Reader<'a> {
     }
 
     fn default_action(&mut self, name: Word<'a>) -> Result<Update, Fault> {
-        let table = resolve::table(self.program, name)?;
+        let table = resolve::table(self.schema, name)?;
         self.expect("->", true)?;
         let action = self.name("an action")?;
         let args = self.arguments(table, action)?;
         Ok(Update::SetDefault(
             table,
-            resolve::default_call(self.program, table, action, &args)?,
+            resolve::default_call(self.schema, table, action, &args)?,
         ))
     }
 
     fn table_entry(&mut self, name: Word<'a>) -> Result<Update, Fault> {
-        let table = resolve::open_table(self.program, name)?;
+        let table = resolve::open_table(self.schema, name)?;
         let keys = self.keys(table)?;
         self.expect("->", true)?;
         let action = self.entry_action(table)?;
-        let mut entry = TableEntry {
-            keys,
-            priority: None,
-            action,
-            idle_timeout_ns: None,
-            meter: None,
-            counter: None,
-        };
         let start = self.at;
-        self.entry_options(&mut entry)?;
-        self.check_priority(table, name, &entry, start)?;
+        let options = self.entry_options()?;
+        self.check_priority(table, name, options.priority, start)?;
+        let entry = TableEntry {
+            keys,
+            priority: options.priority,
+            action,
+            idle_timeout_ns: options.idle_timeout_ns,
+            meter: options.meter,
+            counter: options.counter,
+        };
         Ok(Update::Insert(table, entry))
     }
 
-    fn entry_options(&mut self, entry: &mut TableEntry) -> Result<(), Fault> {
+    fn entry_options(&mut self) -> Result<EntryOptions, Fault> {
+        let mut entry = EntryOptions::default();
         loop {
             if self.keyword("priority") {
                 self.skip_blanks(false);
@@ -318,7 +340,7 @@ impl<'a> Reader<'a> {
             } else if self.keyword("counter") {
                 entry.counter = Some(self.counts()?);
             } else {
-                return Ok(());
+                return Ok(entry);
             }
         }
     }
@@ -328,11 +350,11 @@ impl<'a> Reader<'a> {
         &self,
         table: TableId,
         name: Word<'a>,
-        entry: &TableEntry,
+        priority: Option<i32>,
         options: usize,
     ) -> Result<(), Fault> {
-        let needs = needs_priority(self.program, table);
-        match entry.priority {
+        let needs = self.schema.tables[table].needs_priority();
+        match priority {
             None if needs => Err(Fault::new(
                 name.at(),
                 "this entry needs a priority, for its key has ternary, range or optional elements",
@@ -358,22 +380,29 @@ impl<'a> Reader<'a> {
                 break;
             }
             let body = self.raw(&[';', ',', '}'])?;
-            let Some(pair) = split_key(&self.program.tables[table], body) else {
+            let Some(pair) = split_key(&self.schema.tables[table], body) else {
                 return Err(Fault::new(body.at(), "a key is written `name: value`"));
             };
             given.push(pair);
             self.skip_blanks(true);
             let _ = self.eat(";") || self.eat(",");
         }
-        match_keys(self.program, table, &given, open)
+        match_keys(self.schema, table, &given, open)
     }
 
     /// Text up to one of these characters, the last of which closes the list, outside parentheses; comments end it too.
     fn raw(&mut self, stops: &[char]) -> Result<Word<'a>, Fault> {
         let rest = self.rest();
         let mut depth = 0usize;
+        let (mut quoted, mut escaped) = (false, false);
         for (at, c) in rest.char_indices() {
+            if quoted && c != '\n' {
+                quoted = escaped || c != '"';
+                escaped = !escaped && c == '\\';
+                continue;
+            }
             match c {
+                '"' => quoted = true,
                 '(' | '[' => depth += 1,
                 ')' | ']' if depth > 0 => depth -= 1,
                 '#' | '\n' => {
@@ -418,7 +447,7 @@ impl<'a> Reader<'a> {
         let action = self.name("an action")?;
         let args = self.arguments(table, action)?;
         Ok(EntryAction::Call(resolve::table_call(
-            self.program,
+            self.schema,
             table,
             action,
             &args,
@@ -426,7 +455,7 @@ impl<'a> Reader<'a> {
     }
 
     fn check_implementation(&self, table: TableId, at: (usize, usize)) -> Result<(), Fault> {
-        let table = &self.program.tables[table];
+        let table = &self.schema.tables[table];
         if table.implementation.is_some() {
             return Ok(());
         }
@@ -450,7 +479,7 @@ impl<'a> Reader<'a> {
             }
             let action = self.name("an action")?;
             let args = self.arguments(table, action)?;
-            let call = resolve::table_call(self.program, table, action, &args)?;
+            let call = resolve::table_call(self.schema, table, action, &args)?;
             actions.push((call, self.weight()?));
             self.skip_blanks(true);
             let _ = self.eat(",");
@@ -471,8 +500,8 @@ impl<'a> Reader<'a> {
 
     /// Arguments in parentheses, whose names are parameters of an action of the table.
     fn arguments(&mut self, table: TableId, action: Word<'a>) -> Result<WrittenArgs<'a>, Fault> {
-        let position = resolve::table_action(self.program, &self.program.tables[table], action)?;
-        let action = self.program.tables[table].actions[position].action;
+        let position = resolve::table_action(self.schema, &self.schema.tables[table], action)?;
+        let action = self.schema.tables[table].actions[position];
         self.arguments_of(action)
     }
 
@@ -488,7 +517,7 @@ impl<'a> Reader<'a> {
                 return Ok(args);
             }
             let word = self.raw(&[',', ')'])?;
-            args.push(split_argument(&self.program.actions[action], word));
+            args.push(split_argument(&self.schema.actions[action], word));
             self.skip_blanks(true);
             let _ = self.eat(",");
         }
@@ -499,9 +528,9 @@ impl<'a> Reader<'a> {
         let id = self.number32("a member's number")?;
         self.expect("->", true)?;
         let written = self.name("an action")?;
-        let action = resolve::profile_action(self.program, profile, written)?;
+        let action = resolve::profile_action(self.schema, profile, written)?;
         let args = self.arguments_of(action)?;
-        let args = resolve::arguments(self.program, action, written, &args)?;
+        let args = resolve::arguments(self.schema, action, written, &args)?;
         Ok(Update::Member {
             profile,
             id,
@@ -511,12 +540,8 @@ impl<'a> Reader<'a> {
     }
 
     fn profile(&self, name: Word<'a>) -> Result<ir::ExternId, Fault> {
-        resolve::instance(self.program, name, "action profile or selector", |kind| {
-            matches!(
-                kind,
-                ExternKind::ActionProfile { .. } | ExternKind::ActionSelector { .. }
-            )
-        })
+        let is_profile = |kind: &Object| *kind == Object::Profile;
+        resolve::instance(self.schema, name, "action profile or selector", is_profile)
     }
 
     fn group(&mut self, name: Word<'a>) -> Result<Update, Fault> {
@@ -569,9 +594,9 @@ impl<'a> Reader<'a> {
 
     fn register(&mut self) -> Result<Update, Fault> {
         let name = self.name("a register")?;
-        let is_register = |kind: &ExternKind| matches!(kind, ExternKind::Register { .. });
-        let register = resolve::instance(self.program, name, "register", is_register)?;
-        let ExternKind::Register { cell, size, .. } = &self.program.externs[register].kind else {
+        let is_register = |kind: &Object| matches!(kind, Object::Register { .. });
+        let register = resolve::instance(self.schema, name, "register", is_register)?;
+        let Object::Register { cell, size } = &self.schema.externs[register].kind else {
             return Err(Fault::new(name.at(), "this is no register"));
         };
         let index = self.index(*size)?;
@@ -586,7 +611,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One value, or `{ a, b }`.
-    fn cell(&mut self, cell: &[ScalarTy]) -> Result<Vec<Value>, Fault> {
+    fn cell(&mut self, cell: &[ValueTy]) -> Result<Vec<Value>, Fault> {
         let at = self.here();
         let mut words = Vec::new();
         if self.eat("{") {
@@ -612,7 +637,7 @@ impl<'a> Reader<'a> {
         }
         cell.iter()
             .zip(words)
-            .map(|(&ty, word)| value::scalar(self.program, ty, word))
+            .map(|(&ty, word)| value::scalar(self.schema, ty, word))
             .collect()
     }
 
@@ -630,10 +655,10 @@ impl<'a> Reader<'a> {
 
     fn meter(&mut self) -> Result<Update, Fault> {
         let name = self.name("a meter")?;
-        let is_meter = |kind: &ExternKind| matches!(kind, ExternKind::Meter { .. });
-        let meter = resolve::instance(self.program, name, "meter", is_meter)?;
-        let size = match self.program.externs[meter].kind {
-            ExternKind::Meter { size, .. } => size,
+        let is_meter = |kind: &Object| matches!(kind, Object::Meter { .. });
+        let meter = resolve::instance(self.schema, name, "meter", is_meter)?;
+        let size = match self.schema.externs[meter].kind {
+            Object::Meter { size } => size,
             _ => 0,
         };
         let index = self.index(size)?;
@@ -673,10 +698,10 @@ impl<'a> Reader<'a> {
 
     fn counter(&mut self) -> Result<Update, Fault> {
         let name = self.name("a counter")?;
-        let is_counter = |kind: &ExternKind| matches!(kind, ExternKind::Counter { .. });
-        let counter = resolve::instance(self.program, name, "counter", is_counter)?;
-        let (size, unit) = match self.program.externs[counter].kind {
-            ExternKind::Counter { size, unit, .. } => (size, unit),
+        let is_counter = |kind: &Object| matches!(kind, Object::Counter { .. });
+        let counter = resolve::instance(self.schema, name, "counter", is_counter)?;
+        let (size, unit) = match self.schema.externs[counter].kind {
+            Object::Counter { size, unit } => (size, unit),
             _ => (0, CounterUnit::Both),
         };
         let at = self.here();
@@ -715,8 +740,8 @@ impl<'a> Reader<'a> {
 
     fn value_set(&mut self) -> Result<Update, Fault> {
         let name = self.name("a value set")?;
-        let value_set = resolve::value_set(self.program, name)?;
-        let set = &self.program.value_sets[value_set];
+        let value_set = resolve::value_set(self.schema, name)?;
+        let set = &self.schema.value_sets[value_set];
         let mut members = Vec::new();
         self.expect("{", true)?;
         loop {
@@ -725,7 +750,7 @@ impl<'a> Reader<'a> {
                 break;
             }
             let word = self.raw(&[',', '}'])?;
-            members.push(value_set_member(self.program, set, word)?);
+            members.push(value_set_member(self.schema, set, word)?);
             self.skip_blanks(true);
             let _ = self.eat(",");
         }
@@ -763,8 +788,8 @@ impl<'a> Reader<'a> {
 
 /// A member of a value set: `match`, or `(match, match)` for several fields.
 fn value_set_member(
-    program: &Program,
-    set: &ir::ValueSet,
+    schema: &Schema,
+    set: &ValueSet,
     word: Word<'_>,
 ) -> Result<ValueSetMember, Fault> {
     let inner = word
@@ -789,16 +814,13 @@ fn value_set_member(
     }
     let pairs = set.fields.iter().zip(words);
     let fields: Result<_, Fault> = pairs
-        .map(|(field, word)| value::key_match(program, field.match_kind, field.ty, word))
+        .map(|(field, word)| value::key_match(schema, field.match_kind, field.ty, word))
         .collect();
     Ok(ValueSetMember { fields: fields? })
 }
 
 /// `name: value` where `name` is a parameter of the action; otherwise a value alone (an address may hold colons too).
-pub(crate) fn split_argument<'a>(
-    action: &ir::Action,
-    word: Word<'a>,
-) -> (Option<Word<'a>>, Word<'a>) {
+pub(crate) fn split_argument<'a>(action: &Action, word: Word<'a>) -> (Option<Word<'a>>, Word<'a>) {
     let Some(colon) = word.text.find([':', '=']) else {
         return (None, word);
     };
@@ -818,7 +840,7 @@ pub(crate) fn split_argument<'a>(
 
 /// `name: value`. A key's name may be an expression that holds colons (`h.b[15:8]`, `a ? b : c`): the longest known name that the text begins with
 /// is taken; otherwise what stands before the first colon outside parentheses.
-pub(crate) fn split_key<'a>(table: &ir::Table, word: Word<'a>) -> Option<(Word<'a>, Word<'a>)> {
+pub(crate) fn split_key<'a>(table: &Table, word: Word<'a>) -> Option<(Word<'a>, Word<'a>)> {
     let colon_behind = |name: &str| {
         let rest = word.text.strip_prefix(name)?;
         let colon = word.text.len() - rest.trim_start().len();
@@ -852,35 +874,15 @@ fn first_colon(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether entries of the table have priorities.
-pub(crate) fn needs_priority(program: &Program, table: TableId) -> bool {
-    let kinds = program.tables[table].keys.iter().map(|key| key.match_kind);
-    kinds.into_iter().any(|kind| {
-        matches!(
-            kind,
-            MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-        )
-    })
-}
-
-/// The scalar type of a key.
-pub(crate) fn key_ty(program: &Program, key: &ir::Key) -> ScalarTy {
-    key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(1))
-}
-
 /// Puts written keys into the table's order. Keys left out match all; an exact one may not be left out.
 fn match_keys(
-    program: &Program,
+    schema: &Schema,
     table: TableId,
     given: &[(Word<'_>, Word<'_>)],
     open: (usize, usize),
 ) -> Result<Vec<KeyMatch>, Fault> {
-    let table = &program.tables[table];
-    let keys: Vec<&ir::Key> = table
-        .keys
-        .iter()
-        .filter(|key| key.match_kind != MatchKind::Selector)
-        .collect();
+    let table = &schema.tables[table];
+    let keys = &table.keys;
     let mut matches: Vec<Option<KeyMatch>> = vec![None; keys.len()];
     for (name, written) in given {
         let names = keys.iter().map(|key| key.name.as_str());
@@ -892,13 +894,13 @@ fn match_keys(
             ));
         }
         matches[at] = Some(value::key_match(
-            program,
+            schema,
             keys[at].match_kind,
-            key_ty(program, keys[at]),
+            keys[at].ty,
             *written,
         )?);
     }
-    let missing = |(key, given): &(&&ir::Key, &Option<KeyMatch>)| {
+    let missing = |(key, given): &(&Key, &Option<KeyMatch>)| {
         key.match_kind == MatchKind::Exact && given.is_none()
     };
     if let Some((key, _)) = keys.iter().zip(&matches).find(missing) {

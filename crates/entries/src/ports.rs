@@ -17,13 +17,13 @@ const PSA_RECIRCULATE: u32 = 0xffff_fffa;
 const PSA_CPU: u32 = 0xffff_fffd;
 
 /// Checks the number of a port where packets come in or out.
-pub(crate) fn check(arch: Arch, port: u32, at: (usize, usize)) -> Result<(), Fault> {
+pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
     match arch {
-        Arch::V1model if port > V1MODEL_LAST => Err(Fault::new(
+        Some(Arch::V1model) if port > V1MODEL_LAST => Err(Fault::new(
             at,
             format!("there is no port {port}: v1model's are 0 to {V1MODEL_LAST}"),
         )),
-        Arch::Psa if port > PSA_LAST && port != PSA_CPU => Err(Fault::new(
+        Some(Arch::Psa) if port > PSA_LAST && port != PSA_CPU => Err(Fault::new(
             at,
             format!(
                 "there is no port {port}: PSA's are 0 to {PSA_LAST}, and {PSA_CPU} for the CPU"
@@ -34,15 +34,15 @@ pub(crate) fn check(arch: Arch, port: u32, at: (usize, usize)) -> Result<(), Fau
 }
 
 /// Checks the number of a port to which a copy is sent: PSA's recirculation too.
-pub(crate) fn check_copy(arch: Arch, port: u32, at: (usize, usize)) -> Result<(), Fault> {
+pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
     match arch {
-        Arch::Psa if port == PSA_RECIRCULATE => Ok(()),
+        Some(Arch::Psa) if port == PSA_RECIRCULATE => Ok(()),
         _ => check(arch, port, at),
     }
 }
 
 /// Checks the number of a multicast group. No packet goes to group 0: it means none.
-pub(crate) fn check_group(arch: Arch, group: u32, at: (usize, usize)) -> Result<(), Fault> {
+pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) -> Result<(), Fault> {
     match group {
         0 => Err(Fault::new(at, "a multicast group's number is at least 1")),
         _ => check_number(arch, group, "a multicast group's number", at),
@@ -51,13 +51,13 @@ pub(crate) fn check_group(arch: Arch, group: u32, at: (usize, usize)) -> Result<
 
 /// Checks the number of a clone session or an instance (`what`): v1model's have 16 bits.
 pub(crate) fn check_number(
-    arch: Arch,
+    arch: Option<Arch>,
     number: u32,
     what: &str,
     at: (usize, usize),
 ) -> Result<(), Fault> {
     match arch {
-        Arch::V1model if number > u32::from(u16::MAX) => Err(Fault::new(
+        Some(Arch::V1model) if number > u32::from(u16::MAX) => Err(Fault::new(
             at,
             format!("{number} is too large for {what}: v1model's have 16 bits"),
         )),

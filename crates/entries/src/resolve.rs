@@ -1,9 +1,10 @@
 //! Names as people write them to the program's ids: exactly, else by an unambiguous suffix.
 
 use bits::Value;
-use ir::{ActionCall, ActionId, ExternId, ExternKind, Program, Table, TableId, ValueSetId};
+use ir::{ActionCall, ActionId, ExternId, TableId, ValueSetId};
 
 use crate::error::Fault;
+use crate::schema::{Action, Object, Schema, Table};
 
 /// A piece of text and its place.
 #[derive(Clone, Copy, Debug)]
@@ -221,10 +222,10 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 }
 
 /// The table of this name.
-pub(crate) fn table(program: &Program, name: Word<'_>) -> Result<TableId, Fault> {
-    let names = program.tables.values().map(|table| table.name.as_str());
+pub(crate) fn table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
+    let names = schema.tables.values().map(|table| table.name.as_str());
     let at = find(name, names, Sought::InProgram("table"))?;
-    program
+    schema
         .tables
         .ids()
         .nth(at)
@@ -233,12 +234,12 @@ pub(crate) fn table(program: &Program, name: Word<'_>) -> Result<TableId, Fault>
 
 /// The extern instance of this name among those that `fits` accepts.
 pub(crate) fn instance(
-    program: &Program,
+    schema: &Schema,
     name: Word<'_>,
     what: &str,
-    fits: impl Fn(&ExternKind) -> bool,
+    fits: impl Fn(&Object) -> bool,
 ) -> Result<ExternId, Fault> {
-    let fitting: Vec<(ExternId, &str)> = program
+    let fitting: Vec<(ExternId, &str)> = schema
         .externs
         .iter()
         .filter(|(_, e)| fits(&e.kind))
@@ -250,10 +251,10 @@ pub(crate) fn instance(
 }
 
 /// The value set of this name.
-pub(crate) fn value_set(program: &Program, name: Word<'_>) -> Result<ValueSetId, Fault> {
-    let names = program.value_sets.values().map(|set| set.name.as_str());
+pub(crate) fn value_set(schema: &Schema, name: Word<'_>) -> Result<ValueSetId, Fault> {
+    let names = schema.value_sets.values().map(|set| set.name.as_str());
     let at = find(name, names, Sought::InProgram("value set"))?;
-    program
+    schema
         .value_sets
         .ids()
         .nth(at)
@@ -261,62 +262,54 @@ pub(crate) fn value_set(program: &Program, name: Word<'_>) -> Result<ValueSetId,
 }
 
 /// The position in the table's list of the action of this name.
-pub(crate) fn table_action(
-    program: &Program,
-    table: &Table,
-    name: Word<'_>,
-) -> Result<usize, Fault> {
+pub(crate) fn table_action(schema: &Schema, table: &Table, name: Word<'_>) -> Result<usize, Fault> {
     let names: Vec<&str> = table
         .actions
         .iter()
-        .map(|a| program.actions[a.action].control_plane_name.as_str())
+        .map(|a| schema.actions[*a].name.as_str())
         .collect();
     find(name, names.into_iter(), Sought::ActionOf(&table.name))
 }
 
 /// The action of this name in any table that uses the profile.
 pub(crate) fn profile_action(
-    program: &Program,
+    schema: &Schema,
     profile: ExternId,
     name: Word<'_>,
 ) -> Result<ActionId, Fault> {
-    let user = program
+    let user = schema
         .tables
         .values()
         .find(|table| table.implementation == Some(profile));
     let Some(table) = user else {
-        let message = format!("no table uses `{}`", program.externs[profile].name);
+        let message = format!("no table uses `{}`", schema.externs[profile].name);
         return Err(Fault::new(name.at(), message));
     };
-    Ok(table.actions[table_action(program, table, name)?].action)
+    Ok(table.actions[table_action(schema, table, name)?])
 }
 
 /// Whether a device of this kind takes 0 for what is left out of an action's arguments, as the C structures that p4c makes do.
-fn zero_is_default(program: &Program) -> bool {
+fn zero_is_default(schema: &Schema) -> bool {
     matches!(
-        program.arch,
-        ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp
+        schema.arch,
+        Some(ir::Arch::Ebpf | ir::Arch::Ubpf | ir::Arch::Xdp)
     )
 }
 
 /// Puts arguments, named or in order, into the parameters' order. `args` are a name, if one was written, and the value.
 pub(crate) fn arguments(
-    program: &Program,
+    schema: &Schema,
     action: ActionId,
     call: Word<'_>,
     args: &[(Option<Word<'_>>, Word<'_>)],
 ) -> Result<Vec<Value>, Fault> {
-    let action = &program.actions[action];
+    let action = &schema.actions[action];
     let mut values: Vec<Option<Value>> = vec![None; action.params.len()];
     for (position, (name, value)) in args.iter().enumerate() {
         let at = match name {
             Some(name) => {
                 let names = action.params.iter().map(|p| p.name.as_str());
-                find(
-                    *name,
-                    names,
-                    Sought::ParameterOf(&action.control_plane_name),
-                )?
+                find(*name, names, Sought::ParameterOf(&action.name))?
             }
             None if position < values.len() => position,
             None => return Err(too_many(action, *value)),
@@ -328,9 +321,9 @@ pub(crate) fn arguments(
                 format!("the parameter `{}` is given twice", action.params[at].name),
             ));
         }
-        values[at] = Some(crate::value::scalar(program, action.params[at].ty, *value)?);
+        values[at] = Some(crate::value::scalar(schema, action.params[at].ty, *value)?);
     }
-    if zero_is_default(program) {
+    if zero_is_default(schema) {
         for (value, param) in values.iter_mut().zip(&action.params) {
             value.get_or_insert_with(|| Value::zero(param.ty.width()));
         }
@@ -345,7 +338,7 @@ pub(crate) fn arguments(
     if !missing.is_empty() {
         let message = format!(
             "the action `{}` also needs a value for {}",
-            action.control_plane_name,
+            action.name,
             missing.join(", ")
         );
         return Err(Fault::new(call.at(), message).hint(format!("write `{}`", signature(action))));
@@ -353,29 +346,29 @@ pub(crate) fn arguments(
     Ok(values.into_iter().flatten().collect())
 }
 
-fn too_many(action: &ir::Action, value: Word<'_>) -> Fault {
+fn too_many(action: &Action, value: Word<'_>) -> Fault {
     let count = action.params.len();
     let message = format!(
         "the action `{}` takes {count} parameter{}, not more",
-        action.control_plane_name,
+        action.name,
         if count == 1 { "" } else { "s" }
     );
     Fault::new(value.at(), message).hint(format!("write `{}`", signature(action)))
 }
 
-fn signature(action: &ir::Action) -> String {
+fn signature(action: &Action) -> String {
     let params: Vec<String> = action
         .params
         .iter()
         .map(|p| format!("{}: ...", p.name))
         .collect();
-    format!("{}({})", action.control_plane_name, params.join(", "))
+    format!("{}({})", action.name, params.join(", "))
 }
 
 /// The table of this name, whose entries the control plane may change.
-pub(crate) fn open_table(program: &Program, name: Word<'_>) -> Result<TableId, Fault> {
-    let id = table(program, name)?;
-    let table = &program.tables[id];
+pub(crate) fn open_table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
+    let id = table(schema, name)?;
+    let table = &schema.tables[id];
     if !table.entries_are_const {
         return Ok(id);
     }
@@ -389,14 +382,14 @@ pub(crate) fn open_table(program: &Program, name: Word<'_>) -> Result<TableId, F
 
 /// A default action with its arguments; a const one may only be given as it is.
 pub(crate) fn default_call(
-    program: &Program,
+    schema: &Schema,
     table: TableId,
     name: Word<'_>,
     args: &[(Option<Word<'_>>, Word<'_>)],
 ) -> Result<ActionCall, Fault> {
-    let call = table_call(program, table, name, args)?;
-    let table = &program.tables[table];
-    if table.default_is_const && call != table.default {
+    let call = table_call(schema, table, name, args)?;
+    let table = &schema.tables[table];
+    if table.const_default.as_ref().is_some_and(|own| *own != call) {
         let message = format!("the default action of the table `{}` is const", table.name);
         return Err(Fault::new(name.at(), message)
             .hint("leave `const` out in front of `default_action` in the program"));
@@ -406,13 +399,13 @@ pub(crate) fn default_call(
 
 /// An action of a table with its arguments.
 pub(crate) fn table_call(
-    program: &Program,
+    schema: &Schema,
     table: TableId,
     name: Word<'_>,
     args: &[(Option<Word<'_>>, Word<'_>)],
 ) -> Result<ActionCall, Fault> {
-    let table = &program.tables[table];
-    let action = table_action(program, table, name)?;
-    let args = arguments(program, table.actions[action].action, name, args)?;
+    let table = &schema.tables[table];
+    let action = table_action(schema, table, name)?;
+    let args = arguments(schema, table.actions[action], name, args)?;
     Ok(ActionCall { action, args })
 }

@@ -84,6 +84,40 @@ pub enum Update {
     },
 }
 
+/// What can be taken away.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// An entry.
+    Entry {
+        /// Its table.
+        table: TableId,
+        /// One match for each key that is not a selector.
+        keys: Vec<KeyMatch>,
+        /// Its priority; there is one where the key has ternary, range or optional elements.
+        priority: Option<i32>,
+    },
+    /// The default action that was set: the program's own is back.
+    Default(TableId),
+    /// A member of an action profile or selector.
+    Member {
+        /// The profile or selector.
+        profile: ExternId,
+        /// The member's id.
+        id: u32,
+    },
+    /// A group of a selector.
+    Group {
+        /// The selector.
+        profile: ExternId,
+        /// The group's id.
+        id: u32,
+    },
+    /// A multicast group.
+    Multicast(u32),
+    /// A clone session.
+    Clone(u32),
+}
+
 /// A table entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableEntry {

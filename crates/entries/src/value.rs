@@ -3,29 +3,34 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bits::{Value, ValueError};
-use ir::{KeyMatch, MatchKind, Program, ScalarTy};
+use ir::{KeyMatch, MatchKind, ScalarTy};
 
 use crate::error::Fault;
 use crate::resolve::Word;
+use crate::schema::{Schema, ValueTy};
 
-/// A value of a scalar type.
-pub(crate) fn scalar(program: &Program, ty: ScalarTy, word: Word<'_>) -> Result<Value, Fault> {
-    let width = ty.width();
+/// A value.
+pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Value, Fault> {
     if word.text.is_empty() {
         return Err(Fault::new(word.at(), "a value is missing here"));
     }
+    let ty = match ty {
+        ValueTy::Scalar(ty) => ty,
+        ValueTy::Text => return string(word),
+    };
+    let width = ty.width();
     match ty {
         ScalarTy::Bool if word.text == "true" => return Ok(Value::all_ones(1)),
         ScalarTy::Bool if word.text == "false" => return Ok(Value::zero(1)),
         ScalarTy::Error => {
             let member = word.text.strip_prefix("error.").unwrap_or(word.text);
-            if let Some(at) = program.errors.iter().position(|name| name == member) {
+            if let Some(at) = schema.errors.iter().position(|name| name == member) {
                 return Ok(Value::truncated(at as u128, width));
             }
         }
         ScalarTy::Enum(id) => {
             let member = word.text.rsplit('.').next().unwrap_or_default();
-            if let Some(at) = program.enums[id]
+            if let Some(at) = schema.enums[id]
                 .members
                 .iter()
                 .position(|name| name == member)
@@ -38,30 +43,36 @@ pub(crate) fn scalar(program: &Program, ty: ScalarTy, word: Word<'_>) -> Result<
     if let Some(value) = address(word, width)? {
         return Ok(value);
     }
-    if let Some(value) = enum_member(program, word.text, width) {
+    if let Some(value) = enum_member(schema, word.text, width) {
         return Ok(value);
     }
     number(word, width, ty.is_signed())
 }
 
 /// A member of a serializable enum, written `Enum.member`.
-fn enum_member(program: &Program, text: &str, width: u32) -> Option<Value> {
+fn enum_member(schema: &Schema, text: &str, width: u32) -> Option<Value> {
     let (name, member) = text.rsplit_once('.')?;
-    program
-        .named_types
-        .iter()
-        .find(|ty| ty.name == name)
-        .and_then(|ty| match &ty.kind {
-            ir::NamedTypeKind::SerializableEnum {
-                width: own,
-                members,
-                ..
-            } if *own == width => members
-                .iter()
-                .find(|(n, _)| n == member)
-                .map(|(_, value)| value.clone()),
-            _ => None,
-        })
+    let mut enums = schema.serializable.iter();
+    let own = enums.find(|own| own.name == name && own.width == width)?;
+    let mut members = own.members.iter();
+    let (_, value) = members.find(|(name, _)| name == member)?;
+    Some(value.clone())
+}
+
+/// A string as its bytes: in quotes, where `\\` and `\"` stand for themselves, or a word without any.
+fn string(word: Word<'_>) -> Result<Value, Fault> {
+    let text = match word.text.strip_prefix('"') {
+        Some(rest) => match rest.strip_suffix('"') {
+            Some(inner) => inner.replace("\\\"", "\"").replace("\\\\", "\\"),
+            None => return Err(Fault::new(word.at(), "the string has no closing quote")),
+        },
+        None => word.text.to_owned(),
+    };
+    let width = text.len() as u32 * 8;
+    match Value::from_be_bytes(text.as_bytes(), width) {
+        Ok(value) if width > 0 => Ok(value),
+        _ => Err(Fault::new(word.at(), "a string may not be empty")),
+    }
 }
 
 /// An IPv4, IPv6 or MAC address, if that is what the word looks like.
@@ -133,9 +144,9 @@ fn too_wide(word: Word<'_>, width: u32) -> Fault {
 
 /// A match as entries files write it: `_`, `value`, `value/len`, `value &&& mask`, `lo..hi`.
 pub(crate) fn key_match(
-    program: &Program,
+    schema: &Schema,
     kind: MatchKind,
-    ty: ScalarTy,
+    ty: ValueTy,
     word: Word<'_>,
 ) -> Result<KeyMatch, Fault> {
     let text = word.text;
@@ -145,15 +156,18 @@ pub(crate) fn key_match(
             _ => Ok(KeyMatch::Any),
         };
     }
+    if ty == ValueTy::Text {
+        return scalar(schema, ty, word).map(KeyMatch::Exact);
+    }
     if let Some((value, mask)) = split(word, "&&&") {
         wants(kind, &[MatchKind::Ternary], word, "a mask")?;
         let written = (value, mask);
-        let (value, mask) = (scalar(program, ty, value)?, scalar(program, ty, mask)?);
+        let (value, mask) = (scalar(schema, ty, value)?, scalar(schema, ty, mask)?);
         return masked(value, mask, written, word);
     }
     if let Some((lo, hi)) = split(word, "..") {
         wants(kind, &[MatchKind::Range], word, "a range")?;
-        return range(scalar(program, ty, lo)?, scalar(program, ty, hi)?, ty, word);
+        return range(scalar(schema, ty, lo)?, scalar(schema, ty, hi)?, ty, word);
     }
     if let Some((value, len)) = split(word, "/") {
         wants(
@@ -162,9 +176,9 @@ pub(crate) fn key_match(
             word,
             "a prefix",
         )?;
-        return prefix(kind, scalar(program, ty, value)?, value, len, word);
+        return prefix(kind, scalar(schema, ty, value)?, value, len, word);
     }
-    let value = scalar(program, ty, word)?;
+    let value = scalar(schema, ty, word)?;
     Ok(match kind {
         MatchKind::Lpm => {
             let width = value.width();
@@ -249,7 +263,7 @@ fn as_written(like: &str, value: &Value) -> String {
     }
 }
 
-fn range(lo: Value, hi: Value, ty: ScalarTy, word: Word<'_>) -> Result<KeyMatch, Fault> {
+fn range(lo: Value, hi: Value, ty: ValueTy, word: Word<'_>) -> Result<KeyMatch, Fault> {
     let width = ty.width();
     let above = match ty.is_signed() {
         true => bits::limbs::cmp_signed(lo.limbs(), hi.limbs(), width).is_gt(),

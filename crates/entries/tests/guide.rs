@@ -1,6 +1,6 @@
 //! docs/ENTRIES.md is true: its examples are read as they stand.
 
-use entries::{Update, read};
+use entries::{Schema, Update, read};
 
 const GUIDE: &str = include_str!("../../../docs/ENTRIES.md");
 
@@ -43,4 +43,49 @@ fn the_error_of_the_guide_is_what_is_told() {
     let wrong = "# routes\nipv4_lmp { hdr.ipv4.dst_addr: 10.0.0.0/8; } -> drop()\n";
     let errors = read(&program(), "router.entries", wrong).expect_err("there is no such table");
     assert_eq!(format!("{}\n", errors[0]), shown);
+}
+
+#[test]
+fn statements_of_updates_are_read_as_the_same_updates() {
+    let program = program();
+    let schema = Schema::of(&program);
+    for block in blocks("entries") {
+        let read = |text: &str| match schema.read("guide", text) {
+            Ok(file) => file.updates().to_vec(),
+            Err(errors) => panic!("{}\nin\n{text}", errors[0]),
+        };
+        for update in read(block) {
+            let statement = schema.statement(&update);
+            assert_eq!(read(&statement), [update], "{statement}");
+        }
+    }
+}
+
+#[test]
+fn a_statement_s_beginning_names_what_it_makes() {
+    let program = program();
+    let schema = Schema::of(&program);
+    let named = |text: &str| match schema.read_target("guide", text) {
+        Ok(target) => schema.target(&target),
+        Err(error) => error.to_string(),
+    };
+    for (text, expect) in [
+        (
+            "ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 }",
+            "ingress.ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 }",
+        ),
+        (
+            "acl { meta.dst_port: 80..443; hdr.ipv4.src_addr: 10.0.0.0/8 } -> drop() priority 7",
+            "ingress.acl { hdr.ipv4.src_addr: 10.0.0.0/8; meta.dst_port: 80..443 } priority 7",
+        ),
+        ("ipv4_lpm default", "ingress.ipv4_lpm default"),
+        ("next_hops member 3", "ingress.next_hops member 3"),
+        ("next_hops group 4 { 1 }", "ingress.next_hops group 4"),
+        ("multicast 5", "multicast 5"),
+        ("clone 6 { port 1 }", "clone 6"),
+    ] {
+        assert_eq!(named(text), expect, "{text}");
+    }
+    assert!(named("acl { meta.dst_port: 80 }").contains("needs a priority"));
+    assert!(named("register seen[3]").contains("is not taken away"));
 }

@@ -1,4 +1,5 @@
-//! The room of P4Runtime (1.5): the server that lets controllers load programs, write and read state, and exchange packets with devices.
+//! The room of P4Runtime (1.5): the server that lets controllers load programs, write and read state, and exchange packets with devices; and a
+//! controller's connection to any such server.
 //!
 //! **In:** gRPC calls of controllers; a device's packets for the CPU, digests and idle entries. **Out:** jobs that a device's loop does between
 //! batches, answers and notifications.
@@ -18,6 +19,8 @@
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
 //! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
 //! - `keeping`: what of a device whose state is kept is not on the disk yet; `notes`: what the device keeps for the server;
+//! - `client`: the controller's side, for commands; it uses none of the other parts;
+//! - `device_config`: compiled programs as they travel;
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -34,10 +37,12 @@ mod access;
 mod arbiter;
 mod bell;
 mod bytes;
+pub mod client;
 mod coding;
 mod constraint;
 mod control;
 mod data;
+mod device_config;
 mod digests;
 mod extras;
 mod fault;
@@ -69,5 +74,6 @@ pub use control::{CpuPort, Inbox, Remote, channel};
 pub use notes::{Notes, has_config};
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
+pub use device_config::device_config;
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

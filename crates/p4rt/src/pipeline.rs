@@ -11,6 +11,7 @@ use packet::Nanos;
 use switch::{Device, Dropped};
 use tonic::Code;
 
+use crate::device_config;
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, invalid};
 use crate::schema::Schema;
@@ -112,7 +113,7 @@ fn own_info(program: &Program) -> Checked<P4Info> {
     })
 }
 
-/// The program of a device config: IR text, which begins with the word `program`, or P4 text.
+/// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.
 fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
     let text = match std::str::from_utf8(config) {
         Ok("") => {
@@ -132,7 +133,8 @@ fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
             "p4_device_config is JSON, as BMv2 takes it; put the P4 program's text, or its IR, into it",
         );
     }
-    if text.starts_with("program ") {
+    let compiled = device_config::ir_text(text).transpose().or_else(invalid)?;
+    if let Some(text) = compiled.or_else(|| text.starts_with("program ").then_some(text)) {
         return ir::read(text).or_else(|error| invalid(format!("p4_device_config: {error}")));
     }
     loader.compile(text).or_else(invalid)

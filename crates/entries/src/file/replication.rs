@@ -31,20 +31,20 @@ impl Reader<'_> {
         }
     }
 
-    fn group_number(&mut self) -> Result<u32, Fault> {
+    pub(super) fn group_number(&mut self) -> Result<u32, Fault> {
         self.skip_blanks(false);
         let start = self.at;
         let number = self.number32("a multicast group's number")?;
-        ports::check_group(self.program.arch, number, (start, self.at))?;
+        ports::check_group(self.schema.arch, number, (start, self.at))?;
         Ok(number)
     }
 
-    fn session_number(&mut self) -> Result<u32, Fault> {
+    pub(super) fn session_number(&mut self) -> Result<u32, Fault> {
         self.skip_blanks(false);
         let start = self.at;
         let what = "a clone session's number";
         let number = self.number32(what)?;
-        ports::check_number(self.program.arch, number, what, (start, self.at))?;
+        ports::check_number(self.schema.arch, number, what, (start, self.at))?;
         Ok(number)
     }
 
@@ -81,7 +81,7 @@ impl Reader<'_> {
         self.skip_blanks(false);
         let start = self.at;
         let port = self.number32("a port")?;
-        ports::check_copy(self.program.arch, port, (start, self.at))?;
+        ports::check_copy(self.schema.arch, port, (start, self.at))?;
         let instance = match self.keyword("instance") {
             true => self.number32("an instance")?,
             false => 0,

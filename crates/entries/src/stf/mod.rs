@@ -23,12 +23,13 @@ mod expectation;
 mod replication;
 
 use bits::Value;
-use ir::{ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
+use ir::{ExternId, KeyMatch, MatchKind, Program, TableId};
 
 use crate::error::{EntryError, Fault};
-use crate::file::{WrittenArgs, key_ty, needs_priority, split_key, without_mark};
+use crate::file::{WrittenArgs, split_key, without_mark};
 use crate::ports;
 use crate::resolve::{self, Sought, Word};
+use crate::schema::{Key, Object, Schema, ValueTy};
 use crate::update::{CounterValue, EntryAction, MeterConfig, TableEntry, Update};
 use crate::value;
 
@@ -169,6 +170,7 @@ pub enum CounterRef {
 
 /// Reads an STF file against a program. All errors are reported.
 pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, Vec<EntryError>> {
+    let schema = &Schema::of(program);
     let text = without_mark(text);
     let mut commands = Vec::new();
     let mut errors = Vec::new();
@@ -180,7 +182,7 @@ pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, V
         if word.text.is_empty() {
             continue;
         }
-        match (Line { program, word }).command() {
+        match (Line { schema, word }).command() {
             Ok(kind) => commands.push(Command {
                 line: number as u32 + 1,
                 kind,
@@ -228,7 +230,7 @@ const COMMANDS: &[&str] = &[
 ];
 
 struct Line<'a> {
-    program: &'a Program,
+    schema: &'a Schema,
     word: Word<'a>,
 }
 
@@ -360,7 +362,7 @@ impl<'a> Line<'a> {
             .text
             .parse()
             .map_err(|_| Fault::new(port.at(), "a port is a decimal number"))?;
-        ports::check(self.program.arch, number, port.at())?;
+        ports::check(self.schema.arch, number, port.at())?;
         Ok((number, data))
     }
 
@@ -372,7 +374,7 @@ impl<'a> Line<'a> {
             return Err(Fault::new(keyword.at(), "a table is expected behind `add`"));
         }
         let name = words.remove(0);
-        let table = resolve::open_table(self.program, name)?;
+        let table = resolve::open_table(self.schema, name)?;
         let mut priority = None;
         if words
             .first()
@@ -387,8 +389,10 @@ impl<'a> Line<'a> {
         }
         let keys = self.keys(table, &words)?;
         let args = arguments(args);
-        let call = resolve::table_call(self.program, table, action, &args)?;
-        let priority = needs_priority(self.program, table).then(|| priority.unwrap_or(1));
+        let call = resolve::table_call(self.schema, table, action, &args)?;
+        let priority = self.schema.tables[table]
+            .needs_priority()
+            .then(|| priority.unwrap_or(1));
         let action = EntryAction::Call(call);
         let entry = TableEntry {
             keys,
@@ -411,8 +415,8 @@ impl<'a> Line<'a> {
 
     fn set_default(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
         let (head, action, args, _) = self.split_call(keyword)?;
-        let table = resolve::table(self.program, head)?;
-        let call = resolve::default_call(self.program, table, action, &arguments(args))?;
+        let table = resolve::table(self.schema, head)?;
+        let call = resolve::default_call(self.schema, table, action, &arguments(args))?;
         Ok(CommandKind::Update(Update::SetDefault(table, call)))
     }
 
@@ -442,22 +446,15 @@ impl<'a> Line<'a> {
     }
 
     fn keys(&self, table: TableId, words: &[Word<'a>]) -> Result<Vec<KeyMatch>, Fault> {
-        let table = &self.program.tables[table];
-        let keys: Vec<&ir::Key> = table
-            .keys
-            .iter()
-            .filter(|key| key.match_kind != MatchKind::Selector)
-            .collect();
-        let mut matches: Vec<KeyMatch> = keys
-            .iter()
-            .map(|key| left_out(key, key_ty(self.program, key)))
-            .collect();
+        let table = &self.schema.tables[table];
+        let keys = &table.keys;
+        let mut matches: Vec<KeyMatch> = keys.iter().map(left_out).collect();
         for (position, word) in words.iter().enumerate() {
             let Some((name, written)) = split_key(table, *word) else {
                 return Err(Fault::new(word.at(), "a key is written `name:value`"));
             };
-            let at = self.key_position(&keys, name, position, &table.name)?;
-            let ty = key_ty(self.program, keys[at]);
+            let at = self.key_position(keys, name, position, &table.name)?;
+            let ty = keys[at].ty;
             matches[at] = self.key_match(keys[at].match_kind, ty, written)?;
         }
         Ok(matches)
@@ -466,7 +463,7 @@ impl<'a> Line<'a> {
     /// A key by its name, or by place where the name is of the form that back ends for C make up (`key.field0`, `key.headers_x`).
     fn key_position(
         &self,
-        keys: &[&ir::Key],
+        keys: &[Key],
         name: Word<'a>,
         position: usize,
         table: &str,
@@ -502,10 +499,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn key_match(&self, kind: MatchKind, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn key_match(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
         let text = word.text;
         if text.contains("&&&") || text.contains("..") || text == "_" {
-            return value::key_match(self.program, kind, ty, word);
+            return value::key_match(self.schema, kind, ty, word);
         }
         match kind {
             MatchKind::Ternary | MatchKind::Optional if !text.contains('/') => {
@@ -513,12 +510,12 @@ impl<'a> Line<'a> {
             }
             MatchKind::Lpm if !text.contains('/') => self.prefix(ty, word),
             MatchKind::Lpm => self.written_prefix(ty, word),
-            _ => value::key_match(self.program, kind, ty, word),
+            _ => value::key_match(self.schema, kind, ty, word),
         }
     }
 
     /// Digits with `*`: value and mask.
-    fn digits(&self, ty: ScalarTy, word: Word<'a>) -> Result<(Value, Value, u32), Fault> {
+    fn digits(&self, ty: ValueTy, word: Word<'a>) -> Result<(Value, Value, u32), Fault> {
         let width = ty.width();
         let text = word.text;
         let (prefix, digit_bits, ones) = match text.get(..2) {
@@ -526,7 +523,7 @@ impl<'a> Line<'a> {
             Some("0b" | "0B") => ("0b", 1, '1'),
             Some("0o" | "0O") => ("0o", 3, '7'),
             _ => {
-                let value = value::scalar(self.program, ty, word)?;
+                let value = value::scalar(self.schema, ty, word)?;
                 return Ok((value, Value::all_ones(width), width));
             }
         };
@@ -554,7 +551,7 @@ impl<'a> Line<'a> {
         Ok((value, mask, written.min(width)))
     }
 
-    fn ternary(&self, kind: MatchKind, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn ternary(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
         let (value, mask, _) = self.digits(ty, word)?;
         if kind == MatchKind::Ternary {
             return Ok(KeyMatch::Ternary(value.and(&mask), mask));
@@ -566,7 +563,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn prefix(&self, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn prefix(&self, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
         let (value, _, len) = self.digits(ty, word)?;
         Ok(KeyMatch::Lpm(
             value.and(&Value::prefix_mask(len, ty.width())),
@@ -575,14 +572,14 @@ impl<'a> Line<'a> {
     }
 
     /// `VALUE/LEN`: bits behind the prefix are taken as if they were zero.
-    fn written_prefix(&self, ty: ScalarTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn written_prefix(&self, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
         let slash = word.text.find('/').unwrap_or(word.text.len());
         let number = &word.text[..slash];
-        let mut value = value::scalar(self.program, ty, Word::new(number, word.start))?;
+        let mut value = value::scalar(self.schema, ty, Word::new(number, word.start))?;
         let width = ty.width();
         // p4c's eBPF tests give prefixes as the kernel's map holds them: the number as it lies in a little-endian machine's memory.
         let is_plain = !number.contains(['.', ':']);
-        if self.program.arch == ir::Arch::Ebpf && is_plain && width.is_multiple_of(8) {
+        if self.schema.arch == Some(ir::Arch::Ebpf) && is_plain && width.is_multiple_of(8) {
             let mut bytes = value.to_be_bytes();
             bytes.reverse();
             value = Value::from_be_bytes(&bytes, width).unwrap_or(value);
@@ -692,11 +689,11 @@ impl<'a> Line<'a> {
         })
     }
 
-    fn register(&self, name: Word<'a>) -> Result<(ExternId, &'a [ScalarTy], u32), Fault> {
-        let is_register = |kind: &ExternKind| matches!(kind, ExternKind::Register { .. });
-        let id = resolve::instance(self.program, name, "register", is_register)?;
-        match &self.program.externs[id].kind {
-            ExternKind::Register { cell, size, .. } => Ok((id, cell, *size)),
+    fn register(&self, name: Word<'a>) -> Result<(ExternId, &'a [ValueTy], u32), Fault> {
+        let is_register = |kind: &Object| matches!(kind, Object::Register { .. });
+        let id = resolve::instance(self.schema, name, "register", is_register)?;
+        match &self.schema.externs[id].kind {
+            Object::Register { cell, size } => Ok((id, cell, *size)),
             _ => Err(Fault::new(name.at(), "this is no register")),
         }
     }
@@ -722,7 +719,7 @@ impl<'a> Line<'a> {
             _ => {
                 let pairs = cell.iter().zip(values);
                 pairs
-                    .map(|(&ty, word)| value::scalar(self.program, ty, *word))
+                    .map(|(&ty, word)| value::scalar(self.schema, ty, *word))
                     .collect::<Result<_, _>>()?
             }
         };
@@ -734,19 +731,19 @@ impl<'a> Line<'a> {
     }
 
     fn counter(&self, name: Word<'a>) -> Result<(ExternId, u32), Fault> {
-        let is_counter = |kind: &ExternKind| matches!(kind, ExternKind::Counter { .. });
-        let id = resolve::instance(self.program, name, "counter", is_counter)?;
-        match self.program.externs[id].kind {
-            ExternKind::Counter { size, .. } => Ok((id, size)),
+        let is_counter = |kind: &Object| matches!(kind, Object::Counter { .. });
+        let id = resolve::instance(self.schema, name, "counter", is_counter)?;
+        match self.schema.externs[id].kind {
+            Object::Counter { size, .. } => Ok((id, size)),
             _ => Err(Fault::new(name.at(), "this is no counter")),
         }
     }
 
     fn meter(&self, name: Word<'a>) -> Result<(ExternId, u32), Fault> {
-        let is_meter = |kind: &ExternKind| matches!(kind, ExternKind::Meter { .. });
-        let id = resolve::instance(self.program, name, "meter", is_meter)?;
-        match self.program.externs[id].kind {
-            ExternKind::Meter { size, .. } => Ok((id, size)),
+        let is_meter = |kind: &Object| matches!(kind, Object::Meter { .. });
+        let id = resolve::instance(self.schema, name, "meter", is_meter)?;
+        match self.schema.externs[id].kind {
+            Object::Meter { size } => Ok((id, size)),
             _ => Err(Fault::new(name.at(), "this is no meter")),
         }
     }
@@ -785,7 +782,7 @@ impl<'a> Line<'a> {
             CounterRef::Cell(id, index_below(index, size)?)
         } else {
             CounterRef::Entry(
-                resolve::table(self.program, name)?,
+                resolve::table(self.schema, name)?,
                 index.text.trim_start_matches('$').to_string(),
             )
         };
@@ -799,9 +796,9 @@ impl<'a> Line<'a> {
 }
 
 /// What a key left out means: everything, or zero for an exact one.
-fn left_out(key: &ir::Key, ty: ScalarTy) -> KeyMatch {
+fn left_out(key: &Key) -> KeyMatch {
     match key.match_kind {
-        MatchKind::Exact => KeyMatch::Exact(Value::zero(ty.width())),
+        MatchKind::Exact => KeyMatch::Exact(Value::zero(key.ty.width())),
         _ => KeyMatch::Any,
     }
 }

@@ -13,12 +13,12 @@
 //! soon as there is an `expect_log`, and for idle entries as soon as there is an `expect_idle`.
 
 use bits::Value;
-use ir::ExternKind;
 
 use super::{CommandKind, Line};
 use crate::error::Fault;
 use crate::file;
 use crate::resolve::{self, Word};
+use crate::schema::Object;
 use crate::value;
 
 /// The commands' names.
@@ -46,7 +46,7 @@ impl<'a> Line<'a> {
     }
 
     pub(super) fn entry(&self, name: Word<'a>) -> Result<CommandKind, Fault> {
-        file::read_statement(self.program, self.behind(name)).map(CommandKind::Update)
+        file::read_statement(self.schema, self.behind(name)).map(CommandKind::Update)
     }
 
     pub(super) fn wait(&self, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
@@ -66,9 +66,9 @@ impl<'a> Line<'a> {
             let message = "`expect_digest` is written `expect_digest NAME VALUES..`";
             return Err(Fault::new(name.at(), message));
         };
-        let is_digest = |kind: &ExternKind| matches!(kind, ExternKind::Digest { .. });
-        let digest = resolve::instance(self.program, wanted, "digest", is_digest)?;
-        let ExternKind::Digest { fields, .. } = &self.program.externs[digest].kind else {
+        let is_digest = |kind: &Object| matches!(kind, Object::Digest { .. });
+        let digest = resolve::instance(self.schema, wanted, "digest", is_digest)?;
+        let Object::Digest { fields } = &self.schema.externs[digest].kind else {
             return Err(Fault::new(wanted.at(), "this is no digest"));
         };
         let words = self.values(self.behind(wanted));
@@ -83,7 +83,7 @@ impl<'a> Line<'a> {
         let values: Result<Vec<Option<Value>>, Fault> = (fields.iter().zip(words))
             .map(|(&ty, word)| match word.text {
                 "_" => Ok(None),
-                _ => value::scalar(self.program, ty, word).map(Some),
+                _ => value::scalar(self.schema, ty, word).map(Some),
             })
             .collect();
         Ok(CommandKind::ExpectDigest {
@@ -108,7 +108,7 @@ impl<'a> Line<'a> {
 
     pub(super) fn expect_idle(&self, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
         match args {
-            [table] => resolve::table(self.program, *table).map(CommandKind::ExpectIdle),
+            [table] => resolve::table(self.schema, *table).map(CommandKind::ExpectIdle),
             _ => Err(Fault::new(
                 self.word.at(),
                 "`expect_idle` is written `expect_idle TABLE`",

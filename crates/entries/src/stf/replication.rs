@@ -74,7 +74,7 @@ impl<'a> Line<'a> {
         args: &[Word<'a>],
         numbers: &[u32],
     ) -> Result<(), Fault> {
-        let arch = self.program.arch;
+        let arch = self.schema.arch;
         let kinds = numbers_of(keyword);
         let last = kinds.last().copied().unwrap_or(Number::Handle);
         for (at, (word, &number)) in args.iter().zip(numbers).enumerate() {

@@ -1,0 +1,66 @@
+//! Statements that only name a thing, to take it away.
+
+use super::Reader;
+use crate::error::{EntryError, Fault};
+use crate::resolve::{self, Word};
+use crate::schema::Schema;
+use crate::update::Target;
+
+/// Reads one statement that names what is to be taken away. What stands behind the name (an action, members) may be there and says nothing.
+pub(crate) fn read_target(schema: &Schema, file: &str, text: &str) -> Result<Target, EntryError> {
+    let mut reader = Reader {
+        schema,
+        text,
+        at: 0,
+    };
+    reader.skip_to_statement();
+    let target = reader.target();
+    target.map_err(|fault| fault.locate(file, text))
+}
+
+impl<'a> Reader<'a> {
+    fn target(&mut self) -> Result<Target, Fault> {
+        let first = self.name("a table, a profile, `multicast` or `clone`")?;
+        let target = match first.text {
+            "multicast" => Target::Multicast(self.group_number()?),
+            "clone" => Target::Clone(self.session_number()?),
+            "register" | "meter" | "counter" | "value_set" | "expire_profile" => {
+                let message = format!("a {} is not taken away, only changed", first.text);
+                return Err(Fault::new(first.at(), message));
+            }
+            _ if self.keyword("member") => Target::Member {
+                profile: self.profile(first)?,
+                id: self.number32("a member's number")?,
+            },
+            _ if self.keyword("group") => Target::Group {
+                profile: self.profile(first)?,
+                id: self.number32("a group's number")?,
+            },
+            _ if self.keyword("default") => Target::Default(resolve::table(self.schema, first)?),
+            _ => return self.entry_target(first),
+        };
+        Ok(target)
+    }
+
+    fn entry_target(&mut self, name: Word<'a>) -> Result<Target, Fault> {
+        let table = resolve::open_table(self.schema, name)?;
+        let keys = self.keys(table)?;
+        self.skip_blanks(true);
+        if self.eat("->") {
+            self.entry_action(table)?;
+        }
+        let start = self.at;
+        let options = self.entry_options()?;
+        self.check_priority(table, name, options.priority, start)?;
+        self.skip_blanks(true);
+        if !self.rest().is_empty() && !self.eat(";") {
+            let message = format!("the end is expected here, not {}", self.found());
+            return Err(Fault::new(self.here(), message));
+        }
+        Ok(Target::Entry {
+            table,
+            keys,
+            priority: options.priority,
+        })
+    }
+}

@@ -1,0 +1,399 @@
+//! What a text's names and values are of: the control plane's side of a program. It is made from a program, or by who knows only its P4Info.
+
+use std::sync::Arc;
+
+use bits::IdVec;
+use ir::{
+    ActionCall, ActionId, Arch, CounterUnit, EnumId, EnumTy, ExternId, ExternKind, MatchKind,
+    NamedTypeKind, Program, ScalarTy, TableId, ValueSetId,
+};
+
+use crate::error::{EntryError, Fault};
+use crate::file::{self, EntriesFile};
+use crate::resolve::{self, Word};
+use crate::update::Target;
+use crate::value;
+
+/// The names, types and limits that a control plane knows of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// What it is written for; without one, numbers of ports and groups are not checked.
+    pub arch: Option<Arch>,
+    /// Error codes, by number.
+    pub errors: Vec<String>,
+    /// Enums without representation.
+    pub enums: IdVec<EnumId, EnumTy>,
+    /// Enums with one.
+    pub serializable: Vec<SerializableEnum>,
+    /// Actions.
+    pub actions: IdVec<ActionId, Action>,
+    /// Tables.
+    pub tables: IdVec<TableId, Table>,
+    /// Value sets.
+    pub value_sets: IdVec<ValueSetId, ValueSet>,
+    /// Extern instances.
+    pub externs: IdVec<ExternId, Extern>,
+}
+
+/// A serializable enum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SerializableEnum {
+    /// Its name.
+    pub name: String,
+    /// Bits of its values.
+    pub width: u32,
+    /// Names and values.
+    pub members: Vec<(String, bits::Value)>,
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueTy {
+    /// A scalar of the program.
+    Scalar(ScalarTy),
+    /// A string that the server translates (`@p4runtime_translation(uri, string)`): a value of 8 bits a byte of it.
+    Text,
+}
+
+impl ValueTy {
+    /// Bits of a value; 0 for text, whose values have their own.
+    pub fn width(self) -> u32 {
+        match self {
+            ValueTy::Scalar(ty) => ty.width(),
+            ValueTy::Text => 0,
+        }
+    }
+
+    /// Whether comparison takes the sign into account.
+    pub fn is_signed(self) -> bool {
+        matches!(self, ValueTy::Scalar(ty) if ty.is_signed())
+    }
+}
+
+/// How people like to see a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// In decimal; masked and very large ones in hexadecimal.
+    #[default]
+    Plain,
+    /// In hexadecimal.
+    Hex,
+    /// As an IPv4 address.
+    Ipv4,
+    /// As an IPv6 address.
+    Ipv6,
+    /// As a MAC address.
+    Mac,
+}
+
+impl Format {
+    /// By `@format`, else by what the width and the name tell.
+    pub fn of(annotation: Option<&str>, name: &str, width: u32) -> Format {
+        let wanted = match annotation.map(str::trim) {
+            Some("IPV4_ADDRESS") => Some((Format::Ipv4, 32)),
+            Some("IPV6_ADDRESS") => Some((Format::Ipv6, 128)),
+            Some("MAC_ADDRESS") => Some((Format::Mac, 48)),
+            Some("HEX_STRING" | "HEX_STR") => Some((Format::Hex, width)),
+            _ => None,
+        };
+        match (wanted, width) {
+            (Some((format, own)), _) if own == width => format,
+            (_, 48) => Format::Mac,
+            (_, 128) => Format::Ipv6,
+            (_, 32) if is_address(name) => Format::Ipv4,
+            _ => Format::Plain,
+        }
+    }
+
+    fn of_annotations(annotations: &[ir::Annotation], name: &str, width: u32) -> Format {
+        let body = annotations.iter().find_map(|one| match &one.body {
+            ir::AnnotationBody::Text(text) if one.name == "format" => Some(text.as_str()),
+            _ => None,
+        });
+        Format::of(body, name, width)
+    }
+}
+
+/// Whether a name of 32 bits is an address's: `srcAddr`, `hdr.ipv4.dst_addr`, `next_hop_ip`.
+fn is_address(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
+    let is_ip = |part: &str| part == "ip" || part.starts_with("ipv4");
+    last.contains("addr") || last.split('_').any(is_ip)
+}
+
+/// A match field of a table or of a value set.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: String,
+    /// How it matches; never as a selector.
+    pub match_kind: MatchKind,
+    /// Its type.
+    pub ty: ValueTy,
+    /// How its values are shown.
+    pub format: Format,
+}
+
+/// An action.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Its name.
+    pub name: String,
+    /// Its parameters.
+    pub params: Vec<Param>,
+}
+
+/// A parameter of an action.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ValueTy,
+    /// How its values are shown.
+    pub format: Format,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// Its key, without what only a selector hashes.
+    pub keys: Vec<Key>,
+    /// Its actions.
+    pub actions: Vec<ActionId>,
+    /// The default action that may not be changed.
+    pub const_default: Option<ActionCall>,
+    /// Whether no entries may be added.
+    pub entries_are_const: bool,
+    /// An action profile or selector that holds its actions.
+    pub implementation: Option<ExternId>,
+}
+
+impl Table {
+    /// Whether entries have priorities: where the key has ternary, range or optional elements (P4Runtime, section 9.1.1).
+    pub fn needs_priority(&self) -> bool {
+        let overlaps = |kind| {
+            matches!(
+                kind,
+                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
+            )
+        };
+        self.keys.iter().any(|key| overlaps(key.match_kind))
+    }
+}
+
+/// A value set.
+#[derive(Clone, Debug)]
+pub struct ValueSet {
+    /// Its name.
+    pub name: String,
+    /// Its fields.
+    pub fields: Vec<Key>,
+    /// Its capacity.
+    pub size: u32,
+}
+
+/// An extern instance.
+#[derive(Clone, Debug)]
+pub struct Extern {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Object,
+}
+
+/// What a control plane can do with an extern instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// An action profile or selector.
+    Profile,
+    /// An array of counters.
+    Counter {
+        /// What is counted.
+        unit: CounterUnit,
+        /// How many.
+        size: u32,
+    },
+    /// An array of meters.
+    Meter {
+        /// How many.
+        size: u32,
+    },
+    /// An array of cells.
+    Register {
+        /// The scalars of a cell.
+        cell: Arc<[ValueTy]>,
+        /// How many cells.
+        size: u32,
+    },
+    /// Messages to the control plane.
+    Digest {
+        /// The scalars of a message.
+        fields: Arc<[ValueTy]>,
+    },
+    /// Nothing that a text can name.
+    Other,
+}
+
+impl Object {
+    fn of(kind: &ExternKind) -> Object {
+        let scalars = |all: &[ScalarTy]| all.iter().copied().map(ValueTy::Scalar).collect();
+        match kind {
+            ExternKind::ActionProfile { .. } | ExternKind::ActionSelector { .. } => Object::Profile,
+            ExternKind::Counter { unit, size, .. } => Object::Counter {
+                unit: *unit,
+                size: *size,
+            },
+            ExternKind::Meter { size, .. } => Object::Meter { size: *size },
+            ExternKind::Register { cell, size, .. } => Object::Register {
+                cell: scalars(cell),
+                size: *size,
+            },
+            ExternKind::Digest { fields, .. } => Object::Digest {
+                fields: scalars(fields),
+            },
+            _ => Object::Other,
+        }
+    }
+}
+
+impl Schema {
+    /// Reads an entries file. All errors are reported, not only the first.
+    ///
+    /// # Errors
+    /// What is wrong with the statements, in the order of the file.
+    pub fn read<'a>(
+        &self,
+        file: &'a str,
+        text: &'a str,
+    ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
+        file::read_file(self, file, text)
+    }
+
+    /// Reads one statement that names what is to be taken away: an entry's key (with its priority), a member, a group, a session, a default action.
+    /// What stands behind that may be there.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read_target(&self, file: &str, text: &str) -> Result<Target, EntryError> {
+        file::read_target(self, file, text)
+    }
+
+    /// Reads one value.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with it.
+    pub fn read_value(&self, ty: ValueTy, text: &str) -> Result<bits::Value, String> {
+        value::scalar(self, ty, Word::new(text, 0)).map_err(Fault::into_line)
+    }
+
+    /// The one table that a name means: its own, or the last parts of it.
+    ///
+    /// # Errors
+    /// A line that suggests a name.
+    pub fn find_table(&self, name: &str) -> Result<TableId, String> {
+        resolve::table(self, Word::new(name, 0)).map_err(Fault::into_line)
+    }
+
+    /// The extern instance that a name means among those that `fits` accepts; `what` they are, for the error.
+    ///
+    /// # Errors
+    /// A line that suggests a name.
+    pub fn find_extern(
+        &self,
+        what: &str,
+        name: &str,
+        fits: impl Fn(&Object) -> bool,
+    ) -> Result<ExternId, String> {
+        resolve::instance(self, Word::new(name, 0), what, fits).map_err(Fault::into_line)
+    }
+
+    /// The control plane's side of a program.
+    pub fn of(program: &Program) -> Schema {
+        let externs = program.externs.values().map(|instance| Extern {
+            name: instance.name.clone(),
+            kind: Object::of(&instance.kind),
+        });
+        Schema {
+            arch: Some(program.arch),
+            errors: program.errors.clone(),
+            enums: program.enums.values().cloned().collect(),
+            serializable: program
+                .named_types
+                .iter()
+                .filter_map(serializable)
+                .collect(),
+            actions: program.actions.values().map(action).collect(),
+            tables: program
+                .tables
+                .values()
+                .map(|table| Table::of(program, table))
+                .collect(),
+            value_sets: program.value_sets.values().map(value_set).collect(),
+            externs: externs.collect(),
+        }
+    }
+}
+
+fn serializable(named: &ir::NamedType) -> Option<SerializableEnum> {
+    match &named.kind {
+        NamedTypeKind::SerializableEnum { width, members, .. } => Some(SerializableEnum {
+            name: named.name.clone(),
+            width: *width,
+            members: members.clone(),
+        }),
+        _ => None,
+    }
+}
+
+fn action(action: &ir::Action) -> Action {
+    let params = action.params.iter().map(|param| Param {
+        name: param.name.clone(),
+        ty: ValueTy::Scalar(param.ty),
+        format: Format::of_annotations(&param.annotations, &param.name, param.ty.width()),
+    });
+    Action {
+        name: action.control_plane_name.clone(),
+        params: params.collect(),
+    }
+}
+
+impl Table {
+    fn of(program: &Program, table: &ir::Table) -> Table {
+        let keys = table.keys.iter();
+        let keys = keys.filter(|key| key.match_kind != MatchKind::Selector);
+        let keys = keys.map(|key| {
+            let ty = key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(1));
+            Key {
+                name: key.name.clone(),
+                match_kind: key.match_kind,
+                ty: ValueTy::Scalar(ty),
+                format: Format::of_annotations(&key.annotations, &key.name, ty.width()),
+            }
+        });
+        Table {
+            name: table.name.clone(),
+            keys: keys.collect(),
+            actions: table.actions.iter().map(|listed| listed.action).collect(),
+            const_default: table.default_is_const.then(|| table.default.clone()),
+            entries_are_const: table.entries_are_const,
+            implementation: table.implementation,
+        }
+    }
+}
+
+fn value_set(set: &ir::ValueSet) -> ValueSet {
+    let fields = set.fields.iter().map(|field| Key {
+        name: field.name.clone(),
+        match_kind: field.match_kind,
+        ty: ValueTy::Scalar(field.ty),
+        format: Format::of_annotations(&field.annotations, &field.name, field.ty.width()),
+    });
+    ValueSet {
+        name: set.name.clone(),
+        fields: fields.collect(),
+        size: set.size,
+    }
+}

@@ -1,0 +1,353 @@
+//! The other side of the protocol: a controller's connection to any P4Runtime server. It carries nothing of the server.
+//!
+//! Calls block: the connection has a runtime of its own, which runs while a call waits.
+
+mod endpoint;
+mod error;
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use p4info::p4::v1::stream_message_request::Update as Ask;
+use p4info::p4::v1::stream_message_response::Update as Told;
+use p4info::p4::v1::write_request::Atomicity;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Streaming};
+
+use crate::service::p4_runtime_client::P4RuntimeClient;
+
+pub use endpoint::{Endpoint, Tls};
+pub use error::{ClientError, Refused};
+
+/// Messages to the server that wait to be sent.
+const MOST_ASKED: usize = 1024;
+
+/// How long a server may take to say who is primary.
+const ARBITRATION: Duration = Duration::from_secs(10);
+
+/// A connection to one device of a server.
+pub struct Client {
+    runtime: Runtime,
+    rpc: P4RuntimeClient<Channel>,
+    device: u64,
+    role: String,
+    election: Option<u128>,
+    session: Option<Session>,
+}
+
+/// The stream to and from the server.
+struct Session {
+    asked: mpsc::Sender<rt::StreamMessageRequest>,
+    told: Streaming<rt::StreamMessageResponse>,
+}
+
+/// Who controls a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arbitration {
+    /// Whether this connection may write.
+    pub is_primary: bool,
+    /// Whether any connection may.
+    pub has_primary: bool,
+    /// The highest election id that the server knows.
+    pub highest: Option<u128>,
+}
+
+impl Arbitration {
+    fn of(told: &rt::MasterArbitrationUpdate) -> Arbitration {
+        let code = told.status.as_ref().map_or(0, |status| status.code);
+        Arbitration {
+            is_primary: code == Code::Ok as i32,
+            has_primary: code != Code::NotFound as i32,
+            highest: told
+                .election_id
+                .as_ref()
+                .map(|id| u128::from(id.high) << 64 | u128::from(id.low)),
+        }
+    }
+}
+
+/// What a wait ended with.
+#[derive(Debug)]
+pub enum Next {
+    /// A message of the server.
+    Told(Told),
+    /// The descriptor that stops became readable.
+    Stopped,
+    /// The time is over.
+    TimedOut,
+}
+
+impl Client {
+    /// Connects to a server, for one of its devices and a role (empty: the default one).
+    ///
+    /// # Errors
+    /// The server cannot be reached, or what TLS needs is not there.
+    pub fn connect(endpoint: &Endpoint, device: u64, role: &str) -> Result<Client, ClientError> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(ClientError::Runtime)?;
+        let channel = runtime.block_on(endpoint.channel())?;
+        let rpc = P4RuntimeClient::new(channel)
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        Ok(Client {
+            runtime,
+            rpc,
+            device,
+            role: role.to_owned(),
+            election: None,
+            session: None,
+        })
+    }
+
+    /// The version of P4Runtime that the server speaks.
+    ///
+    /// # Errors
+    /// The server's, as of every call below.
+    pub fn capabilities(&mut self) -> Result<String, ClientError> {
+        let request = rt::CapabilitiesRequest {
+            device_id: self.device,
+        };
+        let answer = self.runtime.block_on(self.rpc.capabilities(request))?;
+        Ok(answer.into_inner().p4runtime_api_version)
+    }
+
+    /// The program that runs, in the parts that are asked for; none if there is none.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn config(
+        &mut self,
+        parts: ResponseType,
+    ) -> Result<Option<rt::ForwardingPipelineConfig>, ClientError> {
+        let request = rt::GetForwardingPipelineConfigRequest {
+            device_id: self.device,
+            response_type: parts.into(),
+        };
+        let call = self.rpc.get_forwarding_pipeline_config(request);
+        match self.runtime.block_on(call) {
+            Ok(answer) => Ok(answer.into_inner().config),
+            // Servers without a program tell it so, or by an answer without one.
+            Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// Sets the program.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn set_config(
+        &mut self,
+        action: Action,
+        config: rt::ForwardingPipelineConfig,
+    ) -> Result<(), ClientError> {
+        #[allow(deprecated, reason = "role_id is of servers before 1.4")]
+        let request = rt::SetForwardingPipelineConfigRequest {
+            device_id: self.device,
+            role_id: 0,
+            role: self.role.clone(),
+            election_id: self.election.map(uint128),
+            action: action.into(),
+            config: Some(config),
+        };
+        let call = self.rpc.set_forwarding_pipeline_config(request);
+        self.runtime.block_on(call)?;
+        Ok(())
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// The server's; [`Refused::updates`] tells how each update ended.
+    pub fn write(
+        &mut self,
+        updates: Vec<rt::Update>,
+        atomicity: Atomicity,
+    ) -> Result<(), ClientError> {
+        #[allow(deprecated, reason = "role_id is of servers before 1.4")]
+        let request = rt::WriteRequest {
+            device_id: self.device,
+            role_id: 0,
+            role: self.role.clone(),
+            election_id: self.election.map(uint128),
+            updates,
+            atomicity: atomicity.into(),
+        };
+        self.runtime.block_on(self.rpc.write(request))?;
+        Ok(())
+    }
+
+    /// Reads what fits any of these entities; calls `each` as parts of the answer come.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn read(
+        &mut self,
+        entities: Vec<rt::entity::Entity>,
+        mut each: impl FnMut(rt::entity::Entity),
+    ) -> Result<(), ClientError> {
+        let entities = entities.into_iter().map(|entity| rt::Entity {
+            entity: Some(entity),
+        });
+        let request = rt::ReadRequest {
+            device_id: self.device,
+            role: self.role.clone(),
+            entities: entities.collect(),
+        };
+        let rpc = &mut self.rpc;
+        self.runtime.block_on(async {
+            let mut parts = rpc.read(request).await?.into_inner();
+            while let Some(part) = parts.message().await? {
+                let entities = part.entities.into_iter();
+                entities.filter_map(|one| one.entity).for_each(&mut each);
+            }
+            Ok(())
+        })
+    }
+
+    /// Says to the server, on a stream that is opened if there is none, with which election id this controller wants to be primary; without one
+    /// it only hears who is.
+    ///
+    /// # Errors
+    /// The server ends the stream, or says nothing.
+    pub fn arbitrate(&mut self, election: Option<u128>) -> Result<Arbitration, ClientError> {
+        let role = (!self.role.is_empty()).then(|| rt::Role {
+            name: self.role.clone(),
+            ..rt::Role::default()
+        });
+        let ask = Ask::Arbitration(rt::MasterArbitrationUpdate {
+            device_id: self.device,
+            role,
+            election_id: election.map(uint128),
+            status: None,
+        });
+        match &self.session {
+            Some(_) => self.send(ask)?,
+            None => self.open(ask)?,
+        }
+        loop {
+            match self.next(Some(ARBITRATION), None)? {
+                Next::Told(Told::Arbitration(told)) => {
+                    self.election = election;
+                    return Ok(Arbitration::of(&told));
+                }
+                Next::Told(_) => {}
+                Next::TimedOut | Next::Stopped => return Err(ClientError::NoArbitration),
+            }
+        }
+    }
+
+    fn open(&mut self, first: Ask) -> Result<(), ClientError> {
+        let (asked, asks) = mpsc::channel(MOST_ASKED);
+        let first = rt::StreamMessageRequest {
+            update: Some(first),
+        };
+        // The channel is new and has room.
+        let _ = asked.try_send(first);
+        let call = self.rpc.stream_channel(ReceiverStream::new(asks));
+        let told = self.runtime.block_on(call)?.into_inner();
+        self.session = Some(Session { asked, told });
+        Ok(())
+    }
+
+    /// Sends a message on the stream.
+    ///
+    /// # Errors
+    /// There is no stream (see [`Client::arbitrate`]), or it has ended.
+    pub fn send(&mut self, ask: Ask) -> Result<(), ClientError> {
+        let Some(session) = &self.session else {
+            return Err(ClientError::NoSession);
+        };
+        let message = rt::StreamMessageRequest { update: Some(ask) };
+        let sent = self.runtime.block_on(session.asked.send(message));
+        sent.map_err(|_| ClientError::NoSession)
+    }
+
+    /// The next message of the stream; `within` a time, and until `stop` becomes readable.
+    ///
+    /// # Errors
+    /// There is no stream, or the server ends it.
+    pub fn next(
+        &mut self,
+        within: Option<Duration>,
+        stop: Option<BorrowedFd<'_>>,
+    ) -> Result<Next, ClientError> {
+        let Some(session) = &mut self.session else {
+            return Err(ClientError::NoSession);
+        };
+        let told = &mut session.told;
+        let next = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = readable(stop) => Ok(Some(Next::Stopped)),
+                message = told.message() => Ok(match message? {
+                    Some(message) => message.update.map(Next::Told),
+                    None => return Err(ClientError::NoSession),
+                }),
+                () = passed(within) => Ok(Some(Next::TimedOut)),
+            }
+        });
+        match next {
+            // A message of a later version of the protocol.
+            Ok(None) => self.next(within, stop),
+            Ok(Some(next)) => Ok(next),
+            Err(error) => {
+                self.session = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits; whether the time passed before `stop` became readable.
+    pub fn pause(&mut self, time: Duration, stop: Option<BorrowedFd<'_>>) -> bool {
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = readable(stop) => false,
+                () = tokio::time::sleep(time) => true,
+            }
+        })
+    }
+}
+
+fn uint128(number: u128) -> rt::Uint128 {
+    rt::Uint128 {
+        high: (number >> 64) as u64,
+        low: number as u64,
+    }
+}
+
+/// Ends when the descriptor is readable; never without one.
+async fn readable(descriptor: Option<BorrowedFd<'_>>) {
+    #[allow(
+        deprecated,
+        reason = "a borrowed descriptor stays open while it is borrowed"
+    )]
+    let watched = |fd| AsyncFd::with_interest(fd, Interest::READABLE).ok();
+    let descriptor = descriptor.and_then(watched);
+    match descriptor {
+        Some(descriptor) => {
+            // A descriptor that fails stops too.
+            let _ = descriptor.readable().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn passed(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
