@@ -24,7 +24,6 @@ use crate::fault::{Checked, Fault, refuse};
 use crate::notes::{self, Notes};
 use crate::figures::Figures;
 use crate::incoming::{Door, Listen, ListenError, Peer, connections};
-use crate::pipeline;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::site::{Loader, Site};
 use crate::stream::Session;
