@@ -17,6 +17,7 @@ use switch::Device;
 use crate::early::Early;
 use crate::heard::Heard;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
+use crate::spare::Spare;
 use crate::station::{Board, Common, Habits, Parts, Station, Told};
 use crate::watch::{Filter, Sample, Tally, Traced, Watch};
 
@@ -82,6 +83,7 @@ pub(crate) struct Forwarder {
     names: Vec<(PortId, String)>,
     heard: Heard,
     inbox: Option<Inbox>,
+    spare: Spare,
     tally: Option<Arc<Tally>>,
     common: Arc<Common>,
     told: Receiver<Told>,
@@ -133,6 +135,7 @@ impl Forwarder {
             names,
             heard: Heard::default(),
             inbox: plan.inbox,
+            spare: Spare::default(),
             tally,
             common,
             told,
@@ -212,7 +215,8 @@ impl Forwarder {
                 next_tick = now + Nanos::from(interval);
                 observe(Event::Tick(self));
             }
-            if !has_more {
+            let has_work = !has_more && self.spare.turn(&mut self.device, now);
+            if !has_more && !has_work {
                 self.sleep(now.max(self.common.now()), next_tick, stop, &mut poller)?;
             }
         }

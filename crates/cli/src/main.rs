@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod serve;
 mod show;
+mod spare;
 mod station;
 mod test;
 mod trace;

@@ -197,6 +197,11 @@ impl Device {
         self.journalise(&record);
     }
 
+    /// How many changes there were: the number of the last [`Record`].
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// Lets packets see what was changed since the last time. The device's own packets see every change at once; workers see what was published.
     pub fn publish(&mut self) {
         if !std::mem::take(&mut self.is_stale) {

@@ -1,0 +1,77 @@
+//! What the office does when it has time to spare: tables with many rules make indexes that find them faster.
+
+use std::time::Duration;
+
+use packet::Nanos;
+use switch::{Device, Improved};
+
+/// For so long no controller has changed anything, before the office takes the time.
+const QUIET: Nanos = Nanos::from_millis(100);
+
+/// Each table's share of a turn, about.
+const BUDGET: Duration = Duration::from_millis(2);
+
+/// How far the work is.
+#[derive(Default)]
+pub(crate) struct Spare {
+    /// Changes of the device when it was last looked at, and when that was.
+    changes: u64,
+    since: Nanos,
+    is_done: bool,
+}
+
+impl Spare {
+    /// Does a part of the work, if there is any and the time for it has come; whether there is more to do at once.
+    pub(crate) fn turn(&mut self, device: &mut Device, now: Nanos) -> bool {
+        let changes = device.changes();
+        if changes != self.changes {
+            *self = Self {
+                changes,
+                since: now,
+                is_done: false,
+            };
+        }
+        if self.is_done || now.since(self.since) < QUIET {
+            return false;
+        }
+        match device.improve(BUDGET) {
+            Improved::NoMore => self.is_done = true,
+            Improved::UnderWay => {}
+            Improved::Done => device.publish(),
+        }
+        !self.is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{configure, engine::Choice};
+    use std::fmt::Write;
+
+    const PROGRAM: &str = include_str!("../../../examples/acl/acl.p4");
+
+    #[test]
+    fn tables_are_improved_when_nothing_has_changed_for_a_while() {
+        let mut text = String::new();
+        for rule in 1..=1500 {
+            let keys = format!(
+                "hdr.ipv4.src: {} &&& 0xffffff00; meta.dst_port: {rule};",
+                rule << 8
+            );
+            writeln!(text, "acl {{ {keys} }} -> permit() priority {rule}").unwrap();
+        }
+        let loaded = configure::load_text("acl.p4", PROGRAM, Choice::default(), "none", "");
+        let mut device = loaded.unwrap();
+        let mut spare = Spare::default();
+        // As a controller would, without an end after which there is time.
+        let program = std::sync::Arc::clone(device.program());
+        let entries = entries::read(&program, "acl.entries", &text).unwrap();
+        stf::apply_file(&mut device, &entries).unwrap();
+        assert!(!spare.turn(&mut device, Nanos::from_millis(50)));
+        assert!(!spare.turn(&mut device, Nanos::from_millis(149)));
+        assert_ne!(device.improve(Duration::ZERO), Improved::NoMore);
+        while spare.turn(&mut device, Nanos::from_millis(150)) {}
+        assert_eq!(device.improve(Duration::ZERO), Improved::NoMore);
+    }
+}
