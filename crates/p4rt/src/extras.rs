@@ -7,6 +7,7 @@ use p4info::p4::v1::{CloneSessionEntry, MulticastGroupEntry, action_profile_grou
 use packet::PortId;
 use prost::Message;
 use switch::{Change, CloneSession, Device, EntryId};
+use table::GroupId;
 
 use crate::write::{live_members, live_replicas, settle};
 
@@ -62,6 +63,15 @@ impl Extras {
                 .collect(),
             ..self
         }
+    }
+
+    /// Forgets groups that the device has not any more.
+    pub(crate) fn forget_lost(&mut self, device: &Device) {
+        let profiles = &device.configuration().profiles;
+        self.groups.retain(|(profile, group), _| {
+            let profile = profiles.get(*profile).and_then(Option::as_ref);
+            profile.is_some_and(|profile| profile.group(GroupId::new(*group)).is_some())
+        });
     }
 
     /// A port went down or came up: the device gets the members and replicas that are left.

@@ -278,9 +278,10 @@ impl P4Runtime for Service {
         &self,
         request: Request<rt::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<rt::SetForwardingPipelineConfigResponse>, Status> {
+        let may_lose = pipeline::may_lose(request.metadata())?;
         let request = request.into_inner();
         let site = self.sites.find(request.device_id)?;
-        site.set_config(request).await?;
+        site.set_config(request, may_lose).await?;
         Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))
     }
 

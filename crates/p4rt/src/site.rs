@@ -11,7 +11,7 @@ use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::p4::v1::{ForwardingPipelineConfig, StreamMessageResponse, WriteRequest};
 use packet::{Nanos, PortId};
-use switch::{Carry, Device, LoadError};
+use switch::{Carry, Device, LoadError, MayLose, WouldLose};
 use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
@@ -26,7 +26,7 @@ use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
 use crate::read;
 use crate::schema::Schema;
 use crate::undo::{Op, Target};
-use crate::write;
+use crate::write::{self, Seen};
 
 /// Updates of a batch that one job makes, where packets may see the batch half made.
 const PART: usize = 64;
@@ -172,10 +172,11 @@ impl Site {
 
     // The program.
 
-    /// Sets the program.
+    /// Sets the program; where state is kept, all of it is but what `may_lose` names.
     pub(crate) async fn set_config(
         &self,
         request: rt::SetForwardingPipelineConfigRequest,
+        may_lose: MayLose,
     ) -> Checked {
         self.check_primary(&request.role, request.election_id.as_ref())?;
         let action = request.action();
@@ -196,7 +197,13 @@ impl Site {
                 let mut pipeline = self.pipeline.write().await;
                 // Another controller may have become primary meanwhile.
                 self.check_primary(&role, election.as_ref())?;
-                self.put(&mut pipeline, action, config, device).await
+                match action {
+                    Action::ReconcileAndCommit => {
+                        self.reconcile(&mut pipeline, config, device, may_lose)
+                            .await
+                    }
+                    action => self.put(&mut pipeline, action, config, device).await,
+                }
             }
         }
     }
@@ -213,7 +220,7 @@ impl Site {
         &self,
         pipeline: &mut Pipeline,
         action: Action,
-        mut config: Config,
+        config: Config,
         mut device: Device,
     ) -> Checked {
         match action {
@@ -238,25 +245,32 @@ impl Site {
                 pipeline.saved = None;
                 pipeline.running = Some(config);
             }
-            Action::ReconcileAndCommit => {
-                let before = pipeline
-                    .running
-                    .as_ref()
-                    .map(|config| Arc::clone(&config.schema));
-                if let (Some(before), Some(after)) = (&before, Arc::get_mut(&mut config.schema)) {
-                    after.names = Arc::clone(&before.names);
-                }
-                let after = Arc::clone(&config.schema);
-                self.adopt(device, Carry::All, move |extras| match before {
-                    Some(before) => extras.moved(&before.program, &after.program),
-                    None => extras.cleared(),
-                })
-                .await?;
-                pipeline.saved = None;
-                pipeline.running = Some(config);
-            }
-            Action::Verify | Action::Commit | Action::Unspecified => {}
+            Action::Verify | Action::Commit | Action::ReconcileAndCommit | Action::Unspecified => {}
         }
+        Ok(())
+    }
+
+    /// Runs a program with the state of the running one (section "`SetForwardingPipelineConfig` RPC", `RECONCILE_AND_COMMIT`).
+    async fn reconcile(
+        &self,
+        pipeline: &mut Pipeline,
+        mut config: Config,
+        device: Device,
+        may_lose: MayLose,
+    ) -> Checked {
+        let running = pipeline.running.as_ref();
+        let before = running.map(|config| Arc::clone(&config.schema));
+        if let (Some(before), Some(after)) = (&before, Arc::get_mut(&mut config.schema)) {
+            after.names = Arc::clone(&before.names);
+        }
+        let after = Arc::clone(&config.schema);
+        self.adopt(device, Carry::State(may_lose), move |extras| match before {
+            Some(before) => extras.moved(&before.program, &after.program),
+            None => extras.cleared(),
+        })
+        .await?;
+        pipeline.saved = None;
+        pipeline.running = Some(config);
         Ok(())
     }
 
@@ -294,12 +308,13 @@ impl Site {
             running.adopt(device, carry)?;
             let mut kept = lock(&kept);
             *kept = extras(std::mem::take(&mut kept));
+            kept.forget_lost(running);
             running.publish();
             Ok(())
         });
         adopted
             .await?
-            .or_else(|dropped: Vec<_>| invalid(pipeline::told(&dropped)))?;
+            .or_else(|refused: WouldLose| invalid(pipeline::told(&refused)))?;
         lock(&self.digests).clear();
         Ok(())
     }
@@ -352,10 +367,8 @@ impl Site {
             Ok(Atomicity::ContinueOnError) => self.write_each(&ground, ops).await?,
             Ok(Atomicity::RollbackOnError) => self.write_all(&ground, ops).await?,
             Ok(Atomicity::DataplaneAtomic) => {
-                if request.updates.iter().any(write::is_immediate) {
-                    self.check_no_workers(&ground).await?;
-                }
-                self.write_all(&ground, ops).await?
+                let seen = request.updates.iter().map(write::seen);
+                self.write_at_once(&ground, ops, seen.collect()).await?
             }
             Err(_) => {
                 let message = format!("there is no atomicity {}", request.atomicity);
@@ -363,18 +376,6 @@ impl Site {
             }
         };
         batch_status(&results)
-    }
-
-    /// Workers see cells change before the tables of the same batch (section "Batch Atomicity").
-    async fn check_no_workers(&self, ground: &Ground) -> Checked {
-        let has_workers = self.on(ground, |device, _| device.has_workers()).await?;
-        match has_workers {
-            false => Ok(()),
-            true => refuse(
-                Code::Unimplemented,
-                "counters, meters and registers cannot be written DATAPLANE_ATOMIC while workers carry packets; write them in a batch of their own",
-            ),
-        }
     }
 
     /// Makes what can be made.
@@ -398,35 +399,35 @@ impl Site {
         Ok(results)
     }
 
-    /// Makes all or nothing, between two packets.
+    /// Makes all or nothing, between two packets of the device's own. Workers see cells at once, all else when it is published.
     async fn write_all(&self, ground: &Ground, ops: Vec<Checked<Op>>) -> Checked<Vec<Checked>> {
+        let seen = vec![Seen::WhenPublished; ops.len()];
+        self.write_at_once(ground, ops, seen).await
+    }
+
+    /// Makes all or nothing. What packets see at once is written while no worker has a packet in hand, so that every packet sees all or nothing
+    /// (section "Batch Atomicity").
+    async fn write_at_once(
+        &self,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+        seen: Vec<Seen>,
+    ) -> Checked<Vec<Checked>> {
         if ops.iter().any(Result::is_err) {
             let results = ops.into_iter().map(|op| op.and(aborted()));
             return Ok(results.collect());
         }
         let made = self.on(ground, move |device, extras| {
-            let before = extras.clone();
             let count = ops.len();
-            let mut target = Target::new(device, extras, true);
-            let mut failed = None;
-            for (at, op) in ops.into_iter().enumerate() {
-                if let Err(fault) = op.and_then(|op| op(&mut target)) {
-                    failed = Some((at, fault));
-                    break;
-                }
-            }
-            let results = match failed {
-                None => vec![Ok(()); count],
-                Some((at, fault)) => {
-                    target.roll_back();
-                    *extras = before;
+            let (others, at_once) = parts(ops, &seen);
+            match make_all(device, extras, others, at_once) {
+                Ok(()) => vec![Ok(()); count],
+                Err((at, fault)) => {
                     let mut results = vec![aborted(); count];
                     results[at] = Err(fault);
                     results
                 }
-            };
-            device.publish();
-            results
+            }
         });
         made.await
     }
@@ -671,6 +672,68 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Updates with their places in the batch.
+type Numbered = Vec<(usize, Checked<Op>)>;
+
+/// What can be made before workers are held, and what is made then. Cells of arrays come later than they stand in the batch, which nothing depends on;
+/// all else stays in its order.
+fn parts(ops: Vec<Checked<Op>>, seen: &[Seen]) -> (Numbered, Numbered) {
+    let of_entries = seen.iter().position(|seen| *seen == Seen::AtOnceOfEntry);
+    let ordered = of_entries.unwrap_or(seen.len());
+    let numbered = ops.into_iter().enumerate();
+    numbered.partition(|(at, _)| *at < ordered && seen[*at] == Seen::WhenPublished)
+}
+
+/// Makes updates, the last ones between two bursts of all workers, and publishes them: all of them or none.
+///
+/// # Errors
+/// The first that failed.
+fn make_all(
+    device: &mut Device,
+    extras: &mut Extras,
+    others: Numbered,
+    at_once: Numbered,
+) -> Result<(), (usize, Fault)> {
+    let before = extras.clone();
+    let mut target = Target::new(device, extras, true);
+    if let Err(failed) = make_each(&mut target, others) {
+        target.roll_back();
+        *extras = before;
+        device.publish();
+        return Err(failed);
+    }
+    let Some((first, _)) = at_once.first() else {
+        device.publish();
+        return Ok(());
+    };
+    let (first, undos) = (*first, target.pause());
+    let made = device.between_bursts(|device| {
+        let mut target = Target::new(device, extras, true);
+        let made = make_each(&mut target, at_once);
+        if made.is_err() {
+            target.roll_back();
+        }
+        made
+    });
+    let made = made.unwrap_or_else(|switch::Stuck| {
+        let message = "a worker of the device does not come to the end of its packets; try again";
+        Err((first, Fault::new(Code::Unavailable, message)))
+    });
+    if made.is_err() {
+        Target::resume(device, extras, undos).roll_back();
+        *extras = before;
+        device.publish();
+    }
+    made
+}
+
+fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault)> {
+    for (at, op) in ops {
+        op.and_then(|op| op(target)).map_err(|fault| (at, fault))?;
+    }
+    Ok(())
 }
 
 /// What updates of a batch get that were not made because another one failed.

@@ -15,7 +15,7 @@ use crate::fault::Checked;
 pub(crate) type Op = Box<dyn FnOnce(&mut Target<'_>) -> Checked + Send>;
 
 /// What makes an update not to have been. The state is as it was right behind the update, so nothing of it can be refused.
-type Undo = Box<dyn FnOnce(&mut Device) + Send>;
+pub(crate) type Undo = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// Where updates are applied.
 pub(crate) struct Target<'a> {
@@ -211,6 +211,20 @@ impl<'a> Target<'a> {
             device,
             extras,
             undos: may_undo.then(Vec::new),
+        }
+    }
+
+    /// What takes back what was done so far, for [`Target::resume`].
+    pub(crate) fn pause(self) -> Vec<Undo> {
+        self.undos.unwrap_or_default()
+    }
+
+    /// Goes on where [`Target::pause`] stopped.
+    pub(crate) fn resume(device: &'a mut Device, extras: &'a mut Extras, undos: Vec<Undo>) -> Self {
+        Target {
+            device,
+            extras,
+            undos: Some(undos),
         }
     }
 

@@ -13,9 +13,10 @@ use table::{EntryId, Improved, LearnedEntry};
 use crate::control::{Change, Record};
 use crate::core::{Code, Core, Digest, Root, Trace};
 use crate::ledger::{Ledger, Unbalanced};
+use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
-use crate::replace::{self, Dropped};
+use crate::replace::{self, Carried};
 use crate::worker::{Desk, Office};
 
 /// How a device is set up.
@@ -56,14 +57,12 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 /// What of a device's state stays when another program takes its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carry {
     /// Nothing: the state is what the new program describes, without groups and sessions.
     Nothing,
-    /// What has a place in the new program.
-    WhatFits,
-    /// All of it, or the program is refused.
-    All,
+    /// What has a place in the new program: all but what may be lost, or the program is refused.
+    State(MayLose),
 }
 
 /// How often a table was hit and missed.
@@ -88,6 +87,8 @@ pub struct Device {
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
     pub(crate) root: Arc<Root>,
+    /// Roots that workers, or packets that they hold, may still refer to. Freeing one takes time that packets do not have, so the device does it.
+    retired: Vec<Arc<Root>>,
     pub(crate) is_stale: bool,
     changes: u64,
     followers: Vec<Follower>,
@@ -136,6 +137,7 @@ impl Device {
             next_own_id: 0,
             code,
             root: Arc::new(root),
+            retired: Vec::new(),
             is_stale: false,
             changes: 0,
             followers: Vec::new(),
@@ -193,13 +195,30 @@ impl Device {
         }
         let state = self.configuration.snapshot();
         let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
-        self.root = Arc::new(Root {
+        let root = Arc::new(Root {
             code,
             state,
             replication,
         });
+        let old = std::mem::replace(&mut self.root, root);
         if let Some(office) = &self.office {
             office.publish(&self.root);
+            self.retired.push(old);
+        }
+        self.free_retired();
+    }
+
+    /// Frees the roots that nothing refers to any more: no worker takes one again that is not the newest.
+    fn free_retired(&mut self) {
+        self.core.old_contexts.clear();
+        if self.retired.is_empty() {
+            return;
+        }
+        self.retired.retain(|root| Arc::strong_count(root) > 1);
+        for desk in self.desks() {
+            let contexts = std::mem::take(&mut desk.papers().old_contexts);
+            // The worker may have its papers back meanwhile.
+            drop(contexts);
         }
     }
 
@@ -256,6 +275,7 @@ impl Device {
     /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
     /// that a step without packets between changes nothing.
     pub(crate) fn begin_step(&mut self, now: Nanos, trace: &mut Trace<'_>) {
+        self.free_retired();
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
             self.core.drain(Nanos(before), trace);
@@ -390,9 +410,8 @@ impl Device {
         idle
     }
 
-    /// Loads another program in place of the running one. State of the same name and shape stays: registers, counters, meters, profiles,
-    /// tables with their entries, value sets, groups and sessions; counts of entries begin anew, but for direct counters. Packets inside finish
-    /// on the old program. Gives the state for which the new program has no place.
+    /// Loads another program in place of the running one; what becomes of the state is as docs/MIGRATION.md tells, and what has no place is lost.
+    /// Packets inside finish on the old program.
     ///
     /// # Errors
     /// As [`Device::new`]; the running program stays.
@@ -401,40 +420,33 @@ impl Device {
         program: Arc<Program>,
         engine: &dyn Engine,
         config: &DeviceConfig,
-    ) -> Result<Vec<Dropped>, LoadError> {
+    ) -> Result<Migration, LoadError> {
         let mut new = Device::new(program, engine, config)?;
-        Ok(self.take_over(&mut new))
+        let carried = self.carry_to(&mut new);
+        Ok(self.begin(new, carried))
     }
 
-    /// Runs the program of a device that was made beside this one, which costs this one little time. What stays is told at [`Device::replace`];
-    /// the new device's own state counts where nothing stays.
+    /// Runs the program of a device that was made beside this one, for which packets wait no longer than for any change: workers take it at the begin
+    /// of a burst, once it is published. The new device's own state counts where nothing stays.
     ///
     /// # Errors
-    /// [`Carry::All`], and there is state for which the new program has no place: that state; the running program stays.
-    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Vec<Dropped>, Vec<Dropped>> {
+    /// There is state for which the new program has no place, and which may not be lost. The running program and all state stay.
+    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, WouldLose> {
         match carry {
-            Carry::WhatFits => Ok(self.take_over(&mut new)),
-            Carry::All => {
-                let dropped = self.keep(&mut new);
-                if !dropped.is_empty() {
-                    return Err(dropped);
+            Carry::State(may_lose) => {
+                let carried = self.carry_to(&mut new);
+                let lines = carried.migration.refused_by(&may_lose);
+                match lines.is_empty() {
+                    true => Ok(self.begin(new, carried)),
+                    false => Err(WouldLose { lines }),
                 }
-                self.begin(&mut new);
-                Ok(dropped)
             }
             Carry::Nothing => {
                 self.share_with(&mut new);
                 self.replication = std::mem::take(&mut new.replication);
-                self.begin(&mut new);
-                Ok(Vec::new())
+                Ok(self.begin(new, Carried::default()))
             }
         }
-    }
-
-    fn take_over(&mut self, new: &mut Device) -> Vec<Dropped> {
-        let dropped = self.keep(new);
-        self.begin(new);
-        dropped
     }
 
     /// Makes a device ready to run on this one's workers.
@@ -445,18 +457,21 @@ impl Device {
         new.configuration.set_lanes(desks + 1);
     }
 
-    /// Puts what this device has into another one.
-    fn keep(&mut self, new: &mut Device) -> Vec<Dropped> {
+    /// Finds out what becomes of this device's state in another one, and converts what has to be.
+    fn carry_to(&mut self, new: &mut Device) -> Carried {
         self.share_with(new);
-        replace::keep(&self.configuration, &mut new.configuration, self.core.now)
+        replace::carry(&self.configuration, &mut new.configuration, self.core.now)
     }
 
     /// Goes on with another device's program and state.
-    fn begin(&mut self, new: &mut Device) {
+    fn begin(&mut self, mut new: Device, carried: Carried) -> Migration {
+        let now = self.core.now;
+        let migration = carried.finish(&mut self.configuration, &mut new.configuration, now);
         std::mem::swap(&mut self.code, &mut new.code);
         std::mem::swap(&mut self.configuration, &mut new.configuration);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
         self.is_stale = true;
+        migration
     }
 }

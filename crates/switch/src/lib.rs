@@ -15,9 +15,11 @@ mod arch;
 mod control;
 mod core;
 mod device;
+mod fit;
 mod forward;
 mod learned;
 mod ledger;
+mod migration;
 mod outbox;
 mod pre;
 mod profiles;
@@ -30,9 +32,10 @@ pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry}
 pub use core::Digest;
 pub use device::{Carry, Device, DeviceConfig, LoadError, TableHits};
 pub use ledger::{Ledger, Unbalanced};
+pub use migration::{Fate, Line, MayLose, Migration, StateKind, WouldLose};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
-pub use replace::{Dropped, StateKind};
+
 pub use table::{CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use worker::Worker;
+pub use worker::{Stuck, Worker};
