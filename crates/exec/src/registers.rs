@@ -46,6 +46,11 @@ impl Registers {
         self.size
     }
 
+    /// The first value of every cell.
+    pub fn initial(&self) -> &[Value] {
+        &self.initial
+    }
+
     /// The arrays, one a scalar of the cell.
     #[inline]
     pub fn arrays(&self) -> &[RegisterArray] {

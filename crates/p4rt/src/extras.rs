@@ -7,6 +7,7 @@ use p4info::p4::v1::{CloneSessionEntry, MulticastGroupEntry, action_profile_grou
 use packet::PortId;
 use prost::Message;
 use switch::{Change, CloneSession, Device, EntryId};
+use table::GroupId;
 
 use crate::noted::{Before, Noted};
 use crate::write::{live_members, live_replicas, settle};
@@ -92,6 +93,19 @@ impl Extras {
                 .filter_map(|(id, config)| Some((instance(id)?, config)))
                 .collect(),
             ..self
+        }
+    }
+
+    /// Forgets groups that the device has not any more.
+    pub(crate) fn forget_lost(&mut self, device: &Device) {
+        let profiles = &device.configuration().profiles;
+        let is_lost = |(profile, group): &&(ExternId, u32)| {
+            let profile = profiles.get(*profile).and_then(Option::as_ref);
+            profile.is_none_or(|profile| profile.group(GroupId::new(*group)).is_none())
+        };
+        let lost: Vec<_> = self.groups.keys().filter(is_lost).copied().collect();
+        for group in lost {
+            self.groups.remove(&group);
         }
     }
 

@@ -48,11 +48,11 @@ mod extras;
 mod fault;
 mod figures;
 mod idle;
+mod incoming;
+mod journal;
 mod keeping;
 mod noted;
 mod notes;
-mod incoming;
-mod journal;
 mod packet_io;
 mod pipeline;
 mod read;
@@ -71,9 +71,9 @@ pub mod service {
 
 pub use access::{Allow, AllowError};
 pub use control::{CpuPort, Inbox, Remote, channel};
-pub use notes::{Notes, has_config};
+pub use device_config::device_config;
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
-pub use device_config::device_config;
+pub use notes::{Notes, has_config};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

@@ -8,8 +8,9 @@ use ir::Program;
 use p4info::P4Info;
 use p4info::p4::v1::ForwardingPipelineConfig;
 use packet::Nanos;
-use switch::{Device, Dropped};
+use switch::{Device, MayLose, WouldLose};
 use tonic::Code;
+use tonic::metadata::MetadataMap;
 
 use crate::device_config;
 use crate::extras::Extras;
@@ -140,10 +141,39 @@ fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
     loader.compile(text).or_else(invalid)
 }
 
+/// The gRPC metadata of `SetForwardingPipelineConfig` by which a user lets state go that a new program has no place for (docs/MIGRATION.md).
+pub(crate) const MAY_LOSE: &str = "polyplane-may-lose";
+
+/// The user's word: names of objects with commas between, or `*` for all.
+///
+/// # Errors
+/// It is no text.
+pub(crate) fn may_lose(metadata: &MetadataMap) -> Checked<MayLose> {
+    let Some(word) = metadata.get(MAY_LOSE) else {
+        return Ok(MayLose::Nothing);
+    };
+    let Ok(word) = word.to_str() else {
+        return invalid(format!("the metadata {MAY_LOSE} is no text"));
+    };
+    let names = word.split(',').map(str::trim);
+    let names: Vec<String> = names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    Ok(match names.iter().any(|name| name == "*") {
+        true => MayLose::Anything,
+        false => MayLose::These(names),
+    })
+}
+
 /// State that has no place in a program, in words.
-pub(crate) fn told(dropped: &[Dropped]) -> String {
-    let one =
-        |dropped: &Dropped| format!("{} {:?} of `{}`", dropped.count, dropped.kind, dropped.name);
-    let all: Vec<String> = dropped.iter().map(one).collect();
-    format!("the new program has no place for {}", all.join(", "))
+pub(crate) fn told(refused: &WouldLose) -> String {
+    let mut names: Vec<&str> = refused
+        .lines
+        .iter()
+        .map(|line| line.name.as_str())
+        .collect();
+    names.dedup();
+    let names = names.join(",");
+    format!("{refused}; to let it go, send the gRPC metadata {MAY_LOSE}: {names}")
 }

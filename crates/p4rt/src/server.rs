@@ -21,9 +21,10 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::arbiter::ClientId;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
-use crate::notes::{self, Notes};
 use crate::figures::Figures;
 use crate::incoming::{Door, Listen, ListenError, Peer, connections};
+use crate::notes::{self, Notes};
+use crate::pipeline;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::site::{Loader, Site};
 use crate::stream::Session;
@@ -321,10 +322,11 @@ impl P4Runtime for Service {
         &self,
         request: Request<rt::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<rt::SetForwardingPipelineConfigResponse>, Status> {
+        let may_lose = pipeline::may_lose(request.metadata())?;
         let (peer, request) = open_request(request)?;
         peer.rights()?.check_role(&request.role)?;
         let site = self.sites.find(request.device_id)?;
-        to_its_end(async move { Ok(site.set_config(request).await?) }).await?;
+        to_its_end(async move { Ok(site.set_config(request, may_lose).await?) }).await?;
         Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))
     }
 

@@ -10,7 +10,7 @@ use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::p4::v1::{ForwardingPipelineConfig, StreamMessageResponse, WriteRequest};
 use packet::{Nanos, PortId};
-use switch::{Carry, Device, Dropped, LoadError};
+use switch::{Carry, Device, LoadError, MayLose, WouldLose};
 use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
@@ -20,16 +20,16 @@ use crate::data::{DataCoder, scalars};
 use crate::digests::{Digests, List};
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, batch_status, invalid, refuse};
-use crate::keeping::{self, Unkept, Waiting};
-use crate::notes;
 use crate::figures::{Cells, Figures};
 use crate::journal::{self, Limit};
+use crate::keeping::{self, Unkept, Waiting};
+use crate::notes;
 use crate::packet_io;
 use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
 use crate::read;
 use crate::schema::Schema;
-use crate::undo::{Op, Target};
-use crate::write;
+use crate::undo::{Op, Target, Undo};
+use crate::write::{self, Seen};
 
 /// Updates of a batch that one job makes, where packets may see the batch half made.
 const PART: usize = 64;
@@ -210,13 +210,14 @@ impl Site {
 
     // The program.
 
-    /// Sets the program.
+    /// Sets the program; where state is kept, all of it is but what `may_lose` names.
     pub(crate) async fn set_config(
         &self,
         request: rt::SetForwardingPipelineConfigRequest,
+        may_lose: MayLose,
     ) -> Checked {
         let (action, begin) = (request.action(), Instant::now());
-        let set = self.try_set_config(request).await;
+        let set = self.try_set_config(request, may_lose).await;
         if set.is_ok() {
             self.cells.configs.add(1);
         }
@@ -224,7 +225,11 @@ impl Site {
         set
     }
 
-    async fn try_set_config(&self, request: rt::SetForwardingPipelineConfigRequest) -> Checked {
+    async fn try_set_config(
+        &self,
+        request: rt::SetForwardingPipelineConfigRequest,
+        may_lose: MayLose,
+    ) -> Checked {
         self.check_primary(&request.role, request.election_id.as_ref())?;
         let action = request.action();
         let (role, election) = (request.role, request.election_id);
@@ -244,7 +249,13 @@ impl Site {
                 let mut pipeline = self.pipeline.write().await;
                 // Another controller may have become primary meanwhile.
                 self.check_primary(&role, election.as_ref())?;
-                self.put(&mut pipeline, action, config, device).await
+                match action {
+                    Action::ReconcileAndCommit => {
+                        self.reconcile(&mut pipeline, config, device, may_lose)
+                            .await
+                    }
+                    action => self.put(&mut pipeline, action, config, device).await,
+                }
             }
         }
     }
@@ -261,7 +272,7 @@ impl Site {
         &self,
         pipeline: &mut Pipeline,
         action: Action,
-        mut config: Config,
+        config: Config,
         mut device: Device,
     ) -> Checked {
         match action {
@@ -287,25 +298,33 @@ impl Site {
                 pipeline.saved = None;
                 pipeline.running = Some(config);
             }
-            Action::ReconcileAndCommit => {
-                let before = pipeline
-                    .running
-                    .as_ref()
-                    .map(|config| Arc::clone(&config.schema));
-                if let (Some(before), Some(after)) = (&before, Arc::get_mut(&mut config.schema)) {
-                    after.names = Arc::clone(&before.names);
-                }
-                let after = Arc::clone(&config.schema);
-                self.adopt(device, Carry::All, &config, move |extras| match before {
-                    Some(before) => extras.moved(&before.program, &after.program),
-                    None => extras.cleared(),
-                })
-                .await?;
-                pipeline.saved = None;
-                pipeline.running = Some(config);
-            }
-            Action::Verify | Action::Commit | Action::Unspecified => {}
+            Action::Verify | Action::Commit | Action::ReconcileAndCommit | Action::Unspecified => {}
         }
+        Ok(())
+    }
+
+    /// Runs a program with the state of the running one (section "`SetForwardingPipelineConfig` RPC", `RECONCILE_AND_COMMIT`).
+    async fn reconcile(
+        &self,
+        pipeline: &mut Pipeline,
+        mut config: Config,
+        device: Device,
+        may_lose: MayLose,
+    ) -> Checked {
+        let running = pipeline.running.as_ref();
+        let before = running.map(|config| Arc::clone(&config.schema));
+        if let (Some(before), Some(after)) = (&before, Arc::get_mut(&mut config.schema)) {
+            after.names = Arc::clone(&before.names);
+        }
+        let after = Arc::clone(&config.schema);
+        let carry = Carry::State(may_lose);
+        self.adopt(device, carry, &config, move |extras| match before {
+            Some(before) => extras.moved(&before.program, &after.program),
+            None => extras.cleared(),
+        })
+        .await?;
+        pipeline.saved = None;
+        pipeline.running = Some(config);
         Ok(())
     }
 
@@ -347,26 +366,28 @@ impl Site {
         );
         let adopted = self.remote.ask(move |running| {
             let (mut other, mut kept) = (Box::new(device), lock(&kept));
-            running.exchange(&mut other, carry)?;
+            let exchange = running.exchange(&mut other, carry)?;
             let before = (kept.clone(), running.notes().clone());
             *kept = extras(std::mem::take(&mut kept));
             if !running.is_kept() {
+                kept.forget_lost(running);
                 running.publish();
-                return Ok((other, before, None));
+                return Ok((other, exchange, before, None));
             }
+            kept.forget_lost(running);
             notes::renew(running, &config, &kept);
             let names = &config.schema.names;
             let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
-            Ok((other, before, waiting))
+            Ok((other, exchange, before, waiting))
         });
-        let adopted: Result<_, Vec<Dropped>> = adopted.await?;
-        let (mut other, (extras, notes), waiting) =
-            adopted.or_else(|dropped| invalid(pipeline::told(&dropped)))?;
+        let adopted: Result<_, WouldLose> = adopted.await?;
+        let (mut other, exchange, (extras, notes), waiting) =
+            adopted.or_else(|refused| invalid(pipeline::told(&refused)))?;
         if let Some(waiting) = waiting {
             if let Err(fault) = keeping::check(waiting.await) {
                 let (kept, unkept) = (Arc::clone(&self.extras), Arc::clone(&self.unkept));
                 let taken_back = self.remote.ask(move |running| {
-                    running.go_back(&mut other, carry);
+                    running.go_back(&mut other, exchange);
                     let mut kept = lock(&kept);
                     *kept = extras;
                     notes::put_back(running, notes);
@@ -470,10 +491,9 @@ impl Site {
             Ok(Atomicity::ContinueOnError) => Ok(self.write_each(schema, &ground, ops).await?),
             Ok(Atomicity::RollbackOnError) => Ok(self.write_all(schema, &ground, ops).await?),
             Ok(Atomicity::DataplaneAtomic) => {
-                if request.updates.iter().any(write::is_immediate) {
-                    self.check_no_workers(&ground).await?;
-                }
-                Ok(self.write_all(schema, &ground, ops).await?)
+                let seen = request.updates.iter().map(write::seen);
+                let made = self.write_at_once(schema, &ground, ops, seen.collect());
+                Ok(made.await?)
             }
             Err(_) => {
                 let message = format!("there is no atomicity {}", request.atomicity);
@@ -490,18 +510,6 @@ impl Site {
             keeping::take_back(device, extras, &unkept);
         })
         .await
-    }
-
-    /// Workers see cells change before the tables of the same batch (section "Batch Atomicity").
-    async fn check_no_workers(&self, ground: &Ground) -> Checked {
-        let has_workers = self.on(ground, |device, _| device.has_workers()).await?;
-        match has_workers {
-            false => Ok(()),
-            true => refuse(
-                Code::Unimplemented,
-                "counters, meters and registers cannot be written DATAPLANE_ATOMIC while workers carry packets; write them in a batch of their own",
-            ),
-        }
     }
 
     /// Makes what can be made.
@@ -541,12 +549,25 @@ impl Site {
         }
     }
 
-    /// Makes all or nothing, between two packets.
+    /// Makes all or nothing, between two packets of the device's own. Workers see cells at once, all else when it is published.
     async fn write_all(
         &self,
         schema: &Arc<Schema>,
         ground: &Ground,
         ops: Vec<Checked<Op>>,
+    ) -> Checked<Made> {
+        let seen = vec![Seen::WhenPublished; ops.len()];
+        self.write_at_once(schema, ground, ops, seen).await
+    }
+
+    /// Makes all or nothing. What packets see at once is written while no worker has a packet in hand, so that every packet sees all or nothing
+    /// (section "Batch Atomicity").
+    async fn write_at_once(
+        &self,
+        schema: &Arc<Schema>,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+        seen: Vec<Seen>,
     ) -> Checked<Made> {
         if ops.iter().any(Result::is_err) {
             let results = ops.into_iter().map(|op| op.and(aborted()));
@@ -556,29 +577,15 @@ impl Site {
         let made = self.on(ground, move |device, extras| {
             device.hold();
             let count = ops.len();
-            let mut target = Target::new(device, extras, true);
-            let mut failed = None;
-            for (at, op) in ops.into_iter().enumerate() {
-                if let Err(fault) = op.and_then(|op| op(&mut target)) {
-                    failed = Some((at, fault));
-                    break;
-                }
-            }
-            let results = match failed {
-                None => vec![Ok(()); count],
-                Some((at, fault)) => {
-                    target.roll_back();
+            let (others, at_once) = parts(ops, &seen);
+            let (results, undos) = match make_all(device, extras, others, at_once) {
+                Ok(undos) => (vec![Ok(()); count], undos),
+                Err((at, fault)) => {
                     let mut results = vec![aborted(); count];
                     results[at] = Err(fault);
-                    results
+                    (results, Vec::new())
                 }
             };
-            let has_failed = results.iter().any(Result::is_err);
-            let undos = target.into_undos();
-            if has_failed {
-                let changes = extras.take_changes();
-                extras.put_back(changes);
-            }
             let waiting = keeping::commit(device, extras, &names, undos, &unkept);
             device.publish();
             (results, waiting)
@@ -842,6 +849,74 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Updates with their places in the batch.
+type Numbered = Vec<(usize, Checked<Op>)>;
+
+/// What can be made before workers are held, and what is made then. Cells of arrays come later than they stand in the batch, which nothing depends on;
+/// all else stays in its order.
+fn parts(ops: Vec<Checked<Op>>, seen: &[Seen]) -> (Numbered, Numbered) {
+    let of_entries = seen.iter().position(|seen| *seen == Seen::AtOnceOfEntry);
+    let ordered = of_entries.unwrap_or(seen.len());
+    let numbered = ops.into_iter().enumerate();
+    numbered.partition(|(at, _)| *at < ordered && seen[*at] == Seen::WhenPublished)
+}
+
+/// Makes updates, the last ones between two bursts of all workers, which publishes them: all of them or none. What takes them back.
+///
+/// # Errors
+/// The first that failed.
+fn make_all(
+    device: &mut Device,
+    extras: &mut Extras,
+    others: Numbered,
+    at_once: Numbered,
+) -> Result<Vec<Undo>, (usize, Fault)> {
+    let mut target = Target::new(device, extras, true);
+    let made = make_each(&mut target, others);
+    let mut undos = target.into_undos();
+    let made = match (made, at_once.first().map(|(first, _)| *first)) {
+        (Ok(()), Some(first)) => {
+            let made = device.between_bursts(|device| {
+                let mut target = Target::new(device, extras, true);
+                match make_each(&mut target, at_once) {
+                    Ok(()) => Ok(target.into_undos()),
+                    Err(failed) => {
+                        target.roll_back();
+                        Err(failed)
+                    }
+                }
+            });
+            made.unwrap_or_else(|switch::Stuck| {
+                let message =
+                    "a worker of the device does not come to the end of its packets; try again";
+                Err((first, Fault::new(Code::Unavailable, message)))
+            })
+        }
+        (made, _) => made.map(|()| Vec::new()),
+    };
+    match made {
+        Ok(mut last) => {
+            undos.append(&mut last);
+            Ok(undos)
+        }
+        Err(failed) => {
+            for undo in undos.into_iter().rev() {
+                undo(device);
+            }
+            let changes = extras.take_changes();
+            extras.put_back(changes);
+            Err(failed)
+        }
+    }
+}
+
+fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault)> {
+    for (at, op) in ops {
+        op.and_then(|op| op(target)).map_err(|fault| (at, fault))?;
+    }
+    Ok(())
 }
 
 /// What updates of a batch get that were not made because another one failed.

@@ -252,6 +252,12 @@ pub(crate) struct Core {
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
+    /// Those of programs before it: to free them takes time that packets do not have.
+    #[expect(
+        clippy::vec_box,
+        reason = "contexts move between queues, and are large"
+    )]
+    pub(crate) old_contexts: Vec<Box<PacketContext>>,
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
@@ -281,6 +287,7 @@ impl Core {
             packets: 0,
             pool: Vec::new(),
             pool_version: 0,
+            old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),
             outcomes: Vec::new(),
@@ -328,7 +335,10 @@ impl Core {
 
     /// From now on contexts of this program are kept, and no others.
     pub(crate) fn keep_contexts_of(&mut self, code: &Code) {
-        self.pool.clear();
+        match self.old_contexts.is_empty() {
+            true => std::mem::swap(&mut self.pool, &mut self.old_contexts),
+            false => self.old_contexts.append(&mut self.pool),
+        }
         self.pool_version = code.version;
     }
 

@@ -14,10 +14,20 @@ use crate::control::{Change, Record};
 use crate::core::{Code, Core, Digest, Root, Trace};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Unbalanced};
+use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
-use crate::replace::{self, Dropped};
+use crate::replace::{self, Carried, Moved};
 use crate::worker::{Desk, Office};
+
+/// A change of program that was made, and what takes it back.
+pub struct Exchange {
+    /// What became of the state.
+    pub migration: Migration,
+    moved: Vec<Moved>,
+    /// Whether groups and sessions were exchanged as well.
+    has_replication: bool,
+}
 
 /// How a device is set up.
 #[derive(Clone, Debug, Default)]
@@ -57,14 +67,12 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 /// What of a device's state stays when another program takes its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carry {
     /// Nothing: the state is what the new program describes, without groups and sessions.
     Nothing,
-    /// What has a place in the new program.
-    WhatFits,
-    /// All of it, or the program is refused.
-    All,
+    /// What has a place in the new program: all but what may be lost, or the program is refused.
+    State(MayLose),
 }
 
 /// How often a table was hit and missed.
@@ -89,6 +97,8 @@ pub struct Device {
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
     pub(crate) root: Arc<Root>,
+    /// Roots that workers, or packets that they hold, may still refer to. Freeing one takes time that packets do not have, so the device does it.
+    retired: Vec<Arc<Root>>,
     pub(crate) is_stale: bool,
     changes: u64,
     pub(crate) notes: BTreeMap<Box<[u8]>, Box<[u8]>>,
@@ -139,6 +149,7 @@ impl Device {
             next_own_id: 0,
             code,
             root: Arc::new(root),
+            retired: Vec::new(),
             is_stale: false,
             changes: 0,
             notes: BTreeMap::new(),
@@ -209,13 +220,30 @@ impl Device {
         }
         let state = self.configuration.snapshot();
         let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
-        self.root = Arc::new(Root {
+        let root = Arc::new(Root {
             code,
             state,
             replication,
         });
+        let old = std::mem::replace(&mut self.root, root);
         if let Some(office) = &self.office {
             office.publish(&self.root);
+            self.retired.push(old);
+        }
+        self.free_retired();
+    }
+
+    /// Frees the roots that nothing refers to any more: no worker takes one again that is not the newest.
+    fn free_retired(&mut self) {
+        self.core.old_contexts.clear();
+        if self.retired.is_empty() {
+            return;
+        }
+        self.retired.retain(|root| Arc::strong_count(root) > 1);
+        for desk in self.desks() {
+            let contexts = std::mem::take(&mut desk.papers().old_contexts);
+            // The worker may have its papers back meanwhile.
+            drop(contexts);
         }
     }
 
@@ -273,6 +301,7 @@ impl Device {
     /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
     /// that a step without packets between changes nothing.
     pub(crate) fn begin_step(&mut self, now: Nanos, trace: &mut Trace<'_>) {
+        self.free_retired();
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
             self.core.drain(Nanos(before), trace);
@@ -407,9 +436,8 @@ impl Device {
         idle
     }
 
-    /// Loads another program in place of the running one. State of the same name and shape stays: registers, counters, meters, profiles,
-    /// tables with their entries, value sets, groups and sessions; counts of entries begin anew, but for direct counters. Packets inside finish
-    /// on the old program. Gives the state for which the new program has no place.
+    /// Loads another program in place of the running one; what becomes of the state is as docs/MIGRATION.md tells, and what has no place is lost.
+    /// Packets inside finish on the old program.
     ///
     /// # Errors
     /// As [`Device::new`]; the running program stays.
@@ -418,60 +446,59 @@ impl Device {
         program: Arc<Program>,
         engine: &dyn Engine,
         config: &DeviceConfig,
-    ) -> Result<Vec<Dropped>, LoadError> {
+    ) -> Result<Migration, LoadError> {
         let mut new = Device::new(program, engine, config)?;
-        Ok(self.take_over(&mut new))
+        let carried = self.carry_to(&mut new);
+        Ok(self.begin(&mut new, carried).0)
     }
 
-    /// Runs the program of a device that was made beside this one, which costs this one little time. What stays is told at [`Device::replace`];
-    /// the new device's own state counts where nothing stays.
+    /// Runs the program of a device that was made beside this one, for which packets wait no longer than for any change: workers take it at the begin
+    /// of a burst, once it is published. The new device's own state counts where nothing stays.
     ///
     /// # Errors
-    /// [`Carry::All`], and there is state for which the new program has no place: that state; the running program stays.
-    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Vec<Dropped>, Vec<Dropped>> {
-        self.exchange(&mut new, carry)
+    /// There is state for which the new program has no place, and which may not be lost. The running program and all state stay.
+    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, WouldLose> {
+        Ok(self.exchange(&mut new, carry)?.migration)
     }
 
     /// As [`Device::adopt`]; the other device gets the program and the state that were here, for [`Device::go_back`].
     ///
     /// # Errors
     /// As [`Device::adopt`].
-    pub fn exchange(
-        &mut self,
-        new: &mut Device,
-        carry: Carry,
-    ) -> Result<Vec<Dropped>, Vec<Dropped>> {
-        match carry {
-            Carry::WhatFits => Ok(self.take_over(new)),
-            Carry::All => {
-                let dropped = self.keep(new);
-                if !dropped.is_empty() {
-                    return Err(dropped);
+    pub fn exchange(&mut self, new: &mut Device, carry: Carry) -> Result<Exchange, WouldLose> {
+        let has_replication = carry == Carry::Nothing;
+        let carried = match carry {
+            Carry::State(may_lose) => {
+                let carried = self.carry_to(new);
+                let lines = carried.migration.refused_by(&may_lose);
+                if !lines.is_empty() {
+                    return Err(WouldLose { lines });
                 }
-                self.begin(new);
-                Ok(dropped)
+                carried
             }
             Carry::Nothing => {
                 self.share_with(new);
                 std::mem::swap(&mut self.replication, &mut new.replication);
-                self.begin(new);
-                Ok(Vec::new())
+                Carried::default()
             }
-        }
+        };
+        let (migration, moved) = self.begin(new, carried);
+        Ok(Exchange {
+            migration,
+            moved,
+            has_replication,
+        })
     }
 
     /// Takes back an exchange with this device that was just made, of which packets have seen nothing.
-    pub fn go_back(&mut self, before: &mut Device, carry: Carry) {
-        if carry == Carry::Nothing {
+    pub fn go_back(&mut self, before: &mut Device, exchange: Exchange) {
+        if exchange.has_replication {
             std::mem::swap(&mut self.replication, &mut before.replication);
         }
-        self.begin(before);
-    }
-
-    fn take_over(&mut self, new: &mut Device) -> Vec<Dropped> {
-        let dropped = self.keep(new);
-        self.begin(new);
-        dropped
+        for moved in exchange.moved.into_iter().rev() {
+            moved.go_back(&mut before.configuration, &mut self.configuration);
+        }
+        self.turn_to(before);
     }
 
     /// Makes a device ready to run on this one's workers.
@@ -482,16 +509,24 @@ impl Device {
         new.configuration.set_lanes(desks + 1);
     }
 
-    /// Puts what this device has into another one.
-    fn keep(&mut self, new: &mut Device) -> Vec<Dropped> {
+    /// Finds out what becomes of this device's state in another one, and converts what has to be.
+    fn carry_to(&mut self, new: &mut Device) -> Carried {
         self.share_with(new);
-        replace::keep(&self.configuration, &mut new.configuration, self.core.now)
+        replace::carry(&self.configuration, &mut new.configuration, self.core.now)
     }
 
-    /// Goes on with another device's program and state.
-    fn begin(&mut self, new: &mut Device) {
-        std::mem::swap(&mut self.code, &mut new.code);
-        std::mem::swap(&mut self.configuration, &mut new.configuration);
+    /// Goes on with another device's program and state, after what is carried over.
+    fn begin(&mut self, new: &mut Device, carried: Carried) -> (Migration, Vec<Moved>) {
+        let now = self.core.now;
+        let carried = carried.finish(&mut self.configuration, &mut new.configuration, now);
+        self.turn_to(new);
+        carried
+    }
+
+    /// Goes on with another device's program and state, which gets this one's.
+    fn turn_to(&mut self, other: &mut Device) {
+        std::mem::swap(&mut self.code, &mut other.code);
+        std::mem::swap(&mut self.configuration, &mut other.configuration);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
         self.record(Change::Program, None);

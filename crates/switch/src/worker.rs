@@ -5,11 +5,12 @@
 //! it over, so that its rate and its order hold. Nothing here waits: what a worker has to tell is left on its desk when nobody reads there.
 //! What concerns the whole device (changes, time-outs, what packets have learned) stays with the device: [`Device::step`] does it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use exec::{DropReason, TraceEvent, Tracer};
+use exec::{DropReason, PacketContext, TraceEvent, Tracer};
 use packet::{Frame, Nanos, PortId};
 use table::Lane;
 
@@ -32,9 +33,14 @@ pub(crate) struct Handed {
 /// Wakes a worker's thread.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// Where a worker leaves what it has to tell, and others leave packets for it.
+/// Where a worker leaves what it has to tell, others leave packets for it, and the device what it publishes.
 pub(crate) struct Desk {
     papers: Mutex<Papers>,
+    published: Mutex<Published>,
+    /// How often something was published.
+    version: AtomicU64,
+    /// Whether the worker has packets in hand: it is set and cleared by the worker alone.
+    is_at_work: AtomicBool,
     inbox: ArrayQueue<Handed>,
     /// What to do when a packet is left here.
     wake: OnceLock<Wake>,
@@ -48,6 +54,12 @@ pub(crate) struct Papers {
     pub(crate) digests: Outbox<Digest>,
     pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
+    /// Contexts of programs that are gone, to be freed where nobody waits.
+    #[expect(
+        clippy::vec_box,
+        reason = "contexts move between queues, and are large"
+    )]
+    pub(crate) old_contexts: Vec<Box<PacketContext>>,
 }
 
 impl Papers {
@@ -58,13 +70,19 @@ impl Papers {
         self.lost_messages = core.lost_messages;
         core.digests.move_to(&mut self.digests);
         core.messages.move_to(&mut self.messages);
+        if self.old_contexts.is_empty() {
+            std::mem::swap(&mut self.old_contexts, &mut core.old_contexts);
+        }
     }
 }
 
 impl Desk {
-    fn new() -> Desk {
+    fn new(published: Published) -> Desk {
         Desk {
             papers: Mutex::default(),
+            published: Mutex::new(published),
+            version: AtomicU64::new(1),
+            is_at_work: AtomicBool::new(false),
             inbox: ArrayQueue::new(MOST_HANDED),
             wake: OnceLock::new(),
         }
@@ -81,37 +99,97 @@ impl Desk {
     }
 }
 
-/// What a device publishes to its workers.
+/// What a device publishes to a worker.
+#[derive(Clone)]
 struct Published {
     root: Arc<Root>,
     queues: Vec<(PortId, QueueConfig)>,
 }
 
-/// What a device and its workers share.
-pub(crate) struct Office {
-    published: Mutex<Published>,
-    version: AtomicU64,
-    pub(crate) desks: Vec<Arc<Desk>>,
-}
-
-impl Office {
+impl Desk {
     fn published(&self) -> MutexGuard<'_, Published> {
         self.published
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn publish(&self, root: &Arc<Root>) {
-        self.published().root = Arc::clone(root);
+    fn publish(&self, change: impl FnOnce(&mut Published)) {
+        let mut published = self.published();
+        change(&mut published);
         self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// What a device and its workers share.
+pub(crate) struct Office {
+    pub(crate) desks: Vec<Arc<Desk>>,
+    /// Whether workers are to begin no burst.
+    is_held: AtomicBool,
+}
+
+/// For how long workers are held until all of them rest: one that is in the middle of a burst then lets the others go on, and they are held again
+/// later.
+const LONGEST_HOLD: Duration = Duration::from_micros(200);
+
+/// For how long it is tried to hold all workers.
+const LONGEST_TRY: Duration = Duration::from_secs(2);
+
+/// A worker did not come to the end of its burst: its thread does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck;
+
+impl Office {
+    pub(crate) fn publish(&self, root: &Arc<Root>) {
+        for desk in &self.desks {
+            desk.publish(|published| published.root = Arc::clone(root));
+        }
     }
 
     pub(crate) fn configure(&self, port: PortId, config: QueueConfig) {
-        let mut published = self.published();
-        published.queues.retain(|(other, _)| *other != port);
-        published.queues.push((port, config));
-        drop(published);
-        self.version.fetch_add(1, Ordering::Release);
+        for desk in &self.desks {
+            desk.publish(|published| {
+                published.queues.retain(|(other, _)| *other != port);
+                published.queues.push((port, config));
+            });
+        }
+    }
+
+    /// Lets no worker begin a burst until the guard is gone, and waits for those in the middle of one.
+    ///
+    /// A worker and the device each write one flag and then read the other's, all in one order (`SeqCst`): either the worker sees that it is held, or
+    /// the device sees that it is at work.
+    fn hold(&self) -> Result<Held<'_>, Stuck> {
+        let begin = Instant::now();
+        loop {
+            self.is_held.store(true, Ordering::SeqCst);
+            let held = Held(self);
+            let since = Instant::now();
+            loop {
+                let mut desks = self.desks.iter();
+                if desks.all(|desk| !desk.is_at_work.load(Ordering::SeqCst)) {
+                    return Ok(held);
+                }
+                if since.elapsed() > LONGEST_HOLD {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            drop(held);
+            if begin.elapsed() > LONGEST_TRY {
+                return Err(Stuck);
+            }
+            // The worker that was waited for gets its time; the others forward what has come.
+            std::thread::sleep(LONGEST_HOLD * 2);
+        }
+    }
+}
+
+/// No worker has a packet in hand while this lives.
+struct Held<'o>(&'o Office);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.is_held.store(false, Ordering::SeqCst);
     }
 }
 
@@ -180,7 +258,7 @@ impl Worker {
     ) {
         self.begin(now);
         self.core.forward(&self.root, frames, &mut sent);
-        self.tell();
+        self.end();
     }
 
     /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
@@ -200,11 +278,12 @@ impl Worker {
         let frames = std::slice::from_mut(frame);
         self.core
             .forward_one_by_one(&self.root, frames, &mut Trace(Some(tracer)), &mut sent);
-        self.tell();
+        self.end();
     }
 
     /// What is due before any frame of a burst.
     fn begin(&mut self, now: Nanos) {
+        self.start_work();
         self.take_root();
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
@@ -237,19 +316,45 @@ impl Worker {
         }
     }
 
+    /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take.
+    fn start_work(&self) {
+        loop {
+            self.desk.is_at_work.store(true, Ordering::SeqCst);
+            if !self.office.is_held.load(Ordering::SeqCst) {
+                return;
+            }
+            self.desk.is_at_work.store(false, Ordering::SeqCst);
+            let mut looks = 0u32;
+            while self.office.is_held.load(Ordering::Acquire) {
+                looks += 1;
+                // The device's thread may need this core.
+                match looks % 64 {
+                    0 => std::thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.tell();
+        self.desk.is_at_work.store(false, Ordering::SeqCst);
+    }
+
     fn take_root(&mut self) {
-        let version = self.office.version.load(Ordering::Acquire);
+        let version = self.desk.version.load(Ordering::Acquire);
         if version == self.version {
             return;
         }
         // A device that publishes right now is not waited for: the next burst sees it.
-        let Ok(published) = self.office.published.try_lock() else {
+        let Ok(published) = self.desk.published.try_lock() else {
             return;
         };
         self.version = version;
         if self.root.code.version != published.root.code.version {
             self.core.keep_contexts_of(&published.root.code);
         }
+        // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here.
         self.root = Arc::clone(&published.root);
         for (port, config) in &published.queues {
             if self.core.queues.config(*port) != *config {
@@ -294,15 +399,14 @@ impl Device {
         self.configuration.set_lanes(count + 1);
         self.is_stale = true;
         self.publish();
-        let desks: Vec<Arc<Desk>> = (0..count).map(|_| Arc::new(Desk::new())).collect();
         let published = Published {
             root: Arc::clone(&self.root),
             queues: self.core.queues.configured(),
         };
+        let desk = |_| Arc::new(Desk::new(published.clone()));
         let office = Arc::new(Office {
-            published: Mutex::new(published),
-            version: AtomicU64::new(1),
-            desks,
+            desks: (0..count).map(desk).collect(),
+            is_held: AtomicBool::new(false),
         });
         self.core.handover = Some(Handover {
             office: Arc::clone(&office),
@@ -313,6 +417,29 @@ impl Device {
             .collect();
         self.office = Some(office);
         workers
+    }
+
+    /// Changes cells (counters, meters, registers) together with all that was changed since the last [`Device::publish`], and publishes it: every packet
+    /// that a worker takes sees the whole or nothing of it. Packets wait for no longer than the bursts that are under way and `change` take, so `change`
+    /// should do no more than it must; if it fails it has to leave cells as they were, and nothing is published. Packets that wait in queues then, or
+    /// that start over, go on with the tables that they began with, and see the cells as they are.
+    ///
+    /// # Errors
+    /// A worker's thread does not run. Nothing was done.
+    pub fn between_bursts<T, E>(
+        &mut self,
+        change: impl FnOnce(&mut Device) -> Result<T, E>,
+    ) -> Result<Result<T, E>, Stuck> {
+        let office = self.office.clone();
+        // Tables keep the snapshot, so that it is not made while packets wait.
+        drop(self.configuration.snapshot());
+        let held = office.as_ref().map(|office| office.hold()).transpose()?;
+        let done = change(self);
+        if done.is_ok() {
+            self.publish();
+        }
+        drop(held);
+        Ok(done)
     }
 
     fn worker(&self, number: usize, office: &Arc<Office>) -> Worker {

@@ -6,15 +6,16 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use common::{code, device, entry, ns, packet, ports, send, sent, v1model, value};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
-use switch::{Action, Carry, Change, Device, DeviceConfig, Dropped, StateKind};
+use switch::{Action, Carry, Change, Device, DeviceConfig, Fate, MayLose, StateKind};
 
 fn replace(device: &mut Device, text: &str) -> Vec<(StateKind, String, u64)> {
     let program = common::program(text);
-    let dropped = device
+    let migration = device
         .replace(program, &interp::Interp, &DeviceConfig::default())
         .unwrap();
-    let tuple = |Dropped { kind, name, count }| (kind, name, count);
-    dropped.into_iter().map(tuple).collect()
+    let lost = migration.losses();
+    lost.map(|line| (line.kind, line.name.clone(), line.lost))
+        .collect()
 }
 
 fn dropped(kind: StateKind, name: &str, count: u64) -> (StateKind, String, u64) {
@@ -63,7 +64,7 @@ fn learned(device: &Device) -> usize {
 }
 
 #[test]
-fn learned_entries_stay_where_their_action_has_the_same_parameters() {
+fn learned_entries_stay_where_their_action_has_the_parameters() {
     let mut device = device(&common::program(&learning(8, "", 8)));
     let timeout = Change::SetExpireProfile(0, Some(ns(100)));
     device.apply(timeout).unwrap();
@@ -79,18 +80,15 @@ fn learned_entries_stay_where_their_action_has_the_same_parameters() {
     send(&mut device, &packet(0x80, &[]), ns(20));
     let out = sent(&mut device);
     assert_eq!((out[0].0, out[0].1[5], out[1].0), (1, 5, 3));
-    // A parameter of other width: those that have it go, the others stay.
-    let gone = replace(&mut device, &learning(70, other, 8));
-    assert_eq!(gone, [dropped(StateKind::LearnedEntries, "flows", 2)]);
+    // A wider parameter has the same values.
+    assert_eq!(replace(&mut device, &learning(70, other, 8)), []);
     send(&mut device, &packet(0x81, &[]), ns(20));
     send(&mut device, &packet(1, &[]), ns(20));
-    send(&mut device, &packet(1, &[]), ns(20));
     let out = sent(&mut device);
-    assert_eq!(out.iter().map(|out| out.0).collect::<Vec<_>>(), [3, 2, 1]);
-    assert_eq!(out[2].1[5], 5);
+    assert_eq!((out[0].0, out[1].0, out[1].1[5]), (3, 1, 5));
     // A smaller table keeps the oldest; time-outs go on.
     let gone = replace(&mut device, &learning(70, "", 2));
-    assert_eq!(gone, [dropped(StateKind::LearnedEntries, "flows", 1)]);
+    assert_eq!(gone, [dropped(StateKind::LearnedEntries, "flows", 2)]);
     assert_eq!(learned(&device), 2);
     device.step(ns(109));
     assert_eq!((learned(&device), device.take_expired().len()), (2, 0));
@@ -227,7 +225,6 @@ fn entries_stay_with_the_members_that_fit_and_no_others_stay() {
     let expect = [
         dropped(StateKind::Members, "chosen", 1),
         dropped(StateKind::Groups, "chosen", 1),
-        dropped(StateKind::Cells, "seen", 4),
         dropped(StateKind::Entries, "spread", 2),
     ];
     assert_eq!(gone, expect);
@@ -261,8 +258,13 @@ fn value_sets_and_flow_ids_go_on() {
     let gone = replace(&mut device, &set(2, 8));
     assert_eq!(gone, [dropped(StateKind::ValueSetMembers, "kinds", 1)]);
     assert_eq!(known(&device), [1, 2]);
-    let gone = replace(&mut device, &set(2, 9));
-    assert_eq!(gone, [dropped(StateKind::ValueSetMembers, "kinds", 2)]);
+    // In a wider field they are the same numbers.
+    assert_eq!(replace(&mut device, &set(2, 9)), []);
+    assert_eq!(known(&device), [1, 2]);
+    assert_eq!(
+        replace(&mut device, &set(2, 1)),
+        [dropped(StateKind::ValueSetMembers, "kinds", 1)]
+    );
 }
 
 #[test]
@@ -310,20 +312,27 @@ table forward {
         ports(device)
     };
     let beside = |table| common::device(&with_table(table));
-    let lost = vec![Dropped {
-        kind: StateKind::Entries,
-        name: "forward".to_owned(),
-        count: 1,
-    }];
-    assert_eq!(device.adopt(beside("other"), Carry::All), Err(lost.clone()));
+    let keep = |may_lose| Carry::State(may_lose);
+    let these = |name: &str| keep(MayLose::These(vec![name.to_owned()]));
+    for word in [keep(MayLose::Nothing), these("other")] {
+        let refused = device.adopt(beside("other"), word).unwrap_err();
+        assert_eq!(refused.lines.len(), 1);
+        assert_eq!(
+            (refused.lines[0].name.as_str(), refused.lines[0].lost),
+            ("forward", 1)
+        );
+        assert_eq!(through(&mut device), [5]);
+    }
+    let kept = device
+        .adopt(beside("forward"), keep(MayLose::Nothing))
+        .unwrap();
+    assert_eq!((kept.losses().count(), kept.lines[0].fate), (0, Fate::Kept));
     assert_eq!(through(&mut device), [5]);
-    assert_eq!(device.adopt(beside("forward"), Carry::All), Ok(vec![]));
-    assert_eq!(through(&mut device), [5]);
-    assert_eq!(device.adopt(beside("forward"), Carry::Nothing), Ok(vec![]));
+    device.adopt(beside("forward"), Carry::Nothing).unwrap();
     assert_eq!(through(&mut device), [3]);
     let key = vec![KeyMatch::Exact(value(1, 8))];
     common::insert(&mut device, key, 0, vec![value(5, 9)]);
-    assert_eq!(device.adopt(beside("other"), Carry::WhatFits), Ok(lost));
+    assert!(device.adopt(beside("other"), these("forward")).is_ok());
     assert_eq!(through(&mut device), [3]);
     device.check_conservation().unwrap();
 }

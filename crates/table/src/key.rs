@@ -155,7 +155,7 @@ impl KeyShape {
     }
 
     /// The sum of all prefix lengths in `matches`.
-    pub(crate) fn prefix_len(matches: &[FieldMatch]) -> u32 {
+    pub fn prefix_len(matches: &[FieldMatch]) -> u32 {
         let prefix_len = |matched: &FieldMatch| match matched {
             FieldMatch::Lpm { prefix_len, .. } => *prefix_len,
             _ => 0,

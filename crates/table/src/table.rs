@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+mod refit;
+
 /// Which priority wins, where several entries match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PriorityOrder {
@@ -30,7 +32,7 @@ pub enum PriorityOrder {
 }
 
 /// What a table is made from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSpec {
     /// The key; without fields, the table has a default action only.
     pub shape: KeyShape,
@@ -652,7 +654,7 @@ impl Table {
         }
         let len = self.places.len();
         let most = capacity + capacity.min(MOST_WAITING);
-        if len == most {
+        if len >= most {
             return self
                 .places
                 .take_waiting()

@@ -64,8 +64,19 @@ pub(crate) fn convert(schema: &Arc<Schema>, role: &str, update: &Update) -> Chec
     }
 }
 
-/// Whether an update changes what packets see at once, not when the device publishes: cells of arrays and of entries that are there already.
-pub(crate) fn is_immediate(update: &Update) -> bool {
+/// When packets see an update.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// When the device publishes.
+    WhenPublished,
+    /// At once: it writes cells of an array, which no other update depends on.
+    AtOnce,
+    /// At once: it writes cells of an entry that may be there already.
+    AtOnceOfEntry,
+}
+
+/// When packets see this update.
+pub(crate) fn seen(update: &Update) -> Seen {
     let entity = update
         .entity
         .as_ref()
@@ -73,16 +84,14 @@ pub(crate) fn is_immediate(update: &Update) -> bool {
     match entity {
         Some(Kind::TableEntry(entry)) => {
             let has_cells = entry.meter_config.is_some() || entry.counter_data.is_some();
-            update.r#type() == Type::Modify && has_cells
+            match update.r#type() == Type::Modify && has_cells {
+                true => Seen::AtOnceOfEntry,
+                false => Seen::WhenPublished,
+            }
         }
-        Some(
-            Kind::CounterEntry(_)
-            | Kind::MeterEntry(_)
-            | Kind::RegisterEntry(_)
-            | Kind::DirectCounterEntry(_)
-            | Kind::DirectMeterEntry(_),
-        ) => true,
-        _ => false,
+        Some(Kind::CounterEntry(_) | Kind::MeterEntry(_) | Kind::RegisterEntry(_)) => Seen::AtOnce,
+        Some(Kind::DirectCounterEntry(_) | Kind::DirectMeterEntry(_)) => Seen::AtOnceOfEntry,
+        _ => Seen::WhenPublished,
     }
 }
 

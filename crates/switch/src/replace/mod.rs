@@ -1,0 +1,246 @@
+//! State goes over to another program: the one rule, which docs/MIGRATION.md tells, made and foretold by the same code.
+//!
+//! First everything is found out, and what must be converted is put into the new state, while the old one stays as it is; a table that stays as it is
+//! is only noted. When the change is made ([`Carried::finish`]) noted tables move over whole, with their indices, counts and ids: that costs no entry.
+
+mod cells;
+mod profiles;
+mod tables;
+
+use std::collections::HashMap;
+
+use exec::Configuration;
+use ir::{ExternId, ExternKind, TableId};
+use packet::Nanos;
+use table::{EntryAction, EntryId, NewEntry, TableSpec};
+
+use crate::fit::{Declared, Notes};
+use crate::migration::{Fate, Line, Migration, StateKind};
+
+/// What was found out, and what is left to do.
+#[derive(Default)]
+pub(crate) struct Carried {
+    pub(crate) migration: Migration,
+    moves: Vec<Move>,
+}
+
+/// A table that goes over whole.
+struct Move {
+    from: TableId,
+    to: TableId,
+    default: EntryAction,
+    /// New numbers of actions, where they are others.
+    numbers: Option<HashMap<u32, u32>>,
+    /// Entries that the new program begins with and the old one did not.
+    initial: Vec<NewEntry>,
+}
+
+impl Carried {
+    /// Makes the change. What takes back the moves of whole tables comes with it.
+    pub(crate) fn finish(
+        self,
+        old: &mut Configuration,
+        new: &mut Configuration,
+        now: Nanos,
+    ) -> (Migration, Vec<Moved>) {
+        let moved = self.moves.into_iter().map(|one| one.make(old, new, now));
+        (self.migration, moved.collect())
+    }
+}
+
+impl Move {
+    fn make(self, old: &mut Configuration, new: &mut Configuration, now: Nanos) -> Moved {
+        let spec = new.tables[self.to].spec().clone();
+        let table = &mut new.tables[self.to];
+        std::mem::swap(&mut old.tables[self.from], table);
+        let before = (table.spec().clone(), table.default_action().clone());
+        table.refit(spec, self.default, self.numbers.as_ref());
+        // What the device has counts more.
+        let insert = |entry| table.insert(entry, now.0).ok();
+        Moved {
+            added: self.initial.into_iter().filter_map(insert).collect(),
+            from: self.from,
+            to: self.to,
+            before,
+            numbers: self.numbers,
+        }
+    }
+}
+
+/// A table that went over whole.
+pub(crate) struct Moved {
+    from: TableId,
+    to: TableId,
+    before: (TableSpec, EntryAction),
+    numbers: Option<HashMap<u32, u32>>,
+    added: Vec<EntryId>,
+}
+
+impl Moved {
+    /// Takes it back.
+    pub(crate) fn go_back(self, old: &mut Configuration, new: &mut Configuration) {
+        let table = &mut old.tables[self.from];
+        std::mem::swap(&mut new.tables[self.to], table);
+        for id in self.added {
+            // It may have gone since.
+            let _ = table.delete(id);
+        }
+        let numbers = self.numbers.map(|numbers| {
+            let back = numbers.into_iter().map(|(before, after)| (after, before));
+            back.collect()
+        });
+        let (spec, default) = self.before;
+        table.refit(spec, default, numbers.as_ref());
+    }
+}
+
+/// Finds out what becomes of all state, and converts what has to be; the old configuration stays as it is.
+pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) -> Carried {
+    new.hash = old.hash.clone();
+    new.expire_profiles = old.expire_profiles.clone();
+    // Packets of both programs take from one line of numbers.
+    new.next_flow_id = old.next_flow_id.clone();
+    let mut keeper = Keeper {
+        old,
+        new,
+        now,
+        profiles: Vec::new(),
+        lines: Vec::new(),
+        moves: Vec::new(),
+    };
+    keeper.externs();
+    keeper.value_sets();
+    keeper.tables();
+    keeper.new_objects();
+    Carried {
+        migration: Migration {
+            lines: keeper.lines,
+        },
+        moves: keeper.moves,
+    }
+}
+
+/// An action profile that stays.
+struct KeptProfile {
+    from: ExternId,
+    to: ExternId,
+    /// Whether all of it does, one-shot members included.
+    is_whole: bool,
+}
+
+struct Keeper<'c> {
+    old: &'c Configuration,
+    new: &'c mut Configuration,
+    now: Nanos,
+    profiles: Vec<KeptProfile>,
+    lines: Vec<Line>,
+    moves: Vec<Move>,
+}
+
+/// How many there are, and how many of them are lost.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    held: usize,
+    lost: usize,
+}
+
+impl Count {
+    fn add(&mut self, is_kept: bool) {
+        self.held += 1;
+        self.lost += usize::from(!is_kept);
+    }
+
+    fn all_lost(held: usize) -> Count {
+        Count { held, lost: held }
+    }
+}
+
+impl Keeper<'_> {
+    fn line(&mut self, kind: StateKind, name: &str, notes: Notes, count: Count) {
+        let fate = match (notes.may_lose, notes.reasons.is_empty()) {
+            (true, _) => Fate::WhatFits,
+            (false, true) => Fate::Kept,
+            (false, false) => Fate::Converted,
+        };
+        self.line_of(kind, name, fate, notes.reasons, count);
+    }
+
+    fn lost(&mut self, kind: StateKind, name: &str, reason: &str, held: usize) {
+        let reasons = vec![reason.to_owned()];
+        self.line_of(kind, name, Fate::Lost, reasons, Count::all_lost(held));
+    }
+
+    fn line_of(
+        &mut self,
+        kind: StateKind,
+        name: &str,
+        fate: Fate,
+        reasons: Vec<String>,
+        count: Count,
+    ) {
+        let mut told: Vec<String> = Vec::new();
+        for reason in reasons {
+            if !told.contains(&reason) {
+                told.push(reason);
+            }
+        }
+        self.lines.push(Line {
+            kind,
+            name: name.to_owned(),
+            fate,
+            reasons: told,
+            held: count.held as u64,
+            lost: count.lost as u64,
+        });
+    }
+
+    fn new_objects(&mut self) {
+        let (before, after) = (self.old.program().clone(), self.new.program().clone());
+        for table in after.tables.values() {
+            if !before.tables.values().any(|old| old.name == table.name) {
+                self.begins(StateKind::Entries, &table.name);
+            }
+        }
+        for instance in after.externs.values() {
+            let kind = match &instance.kind {
+                ExternKind::Counter { .. } => StateKind::Counters,
+                ExternKind::Meter { .. } => StateKind::Meters,
+                ExternKind::Register { .. } => StateKind::Registers,
+                ExternKind::ActionProfile { .. } | ExternKind::ActionSelector { .. } => {
+                    StateKind::Members
+                }
+                _ => continue,
+            };
+            if !before.externs.values().any(|old| old.name == instance.name) {
+                self.begins(kind, &instance.name);
+            }
+        }
+        for set in after.value_sets.values() {
+            if !before.value_sets.values().any(|old| old.name == set.name) {
+                self.begins(StateKind::ValueSetMembers, &set.name);
+            }
+        }
+    }
+
+    fn begins(&mut self, kind: StateKind, name: &str) {
+        self.line_of(kind, name, Fate::New, Vec::new(), Count::default());
+    }
+}
+
+fn declared(configuration: &Configuration, id: TableId) -> Declared<'_> {
+    let program = configuration.program();
+    Declared {
+        program,
+        table: &program.tables[id],
+        spec: configuration.tables[id].spec(),
+    }
+}
+
+fn tell_size(before: usize, after: usize, notes: &mut Notes) {
+    let sizes = format!("it takes {after} instead of {before}");
+    match after.cmp(&before) {
+        std::cmp::Ordering::Less => notes.risk(sizes),
+        std::cmp::Ordering::Equal => {}
+        std::cmp::Ordering::Greater => notes.tell(sizes),
+    }
+}

@@ -1,0 +1,51 @@
+//! A table goes over to another program.
+
+use super::{Table, TableSpec};
+use crate::entry::{ActionRef, Entry, EntryAction};
+use crate::records::RecordStore;
+use bits::Id;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+impl Table {
+    /// Makes it the table that another program describes with `spec`, which has the same key, order and direct resources, and room for all entries.
+    /// Entries keep their ids, counts and meters. Where actions have other numbers there, `numbers` has the new one of each that an entry runs;
+    /// without it, and with parameters of the same length, this costs nothing an entry. Snapshots taken before stay as they are.
+    pub fn refit(
+        &mut self,
+        spec: TableSpec,
+        default: EntryAction,
+        numbers: Option<&HashMap<u32, u32>>,
+    ) {
+        debug_assert!(spec.shape == self.spec.shape && self.len() <= spec.capacity);
+        debug_assert_eq!(spec.words(), self.spec.words());
+        self.notes_usage |= spec.notes_usage;
+        let params = spec.params;
+        let is_rewritten = numbers.is_some() || params != self.spec.params;
+        self.spec = spec;
+        if is_rewritten {
+            self.records = RecordStore::new(params);
+            self.rewrite(numbers);
+        }
+        self.set_default(default);
+    }
+
+    fn rewrite(&mut self, numbers: Option<&HashMap<u32, u32>>) {
+        let places: Vec<_> = self.by_id.values().copied().collect();
+        for idx in places {
+            let entry = Arc::clone(self.at(idx));
+            let entry = match (&entry.action, numbers) {
+                (EntryAction::Direct(action), Some(numbers)) => Arc::new(Entry {
+                    action: EntryAction::Direct(ActionRef {
+                        action: numbers.get(&action.action).copied().unwrap_or(u32::MAX),
+                        params: action.params.clone(),
+                    }),
+                    ..(*entry).clone()
+                }),
+                _ => entry,
+            };
+            self.records.set(idx.index() + 1, &entry.action);
+            self.slots.set(idx, Some(entry));
+        }
+    }
+}
