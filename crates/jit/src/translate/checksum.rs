@@ -68,9 +68,6 @@ impl Translator<'_> {
                 self.decide(cond, yes, after)?;
                 self.start_sealed(yes);
                 let to = self.locate(to)?;
-                if to.is_wide() {
-                    return Err(self.unsupported("a checksum of so many bits"));
-                }
                 let sum = self.sum(data)?;
                 let sum = self.ones_complement(sum);
                 self.store_number(to, sum);
