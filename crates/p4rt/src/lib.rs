@@ -60,6 +60,6 @@ pub mod service {
 }
 
 pub use control::{CpuPort, Inbox, Remote, channel};
-pub use notes::{Notes, has_config};
+pub use notes::{Notes, forget_config, has_config};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

@@ -10,5 +10,6 @@ mod profiles;
 mod reads;
 mod replication;
 mod sessions;
+mod state;
 mod streams;
 mod tables;

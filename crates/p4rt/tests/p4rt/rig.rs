@@ -172,14 +172,7 @@ impl Rig {
 
     /// A controller's connection.
     pub(crate) async fn client(&self) -> Client {
-        let uri = format!("http://{}", self.server.address());
-        let channel = Channel::from_shared(uri).expect("a uri").connect().await;
-        let grpc = P4RuntimeClient::new(channel.expect("the server is there"));
-        Client {
-            grpc: grpc.max_decoding_message_size(64 << 20),
-            election: None,
-            role: String::new(),
-        }
+        Client::connect(self.server.address()).await
     }
 
     /// A primary with the program of every kind of object loaded.
@@ -257,6 +250,18 @@ pub(crate) fn arbitration(device_id: u64, id: Option<u64>, role: &str) -> Ask {
 }
 
 impl Client {
+    /// A connection to a server.
+    pub(crate) async fn connect(address: std::net::SocketAddr) -> Client {
+        let uri = format!("http://{address}");
+        let channel = Channel::from_shared(uri).expect("a uri").connect().await;
+        let grpc = P4RuntimeClient::new(channel.expect("the server is there"));
+        Client {
+            grpc: grpc.max_decoding_message_size(64 << 20),
+            election: None,
+            role: String::new(),
+        }
+    }
+
     /// A session; the first answer is the arbitration's.
     pub(crate) async fn open(&mut self, id: Option<u64>, role: &str) -> Stream {
         let mut stream = self.stream().await;
