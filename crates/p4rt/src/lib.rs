@@ -74,6 +74,6 @@ pub use control::{CpuPort, Inbox, Remote, channel};
 pub use device_config::device_config;
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
-pub use notes::{Notes, has_config};
+pub use notes::{Notes, forget_config, has_config};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

@@ -28,6 +28,11 @@ pub fn has_config(notes: &Notes) -> bool {
     notes.contains_key(CONFIG.as_bytes())
 }
 
+/// Has the device forget the config that a controller had set: it runs another program now, which none has set.
+pub fn forget_config(device: &mut Device) {
+    set_bytes(device, CONFIG.to_owned(), None);
+}
+
 fn set<M: Message>(device: &mut Device, name: String, message: Option<&M>) {
     set_bytes(device, name, message.map(|message| message.encode_to_vec()));
 }

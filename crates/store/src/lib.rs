@@ -23,4 +23,4 @@ mod place;
 pub use disk::{Kept, Medium, OpenError, Summary, prepare};
 pub use keeper::Keeper;
 pub use place::Directory;
-pub use redb::{Database, DatabaseError, StorageBackend};
+pub use redb::{Builder, Database, DatabaseError, StorageBackend};

@@ -169,9 +169,12 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
     };
     Changed::Places(match &record.change {
         Change::Program => return Changed::Everything,
-        Change::Insert(table, _) => {
+        Change::Insert(table, entry) => {
             let made = record.entry.map(|id| Place::Entry(*table, id));
-            made.into_iter().chain([Place::NextEntry(*table)]).collect()
+            let counter = entry.counter.and(record.entry);
+            let counter = counter.map(|id| Place::DirectCounter(*table, Some(id)));
+            let made = made.into_iter().chain(counter);
+            made.chain([Place::NextEntry(*table)]).collect()
         }
         Change::Modify(table, id, ..)
         | Change::SetMetadata(table, id, _)

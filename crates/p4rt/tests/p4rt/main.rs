@@ -12,5 +12,6 @@ mod profiles;
 mod reads;
 mod replication;
 mod sessions;
+mod state;
 mod streams;
 mod tables;

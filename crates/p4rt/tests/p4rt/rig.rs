@@ -203,9 +203,7 @@ impl Rig {
 
     /// A controller's connection.
     pub(crate) async fn client(&self) -> Client {
-        let uri = format!("http://{}", self.server.address());
-        let channel = Channel::from_shared(uri).expect("a uri").connect().await;
-        Client::of(channel.expect("the server is there"))
+        Client::connect(self.server.address()).await
     }
 
     /// A primary with the program of every kind of object loaded.
@@ -297,6 +295,13 @@ pub(crate) fn arbitration(device_id: u64, id: Option<u64>, role: &str) -> Ask {
 }
 
 impl Client {
+    /// A connection to a server.
+    pub(crate) async fn connect(address: SocketAddr) -> Client {
+        let uri = format!("http://{address}");
+        let channel = Channel::from_shared(uri).expect("a uri").connect().await;
+        Client::of(channel.expect("the server is there"))
+    }
+
     /// A controller of the device 1 with this connection.
     pub(crate) fn of(channel: Channel) -> Client {
         let grpc = P4RuntimeClient::new(channel);

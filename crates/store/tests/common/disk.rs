@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use redb::{Builder, Database, DatabaseError, StorageBackend};
 use store::Medium;
+use store::{Builder, Database, DatabaseError, StorageBackend};
 
 /// Bytes that are written or not as one.
 const SECTOR: usize = 512;
