@@ -7,12 +7,15 @@
 
 mod amount;
 mod args;
+mod artefacts;
 mod bench;
 mod captures;
 mod check;
 mod compile;
+mod completions;
 mod configure;
 mod control;
+mod ctl;
 mod demo;
 mod early;
 mod engine;
@@ -60,6 +63,8 @@ enum Command {
     Ir(show::IrOptions),
     /// Print a program's P4Info as protobuf text.
     P4info(show::P4infoOptions),
+    /// Write the files that a P4Runtime controller sends: P4Info and device config.
+    Compile(artefacts::Options),
     /// Run a test: packets in, packets expected (p4c's STF).
     Test(test::Options),
     /// Show what happens to one packet, step by step.
@@ -70,10 +75,14 @@ enum Command {
     Run(run::Options),
     /// Run a switch on network interfaces that gets its program from a controller, by P4Runtime.
     Serve(serve::Options),
+    /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
+    Ctl(ctl::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
     Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
     Demo(demo::Options),
+    /// Print what a shell needs to complete this command.
+    Completions(completions::Options),
 }
 
 /// How a command ended, when it did not fail with an error of its own.
@@ -122,6 +131,7 @@ fn prepare(command: &Command) -> Result<Early, String> {
         Command::Demo(_) | Command::Run(_) | Command::Serve(_) | Command::Replay(_) => {
             Early::catch_signals()
         }
+        Command::Ctl(options) if options.follows() => Early::catch_signals(),
         _ => Ok(Early::default()),
     }
 }
@@ -138,5 +148,8 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Serve(options) => serve::run(&options, &early),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
+        Command::Compile(options) => artefacts::run(&options),
+        Command::Ctl(options) => ctl::run(&options, &early),
+        Command::Completions(options) => completions::run(&options),
     }
 }

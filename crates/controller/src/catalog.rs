@@ -15,7 +15,6 @@ use p4info::P4Info;
 use p4info::p4::config::v1::match_field::{Match, MatchType};
 use p4info::p4::config::v1::{self as info, P4NamedType, Preamble, p4_new_type_spec};
 
-use crate::data;
 use crate::number;
 
 /// What a controller knows of a program.
@@ -128,14 +127,14 @@ impl Catalog {
             .iter()
             .flat_map(|error| error.members.clone())
             .collect();
-        for (name, spec) in data::sorted(&types.enums) {
+        for (name, spec) in &types.enums {
             let members = spec.members.iter().map(|member| member.name.clone());
             self.schema.enums.push(EnumTy {
                 name: name.clone(),
                 members: members.collect(),
             });
         }
-        for (name, spec) in data::sorted(&types.serializable_enums) {
+        for (name, spec) in &types.serializable_enums {
             let width = spec
                 .underlying_type
                 .as_ref()
@@ -305,6 +304,13 @@ impl Catalog {
         Ok(())
     }
 
+    /// The type of a register's cells.
+    pub(crate) fn cell_spec(&self, register: u32) -> Option<&info::P4DataTypeSpec> {
+        let mut registers = self.info.registers.iter();
+        let own = registers.find(|one| one.preamble.as_ref().is_some_and(|own| own.id == register));
+        own?.type_spec.as_ref()
+    }
+
     /// P4Runtime's id of a table.
     pub fn table_id(&self, table: TableId) -> u32 {
         self.tables.id(table)
@@ -375,7 +381,12 @@ fn key(info: &P4Info, field: &info::MatchField) -> Key {
         name: field.name.clone(),
         match_kind,
         ty,
-        format: Format::of(format_of(&field.annotations), &field.name, ty.width()),
+        format: Format::of_key(
+            format_of(&field.annotations),
+            &field.name,
+            ty.width(),
+            match_kind,
+        ),
     }
 }
 

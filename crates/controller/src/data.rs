@@ -17,13 +17,6 @@ use crate::number;
 /// Types may hold types; no real program's do so deeper than this, and a P4Info that goes in circles does.
 pub(crate) const DEEPEST: usize = 32;
 
-/// The entries of a protobuf map in the order of their names, so that the same P4Info gives the same schema.
-pub(crate) fn sorted<V>(map: &(impl IntoIterator<Item = (String, V)> + Clone)) -> Vec<(String, V)> {
-    let mut all: Vec<(String, V)> = map.clone().into_iter().collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    all
-}
-
 impl Catalog {
     /// The scalars of a type: `None` for one that an entries file has no words for (stacks, unions, `varbit`).
     pub(crate) fn scalars(&self, info: &P4Info, spec: &P4DataTypeSpec) -> Option<Vec<ValueTy>> {
@@ -155,62 +148,98 @@ impl Catalog {
         Some(P4Data { data: Some(data) })
     }
 
-    /// The scalars of a message, which [`Catalog::scalars`] gives the types of.
-    pub(crate) fn read_data(&self, types: &[ValueTy], data: &P4Data) -> Option<Vec<Value>> {
-        let mut all = Vec::with_capacity(types.len());
-        self.take(types, data, &mut all, DEEPEST)?;
-        (all.len() == types.len()).then_some(all)
+    /// The scalars of a message of a type, as [`Catalog::scalars`] gives their types.
+    pub(crate) fn read_data(&self, spec: &P4DataTypeSpec, data: &P4Data) -> Option<Vec<Value>> {
+        let mut all = Vec::new();
+        self.add_data(spec, data, &mut all, DEEPEST)?;
+        Some(all)
     }
 
-    fn take(
+    fn add_data(
         &self,
-        types: &[ValueTy],
+        spec: &P4DataTypeSpec,
         data: &P4Data,
         all: &mut Vec<Value>,
         depth: usize,
     ) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        let ty = |all: &Vec<Value>| types.get(all.len()).copied();
+        let types = self.info.type_info.as_ref();
         let member = |name: &str, names: &[String]| {
             let at = names.iter().position(|own| own == name)?;
             Some(Value::truncated(at as u128, 32))
         };
-        match data.data.as_ref()? {
-            Data::Bitstring(bytes) | Data::EnumValue(bytes) => {
-                all.push(number::read(ty(all)?, bytes));
+        match (spec.type_spec.as_ref()?, data.data.as_ref()?) {
+            (TypeSpec::Bitstring(bits), Data::Bitstring(bytes)) => {
+                all.push(number::read(bit_ty(bits)?, bytes));
             }
-            Data::Bool(value) => all.push(Value::truncated((*value).into(), 1)),
-            Data::Error(name) => all.push(member(name, &self.schema.errors)?),
-            Data::Enum(name) => match ty(all)? {
-                ValueTy::Scalar(ScalarTy::Enum(id)) => {
-                    all.push(member(name, &self.schema.enums[id].members)?);
+            (TypeSpec::Bool(_), Data::Bool(value)) => {
+                all.push(Value::truncated((*value).into(), 1));
+            }
+            (TypeSpec::Error(_), Data::Error(name)) => {
+                all.push(member(name, &self.schema.errors)?);
+            }
+            (TypeSpec::Enum(named), Data::Enum(name)) => {
+                let mut enums = self.schema.enums.values();
+                let own = enums.find(|own| own.name == named.name)?;
+                all.push(member(name, &own.members)?);
+            }
+            (TypeSpec::SerializableEnum(named), Data::EnumValue(bytes)) => {
+                let mut enums = self.schema.serializable.iter();
+                let own = enums.find(|own| own.name == named.name)?;
+                all.push(number::read(
+                    ValueTy::Scalar(ScalarTy::Bit(own.width)),
+                    bytes,
+                ));
+            }
+            (TypeSpec::NewType(named), _) => match (new_type(&self.info, named)?, &data.data) {
+                (Representation::OriginalType(spec), _) => {
+                    self.add_data(spec, data, all, depth)?;
+                }
+                (Representation::TranslatedType(_), Some(Data::Bitstring(bytes))) => {
+                    let ty = catalog::value_ty(&self.info, 0, Some(named));
+                    all.push(number::read(ty, bytes));
                 }
                 _ => return None,
             },
-            Data::Tuple(like) | Data::Struct(like) => {
-                for member in &like.members {
-                    self.take(types, member, all, depth)?;
-                }
+            (TypeSpec::Tuple(tuple), Data::Tuple(like)) => {
+                let members = tuple.members.iter().map(Some);
+                self.add_members(members, like, all, depth)?;
             }
-            Data::Header(header) => {
+            (TypeSpec::Struct(named), Data::Struct(like)) => {
+                let members = types?.structs.get(&named.name)?.members.iter();
+                let members = members.map(|member| member.type_spec.as_ref());
+                self.add_members(members, like, all, depth)?;
+            }
+            (TypeSpec::Header(named), Data::Header(header)) => {
                 all.push(Value::truncated(header.is_valid.into(), 1));
-                if !header.is_valid && header.bitstrings.is_empty() {
-                    // Registers of headers have no other scalars behind those of the header, or are not told.
-                    all.extend(
-                        types
-                            .get(all.len()..)?
-                            .iter()
-                            .map(|ty| Value::zero(ty.width())),
-                    );
-                    return Some(());
-                }
-                for bytes in &header.bitstrings {
-                    all.push(number::read(ty(all)?, bytes));
+                let members = &types?.headers.get(&named.name)?.members;
+                for (at, member) in members.iter().enumerate() {
+                    let ty = bit_ty(member.type_spec.as_ref()?)?;
+                    all.push(match header.bitstrings.get(at) {
+                        Some(bytes) => number::read(ty, bytes),
+                        // The fields of an invalid header are not told.
+                        None if !header.is_valid => Value::zero(ty.width()),
+                        None => return None,
+                    });
                 }
             }
             _ => return None,
         }
         Some(())
+    }
+
+    fn add_members<'t>(
+        &self,
+        types: impl ExactSizeIterator<Item = Option<&'t P4DataTypeSpec>>,
+        like: &P4StructLike,
+        all: &mut Vec<Value>,
+        depth: usize,
+    ) -> Option<()> {
+        if types.len() != like.members.len() {
+            return None;
+        }
+        let mut pairs = types.zip(&like.members);
+        pairs.try_for_each(|(spec, member)| self.add_data(spec?, member, all, depth))
     }
 }
 

@@ -261,11 +261,12 @@ impl Catalog {
 
     fn read_register(&self, entry: &rt::RegisterEntry) -> Result<Update, ReadError> {
         let register = self.instance("register", entry.register_id)?;
-        let Object::Register { cell: types, .. } = &self.schema.externs[register].kind else {
+        if !matches!(self.schema.externs[register].kind, Object::Register { .. }) {
             return Err(ReadError::NoWords("a register of this type"));
-        };
+        }
         let data = entry.data.as_ref().ok_or(ReadError::Nothing)?;
-        let values = self.read_data(types, data);
+        let spec = self.cell_spec(entry.register_id);
+        let values = spec.and_then(|spec| self.read_data(spec, data));
         Ok(Update::Register {
             register,
             index: Some(cell(entry.index.as_ref())?),

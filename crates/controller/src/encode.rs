@@ -299,9 +299,7 @@ impl Catalog {
         values: &[Value],
     ) -> Result<Entity, EncodeError> {
         let id = self.externs.id(register);
-        let mut registers = self.info.registers.iter();
-        let own = registers.find(|one| one.preamble.as_ref().is_some_and(|named| named.id == id));
-        let spec = own.and_then(|own| own.type_spec.as_ref());
+        let spec = self.cell_spec(id);
         let data = spec.and_then(|spec| self.write_data(spec, &mut values.iter(), DEEPEST));
         Ok(Entity::RegisterEntry(rt::RegisterEntry {
             register_id: id,

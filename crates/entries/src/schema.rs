@@ -87,6 +87,14 @@ pub enum Format {
 }
 
 impl Format {
+    /// Of a key: what has 32 bits and matches by prefix is an address, whatever its name.
+    pub fn of_key(annotation: Option<&str>, name: &str, width: u32, kind: MatchKind) -> Format {
+        match Format::of(annotation, name, width) {
+            Format::Plain if kind == MatchKind::Lpm && width == 32 => Format::Ipv4,
+            format => format,
+        }
+    }
+
     /// By `@format`, else by what the width and the name tell.
     pub fn of(annotation: Option<&str>, name: &str, width: u32) -> Format {
         let wanted = match annotation.map(str::trim) {
@@ -100,25 +108,39 @@ impl Format {
             (Some((format, own)), _) if own == width => format,
             (_, 48) => Format::Mac,
             (_, 128) => Format::Ipv6,
+            (_, 16) if is_type(name) => Format::Hex,
             (_, 32) if is_address(name) => Format::Ipv4,
             _ => Format::Plain,
         }
     }
 
     fn of_annotations(annotations: &[ir::Annotation], name: &str, width: u32) -> Format {
-        let body = annotations.iter().find_map(|one| match &one.body {
-            ir::AnnotationBody::Text(text) if one.name == "format" => Some(text.as_str()),
-            _ => None,
-        });
-        Format::of(body, name, width)
+        Format::of(format_text(annotations), name, width)
     }
 }
 
-/// Whether a name of 32 bits is an address's: `srcAddr`, `hdr.ipv4.dst_addr`, `next_hop_ip`.
+/// The text of `@format(..)`.
+fn format_text(annotations: &[ir::Annotation]) -> Option<&str> {
+    annotations.iter().find_map(|one| match &one.body {
+        ir::AnnotationBody::Text(text) if one.name == "format" => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+/// Whether something of 16 bits with this name is an EtherType, which nobody knows in decimal.
+fn is_type(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    last.to_ascii_lowercase().contains("type")
+}
+
+/// Whether something of 32 bits with this name is an address: `hdr.ipv4.dst`, `srcAddr`, `meta.next_hop`, `target_ip`.
 fn is_address(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
-    let is_ip = |part: &str| part == "ip" || part.starts_with("ipv4");
-    last.contains("addr") || last.split('_').any(is_ip)
+    let name = name.to_ascii_lowercase();
+    let has = |word: &str| name.contains(word);
+    ["addr", "ipv4", "next_hop", "nexthop", "nhop"]
+        .into_iter()
+        .any(has)
+        || name.split(['.', '_']).any(|part| part == "ip")
 }
 
 /// A match field of a table or of a value set.
@@ -370,7 +392,12 @@ impl Table {
                 name: key.name.clone(),
                 match_kind: key.match_kind,
                 ty: ValueTy::Scalar(ty),
-                format: Format::of_annotations(&key.annotations, &key.name, ty.width()),
+                format: Format::of_key(
+                    format_text(&key.annotations),
+                    &key.name,
+                    ty.width(),
+                    key.match_kind,
+                ),
             }
         });
         Table {

@@ -84,6 +84,35 @@ pub enum Update {
     },
 }
 
+impl Update {
+    /// What would take away again what this adds; nothing of what it only changes.
+    pub fn target(&self) -> Option<Target> {
+        match self {
+            Update::Insert(table, entry) => Some(Target::Entry {
+                table: *table,
+                keys: entry.keys.clone(),
+                priority: entry.priority,
+            }),
+            Update::Member { profile, id, .. } => Some(Target::Member {
+                profile: *profile,
+                id: *id,
+            }),
+            Update::Group { profile, id, .. } => Some(Target::Group {
+                profile: *profile,
+                id: *id,
+            }),
+            Update::Multicast { id, .. } => Some(Target::Multicast(*id)),
+            Update::Clone(session) => Some(Target::Clone(session.id)),
+            Update::SetDefault(..)
+            | Update::Register { .. }
+            | Update::Meter { .. }
+            | Update::Counter { .. }
+            | Update::ExpireProfile { .. }
+            | Update::ValueSet { .. } => None,
+        }
+    }
+}
+
 /// What can be taken away.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {

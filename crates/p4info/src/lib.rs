@@ -12,6 +12,7 @@
 //! Tests: `tests/` (a program built by hand for each part of P4Info, the text format against protobuf's own rules).
 
 mod annotation;
+mod binary;
 mod convert;
 mod data_type;
 mod error;
@@ -20,6 +21,7 @@ mod object;
 mod proto;
 mod text;
 
+pub use binary::{from_bytes, to_bytes};
 pub use convert::p4info;
 pub use error::{P4InfoError, Problem};
 pub use proto::p4::config::v1::P4Info;

@@ -5,6 +5,7 @@
 mod endpoint;
 mod error;
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -19,13 +20,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
 use tonic::transport::Channel;
-use tonic::{Code, Streaming};
 
 use crate::service::p4_runtime_client::P4RuntimeClient;
 
 pub use endpoint::{Endpoint, Tls};
 pub use error::{ClientError, Refused};
+pub use tonic::Code;
 
 /// Messages to the server that wait to be sent.
 const MOST_ASKED: usize = 1024;
@@ -47,6 +49,8 @@ pub struct Client {
 struct Session {
     asked: mpsc::Sender<rt::StreamMessageRequest>,
     told: Streaming<rt::StreamMessageResponse>,
+    /// What came while something else was waited for.
+    kept: VecDeque<Told>,
 }
 
 /// Who controls a device.
@@ -237,15 +241,36 @@ impl Client {
             None => self.open(ask)?,
         }
         loop {
-            match self.next(Some(ARBITRATION), None)? {
+            match self.receive(Some(ARBITRATION), None)? {
                 Next::Told(Told::Arbitration(told)) => {
                     self.election = election;
                     return Ok(Arbitration::of(&told));
                 }
-                Next::Told(_) => {}
+                Next::Told(other) => self.keep(other),
                 Next::TimedOut | Next::Stopped => return Err(ClientError::NoArbitration),
             }
         }
+    }
+
+    /// Waits until the server has taken all that was sent; what was wrong with messages so far. Messages of a stream are answered in order, so the
+    /// answer to one more comes after the errors of those before.
+    ///
+    /// # Errors
+    /// The server ends the stream, or says nothing.
+    pub fn settle(&mut self) -> Result<Vec<String>, ClientError> {
+        self.arbitrate(self.election)?;
+        let Some(session) = &mut self.session else {
+            return Ok(Vec::new());
+        };
+        let mut errors = Vec::new();
+        session.kept.retain(|told| match told {
+            Told::Error(error) => {
+                errors.push(error.message.clone());
+                false
+            }
+            _ => true,
+        });
+        Ok(errors)
     }
 
     fn open(&mut self, first: Ask) -> Result<(), ClientError> {
@@ -257,7 +282,11 @@ impl Client {
         let _ = asked.try_send(first);
         let call = self.rpc.stream_channel(ReceiverStream::new(asks));
         let told = self.runtime.block_on(call)?.into_inner();
-        self.session = Some(Session { asked, told });
+        self.session = Some(Session {
+            asked,
+            told,
+            kept: VecDeque::new(),
+        });
         Ok(())
     }
 
@@ -274,11 +303,32 @@ impl Client {
         sent.map_err(|_| ClientError::NoSession)
     }
 
+    fn keep(&mut self, told: Told) {
+        if let Some(session) = &mut self.session {
+            session.kept.push_back(told);
+        }
+    }
+
     /// The next message of the stream; `within` a time, and until `stop` becomes readable.
     ///
     /// # Errors
     /// There is no stream, or the server ends it.
     pub fn next(
+        &mut self,
+        within: Option<Duration>,
+        stop: Option<BorrowedFd<'_>>,
+    ) -> Result<Next, ClientError> {
+        let kept = self
+            .session
+            .as_mut()
+            .and_then(|session| session.kept.pop_front());
+        match kept {
+            Some(told) => Ok(Next::Told(told)),
+            None => self.receive(within, stop),
+        }
+    }
+
+    fn receive(
         &mut self,
         within: Option<Duration>,
         stop: Option<BorrowedFd<'_>>,
@@ -300,7 +350,7 @@ impl Client {
         });
         match next {
             // A message of a later version of the protocol.
-            Ok(None) => self.next(within, stop),
+            Ok(None) => self.receive(within, stop),
             Ok(Some(next)) => Ok(next),
             Err(error) => {
                 self.session = None;

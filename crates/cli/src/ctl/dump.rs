@@ -1,0 +1,132 @@
+//! `polyplane ctl dump`: all state as an entries file.
+
+use std::collections::HashMap;
+
+use clap::Args;
+use controller::{Catalog, Read};
+use entries::{Object, Update};
+use ir::ExternId;
+use serde_json::Value;
+
+use super::json;
+use super::link::Link;
+use super::list::{self, members_and_groups};
+use super::state::{Part, Unsaid};
+use crate::out;
+
+#[derive(Args)]
+pub(crate) struct DumpOptions {
+    /// Leave out what counters have counted, direct ones too.
+    #[arg(long)]
+    no_counters: bool,
+    /// Leave out the cells of registers.
+    #[arg(long)]
+    no_registers: bool,
+}
+
+pub(crate) fn dump(link: &mut Link, options: &DumpOptions, as_json: bool) -> Result<(), String> {
+    let catalog = link.catalog()?;
+    let mut unsaid = Unsaid::default();
+    let mut all = Vec::new();
+    let mut write = |read: &Read| match as_json {
+        true => all.push(json::update(&catalog, read)),
+        false => out::line(&list::statement(&catalog, read)),
+    };
+    for part in parts(&catalog, options) {
+        match part {
+            Part::Cells(array, _) => {
+                let mut cells = link.collect(&catalog, [part], &mut unsaid)?;
+                shorten(&catalog, array, &mut cells);
+                cells.iter().for_each(&mut write);
+            }
+            _ => link.read(&catalog, part, &mut unsaid, |read| {
+                // A default action that the program keeps cannot be given.
+                if !is_const_default(&catalog, &read.update) {
+                    write(&read);
+                }
+            })?,
+        }
+    }
+    if as_json {
+        out::json(&Value::Array(all));
+    }
+    unsaid.note();
+    Ok(())
+}
+
+fn is_const_default(catalog: &Catalog, update: &Update) -> bool {
+    match update {
+        Update::SetDefault(table, _) => {
+            let id = catalog.table_id(*table);
+            let mut tables = catalog.info.tables.iter();
+            let own = tables.find(|one| one.preamble.as_ref().is_some_and(|own| own.id == id));
+            // That of a table with a profile is const, too (section 9.1.4).
+            own.is_some_and(|own| own.const_default_action_id != 0 || own.implementation_id != 0)
+        }
+        _ => false,
+    }
+}
+
+/// What there is, in an order in which it can be written: members before groups, groups before the entries that name them.
+fn parts(catalog: &Catalog, options: &DumpOptions) -> Vec<Part> {
+    let schema = &catalog.schema;
+    let mut parts: Vec<Part> = schema.value_sets.ids().map(Part::ValueSet).collect();
+    parts.extend([Part::Multicast, Part::Clones]);
+    for (id, instance) in schema.externs.iter() {
+        if instance.kind == Object::Profile {
+            parts.extend(members_and_groups(catalog, id));
+        }
+    }
+    for table in schema.tables.ids() {
+        let counts = !options.no_counters;
+        parts.extend([Part::Default(table), Part::Entries { table, counts }]);
+    }
+    for (id, instance) in schema.externs.iter() {
+        let is_wanted = match instance.kind {
+            Object::Register { .. } => !options.no_registers,
+            Object::Counter { .. } => !options.no_counters,
+            Object::Meter { .. } => true,
+            _ => false,
+        };
+        if is_wanted {
+            parts.push(Part::Cells(id, None));
+        }
+    }
+    parts
+}
+
+/// Counters that are zero are left out. Of a register, a statement for all cells has the value that most of them have, and those of the others follow.
+fn shorten(catalog: &Catalog, array: ExternId, cells: &mut Vec<Read>) {
+    match catalog.schema.externs[array].kind {
+        Object::Counter { .. } => cells.retain(|read| match &read.update {
+            Update::Counter { value, .. } => value.packets != 0 || value.bytes != 0,
+            _ => true,
+        }),
+        Object::Register { size, .. } if cells.len() == size as usize && size > 1 => {
+            let mut counts: HashMap<String, usize> = HashMap::new();
+            let value = |read: &Read| match &read.update {
+                Update::Register { values, .. } => format!("{values:?}"),
+                _ => String::new(),
+            };
+            for read in cells.iter() {
+                *counts.entry(value(read)).or_default() += 1;
+            }
+            // The same state gives the same text: of values as frequent as each other, the smallest text.
+            let most = counts
+                .into_iter()
+                .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
+            let Some((usual, _)) = most.filter(|(_, count)| *count > 1) else {
+                return;
+            };
+            let Some(mut first) = cells.iter().find(|read| value(read) == usual).cloned() else {
+                return;
+            };
+            if let Update::Register { index, .. } = &mut first.update {
+                *index = None;
+            }
+            cells.retain(|read| value(read) != usual);
+            cells.insert(0, first);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,419 @@
+//! Commands that write statements: one (`add`, `change`, `delete`) or a file of them (`apply`).
+
+use std::collections::HashSet;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use controller::Catalog;
+use entries::{EntriesFile, Target, Update};
+use ir::TableId;
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::update::Type;
+use p4info::p4::v1::write_request::Atomicity;
+use p4rt::client::{ClientError, Code, Refused};
+use serde_json::json;
+
+use super::link::Link;
+use super::list;
+use super::state::{Part, Unsaid};
+use crate::{Ended, out};
+
+/// Statements in a write.
+const BATCH: usize = 1000;
+
+/// Statements whose errors are shown.
+const MOST_SHOWN: usize = 20;
+
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub(crate) struct StatementOptions {
+    /// Statements as in entries files (docs/ENTRIES.md), in quotes: 'ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'.
+    #[arg(required = true, value_name = "STATEMENT")]
+    words: Vec<String>,
+}
+
+impl StatementOptions {
+    fn text(&self) -> String {
+        self.words.join(" ")
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct ApplyOptions {
+    /// An entries file (docs/ENTRIES.md); `-` is standard input.
+    file: PathBuf,
+    /// All or nothing, in one batch: `dataplane` so that no packet sees a part of it, `rollback` so that it is undone after an error.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "dataplane", require_equals = true)]
+    atomic: Option<Atomic>,
+    /// Change entries that are there already; without it, they are errors.
+    #[arg(long)]
+    replace: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Atomic {
+    Dataplane,
+    Rollback,
+}
+
+/// A line that was refused.
+struct Told {
+    /// Which update.
+    update: usize,
+    message: String,
+    code: String,
+}
+
+pub(crate) fn add(
+    link: &mut Link,
+    options: &StatementOptions,
+    as_json: bool,
+) -> Result<Ended, String> {
+    one(link, &options.text(), Type::Insert, as_json)
+}
+
+pub(crate) fn change(
+    link: &mut Link,
+    options: &StatementOptions,
+    as_json: bool,
+) -> Result<Ended, String> {
+    one(link, &options.text(), Type::Modify, as_json)
+}
+
+fn one(link: &mut Link, text: &str, kind: Type, as_json: bool) -> Result<Ended, String> {
+    let catalog = link.catalog()?;
+    let file = match catalog.schema.read("statement", text) {
+        Ok(file) => file,
+        Err(errors) => return Ok(show(&errors)),
+    };
+    let mut updates = Vec::new();
+    for (at, update) in file.updates().iter().enumerate() {
+        let kind = match update.target() {
+            Some(_) => kind,
+            None => Type::Modify,
+        };
+        updates.push((at, message(&catalog, &file, at, kind)?));
+    }
+    link.become_primary()?;
+    let count = updates.len();
+    let refused = link.write(updates, Atomicity::ContinueOnError)?;
+    Ok(tell(&file, count, &refused, as_json, None))
+}
+
+pub(crate) fn delete(
+    link: &mut Link,
+    options: &StatementOptions,
+    as_json: bool,
+) -> Result<Ended, String> {
+    let catalog = link.catalog()?;
+    let text = options.text();
+    let target = match catalog.schema.read_target("statement", &text) {
+        Ok(target) => target,
+        Err(error) => return Ok(show(&[error])),
+    };
+    link.become_primary()?;
+    // A default action that is set back is one that is changed to none (section 9.1.4).
+    let kind = match target {
+        Target::Default(_) => Type::Modify,
+        _ => Type::Delete,
+    };
+    let update = rt::Update {
+        r#type: kind.into(),
+        entity: Some(rt::Entity {
+            entity: Some(catalog.target(&target)),
+        }),
+    };
+    let refused = link.write(vec![(0, update)], Atomicity::ContinueOnError)?;
+    if let Some(told) = refused.first() {
+        let statement = catalog.schema.target(&target);
+        return Err(format!("{statement}: {}", told.message));
+    }
+    if as_json {
+        out::json_line(&json!({ "applied": 1, "refused": [] }));
+    }
+    Ok(Ended::Well)
+}
+
+fn show(errors: &[entries::EntryError]) -> Ended {
+    for error in errors.iter().take(MOST_SHOWN) {
+        out::note(&error.to_string());
+    }
+    if errors.len() > MOST_SHOWN {
+        out::note(&format!(
+            "{} errors, of which {MOST_SHOWN} are shown",
+            errors.len()
+        ));
+    }
+    Ended::WithErrors
+}
+
+/// The message of a statement.
+fn message(
+    catalog: &Catalog,
+    file: &EntriesFile<'_>,
+    at: usize,
+    kind: Type,
+) -> Result<rt::Update, String> {
+    let entity = catalog.entity(&file.updates()[at]);
+    let entity = entity.map_err(|error| file.error(at, error.to_string()).to_string())?;
+    Ok(rt::Update {
+        r#type: kind.into(),
+        entity: Some(rt::Entity {
+            entity: Some(entity),
+        }),
+    })
+}
+
+pub(crate) fn apply(
+    link: &mut Link,
+    options: &ApplyOptions,
+    as_json: bool,
+) -> Result<Ended, String> {
+    let catalog = link.catalog()?;
+    let name = options.file.display().to_string();
+    let text = match name.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(&options.file),
+    };
+    let text = text.map_err(|error| format!("cannot read {name}: {error}"))?;
+    let file = match catalog.schema.read(&name, &text) {
+        Ok(file) => file,
+        Err(errors) => return Ok(show(&errors)),
+    };
+    link.become_primary()?;
+    let there = link.there(&catalog, file.updates(), options.replace)?;
+    let start = Instant::now();
+    let refused = match options.atomic {
+        Some(how) => link.apply_at_once(&catalog, &file, &there, how)?,
+        None => link.apply_in_batches(&catalog, &file, &there)?,
+    };
+    let count = file.updates().len();
+    Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
+}
+
+/// What is there already of what a file adds, by its name.
+type There = HashSet<String>;
+
+/// The update's kind: what is there is changed.
+fn kind_of(catalog: &Catalog, update: &Update, there: &There) -> Type {
+    match update.target() {
+        None => Type::Modify,
+        Some(target) if there.contains(&catalog.schema.target(&target)) => Type::Modify,
+        Some(_) => Type::Insert,
+    }
+}
+
+/// In which order the parts of a batch depend on each other: a server may do a batch in any order (section 12).
+fn rank(update: &Update) -> u8 {
+    match update {
+        Update::Member { .. } => 0,
+        Update::Group { .. } => 1,
+        Update::Insert(..) | Update::SetDefault(..) => 2,
+        _ => 3,
+    }
+}
+
+impl Link {
+    /// What is there already: of groups, members and sessions, which a file replaces, and of table entries if they are replaced too.
+    fn there(
+        &mut self,
+        catalog: &Catalog,
+        updates: &[Update],
+        with_entries: bool,
+    ) -> Result<There, String> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut tables: HashSet<TableId> = HashSet::new();
+        let want = |parts: &mut Vec<Part>, part: Part| {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        };
+        for update in updates {
+            match update {
+                Update::Insert(table, _) if with_entries => {
+                    tables.insert(*table);
+                }
+                Update::Member { profile, .. } | Update::Group { profile, .. } => {
+                    for part in list::members_and_groups(catalog, *profile) {
+                        want(&mut parts, part);
+                    }
+                }
+                Update::Multicast { .. } => want(&mut parts, Part::Multicast),
+                Update::Clone(_) => want(&mut parts, Part::Clones),
+                _ => {}
+            }
+        }
+        let entries = tables.into_iter();
+        parts.extend(entries.map(|table| Part::Entries {
+            table,
+            counts: false,
+        }));
+        let mut there = There::new();
+        for part in parts {
+            self.read(catalog, part, &mut Unsaid::default(), |read| {
+                let target = read.update.target();
+                there.extend(target.map(|target| catalog.schema.target(&target)));
+            })?;
+        }
+        Ok(there)
+    }
+
+    fn apply_at_once(
+        &mut self,
+        catalog: &Catalog,
+        file: &EntriesFile<'_>,
+        there: &There,
+        how: Atomic,
+    ) -> Result<Vec<Told>, String> {
+        let mut updates = Vec::new();
+        for (at, update) in file.updates().iter().enumerate() {
+            let kind = kind_of(catalog, update, there);
+            updates.push((at, message(catalog, file, at, kind)?));
+        }
+        let atomicity = match how {
+            Atomic::Dataplane => Atomicity::DataplaneAtomic,
+            Atomic::Rollback => Atomicity::RollbackOnError,
+        };
+        self.write(updates, atomicity)
+    }
+
+    fn apply_in_batches(
+        &mut self,
+        catalog: &Catalog,
+        file: &EntriesFile<'_>,
+        there: &There,
+    ) -> Result<Vec<Told>, String> {
+        let updates = file.updates();
+        let mut refused = Vec::new();
+        let mut progress = Progress::new(updates.len());
+        let mut at = 0;
+        while at < updates.len() {
+            let own = rank(&updates[at]);
+            let same = updates[at..].iter().take(BATCH);
+            let end = at + same.take_while(|update| rank(update) == own).count();
+            let mut batch = Vec::with_capacity(end - at);
+            for (at, update) in updates.iter().enumerate().take(end).skip(at) {
+                let kind = kind_of(catalog, update, there);
+                batch.push((at, message(catalog, file, at, kind)?));
+            }
+            refused.extend(self.write(batch, Atomicity::ContinueOnError)?);
+            at = end;
+            progress.tell(at);
+        }
+        Ok(refused)
+    }
+
+    /// Writes updates with their places in the file; which of them were refused.
+    fn write(
+        &mut self,
+        updates: Vec<(usize, rt::Update)>,
+        atomicity: Atomicity,
+    ) -> Result<Vec<Told>, String> {
+        let (places, updates): (Vec<usize>, Vec<rt::Update>) = updates.into_iter().unzip();
+        match self.client.write(updates, atomicity) {
+            Ok(()) => Ok(Vec::new()),
+            Err(ClientError::Refused(refused)) if !refused.updates.is_empty() => {
+                Ok(told(&places, &refused, atomicity))
+            }
+            Err(error) => Err(self.explain(&error)),
+        }
+    }
+}
+
+/// The refused updates of a batch. Where all were undone because of others, only these others are told.
+fn told(places: &[usize], refused: &Refused, atomicity: Atomicity) -> Vec<Told> {
+    let is_undone =
+        |code: i32| atomicity != Atomicity::ContinueOnError && Code::from(code) == Code::Aborted;
+    let all = places.iter().zip(&refused.updates);
+    let own = all.filter(|(_, error)| error.canonical_code != Code::Ok as i32);
+    let own = own.filter(|(_, error)| !is_undone(error.canonical_code));
+    let own: Vec<Told> = own
+        .map(|(&update, error)| {
+            let code = format!("{:?}", Code::from(error.canonical_code));
+            let message = match error.message.is_empty() {
+                true => code.clone(),
+                false => format!("{} ({code})", error.message),
+            };
+            Told {
+                update,
+                message,
+                code,
+            }
+        })
+        .collect();
+    match (own.is_empty(), places.first()) {
+        (true, Some(&update)) => vec![Told {
+            update,
+            message: refused.message.clone(),
+            code: format!("{:?}", refused.code),
+        }],
+        _ => own,
+    }
+}
+
+/// Tells what came of it.
+fn tell(
+    file: &EntriesFile<'_>,
+    count: usize,
+    refused: &[Told],
+    as_json: bool,
+    time: Option<Duration>,
+) -> Ended {
+    if as_json {
+        let lines = refused.iter().map(|told| {
+            json!({ "line": file.line(told.update), "code": told.code, "message": told.message })
+        });
+        out::json_line(&json!({
+            "statements": count,
+            "refused": lines.collect::<Vec<_>>(),
+            "seconds": time.map(|time| time.as_secs_f64()),
+        }));
+    } else {
+        for told in refused.iter().take(MOST_SHOWN) {
+            out::note(&file.error(told.update, told.message.clone()).to_string());
+        }
+    }
+    if !refused.is_empty() {
+        if !as_json && count > 1 {
+            let count = format!("{} of {count} statements were refused", refused.len());
+            out::note(&count);
+        }
+        return Ended::WithErrors;
+    }
+    if let (Some(time), false) = (time, as_json) {
+        out::line(&format!(
+            "{count} statements applied in {:.2} s",
+            time.as_secs_f64()
+        ));
+    }
+    Ended::Well
+}
+
+/// Tells once a second how far it is, where a person looks.
+struct Progress {
+    of: usize,
+    next: Instant,
+    is_watched: bool,
+}
+
+impl Progress {
+    fn new(of: usize) -> Progress {
+        Progress {
+            of,
+            next: Instant::now() + PROGRESS,
+            is_watched: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn tell(&mut self, done: usize) {
+        let now = Instant::now();
+        if self.is_watched && now >= self.next && done < self.of {
+            out::note(&format!("{done} of {} statements", self.of));
+            self.next = now + PROGRESS;
+        }
+    }
+}
