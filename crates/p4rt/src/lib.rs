@@ -12,6 +12,7 @@
 //! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `journal`: what is logged; `figures`: what is counted;
 //! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
+//! - `platform`: what a P4Info asks of the platform;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
 //! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back;
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
@@ -46,6 +47,7 @@ mod incoming;
 mod journal;
 mod packet_io;
 mod pipeline;
+mod platform;
 mod read;
 mod restriction;
 mod schema;

@@ -206,7 +206,7 @@ fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
             loader,
             program,
         } = setup;
-        let config = program.map(|program| pipeline::config(program, Default::default()));
+        let config = program.map(|program| pipeline::config(program, Default::default(), &*loader));
         let config = config
             .transpose()
             .map_err(|fault| ServerError::Program(fault.message))?;

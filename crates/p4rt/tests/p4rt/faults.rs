@@ -147,6 +147,24 @@ async fn a_message_that_is_too_large_is_refused_and_the_connection_lives() {
 }
 
 #[tokio::test]
+async fn messages_of_more_than_four_megabytes_are_taken_and_answers_repeat_a_part_of_them() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let Kind::TableEntry(mut large) = one(&objects, 1) else {
+        panic!("an entry");
+    };
+    large.metadata = vec![7; 5 << 20];
+    client.insert(Kind::TableEntry(large.clone())).await;
+    let all = Kind::TableEntry(entry(large.table_id, vec![], None));
+    assert_eq!(client.read(all).await, [Kind::TableEntry(large)]);
+    let mut unknown = client.batch(Vec::new());
+    unknown.role = "x".repeat(5 << 20);
+    let refused = client.grpc.write(unknown).await.expect_err("no such role");
+    assert_eq!(refused.code(), Code::NotFound);
+    assert!(refused.message().len() < 8 << 10);
+}
+
+#[tokio::test]
 async fn two_controllers_contend_and_one_at_a_time_writes() {
     let rig = Rig::empty();
     let (first, first_stream, objects) = rig.loaded().await;
