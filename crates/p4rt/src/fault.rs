@@ -93,7 +93,9 @@ const MOST_MESSAGE: usize = 4096;
 
 fn shortened(mut message: String) -> String {
     if message.len() > MOST_MESSAGE {
-        message.truncate(message.floor_char_boundary(MOST_MESSAGE));
+        let is_end = |end: &usize| message.is_char_boundary(*end);
+        let end = (0..=MOST_MESSAGE).rev().find(is_end).unwrap_or(0);
+        message.truncate(end);
         message.push_str(" ...");
     }
     message

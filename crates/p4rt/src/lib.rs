@@ -18,6 +18,7 @@
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
 //! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
+//! - `rehearsal`: requests without a server, for fuzzing;
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -49,6 +50,7 @@ mod packet_io;
 mod pipeline;
 mod platform;
 mod read;
+mod rehearsal;
 mod restriction;
 mod schema;
 mod server;
@@ -66,5 +68,6 @@ pub use access::{Allow, AllowError};
 pub use control::{CpuPort, Inbox, Remote, channel};
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
+pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;
