@@ -50,6 +50,16 @@ fn accepted_ir_runs_alike_whoever_wrote_it() {
 }
 
 #[test]
+fn entries_files_are_refused_or_applied() {
+    finds_nothing(Target::Entries, 24);
+}
+
+#[test]
+fn requests_with_changed_bytes_are_made_or_refused() {
+    finds_nothing(Target::Messages, 25);
+}
+
+#[test]
 fn what_was_found_before_stays_right() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let mut wrong = Vec::new();

@@ -1,7 +1,7 @@
 //! `cargo xtask p4runtime-clients`: controllers from their registry, at pinned versions, against the real server.
 //!
-//! Each client has a Python environment of its own below `target/`, and a script in `xtask/p4runtime/` that loads a program, writes, reads, and gets a
-//! packet and a digest. A client that cannot be installed is skipped, and that is said; it is never passed.
+//! Each client loads a program, writes, reads, and gets a packet and a digest; its source is in `xtask/p4runtime/`. Python clients have environments
+//! of their own below `target/`, the Go client its build cache. A client that cannot be installed is skipped, and that is said; it is never passed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,25 +9,64 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Outcome;
 
-/// A client: its package with its version, and its script.
+/// A client.
 struct Client {
     name: &'static str,
-    package: &'static str,
-    script: &'static str,
+    kind: Kind,
 }
 
-const CLIENTS: [Client; 2] = [
+/// How a client is installed.
+enum Kind {
+    /// From PyPI: its package with its version, and its script.
+    Python {
+        package: &'static str,
+        script: &'static str,
+    },
+    /// A Go program, whose go.mod and go.sum pin what it needs.
+    Go,
+}
+
+const CLIENTS: [Client; 3] = [
     Client {
         name: "p4runtime-shell",
-        package: "p4runtime-shell==0.0.6",
-        script: "shell.py",
+        kind: Kind::Python {
+            package: "p4runtime-shell==0.0.6",
+            script: "shell.py",
+        },
     },
     Client {
         name: "finsy",
-        package: "finsy==0.30.0",
-        script: "finsy_client.py",
+        kind: Kind::Python {
+            package: "finsy==0.30.0",
+            script: "finsy_client.py",
+        },
+    },
+    Client {
+        name: "go",
+        kind: Kind::Go,
     },
 ];
+
+impl Client {
+    /// Its name with its version.
+    fn label(&self) -> &'static str {
+        match self.kind {
+            Kind::Python { package, .. } => package,
+            Kind::Go => "Go client (github.com/p4lang/p4runtime v1.5.0)",
+        }
+    }
+
+    /// Installs it if it is not yet; the words that start it, or why it cannot be.
+    fn install(&self, scripts: &Path, place: &Path) -> Result<Vec<PathBuf>, String> {
+        match self.kind {
+            Kind::Python { package, script } => {
+                let python = install_python(&place.join(self.name), package)?;
+                Ok(vec![python, scripts.join(script)])
+            }
+            Kind::Go => Ok(vec![build_go(&scripts.join("go"), &place.join(self.name))?]),
+        }
+    }
+}
 
 /// Runs all clients.
 pub(crate) fn run(root: &Path) -> Outcome {
@@ -41,24 +80,24 @@ pub(crate) fn run(root: &Path) -> Outcome {
     write_info(root, &program, &info)?;
     let mut failed = Vec::new();
     for client in &CLIENTS {
-        let python = match install(&place, client) {
-            Ok(python) => python,
+        let words = match client.install(&scripts, &place) {
+            Ok(words) => words,
             Err(why) => {
-                println!("{}: skipped: {why}", client.package);
+                println!("{}: skipped: {why}", client.label());
                 continue;
             }
         };
         // Each gets a switch that has no program yet.
         let switch = Switch::start(root)?;
-        let words = [scripts.join(client.script), PathBuf::from(&switch.address)];
-        let status = Command::new(python)
-            .args(words)
+        let status = Command::new(&words[0])
+            .args(&words[1..])
+            .arg(&switch.address)
             .args([&info, &program])
             .status()
             .map_err(|error| format!("cannot start {}: {error}", client.name))?;
         match status.success() {
-            true => println!("{}: passed", client.package),
-            false => failed.push(client.package),
+            true => println!("{}: passed", client.label()),
+            false => failed.push(client.label()),
         }
     }
     match failed.is_empty() {
@@ -83,12 +122,11 @@ fn write_info(root: &Path, program: &Path, info: &Path) -> Outcome {
     std::fs::write(info, made.stdout).map_err(|error| format!("{}: {error}", info.display()))
 }
 
-/// The client's Python, installed if it is not yet; why it cannot be.
-fn install(place: &Path, client: &Client) -> Result<PathBuf, String> {
-    let home = place.join(client.name);
+/// A Python of the client's own, with its package.
+fn install_python(home: &Path, package: &str) -> Result<PathBuf, String> {
     let python = home.join("bin/python");
     // Written when all is installed.
-    let stamp = home.join(client.package);
+    let stamp = home.join(package);
     if stamp.exists() {
         return Ok(python);
     }
@@ -98,9 +136,23 @@ fn install(place: &Path, client: &Client) -> Result<PathBuf, String> {
     let options = ["--quiet", "--retries", "1", "--timeout", "15"];
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install"]).args(options);
-    quietly(pip.arg(client.package))?;
+    quietly(pip.arg(package))?;
     std::fs::write(&stamp, "").map_err(|error| error.to_string())?;
     Ok(python)
+}
+
+/// The Go client, built from its source; without its modules and without a network it is soon known.
+fn build_go(source: &Path, home: &Path) -> Result<PathBuf, String> {
+    let client = home.join("client");
+    let mut go = Command::new("go");
+    go.args(["build", "-mod=readonly", "-buildvcs=false", "-o"])
+        .arg(&client)
+        .arg(".")
+        .current_dir(source)
+        .env("GOCACHE", home.join("cache"))
+        .env("GOTOOLCHAIN", "local");
+    quietly(&mut go).map_err(|why| format!("go build: {why}"))?;
+    Ok(client)
 }
 
 /// Runs a command; the last line that it says if it fails.

@@ -10,7 +10,8 @@ use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines` (random programs on all engines) or `ir` (mutated IR text).
+    /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines` (random programs on all engines), `ir` (mutated IR text),
+    /// `entries` (mutated entries files) or `messages` (P4Runtime requests with changed bytes).
     target: String,
     /// How long.
     #[arg(long, default_value_t = 600)]

@@ -33,7 +33,7 @@ enum Task {
     Test,
     /// Run p4c's corpora (positive, negative, STF) from a copy outside the repository and print a table.
     Corpus(corpus::Options),
-    /// Run controllers from PyPI (p4runtime-shell, finsy) against the server; one that cannot be installed is skipped.
+    /// Run controllers (p4runtime-shell and finsy from PyPI, a Go client) against the server; one that cannot be installed is skipped.
     P4runtimeClients,
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),

@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use port::PortIo;
@@ -15,8 +15,18 @@ pub(crate) struct Source {
     pub(crate) preprocess: Preprocess,
 }
 
+impl Source {
+    /// A program without options of the preprocessor.
+    pub(crate) fn file(program: &Path) -> Source {
+        Source {
+            program: program.to_path_buf(),
+            preprocess: Preprocess::default(),
+        }
+    }
+}
+
 /// Options of the preprocessor.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct Preprocess {
     /// Look for included files here first; the architectures' own files (core.p4, v1model.p4, psa.p4, pna.p4, ...) are built in.
     #[arg(short = 'I', value_name = "DIR")]

@@ -103,10 +103,17 @@ fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
 /// What a device did.
 pub(crate) fn report(device: &Device) -> DeviceReport {
     let program = device.program();
-    let tables = device.table_hits().into_iter().map(|table| TableReport {
-        name: program.tables[table.table].name.clone(),
-        hits: table.hits,
-        misses: table.misses,
+    let configuration = device.configuration();
+    let tables = device.table_hits().into_iter().map(|counted| {
+        let table = &configuration.tables[counted.table];
+        let learned = configuration.learned[counted.table].as_ref();
+        TableReport {
+            name: program.tables[counted.table].name.clone(),
+            hits: counted.hits,
+            misses: counted.misses,
+            entries: table.len() + learned.map_or(0, |learned| learned.len()),
+            capacity: table.spec().capacity,
+        }
     });
     let ledger = device.ledger();
     DeviceReport {

@@ -1,12 +1,12 @@
 //! P4Runtime for a running switch: the compiler for its server, the port for controllers, the options.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use clap::Args;
 use ir::{Arch, Program};
-use p4rt::{CpuPort, Inbox, Loader, Notes, Server, Setup};
+use p4rt::{CpuPort, Figures, Inbox, Loader, Notes, Server, Setup};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
 use switch::{Device, DeviceConfig, LoadError};
@@ -20,29 +20,25 @@ const PSA_CPU: u32 = 0xffff_fffd;
 /// The port for controllers elsewhere: the largest one of v1model.
 const USUAL_CPU: u32 = 510;
 
-/// How controllers reach the switch.
+/// The port for controllers.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Numbers {
-    /// The number by which controllers know the device.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    device_id: u64,
+pub(crate) struct Cpu {
     /// The port whose packets go to controllers and by which theirs come in; 510 if none is given, for PSA programs 4294967293.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
 }
 
-/// A server with the ends of its channel that the switch has.
-pub(crate) struct Control {
-    pub(crate) server: Server,
+/// The way between a device and its server: the ends that the switch has.
+pub(crate) struct Line {
     pub(crate) inbox: Inbox,
     pub(crate) port: OpenedPort,
-    device_id: u64,
 }
 
 /// The compiler and the engine that the command was started with.
 struct Compiler {
     choice: Choice,
     config: DeviceConfig,
+    ports: BTreeSet<PortId>,
 }
 
 impl Loader for Compiler {
@@ -50,25 +46,29 @@ impl Loader for Compiler {
         compile::compile_text("p4_device_config.p4", text)
     }
 
+    fn ports(&self) -> Option<BTreeSet<PortId>> {
+        Some(self.ports.clone())
+    }
+
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
         Device::new(program, self.choice.engine().as_ref(), &self.config)
     }
 }
 
-impl Numbers {
-    /// Starts the server of a device; with its program, if controllers need not set one first.
+impl Cpu {
+    /// Connects a device with a server; with its program, if controllers need not set one first.
     ///
     /// # Errors
-    /// The address cannot be had, or the port for controllers is one of the others.
-    pub(crate) fn start(
+    /// The port for controllers is one of the others.
+    pub(crate) fn connect(
         self,
-        address: SocketAddr,
+        id: u64,
         program: Option<&Arc<Program>>,
         ports: &[PortSpec],
         workers: usize,
         choice: Choice,
         config: DeviceConfig,
-    ) -> Result<Control, String> {
+    ) -> Result<(Setup, Line), String> {
         let usual = match program.map(|program| program.arch) {
             Some(Arch::Psa) => PSA_CPU,
             _ => USUAL_CPU,
@@ -83,45 +83,43 @@ impl Numbers {
         let (inbox, cpu, remote) =
             made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
         let setup = Setup {
-            id: self.device_id,
+            id,
             remote,
-            loader: Arc::new(Compiler { choice, config }),
+            loader: Arc::new(Compiler {
+                choice,
+                config,
+                ports: ports.iter().map(|spec| spec.id).chain([cpu.id()]).collect(),
+            }),
             program: program.cloned(),
             notes: Notes::new(),
         };
-        let server = Server::start(address, vec![setup]).map_err(|e| e.to_string())?;
         let port = Box::new(ControllerPort::new(cpu));
         let port = OpenedPort::new(port, "P4Runtime", workers).map_err(|e| e.to_string())?;
-        Ok(Control {
-            server,
-            inbox,
-            port,
-            device_id: self.device_id,
-        })
+        Ok((setup, Line { inbox, port }))
     }
 }
 
-/// What tells the server of links.
-pub(crate) struct Links {
-    server: Server,
-    device_id: u64,
+/// The server, from the side of one of its devices.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    server: Arc<Server>,
+    device: u64,
 }
 
-impl Control {
-    /// The parts that go to the loop, and the one that stays.
-    pub(crate) fn split(self) -> (Inbox, OpenedPort, Links) {
-        let links = Links {
-            server: self.server,
-            device_id: self.device_id,
-        };
-        (self.inbox, self.port, links)
+impl Desk {
+    pub(crate) fn new(server: &Arc<Server>, device: u64) -> Desk {
+        let server = Arc::clone(server);
+        Desk { server, device }
     }
-}
 
-impl Links {
     /// A port went down or came up.
-    pub(crate) fn changed(&self, port: PortId, is_up: bool) {
-        self.server.port_changed(self.device_id, port, is_up);
+    pub(crate) fn port_changed(&self, port: PortId, is_up: bool) {
+        self.server.port_changed(self.device, port, is_up);
+    }
+
+    /// What the server counted of the device.
+    pub(crate) fn figures(&self) -> Figures {
+        self.server.figures(self.device).unwrap_or_default()
     }
 }
 

@@ -13,13 +13,14 @@ use p4rt::Inbox;
 use packet::{Nanos, PortId};
 use port::{Bell, OpenedPort, Poller, PortStats, Signal};
 use switch::Device;
+use tokio::sync::oneshot;
 
 use crate::early::Early;
 use crate::heard::Heard;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::spare::Spare;
 use crate::station::{Board, Common, Habits, Parts, Station, Told};
-use crate::watch::{Filter, Sample, Tally, Traced, Watch};
+use crate::watch::{self, Filter, Tally, Traced, Watch};
 
 /// The longest that the office sleeps: what the program says is heard this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -61,7 +62,7 @@ pub(crate) struct Stop<'a> {
 /// Which packets are to be traced.
 pub(crate) struct Tracing {
     pub(crate) filter: Filter,
-    pub(crate) sample: Sample,
+    pub(crate) sample: watch::Sample,
     /// How many at most.
     pub(crate) count: Option<u64>,
 }
@@ -73,6 +74,21 @@ pub(crate) struct Plan {
     pub(crate) tracing: Option<Tracing>,
     /// Where controllers leave what is to be done.
     pub(crate) inbox: Option<Inbox>,
+    /// Who asks for a sample of all figures.
+    pub(crate) asked: Option<Receiver<Ask>>,
+}
+
+/// A question for a sample.
+pub(crate) type Ask = oneshot::Sender<Sample>;
+
+/// All figures at one time.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    pub(crate) ports: Vec<PortReport>,
+    pub(crate) workers: Vec<WorkerReport>,
+    pub(crate) device: DeviceReport,
+    /// Packets, digests and notifications that wait for the server, and those that it did not take in time.
+    pub(crate) events: (usize, u64),
 }
 
 /// Ports joined by a device.
@@ -84,6 +100,7 @@ pub(crate) struct Forwarder {
     heard: Heard,
     inbox: Option<Inbox>,
     spare: Spare,
+    asked: Option<Receiver<Ask>>,
     tally: Option<Arc<Tally>>,
     common: Arc<Common>,
     told: Receiver<Told>,
@@ -136,6 +153,7 @@ impl Forwarder {
             heard: Heard::default(),
             inbox: plan.inbox,
             spare: Spare::default(),
+            asked: plan.asked,
             tally,
             common,
             told,
@@ -204,6 +222,7 @@ impl Forwarder {
             // No packet is here; but entries expire, and what workers' packets have learned is told.
             self.device.step(now);
             self.hear(observe);
+            self.answer();
             if let Some(ending) = self.ending(stop, &mut poller) {
                 return Ok(ending);
             }
@@ -229,6 +248,26 @@ impl Forwarder {
         };
         inbox.look_for_idle(&self.device);
         inbox.serve(&mut self.device, false)
+    }
+
+    /// Answers who asks for figures.
+    fn answer(&self) {
+        while let Some(Ok(ask)) = self.asked.as_ref().map(Receiver::try_recv) {
+            // Who asked may have gone.
+            let _ = ask.send(self.sample());
+        }
+    }
+
+    fn sample(&self) -> Sample {
+        let inbox = self.inbox.as_ref();
+        Sample {
+            ports: self.port_reports(),
+            workers: self.worker_reports(),
+            device: self.device_report(),
+            events: inbox.map_or((0, 0), |inbox| {
+                (inbox.waiting_events(), inbox.lost_events())
+            }),
+        }
     }
 
     /// Takes what the program and the workers say, so that there is room for more.

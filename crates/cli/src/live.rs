@@ -23,6 +23,14 @@ impl LiveLine {
         }
     }
 
+    /// A line that is never shown.
+    pub(crate) fn never() -> LiveLine {
+        LiveLine {
+            is_terminal: false,
+            ..LiveLine::new()
+        }
+    }
+
     /// Whether it is time to change the line, on a terminal.
     pub(crate) fn is_due(&self) -> bool {
         self.is_terminal && self.shown_at.is_none_or(|at| at.elapsed() >= INTERVAL)

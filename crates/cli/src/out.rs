@@ -26,8 +26,12 @@ pub(crate) fn try_line(line: &str) -> bool {
     try_text(&format!("{line}\n"))
 }
 
-/// Writes a line to standard error.
+/// Writes a line to standard error; as JSON where the log is JSON.
 pub(crate) fn note(line: &str) {
+    if crate::log::is_json() {
+        tracing::info!(target: "polyplane", "{line}");
+        return;
+    }
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 

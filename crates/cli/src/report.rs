@@ -1,5 +1,7 @@
 //! What a device did, at the end of `run`, `replay` and `demo`: as aligned text or as JSON.
 
+use std::time::Duration;
+
 use port::{DropCounts, PortStats, Reason};
 use serde::Serialize;
 use switch::Ledger;
@@ -84,6 +86,10 @@ pub(crate) struct TableReport {
     pub(crate) hits: u64,
     /// Lookups that did not.
     pub(crate) misses: u64,
+    /// Entries that it has, those that packets added among them.
+    pub(crate) entries: usize,
+    /// Entries that it may have.
+    pub(crate) capacity: usize,
 }
 
 /// What a device did.
@@ -131,6 +137,8 @@ pub(crate) struct WorkerReport {
     pub(crate) bursts: u64,
     /// Times that it slept.
     pub(crate) sleeps: u64,
+    /// Seconds in which it carried packets.
+    pub(crate) busy: f64,
 }
 
 impl WorkerReport {
@@ -143,6 +151,7 @@ impl WorkerReport {
             dropped: device_drops(ledger),
             bursts: figures.bursts,
             sleeps: figures.sleeps,
+            busy: Duration::from(figures.busy).as_secs_f64(),
         }
     }
 }
@@ -277,6 +286,8 @@ mod tests {
                 name: "ipv4_lpm".into(),
                 hits: 1,
                 misses: 0,
+                entries: 1,
+                capacity: 1024,
             }],
             dropped: vec![Drops {
                 reason: "mark_to_drop".into(),

@@ -3,21 +3,29 @@
 mod tracer;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use p4rt::Server;
 use packet::{Nanos, PortId};
-use port::{OpenedPort, PortError, PortSpec, PortTarget, TapPort};
+use port::{Bell, OpenedPort, Poller, PortError, PortSpec, PortTarget, TapPort};
 use serde::Serialize;
 use switch::Device;
 
 use crate::args::{Io, Setup, Source};
-use crate::control::{Control, Links, Numbers};
+use crate::control::{Cpu, Desk, Line};
 use crate::early::Early;
 use crate::engine::Choice;
-use crate::forward::{Ending, Event, Forwarder, Plan, Stop, Tracing};
+use crate::forward::{Ask, Ending, Event, Forwarder, Plan, Stop, Tracing};
+use crate::listen::Guard;
 use crate::live::LiveLine;
+use crate::log::{self, Verbosity};
+use crate::metrics::{Metrics, Subject};
 use crate::report::{self, DeviceReport, PortReport, WorkerReport};
 use crate::station::Habits;
 use crate::watch::{Filter, Sample};
@@ -63,7 +71,12 @@ pub(crate) struct Options {
     #[arg(long = "p4runtime", value_name = "ADDRESS")]
     address: Option<SocketAddr>,
     #[command(flatten)]
-    numbers: Numbers,
+    guard: Guard,
+    /// The number by which controllers know the device.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    device_id: u64,
+    #[command(flatten)]
+    cpu: Cpu,
 }
 
 /// How packets are carried between ports.
@@ -82,6 +95,12 @@ pub(crate) struct Carrying {
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
+    /// Serve metrics for Prometheus at this address of the machine's own, such as 127.0.0.1:9100 (docs/METRICS.md).
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.
+    #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
+    log: Verbosity,
 }
 
 /// The threads that forward.
@@ -117,19 +136,22 @@ impl Workers {
         self.workers.into()
     }
 
-    fn habits(&self) -> Habits {
+    /// How the workers of each of so many devices work.
+    fn habits(&self, devices: usize) -> Vec<Habits> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = self.number();
+        let workers = self.number() * devices;
         if workers > cores {
             out::note(&format!(
                 "{workers} workers share {}: none has one of its own",
                 amount::count(cores as u64, "core")
             ));
         }
-        Habits {
-            are_pinned: workers > 1 && workers <= cores,
+        let are_pinned = workers > 1 && workers <= cores;
+        let habits = |device| Habits {
+            first_core: are_pinned.then_some(device * self.number()),
             spin: Duration::from_micros(self.spin),
-        }
+        };
+        (0..devices).map(habits).collect()
     }
 }
 
@@ -144,6 +166,11 @@ impl Trace {
 }
 
 impl Carrying {
+    /// Begins to log; before anything is written.
+    pub(crate) fn begin_log(&self) {
+        log::begin(self.log);
+    }
+
     /// How many threads forward.
     pub(crate) fn workers(&self) -> usize {
         self.workers.number()
@@ -151,6 +178,7 @@ impl Carrying {
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+    options.carrying.begin_log();
     let Some(device) =
         configure::load(&options.source, &options.setup, options.choice, Nanos::ZERO)?
     else {
@@ -158,64 +186,193 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     };
     let carrying = &options.carrying;
     let start = |address| {
-        let config = configure::device_config(&options.setup);
-        let (ports, workers) = (&options.ports[..], carrying.workers());
-        let program = Some(device.program());
-        let numbers = options.numbers;
-        numbers.start(address, program, ports, workers, options.choice, config)
+        let id = options.device_id;
+        let (setup, line) = options.cpu.connect(
+            id,
+            Some(device.program()),
+            &options.ports,
+            carrying.workers(),
+            options.choice,
+            configure::device_config(&options.setup),
+        )?;
+        let listen = options.guard.listen(address)?;
+        let server = Server::start(listen, vec![setup]).map_err(|error| error.to_string())?;
+        out::note(&format!("P4Runtime is served at {}", server.address()));
+        Ok::<_, String>((line, Desk::new(&Arc::new(server), id)))
     };
     let control = options.address.map(start).transpose()?;
-    if let Some(control) = &control {
-        out::note(&format!(
-            "P4Runtime is served at {}",
-            control.server.address()
-        ));
-    }
-    let what = options.source.program.display().to_string();
-    carry(device, &what, &options.ports, carrying, control, early)
+    let carried = Carried {
+        id: options.device_id,
+        what: options.source.program.display().to_string(),
+        device,
+        ports: options.ports.clone(),
+        control,
+    };
+    carry(vec![carried], carrying, early)
 }
 
-/// Carries packets through a device until something ends it, and reports.
+/// A device that is to carry packets.
+pub(crate) struct Carried {
+    /// The number by which controllers and metrics know it.
+    pub(crate) id: u64,
+    /// What runs on it.
+    pub(crate) what: String,
+    pub(crate) device: Device,
+    pub(crate) ports: Vec<PortSpec>,
+    /// The way to the server, and the server.
+    pub(crate) control: Option<(Line, Desk)>,
+}
+
+/// Carries packets through devices until something ends it, and reports.
 pub(crate) fn carry(
-    device: Device,
-    what: &str,
-    ports: &[PortSpec],
+    carried: Vec<Carried>,
     options: &Carrying,
-    control: Option<Control>,
     early: &Early,
 ) -> Result<Ended, String> {
-    PortSpec::check_distinct(ports).map_err(|e| e.to_string())?;
-    let tracer = Tracer::new(options.trace.trace_file.as_deref())?;
-    for spec in ports {
-        configure::check_port(device.program(), spec.id)?;
+    let are_several = carried.len() > 1;
+    if are_several && options.trace.trace_file.is_some() {
+        return Err("--trace-file takes the traces of one device".to_owned());
     }
-    let open = |spec| open(spec, options);
-    let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
-    let mut opened = opened?;
-    announce(what, ports, options, &opened);
-    let (inbox, links) = match control.map(Control::split) {
-        Some((inbox, port, links)) => {
-            opened.push(port);
-            (Some(inbox), Some(links))
+    let mut rounds = Vec::new();
+    let mut subjects = Vec::new();
+    let habits = options.workers.habits(carried.len());
+    for (one, habits) in carried.into_iter().zip(habits) {
+        let (ask, asked) = channel();
+        let desk = one.control.as_ref().map(|(_, desk)| desk.clone());
+        subjects.push(Subject::new(one.id, ask, desk));
+        rounds.push(Round::prepare(one, options, habits, asked, are_several)?);
+    }
+    let metrics = options
+        .metrics
+        .map(|address| Metrics::serve(address, subjects));
+    if let Some(metrics) = metrics.transpose()? {
+        out::note(&format!(
+            "metrics are served at http://{}/metrics",
+            metrics.address()
+        ));
+        return carry_all(rounds, early);
+    }
+    carry_all(rounds, early)
+}
+
+fn carry_all(mut rounds: Vec<Round>, early: &Early) -> Result<Ended, String> {
+    match &mut rounds[..] {
+        [one] => one.run(&Stop { early, done: None }),
+        all => carry_several(all, early),
+    }
+}
+
+/// Each device on a thread of its own, until a signal or until all have ended.
+fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
+    let no_descriptor = |e| format!("cannot make a descriptor to wait for: {e}");
+    // Readable for all when the other end is gone.
+    let (going_on, over) = UnixStream::pair().map_err(no_descriptor)?;
+    let office = Bell::new().map_err(no_descriptor)?;
+    // Signals are taken here.
+    let none = Early::default();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut started = Ok(());
+        for round in rounds {
+            let (none, over, office) = (&none, &over, &office);
+            let work = move || {
+                let stop = Stop {
+                    early: none,
+                    done: Some(over.as_fd()),
+                };
+                let ended = round.run(&stop);
+                office.ring();
+                ended
+            };
+            let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
+            match builder.spawn_scoped(scope, work) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => started = Err(format!("cannot start a thread: {error}")),
+            }
         }
-        None => (None, None),
-    };
-    let plan = Plan {
-        habits: options.workers.habits(),
-        tracing: options.trace.tracing(),
-        inbox,
-    };
-    let mut forwarder = Forwarder::new(device, opened, plan)?;
-    let mut observer = Observer::new(options, tracer, links);
-    let stop = Stop { early, done: None };
-    let ending = forwarder.run(&stop, INTERVAL, &mut |event| observer.observe(event))?;
-    observer.line.clear();
-    observer.report(&forwarder);
-    observer.tracer.finish()?;
-    forwarder.check_conservation()?;
-    match ending {
-        Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
-        Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
+        let mut poller = Poller::new();
+        while started.is_ok() && early.take_signal().is_none() {
+            let rung = office.before_sleep();
+            if threads.iter().all(|thread| thread.is_finished()) {
+                break;
+            }
+            let fds = early.signal_fd().into_iter().chain([rung]);
+            // Threads end a moment after they ring.
+            let waited = poller.wait(fds, Duration::from_millis(100));
+            office.after_sleep();
+            started = waited
+                .map(drop)
+                .map_err(|e| format!("cannot wait for signals: {e}"));
+        }
+        drop(going_on);
+        threads.into_iter().fold(
+            started.map(|()| Ended::Well),
+            |sofar, thread| match thread.join() {
+                Ok(ended) => sofar.and(ended),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+        )
+    })
+}
+
+/// A device with all that it works with, until it ends.
+struct Round {
+    forwarder: Forwarder,
+    observer: Observer,
+}
+
+impl Round {
+    fn prepare(
+        carried: Carried,
+        options: &Carrying,
+        habits: Habits,
+        asked: Receiver<Ask>,
+        is_one_of_several: bool,
+    ) -> Result<Round, String> {
+        let ports = &carried.ports[..];
+        PortSpec::check_distinct(ports).map_err(|e| e.to_string())?;
+        let tracer = Tracer::new(options.trace.trace_file.as_deref())?;
+        for spec in ports {
+            configure::check_port(carried.device.program(), spec.id)?;
+        }
+        let open = |spec| open(spec, options);
+        let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
+        let mut opened = opened?;
+        announce(&carried, options, &opened, is_one_of_several);
+        let (inbox, desk) = match carried.control {
+            Some((line, desk)) => {
+                opened.push(line.port);
+                (Some(line.inbox), Some(desk))
+            }
+            None => (None, None),
+        };
+        let plan = Plan {
+            habits,
+            tracing: options.trace.tracing(),
+            inbox,
+            asked: Some(asked),
+        };
+        let name = is_one_of_several.then_some(carried.id);
+        Ok(Round {
+            forwarder: Forwarder::new(carried.device, opened, plan)?,
+            observer: Observer::new(options, tracer, desk, name),
+        })
+    }
+
+    fn run(&mut self, stop: &Stop<'_>) -> Result<Ended, String> {
+        let Round {
+            forwarder,
+            observer,
+        } = self;
+        let ending = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event))?;
+        observer.line.clear();
+        observer.report(forwarder);
+        observer.tracer.finish()?;
+        forwarder.check_conservation()?;
+        match ending {
+            Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
+            Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
+        }
     }
 }
 
@@ -231,13 +388,18 @@ fn open(spec: &PortSpec, options: &Carrying) -> Result<OpenedPort, String> {
     opened.map_err(|e| format!("port {}: {e}", spec.id))
 }
 
-fn announce(what: &str, ports: &[PortSpec], options: &Carrying, opened: &[OpenedPort]) {
+fn announce(carried: &Carried, options: &Carrying, opened: &[OpenedPort], says_which: bool) {
+    let which = match says_which {
+        true => format!("device {}: ", carried.id),
+        false => String::new(),
+    };
     for OpenedPort { shares, how } in opened {
         if let Some(port) = shares.first() {
-            out::note(&format!("port {}: {} by {how}", port.id(), port.name()));
+            let (id, name) = (port.id(), port.name());
+            out::note(&format!("{which}port {id}: {name} by {how}"));
         }
     }
-    let ports: Vec<String> = ports.iter().map(PortSpec::to_string).collect();
+    let ports: Vec<String> = carried.ports.iter().map(PortSpec::to_string).collect();
     let ports = match ports.is_empty() {
         true => "no port but the controllers'".to_owned(),
         false => ports.join(", "),
@@ -246,14 +408,18 @@ fn announce(what: &str, ports: &[PortSpec], options: &Carrying, opened: &[Opened
         1 => String::new(),
         several => format!(" with {several} workers"),
     };
+    let what = &carried.what;
     out::note(&format!(
-        "{what} is running on {ports}{workers}; Ctrl-C stops it"
+        "{which}{what} is running on {ports}{workers}; Ctrl-C stops it"
     ));
 }
 
 /// A report, of what there was so far.
 #[derive(Serialize)]
 struct Report {
+    /// The device, if there are several.
+    #[serde(rename = "device", skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
     seconds: f64,
     ports: Vec<PortReport>,
     workers: Vec<WorkerReport>,
@@ -264,7 +430,10 @@ struct Report {
 impl Report {
     fn text(&self) -> String {
         let time = amount::time(Duration::from_secs_f64(self.seconds));
-        let mut text = format!("ran for {time}\n");
+        let mut text = match self.id {
+            Some(id) => format!("device {id} ran for {time}\n"),
+            None => format!("ran for {time}\n"),
+        };
         text.push_str(&report::text(&self.ports, &self.device));
         if self.workers.len() > 1 {
             text.push_str(&report::workers_text(&self.workers));
@@ -283,14 +452,20 @@ struct Observer {
     json: bool,
     every: Option<Duration>,
     next_report: Duration,
-    links: Option<Links>,
+    desk: Option<Desk>,
+    /// The device's number, if there are several.
+    id: Option<u64>,
 }
 
 impl Observer {
-    fn new(options: &Carrying, tracer: Tracer, links: Option<Links>) -> Observer {
+    fn new(options: &Carrying, tracer: Tracer, desk: Option<Desk>, id: Option<u64>) -> Observer {
         let every = options.every.map(Duration::from_secs);
         Observer {
-            line: LiveLine::new(),
+            line: match id {
+                None => LiveLine::new(),
+                // Several would write over each other.
+                Some(_) => LiveLine::never(),
+            },
             last: Vec::new(),
             shown_at: Instant::now(),
             start: Instant::now(),
@@ -298,16 +473,20 @@ impl Observer {
             json: options.json,
             every,
             next_report: every.unwrap_or_default(),
-            links,
+            desk,
+            id,
         }
     }
 
     fn observe(&mut self, event: Event<'_>) {
         match event {
-            Event::Notice(line) => self.line.note(&line),
+            Event::Notice(line) => match self.id {
+                None => self.line.note(&line),
+                Some(id) => self.line.note(&format!("device {id}: {line}")),
+            },
             Event::Link(port, is_up) => {
-                if let Some(links) = &self.links {
-                    links.changed(port, is_up);
+                if let Some(desk) = &self.desk {
+                    desk.port_changed(port, is_up);
                 }
             }
             Event::Traced(device, traced) => self.tracer.show(device, &traced, &mut self.line),
@@ -330,6 +509,7 @@ impl Observer {
 
     fn report(&self, forwarder: &Forwarder) {
         let report = Report {
+            id: self.id,
             seconds: self.start.elapsed().as_secs_f64(),
             ports: forwarder.port_reports(),
             workers: forwarder.worker_reports(),

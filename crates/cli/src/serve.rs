@@ -1,16 +1,22 @@
 //! `polyplane serve`: a switch on real interfaces whose program comes from a controller.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
+use ir::Program;
+use p4rt::Server;
 use port::PortSpec;
 use switch::{Device, DeviceConfig};
 
-use crate::control::Numbers;
+use crate::args::Source;
+use crate::control::{Cpu, Desk};
 use crate::early::Early;
 use crate::engine::Choice;
-use crate::run::{self, Carrying};
+use crate::listen::Guard;
+use crate::run::{self, Carried, Carrying};
 use crate::{Ended, compile, out};
 
 /// What runs until a controller sets a program: every packet is dropped by name.
@@ -28,10 +34,12 @@ V1Switch(P(), C(), I(), E(), C(), D()) main;
 
 #[derive(Args)]
 #[command(
-    after_help = "The address must be of this machine's own (127.0.0.1 or [::1]); from elsewhere, use a tunnel. A controller sends P4 text, or the IR \
-                  that `polyplane ir` prints, as p4_device_config, with the P4Info that `polyplane p4info` prints or without one. docs/P4RUNTIME.md \
-                  tells what is served.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for \
-                  errors in what was given or when the last port has gone, 2 for wrong usage."
+    after_help = "The address must be of this machine's own (127.0.0.1 or [::1]); one that other machines reach needs --listen-beyond-loopback and TLS \
+                  with client certificates. A controller sends P4 text, or the IR that `polyplane ir` prints, as p4_device_config, with the P4Info that \
+                  `polyplane p4info` prints or without one. docs/P4RUNTIME.md tells what is served.\n\nSeveral devices: `--device 1 --device 2=my.p4 \
+                  --port 1:0=eth0 --port 2:0=eth1` serves two, each with its own workers, ports, primary and reports.\n\nStops on SIGINT (Ctrl-C), \
+                  SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port \
+                  has gone, 2 for wrong usage."
 )]
 pub(crate) struct Options {
     /// Serve P4Runtime here.
@@ -42,10 +50,16 @@ pub(crate) struct Options {
     )]
     address: SocketAddr,
     #[command(flatten)]
-    numbers: Numbers,
+    guard: Guard,
+    /// A device: the number by which controllers know it, and the P4 program that it runs until they set another one. Give one for each; 1 if none is given.
+    #[arg(long = "device", value_name = "ID[=PROGRAM]", alias = "device-id")]
+    devices: Vec<DeviceSpec>,
+    #[command(flatten)]
+    cpu: Cpu,
     /// A switch port and its interface; `tap:NAME` makes a TAP device. Give one for each port; without any there is the port for controllers alone.
-    #[arg(long = "port", value_name = "NUMBER=INTERFACE")]
-    ports: Vec<PortSpec>,
+    /// With several devices, a port begins with its device's number.
+    #[arg(long = "port", value_name = "[DEVICE:]NUMBER=INTERFACE")]
+    ports: Vec<DevicePort>,
     #[command(flatten)]
     carrying: Carrying,
     /// A port on the host's side, for PNA programs; all others are on the network's. Give one for each.
@@ -58,34 +72,189 @@ pub(crate) struct Options {
     choice: Choice,
 }
 
+/// A device of the command line: `1`, `2=my.p4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeviceSpec {
+    id: u64,
+    program: Option<PathBuf>,
+}
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceSpec, String> {
+        let (id, program) = match text.split_once('=') {
+            Some((id, program)) => (id, Some(PathBuf::from(program))),
+            None => (text, None),
+        };
+        Ok(DeviceSpec {
+            id: device_id(id)?,
+            program,
+        })
+    }
+}
+
+/// A port of the command line: `0=eth0`, with several devices `2:0=eth0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DevicePort {
+    device: Option<u64>,
+    spec: PortSpec,
+}
+
+impl FromStr for DevicePort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DevicePort, String> {
+        // `tap:NAME` has a colon too, behind the number.
+        let number = text.split('=').next().unwrap_or_default();
+        let (device, spec) = match number.split_once(':') {
+            Some((device, _)) => (Some(device_id(device)?), &text[device.len() + 1..]),
+            None => (None, text),
+        };
+        let spec = spec
+            .parse()
+            .map_err(|error: port::PortSpecError| error.to_string())?;
+        Ok(DevicePort { device, spec })
+    }
+}
+
+fn device_id(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!(
+            "`{text}` is no device id: ids are numbers from 1 on"
+        )),
+        Ok(id) => Ok(id),
+    }
+}
+
+/// The ports of each device.
+///
+/// # Errors
+/// A port whose device there is not, or that names none of several.
+fn deal(devices: &[DeviceSpec], ports: &[DevicePort]) -> Result<Vec<Vec<PortSpec>>, String> {
+    let mut dealt = vec![Vec::new(); devices.len()];
+    for DevicePort { device, spec } in ports {
+        let place = match (device, devices) {
+            (None, [_]) => Some(0),
+            (None, _) => {
+                return Err(format!(
+                    "port {spec}: with several devices, say whose it is, as in --port {}:{spec}",
+                    devices[0].id
+                ));
+            }
+            (Some(id), _) => devices.iter().position(|device| device.id == *id),
+        };
+        let Some(place) = place else {
+            let id = device.unwrap_or_default();
+            return Err(format!(
+                "port {spec}: there is no device {id}; give --device {id}"
+            ));
+        };
+        dealt[place].push(spec.clone());
+    }
+    let all: Vec<PortSpec> = ports.iter().map(|port| port.spec.clone()).collect();
+    PortSpec::check_interfaces(&all).map_err(|error| error.to_string())?;
+    Ok(dealt)
+}
+
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    let carrying = &options.carrying;
+    options.carrying.begin_log();
+    let only = [DeviceSpec {
+        id: 1,
+        program: None,
+    }];
+    let devices = match options.devices.is_empty() {
+        true => &only[..],
+        false => &options.devices[..],
+    };
     let config = DeviceConfig {
         seed: options.seed,
         host_ports: options.host_ports.clone(),
         ..DeviceConfig::default()
     };
-    let program = Arc::new(compile::compile_text("empty.p4", EMPTY)?);
-    let device = Device::new(program, options.choice.engine().as_ref(), &config)
+    let mut setups = Vec::new();
+    let mut made = Vec::new();
+    for (spec, ports) in devices.iter().zip(deal(devices, &options.ports)?) {
+        let Some(program) = program(spec)? else {
+            return Ok(Ended::WithErrors);
+        };
+        let device = Device::new(
+            Arc::clone(&program),
+            options.choice.engine().as_ref(),
+            &config,
+        )
         .map_err(|error| error.to_string())?;
-    let control = options.numbers.start(
-        options.address,
-        None,
-        &options.ports,
-        carrying.workers(),
-        options.choice,
-        config,
-    )?;
+        let (setup, line) = options.cpu.connect(
+            spec.id,
+            spec.program.is_some().then_some(&program),
+            &ports,
+            options.carrying.workers(),
+            options.choice,
+            config.clone(),
+        )?;
+        setups.push(setup);
+        made.push((spec, device, ports, line));
+    }
+    let listen = options.guard.listen(options.address)?;
+    let server = Server::start(listen, setups).map_err(|error| error.to_string())?;
+    let waiting = match devices.iter().any(|device| device.program.is_none()) {
+        true => "; the switch waits for a program",
+        false => "",
+    };
     out::note(&format!(
-        "P4Runtime is served at {}; the switch waits for a program",
-        control.server.address()
+        "P4Runtime is served at {}{waiting}",
+        server.address()
     ));
-    run::carry(
+    let server = Arc::new(server);
+    let carried = made.into_iter().map(|(spec, device, ports, line)| Carried {
+        id: spec.id,
+        what: match &spec.program {
+            Some(program) => program.display().to_string(),
+            None => "a switch without a program".to_owned(),
+        },
         device,
-        "a switch without a program",
-        &options.ports,
-        carrying,
-        Some(control),
-        early,
-    )
+        ports,
+        control: Some((line, Desk::new(&server, spec.id))),
+    });
+    run::carry(carried.collect(), &options.carrying, early)
+}
+
+/// What a device runs at first; with errors in it, they are shown and there is none.
+fn program(spec: &DeviceSpec) -> Result<Option<Arc<Program>>, String> {
+    match &spec.program {
+        None => Ok(Some(Arc::new(compile::compile_text("empty.p4", EMPTY)?))),
+        Some(path) => Ok(compile::compile(&Source::file(path)).map(Arc::new)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deal_texts(devices: &[&str], ports: &[&str]) -> Result<Vec<usize>, String> {
+        let devices: Vec<DeviceSpec> = devices.iter().map(|d| d.parse().unwrap()).collect();
+        let ports: Vec<DevicePort> = ports.iter().map(|p| p.parse().unwrap()).collect();
+        let dealt = deal(&devices, &ports)?;
+        Ok(dealt.iter().map(Vec::len).collect())
+    }
+
+    #[test]
+    fn one_device_has_all_ports_and_of_several_each_has_its_own() {
+        assert_eq!(deal_texts(&["7"], &["0=a", "1=tap:b"]), Ok(vec![2]));
+        let ports = ["1:0=a", "2:0=tap:b", "2:1=c"];
+        assert_eq!(deal_texts(&["1", "2=my.p4"], &ports), Ok(vec![1, 2]));
+    }
+
+    #[test]
+    fn a_port_without_device_and_an_interface_twice_are_refused() {
+        let refused = |devices: &[&str], ports: &[&str], word: &str| {
+            let message = deal_texts(devices, ports).unwrap_err();
+            assert!(message.contains(word), "{message}");
+        };
+        refused(&["1", "2"], &["0=a"], "--port 1:0=a");
+        refused(&["1"], &["3:0=a"], "--device 3");
+        refused(&["1", "2"], &["1:0=a", "2:0=a"], "a");
+        assert!("0".parse::<DeviceSpec>().is_err());
+        assert!("x:0=a".parse::<DevicePort>().is_err());
+    }
 }

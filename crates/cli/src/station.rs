@@ -61,6 +61,8 @@ pub(crate) struct Figures {
     pub(crate) bursts: u64,
     /// Times that it slept.
     pub(crate) sleeps: u64,
+    /// The time of the rounds in which there were frames.
+    pub(crate) busy: Nanos,
 }
 
 /// Where a worker posts its figures.
@@ -77,8 +79,8 @@ impl Board {
 /// How workers work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Habits {
-    /// Whether each has a core of its own.
-    pub(crate) are_pinned: bool,
+    /// The core of the first worker, if each has one of its own.
+    pub(crate) first_core: Option<usize>,
     /// How long a worker goes on looking for frames before it sleeps.
     pub(crate) spin: Duration,
 }
@@ -151,14 +153,19 @@ impl Station {
     /// # Errors
     /// The operating system does not let the thread wait for its ports.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        if self.habits.are_pinned {
+        if let Some(first) = self.habits.first_core {
             // Where threads may not be pinned they run where they are put.
-            self.figures.core = port::pin_to_core(self.number).ok();
+            self.figures.core = port::pin_to_core(first + self.number).ok();
         }
         let mut next_look = Nanos::ZERO;
         let mut awake_until = Nanos::ZERO;
+        let mut busy_since = None;
         while !self.common.is_over.load(Ordering::Acquire) {
             let now = self.common.now();
+            // The clock is read once a round: what a round took is known in the next one.
+            if let Some(since) = busy_since.take() {
+                self.figures.busy += now.since(since);
+            }
             let received = self.carry(now);
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
@@ -166,6 +173,7 @@ impl Station {
             }
             if received > 0 {
                 self.figures.bursts += 1;
+                busy_since = Some(now);
                 awake_until = now + Nanos::from(self.habits.spin);
             } else if now >= awake_until {
                 self.look(now);

@@ -84,8 +84,21 @@ impl From<ControlError> for Fault {
 
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Status {
-        Status::new(fault.code, fault.message)
+        Status::new(fault.code, shortened(fault.message))
     }
+}
+
+/// The longest message of a status, in bytes: it travels in a header, of which clients take 8 KiB, and may repeat what a client sent.
+const MOST_MESSAGE: usize = 4096;
+
+fn shortened(mut message: String) -> String {
+    if message.len() > MOST_MESSAGE {
+        let is_end = |end: &usize| message.is_char_boundary(*end);
+        let end = (0..=MOST_MESSAGE).rev().find(is_end).unwrap_or(0);
+        message.truncate(end);
+        message.push_str(" ...");
+    }
+    message
 }
 
 /// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages").
@@ -98,6 +111,7 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
         1 => first.message.clone(),
         all => format!("{failed} of {all} failed; the first: {first}"),
     };
+    let message = shortened(message);
     let detail = |result: &Checked| prost_types::Any {
         type_url: "type.googleapis.com/p4.v1.Error".to_owned(),
         value: match result {

@@ -13,6 +13,7 @@
 //! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `journal`: what is logged; `figures`: what is counted;
 //! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
+//! - `platform`: what a P4Info asks of the platform;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
 //! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back;
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
@@ -21,6 +22,7 @@
 //! - `keeping`: what of a device whose state is kept is not on the disk yet; `notes`: what the device keeps for the server;
 //! - `client`: the controller's side, for commands; it uses none of the other parts;
 //! - `device_config`: compiled programs as they travel;
+//! - `rehearsal`: requests without a server, for fuzzing;
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -55,7 +57,9 @@ mod noted;
 mod notes;
 mod packet_io;
 mod pipeline;
+mod platform;
 mod read;
+mod rehearsal;
 mod restriction;
 mod schema;
 mod server;
@@ -75,5 +79,6 @@ pub use device_config::device_config;
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use notes::{Notes, forget_config, has_config};
+pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;

@@ -17,6 +17,7 @@ use crate::coding::Names;
 use crate::extras::{Changes, Extras, Group, Kept};
 use crate::fault::{Checked, Fault};
 use crate::pipeline::{self, Config};
+use crate::site::Loader;
 
 /// Notes by name, as [`Device::notes`] gives them.
 pub type Notes = BTreeMap<Box<[u8]>, Box<[u8]>>;
@@ -230,11 +231,12 @@ fn find<I: Id, T>(all: &IdVec<I, T>, is_it: impl Fn(&T) -> bool) -> Option<I> {
 pub(crate) fn config(
     noted: Noted,
     program: Option<Arc<Program>>,
+    loader: &dyn Loader,
 ) -> Checked<(Option<Config>, Extras)> {
     let Some(program) = program else {
         return Ok((None, Extras::default()));
     };
-    let mut config = pipeline::config(program, noted.message.unwrap_or_default())?;
+    let mut config = pipeline::config(program, noted.message.unwrap_or_default(), loader)?;
     if let Some(schema) = Arc::get_mut(&mut config.schema) {
         schema.names = Arc::new(noted.names);
     }

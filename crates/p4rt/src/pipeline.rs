@@ -90,14 +90,19 @@ pub(crate) fn build(
     let device = loader
         .device(Arc::clone(&program))
         .or_else(|error| invalid(format!("the program cannot be loaded: {error}")))?;
-    Ok((config(program, message)?, device))
+    Ok((config(program, message, loader)?, device))
 }
 
 /// A program with a P4Info; its own, if the message has none.
-pub(crate) fn config(program: Arc<Program>, message: ForwardingPipelineConfig) -> Checked<Config> {
+pub(crate) fn config(
+    program: Arc<Program>,
+    message: ForwardingPipelineConfig,
+    loader: &dyn Loader,
+) -> Checked<Config> {
     let own = own_info(&program)?;
     let given = message.p4info.clone().unwrap_or_else(|| own.clone());
-    let schema = Schema::new(program, &given, &own)?;
+    let mut schema = Schema::new(program, &given, &own)?;
+    schema.ports = loader.ports();
     Ok(Config {
         schema: Arc::new(schema),
         message: ForwardingPipelineConfig {

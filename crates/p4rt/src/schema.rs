@@ -1,6 +1,6 @@
 //! P4Runtime's numbers against the program's objects: a P4Info that a controller sent, checked against the program it came with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use exec::table_spec;
@@ -9,12 +9,14 @@ use ir::{
 };
 use p4info::P4Info;
 use p4info::p4::config::v1::{self as info, Preamble};
+use packet::PortId;
 use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
 use crate::constraint::Constraint;
 use crate::fault::{Checked, Fault, invalid, refuse};
+use crate::platform;
 use crate::restriction;
 
 /// A program with its P4Info.
@@ -33,6 +35,8 @@ pub(crate) struct Schema {
     pub(crate) digests: HashMap<u32, CellsView>,
     pub(crate) value_sets: HashMap<u32, ValueSetView>,
     pub(crate) packet_in: Option<HeaderView>,
+    /// The ports that the device has, if it is known.
+    pub(crate) ports: Option<BTreeSet<PortId>>,
     pub(crate) packet_out: Option<HeaderView>,
 }
 
@@ -228,7 +232,9 @@ impl Schema {
             value_sets: HashMap::new(),
             packet_in: None,
             packet_out: None,
+            ports: None,
         };
+        platform::check(given)?;
         schema.add_actions(given, own)?;
         schema.add_profiles(given, own)?;
         schema.add_tables(given, own)?;

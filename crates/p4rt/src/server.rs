@@ -215,7 +215,7 @@ fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
             Some(program) => notes::read(&notes, program).map_err(told)?,
             None => notes::Noted::default(),
         };
-        let config = notes::config(noted, program).map_err(told)?;
+        let config = notes::config(noted, program, &*loader).map_err(told)?;
         let events = remote.take_events();
         let site = Arc::new(Site::new(id, remote, loader, config));
         if !notes.is_empty() {

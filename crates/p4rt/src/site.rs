@@ -1,6 +1,6 @@
 //! A device as the server sees it: its loop behind a channel, its program, its sessions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -41,6 +41,11 @@ pub trait Loader: Send + Sync + 'static {
     /// # Errors
     /// What is wrong with it, for people.
     fn compile(&self, text: &str) -> Result<ir::Program, String>;
+
+    /// The ports that devices have, if it is known: only these can be watched.
+    fn ports(&self) -> Option<BTreeSet<PortId>> {
+        None
+    }
 
     /// A device that runs a program, to take the place of the running one.
     ///

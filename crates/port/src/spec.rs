@@ -73,15 +73,23 @@ impl PortSpec {
     /// The first pair that has, as [`PortSpecError::SameNumber`] or [`PortSpecError::SameInterface`].
     pub fn check_distinct(specs: &[PortSpec]) -> Result<(), PortSpecError> {
         for (i, spec) in specs.iter().enumerate() {
-            for earlier in &specs[..i] {
-                if earlier.id == spec.id {
-                    return Err(PortSpecError::SameNumber { id: spec.id });
-                }
-                if earlier.name() == spec.name() {
-                    return Err(PortSpecError::SameInterface {
-                        name: spec.name().to_owned(),
-                    });
-                }
+            if specs[..i].iter().any(|earlier| earlier.id == spec.id) {
+                return Err(PortSpecError::SameNumber { id: spec.id });
+            }
+        }
+        PortSpec::check_interfaces(specs)
+    }
+
+    /// Checks that no two specifications, of one device or of several, have an interface in common.
+    ///
+    /// # Errors
+    /// [`PortSpecError::SameInterface`].
+    pub fn check_interfaces(specs: &[PortSpec]) -> Result<(), PortSpecError> {
+        for (i, spec) in specs.iter().enumerate() {
+            let name = spec.name();
+            if specs[..i].iter().any(|earlier| earlier.name() == name) {
+                let name = name.to_owned();
+                return Err(PortSpecError::SameInterface { name });
             }
         }
         Ok(())

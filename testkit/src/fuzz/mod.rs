@@ -5,10 +5,12 @@
 
 mod corpus;
 mod engines;
+mod entries;
 mod front;
 mod generate;
 mod guard;
 mod ir;
+mod messages;
 mod minimise;
 mod packets;
 mod play;
@@ -30,6 +32,10 @@ pub enum Target {
     Engines,
     /// Mutated IR text, which is refused or runs alike on all engines.
     Ir,
+    /// Mutated entries files, which are refused or applied.
+    Entries,
+    /// P4Runtime requests with changed bytes, which are made or refused.
+    Messages,
 }
 
 impl Target {
@@ -40,6 +46,8 @@ impl Target {
             "packets" => Some(Target::Packets),
             "engines" => Some(Target::Engines),
             "ir" => Some(Target::Ir),
+            "entries" => Some(Target::Entries),
+            "messages" => Some(Target::Messages),
             _ => None,
         }
     }
@@ -162,6 +170,8 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Packets => packets::case(&seeds, &case),
             Target::Engines => engines::case(&seeds, &case),
             Target::Ir => ir::case(&seeds, &case),
+            Target::Entries => entries::case(&case),
+            Target::Messages => messages::case(&case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {

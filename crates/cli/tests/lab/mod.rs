@@ -124,12 +124,10 @@ impl Running {
             .unwrap()
             .read_to_string(&mut out)
             .unwrap();
-        self.0
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut err)
-            .unwrap();
+        // A test may read it itself.
+        if let Some(mut pipe) = self.0.stderr.take() {
+            pipe.read_to_string(&mut err).unwrap();
+        }
         let status = self.0.wait().unwrap().code();
         Said { status, out, err }
     }

@@ -1,37 +1,69 @@
 //! Which actions execute a table's direct resources (section "Direct Resources").
 
-use ir::{ActionCall, ActionId, Arch, ExternId, Program, Stmt, StmtKind, Table};
-use p4info::p4::v1 as rt;
+use ir::{ActionCall, ActionId, Arch, ExternId, Program, Stmt, StmtKind, Table, TableId};
+use switch::{Action, Device};
+use table::{GroupId, MemberId};
 
 use crate::fault::{Checked, invalid};
 
-/// Whether an entry with this action may set the direct resources that an update sets.
+/// The direct resources that an update of an entry sets.
+#[derive(Clone, Copy)]
+pub(super) struct Set {
+    pub(super) meter: bool,
+    pub(super) counter: bool,
+}
+
+/// Whether an entry may set direct resources that one of these actions at least is to execute; members of a group, or actions in one shot, may be of
+/// several kinds.
 pub(super) fn check_executed(
     program: &Program,
     table: &Table,
     place: &str,
-    call: &ActionCall,
-    entry: &rt::TableEntry,
+    actions: &[ActionId],
+    set: Set,
 ) -> Checked {
-    let Some(listed) = table.actions.get(call.action) else {
-        return Ok(());
-    };
-    let meter = table.direct_meter.filter(|_| entry.meter_config.is_some());
+    let meter = table.direct_meter.filter(|_| set.meter);
     // v1model's direct counters count whatever the action does.
     let counter = table
         .direct_counter
-        .filter(|_| entry.counter_data.is_some() && program.arch != Arch::V1model);
+        .filter(|_| set.counter && program.arch != Arch::V1model);
     for (what, instance) in [("meter", meter), ("counter", counter)] {
-        if let Some(instance) = instance
-            && !executes(program, listed.action, instance)
+        let Some(instance) = instance else { continue };
+        let is_executed = |action: &ActionId| executes(program, *action, instance);
+        if let Some(first) = actions.first()
+            && !actions.iter().any(is_executed)
         {
-            let name = &program.actions[listed.action].control_plane_name;
+            let name = &program.actions[*first].control_plane_name;
             return invalid(format!(
                 "{place}: the direct {what} is set, but the action `{name}` does not execute it"
             ));
         }
     }
     Ok(())
+}
+
+/// The actions that an entry's action stands for, as the device has its member or its group.
+pub(super) fn actions(device: &Device, table: TableId, action: &Action) -> Vec<ActionId> {
+    let declared = &device.program().tables[table];
+    let listed = |call: &ActionCall| Some(declared.actions.get(call.action)?.action);
+    let profile = declared.implementation;
+    let profile = profile.and_then(|id| device.configuration().profiles[id].as_ref());
+    let of_member = |id| {
+        let member = profile?.member(id)?;
+        Some(ActionId::new(member.action))
+    };
+    match action {
+        Action::Call(call) => listed(call).into_iter().collect(),
+        Action::OneShot(calls) => calls.iter().filter_map(|(call, _)| listed(call)).collect(),
+        Action::Member(id) => of_member(MemberId::new(*id)).into_iter().collect(),
+        Action::Group(id) => {
+            let group = profile.and_then(|profile| profile.group(GroupId::new(*id)));
+            let members = group.into_iter().flatten();
+            members
+                .filter_map(|member| of_member(member.member))
+                .collect()
+        }
+    }
 }
 
 /// Whether an action calls an instance, or an action that does.

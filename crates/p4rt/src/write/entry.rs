@@ -71,14 +71,6 @@ pub(super) fn convert(
     let action = action
         .map(|action| given_action(schema, view, &place, action))
         .transpose()?;
-    if let Some(GivenAction {
-        action: Action::Call(call),
-        ..
-    }) = &action
-    {
-        let table = &schema.program.tables[view.table];
-        direct::check_executed(&schema.program, table, &place, call, entry)?;
-    }
     let written = Written {
         kept: Kept {
             metadata: entry.metadata.clone(),
@@ -90,7 +82,7 @@ pub(super) fn convert(
         counter: reading(&place, entry.counter_data.as_ref())?,
     };
     match (ty, action) {
-        (Type::Insert, Some(action)) => Ok(insert(key, action, written)),
+        (Type::Insert, Some(action)) => Ok(insert(key, place, action, written)),
         (Type::Insert, None) => invalid(format!("{place}: an entry to insert needs an action")),
         (_, action) => Ok(modify(key, place, action, written)),
     }
@@ -383,9 +375,27 @@ pub(super) fn arguments(
     Ok(values)
 }
 
-fn insert(key: EntryKey, given: GivenAction, written: Written) -> Op {
+/// Whether an action may be programmed: in the style of its table's selector, and executing the direct resources that are set.
+fn check_action(
+    target: &Target<'_>,
+    table: TableId,
+    place: &str,
+    given: &GivenAction,
+    written: &Written,
+) -> Checked {
+    profile::check_style(target, table, &given.action)?;
+    let set = direct::Set {
+        meter: written.meter.is_some(),
+        counter: written.counter.is_some(),
+    };
+    let actions = direct::actions(target.device, table, &given.action);
+    let program = target.device.program();
+    direct::check_executed(program, &program.tables[table], place, &actions, set)
+}
+
+fn insert(key: EntryKey, place: String, given: GivenAction, written: Written) -> Op {
     Box::new(move |target| {
-        profile::check_style(target, key.table, &given.action)?;
+        check_action(target, key.table, &place, &given, &written)?;
         let kept = merged(&written.kept, given.kept);
         let entry = TableEntry {
             keys: key.keys.clone(),
@@ -470,7 +480,7 @@ fn modify(key: EntryKey, place: String, given: Option<GivenAction>, written: Wri
             check_const(&place, given.is_some(), &written)?;
         } else {
             if let Some(given) = &given {
-                profile::check_style(target, key.table, &given.action)?;
+                check_action(target, key.table, &place, given, &written)?;
             }
             set_entry(target, &key, &entry, given, &written)?;
         }

@@ -39,6 +39,16 @@ fn watched(watch: Option<&WatchKind>) -> Checked<Option<PortId>> {
     }
 }
 
+/// Only a port that there is can be watched.
+fn check_watched(schema: &Schema, port: Option<PortId>) -> Checked {
+    match (port, &schema.ports) {
+        (Some(port), Some(ports)) if !ports.contains(&port) => {
+            invalid(format!("the device has no port {}", port.0))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The members of a group whose watch ports are up, with their weights, as the device takes them.
 pub(crate) fn live_members(members: &[Member], down: &BTreeSet<PortId>) -> Vec<(u32, u32)> {
     let is_up = |member: &&Member| match watched(member.watch_kind.as_ref()) {
@@ -169,7 +179,7 @@ pub(super) fn group(
             Ok(())
         }));
     }
-    check_group(view, &place, group)?;
+    check_group(schema, view, &place, group)?;
     let written = Group {
         members: group.members.clone(),
         max_size: group.max_size,
@@ -180,19 +190,26 @@ pub(super) fn group(
 }
 
 /// What of a group can be said without the device (sections "Group Programming", "Rules on Setting `max_size`").
-fn check_group(view: &ProfileView, place: &str, group: &rt::ActionProfileGroup) -> Checked {
+fn check_group(
+    schema: &Schema,
+    view: &ProfileView,
+    place: &str,
+    group: &rt::ActionProfileGroup,
+) -> Checked {
     let size = check_weights(
         view,
         place,
         group.members.iter().map(|member| member.weight),
     )?;
     for (at, member) in group.members.iter().enumerate() {
-        watched(member.watch_kind.as_ref()).map_err(|fault| {
-            fault.within(&format!(
-                "{place}: the watch port of the member {}",
-                member.member_id
-            ))
-        })?;
+        let port = watched(member.watch_kind.as_ref());
+        port.and_then(|port| check_watched(schema, port))
+            .map_err(|fault| {
+                fault.within(&format!(
+                    "{place}: the watch port of the member {}",
+                    member.member_id
+                ))
+            })?;
         if group.members[..at]
             .iter()
             .any(|other| other.member_id == member.member_id)
@@ -318,6 +335,7 @@ pub(super) fn one_shot(
     let mut calls = Vec::new();
     let mut shots = Vec::new();
     for shot in actions {
+        let weight = shot.weight;
         let Some(action) = &shot.action else {
             return invalid(format!(
                 "{place}: an element of the action set has no action"
@@ -335,13 +353,16 @@ pub(super) fn one_shot(
             Some(ShotWatch::Watch(port)) => (Vec::new(), Some(*port)),
             None => (Vec::new(), None),
         };
-        shots.push(Shot {
-            weight: shot.weight,
+        let shot = Shot {
+            weight,
             watch_port,
             watch,
             ..Shot::default()
-        });
-        calls.push((call, shot.weight.max(1) as u32));
+        };
+        check_watched(schema, watched_by(&shot))
+            .map_err(|fault| fault.within(&format!("{place}: a watch port")))?;
+        shots.push(shot);
+        calls.push((call, weight.max(1) as u32));
     }
     if shots.iter().any(|shot| watched_by(shot).is_some()) {
         let listed = &schema.program.tables[view.table].actions;

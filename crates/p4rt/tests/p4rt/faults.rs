@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
@@ -9,7 +10,10 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::update::Type;
 use prost::Message;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tonic::Code;
+use tonic::transport::Channel;
 
 use crate::batches::of_every_kind;
 use crate::rig::*;
@@ -70,31 +74,70 @@ async fn a_client_that_dies_in_the_middle_of_a_read_or_a_session_harms_nobody() 
     }
 }
 
+/// Clients at once, each with a connection.
+const CROWD: usize = 1000;
+
+/// Lets this process have the descriptors that a crowd needs, both ends of each connection; whether it may.
+fn may_have_a_crowd() -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = 2 * CROWD as u64 + 500;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|now| now >= needed) {
+        return true;
+    }
+    let raised = Rlimit {
+        current: Some(needed),
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).is_ok()
+}
+
 #[tokio::test]
-async fn hundreds_of_sessions_at_once_are_served_or_told_that_there_are_too_many() {
+async fn a_thousand_clients_at_once_are_served_or_told_and_packets_go_on() {
+    if !may_have_a_crowd() {
+        println!("skipped: the process may not have {CROWD} connections");
+        return;
+    }
     let rig = Rig::empty();
     let (mut client, _stream, objects) = rig.loaded().await;
-    let mut channel = rig.client().await;
+    client.insert(one(&objects, 1)).await;
+    let uri = format!("http://{}", rig.server.address());
+    // They come a few at a time, as the one thread of this test has to speak for all, and stay.
+    let doors = Arc::new(Semaphore::new(50));
+    let mut coming = JoinSet::new();
+    for _ in 0..CROWD {
+        let (uri, doors) = (uri.clone(), Arc::clone(&doors));
+        coming.spawn(async move {
+            let _door = doors.acquire_owned().await.expect("it stays open");
+            let channel = Channel::from_shared(uri).expect("a uri").connect().await;
+            let mut client = Client::of(channel.expect("there is room"));
+            let mut stream = client.stream().await;
+            stream.send(arbitration(1, None, "")).await;
+            let told = stream.next().await.map_err(|status| status.code());
+            (client, stream, told)
+        });
+    }
     let (mut live, mut refused) = (Vec::new(), 0);
-    for _ in 0..200 {
-        let mut stream = channel.stream().await;
-        stream.send(arbitration(1, None, "")).await;
-        match stream.next().await {
-            Ok(_) => live.push(stream),
-            Err(status) => {
-                assert_eq!(status.code(), Code::ResourceExhausted);
-                refused += 1;
-            }
+    while let Some(come) = coming.join_next().await {
+        let (client, stream, told) = come.expect("it does not panic");
+        match told {
+            Ok(_) => {}
+            Err(Code::ResourceExhausted) => refused += 1,
+            Err(other) => panic!("{other:?}"),
         }
+        live.push((client, stream));
+        // Each packet goes through meanwhile.
+        rig.receive(1, &frame(1, 2, 0x9999));
+        assert!(rig.sent().is_some(), "with {} clients", live.len());
     }
     assert_eq!(
         (live.len(), refused),
-        (63, 137),
+        (CROWD, CROWD - 63),
         "one of the role's 64 sessions is the primary's"
     );
-    check_health(&rig, &mut client, &objects, 1).await;
-    drop(live);
     check_health(&rig, &mut client, &objects, 2).await;
+    drop(live);
+    check_health(&rig, &mut client, &objects, 3).await;
 }
 
 #[tokio::test]
@@ -144,6 +187,24 @@ async fn a_message_that_is_too_large_is_refused_and_the_connection_lives() {
         .load(Action::VerifyAndCommit, ALL)
         .await
         .expect("it loads");
+}
+
+#[tokio::test]
+async fn messages_of_more_than_four_megabytes_are_taken_and_answers_repeat_a_part_of_them() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let Kind::TableEntry(mut large) = one(&objects, 1) else {
+        panic!("an entry");
+    };
+    large.metadata = vec![7; 5 << 20];
+    client.insert(Kind::TableEntry(large.clone())).await;
+    let all = Kind::TableEntry(entry(large.table_id, vec![], None));
+    assert_eq!(client.read(all).await, [Kind::TableEntry(large)]);
+    let mut unknown = client.batch(Vec::new());
+    unknown.role = "x".repeat(5 << 20);
+    let refused = client.grpc.write(unknown).await.expect_err("no such role");
+    assert_eq!(refused.code(), Code::NotFound);
+    assert!(refused.message().len() < 8 << 10);
 }
 
 #[tokio::test]

@@ -269,3 +269,34 @@ async fn a_saved_config_takes_writes_and_runs_when_it_is_committed() {
         Code::AlreadyExists
     );
 }
+
+#[tokio::test]
+async fn a_p4info_that_asks_for_more_than_the_platform_has_is_refused() {
+    let rig = Rig::empty();
+    let (mut client, _stream, _objects) = rig.loaded().await;
+    let info = client.config().await.p4info.expect("it has one");
+    let asked = |groups, total, each| {
+        let mut info = info.clone();
+        let package = info.pkg_info.get_or_insert_default();
+        let properties = package.platform_properties.get_or_insert_default();
+        properties.multicast_group_table_size = groups;
+        properties.multicast_group_table_total_replicas = total;
+        properties.multicast_group_table_max_replicas_per_entry = each;
+        Some(rt::ForwardingPipelineConfig {
+            p4info: Some(info),
+            p4_device_config: ALL.as_bytes().to_vec(),
+            cookie: None,
+        })
+    };
+    for (groups, total, each) in [(65536, 0, 0), (1, 4, 5), (-1, 0, 0)] {
+        let config = asked(groups, total, each);
+        let refused = client.set(Action::Verify, config).await;
+        let code = refused.expect_err("too much").code();
+        assert_eq!(code, Code::InvalidArgument, "{groups} {total} {each}");
+    }
+    let config = asked(65535, 1 << 20, 1 << 10);
+    client
+        .set(Action::Verify, config)
+        .await
+        .expect("it has that");
+}

@@ -5,6 +5,7 @@ use p4info::p4::v1::action_profile_action::WatchKind as ShotWatch;
 use p4info::p4::v1::action_profile_group::Member;
 use p4info::p4::v1::action_profile_group::member::WatchKind;
 use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action as ConfigAction;
 use p4info::p4::v1::table_action::Type as Given;
 use p4info::p4::v1::update::Type;
 use packet::PortId;
@@ -194,6 +195,8 @@ async fn malformed_groups_are_refused() {
         (with(vec![part(1, 0, None)]), Code::InvalidArgument),
         (with(vec![part(1, -1, None)]), Code::InvalidArgument),
         (with(vec![part(1, 5, None)]), Code::ResourceExhausted),
+        // The device has no such port.
+        (with(vec![part(1, 1, Some(200))]), Code::InvalidArgument),
         (sized(0), Code::InvalidArgument),
         (sized(5), Code::InvalidArgument),
         (sized(-1), Code::InvalidArgument),
@@ -316,6 +319,13 @@ async fn malformed_actions_in_one_shot_are_refused() {
             Code::InvalidArgument,
         ),
         (
+            with(&|set| {
+                let watch = ShotWatch::WatchPort(vec![200]);
+                set.action_profile_actions[0].watch_kind = Some(watch);
+            }),
+            Code::InvalidArgument,
+        ),
+        (
             with(&|set| set.action_profile_actions[0].action = None),
             Code::InvalidArgument,
         ),
@@ -422,4 +432,63 @@ async fn an_action_in_one_shot_whose_watch_port_is_down_is_not_chosen() {
     client.delete(set(1)).await;
     // Nothing of it is left, so that members may be used.
     client.insert(member(&objects, "selector", 1, 3)).await;
+}
+
+#[tokio::test]
+async fn a_direct_meter_needs_a_member_whose_action_executes_it() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let action = "action drop() {";
+    let with_meter = ALL
+        .replacen(
+            action,
+            "direct_meter<bit<2>>(MeterType.bytes) other_meter;
+             action read_other() { other_meter.read(colour); }
+             action drop() {",
+            1,
+        )
+        .replace(
+            "actions = { forward; drop; NoAction; }
+        implementation = profile;",
+            "actions = { forward; drop; NoAction; read_other; }
+        implementation = profile;
+        meters = other_meter;",
+        );
+    client
+        .load(ConfigAction::VerifyAndCommit, &with_meter)
+        .await
+        .expect("it loads");
+    let objects = Objects::of(&client.config().await);
+    client.insert(member(&objects, "profile", 1, 3)).await;
+    let reading = rt::ActionProfileMember {
+        action_profile_id: objects.id("profile"),
+        member_id: 2,
+        action: Some(call(objects.id("read_other"), &[])),
+    };
+    client.insert(Kind::ActionProfileMember(reading)).await;
+    let metered = |member| {
+        let Kind::TableEntry(mut one) =
+            uses(&objects, "indirect", Given::ActionProfileMemberId(member))
+        else {
+            panic!("an entry");
+        };
+        one.meter_config = Some(rt::MeterConfig {
+            cir: 1,
+            cburst: 1,
+            pir: 1,
+            pburst: 1,
+            ..Default::default()
+        });
+        Kind::TableEntry(one)
+    };
+    let refused = client.write(Type::Insert, metered(1)).await;
+    let refused = refused.expect_err("forward does not execute it");
+    assert_eq!(refused.canonical_code, Code::InvalidArgument as i32);
+    assert!(refused.message.contains("forward"), "{}", refused.message);
+    client.insert(metered(2)).await;
+    assert_eq!(
+        client.refused(Type::Modify, metered(1)).await,
+        Code::InvalidArgument
+    );
 }

@@ -1,6 +1,6 @@
 //! A device with a loop, its server, and controllers over real gRPC.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +56,10 @@ impl Loader for Compiler {
                 .map(|e| e.message.clone())
                 .unwrap_or_default()
         })
+    }
+
+    fn ports(&self) -> Option<BTreeSet<PortId>> {
+        Some((0..=9).chain([CPU]).map(PortId).collect())
     }
 
     fn device(&self, program: Arc<ir::Program>) -> Result<Device, LoadError> {

@@ -627,3 +627,50 @@ async fn a_constraint_that_cannot_be_read_is_told_when_the_program_is_set() {
         }
     }
 }
+
+#[tokio::test]
+async fn entries_may_share_a_priority_and_a_higher_one_wins() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let to = |port: u8, priority, matches| rt::TableEntry {
+        action: does(objects.id("forward"), &[&[port]]),
+        ..mixed(&objects, matches, priority)
+    };
+    // Both match packets of port 2, and so does the third, which is higher.
+    let of_type = |ty: &[u8], mask: &[u8]| vec![exact(4, b"\x02"), ternary(1, ty, mask)];
+    let entries = [
+        to(3, 5, of_type(b"\x99\x00", b"\xff\x00")),
+        to(3, 5, of_type(b"\x00\x99", b"\x00\xff")),
+        to(4, 6, vec![exact(4, b"\x02")]),
+    ];
+    for one in &entries {
+        client.insert(Kind::TableEntry(one.clone())).await;
+    }
+    rig.receive(2, &frame(0x77, 1, 0x9999));
+    assert_eq!(rig.sent().map(|(port, _)| port), Some(4));
+    client.delete(Kind::TableEntry(entries[2].clone())).await;
+    rig.receive(2, &frame(0x77, 1, 0x9999));
+    assert_eq!(rig.sent().map(|(port, _)| port), Some(3));
+}
+
+#[tokio::test]
+async fn the_time_since_the_last_hit_is_told_without_a_time_out_too() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let one = entry(
+        objects.id("metered"),
+        vec![exact(1, b"\x01")],
+        does(objects.id("NoAction"), &[]),
+    );
+    client.insert(Kind::TableEntry(one)).await;
+    let mut asked = entry(objects.id("metered"), vec![exact(1, b"\x01")], None);
+    let silent = client.read(Kind::TableEntry(asked.clone())).await;
+    asked.time_since_last_hit = Some(rt::table_entry::IdleTimeout { elapsed_ns: 0 });
+    let told = client.read(Kind::TableEntry(asked)).await;
+    let time = |found: &[Kind]| match found {
+        [Kind::TableEntry(found)] => found.time_since_last_hit.as_ref().map(|t| t.elapsed_ns),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(time(&silent), None);
+    assert!(time(&told).is_some_and(|elapsed| elapsed >= 0));
+}

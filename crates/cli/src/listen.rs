@@ -1,0 +1,72 @@
+//! Where and for whom P4Runtime is served: the options.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use p4rt::{Allow, Clients, Listen, Reach, Tls};
+
+/// Who may control the switch.
+#[derive(Args)]
+pub(crate) struct Guard {
+    /// Serve P4Runtime by TLS with this certificate (PEM), the server's first and then those between it and its CA.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve only clients with a certificate that one of these has signed (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Let clients whose certificate has this name (its subject alternative names, or its common name if it has none) be primary of a role, with
+    /// NAME=* of any role, with NAME alone only read; the name * is everyone with a certificate. Give one for each; without any, each client may do
+    /// everything.
+    #[arg(long, value_name = "NAME[=ROLE]", requires = "tls_client_ca")]
+    allow: Vec<Allow>,
+    /// Allow an address that other machines reach; it needs TLS and --tls-client-ca.
+    #[arg(long)]
+    listen_beyond_loopback: bool,
+    /// With --listen-beyond-loopback, need no client certificates: anyone who reaches the address controls the switch.
+    #[arg(long, requires = "listen_beyond_loopback")]
+    anyone_may_control: bool,
+}
+
+impl Guard {
+    /// How the server is to listen at an address.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn listen(&self, address: SocketAddr) -> Result<Listen, String> {
+        let reach = match (self.listen_beyond_loopback, self.anyone_may_control) {
+            (false, _) => Reach::Loopback,
+            (true, false) => Reach::Certified,
+            (true, true) => Reach::Anyone,
+        };
+        Ok(Listen {
+            address,
+            tls: self.tls()?,
+            reach,
+        })
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, String> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        let clients = self.tls_client_ca.as_deref().map(|ca| {
+            Ok::<_, String>(Clients {
+                ca: read(ca)?,
+                allowed: self.allow.clone(),
+            })
+        });
+        Ok(Some(Tls {
+            certificate: read(certificate)?,
+            key: read(key)?,
+            clients: clients.transpose()?,
+        }))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+}

@@ -1,0 +1,194 @@
+//! `polyplane serve`: devices, metrics, logs, and what is wrong with how it is to listen.
+
+mod lab;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use lab::{Directory, Running, Said, example, polyplane, said};
+
+/// A switch that serves, and what it said of where.
+struct Serving {
+    running: Running,
+    control: String,
+    metrics: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Serving {
+        let mut command = polyplane();
+        command
+            .args([
+                "serve",
+                "--p4runtime",
+                "127.0.0.1:0",
+                "--metrics",
+                "127.0.0.1:0",
+            ])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut running = Running::start(&mut command);
+        let stderr = running.0.stderr.take().unwrap();
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        // As text or within JSON.
+        let mut after = |words: &str| {
+            let line = lines.find(|line| line.contains(words)).unwrap();
+            let (_, rest) = line.split_once(words).unwrap();
+            let end = rest.find([';', '/', '"']).unwrap_or(rest.len());
+            rest[..end].to_owned()
+        };
+        let control = after("P4Runtime is served at ");
+        let metrics = after("metrics are served at http://");
+        // A closed pipe would end it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Serving {
+            running,
+            control,
+            metrics,
+        }
+    }
+
+    /// What a request to the metrics' address is answered.
+    fn get(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.metrics).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn stop(self) -> Said {
+        self.running.signal("TERM");
+        self.running.finish()
+    }
+}
+
+const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: switch\r\n\r\n";
+
+#[test]
+fn metrics_tell_of_each_device_in_the_format_of_prometheus() {
+    let program = format!("2={}", example("router/router.p4"));
+    let serving = Serving::start(&["--device", "1", "--device", &program]);
+    let answer = serving.get(SCRAPE);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.contains("application/openmetrics-text"), "{head}");
+    assert!(body.ends_with("# EOF\n"), "{body}");
+    let value = |series: &str| {
+        let found = body.lines().find_map(|line| line.strip_prefix(series));
+        let found = found.unwrap_or_else(|| panic!("no {series} in {body}"));
+        found.trim().parse::<f64>().unwrap()
+    };
+    for device in ["1", "2"] {
+        let of = |name: &str| value(&format!("polyplane_{name}{{device=\"{device}\"}}"));
+        assert_eq!(of("held_packets"), 0.0);
+        assert_eq!(of("p4runtime_sessions"), 0.0);
+        assert_eq!(of("p4runtime_write_seconds_count"), 0.0);
+    }
+    // Only the second has a program with tables.
+    assert!(!body.contains("table_capacity{device=\"1\""), "{body}");
+    assert!(
+        body.contains("table_capacity{device=\"2\",table="),
+        "{body}"
+    );
+    // Every metric is documented.
+    let manual = format!("{}/../../docs/METRICS.md", env!("CARGO_MANIFEST_DIR"));
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let names = body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    for name in names.map(|line| line.split(' ').next().unwrap()) {
+        assert!(manual.contains(&format!("`{name}")), "{name}");
+    }
+    assert!(
+        serving
+            .get("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            .contains(" 404 ")
+    );
+    assert!(
+        serving
+            .get("POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            .contains(" 405 ")
+    );
+    let said = serving.stop();
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    for device in ["device 1 ran for", "device 2 ran for"] {
+        assert!(said.out.contains(device), "{}", said.out);
+    }
+}
+
+#[test]
+fn a_log_in_json_has_one_object_a_line() {
+    let mut command = polyplane();
+    command
+        .args(["serve", "--p4runtime", "127.0.0.1:0", "--log", "json,warn"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let mut lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    for words in ["P4Runtime is served at", "is running on"] {
+        let line = lines.next().unwrap().unwrap();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let message = value["message"].as_str().unwrap();
+        assert!(message.contains(words), "{line}");
+        assert_eq!(value["level"], "INFO");
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    running.signal("TERM");
+    assert_eq!(running.finish().status, Some(0));
+}
+
+#[test]
+fn what_would_be_open_to_others_is_refused_with_what_to_give() {
+    let directory = Directory::new("serve");
+    let no_pem = directory.with("no.pem", "nothing");
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let all: Vec<&str> = ["serve", "--p4runtime"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let said = said(&all);
+        assert_ne!(said.status, Some(0));
+        for word in words {
+            assert!(said.err.contains(word), "{}", said.err);
+        }
+    };
+    let beyond = "--listen-beyond-loopback";
+    refused(&["0.0.0.0:0"], &["127.0.0.1", beyond]);
+    refused(
+        &["0.0.0.0:0", beyond],
+        &["without encryption", "--tls-cert"],
+    );
+    refused(&["0.0.0.0:0", "--anyone-may-control"], &[beyond]);
+    refused(&["127.0.0.1:0", "--tls-cert", &no_pem], &["--tls-key"]);
+    refused(&["127.0.0.1:0", "--allow", "a=*"], &["--tls-client-ca"]);
+    let tls = ["127.0.0.1:0", "--tls-cert", &no_pem, "--tls-key", &no_pem];
+    refused(&tls, &["server's certificate"]);
+    refused(
+        &["127.0.0.1:0", "--metrics", "0.0.0.0:0"],
+        &["metrics", "open to other machines"],
+    );
+    refused(
+        &["127.0.0.1:0", "--device", "1", "--device", "1"],
+        &["device id 1"],
+    );
+}
+
+#[test]
+fn a_plain_switch_says_where_it_serves() {
+    let serving = Serving::start(&[]);
+    TcpStream::connect(&serving.control).unwrap();
+    let said = serving.stop();
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    assert!(said.out.starts_with("ran for"), "{}", said.out);
+}
+
+#[test]
+fn the_default_port_is_that_of_p4runtime() {
+    let help = said(&["serve", "--help"]);
+    assert!(
+        help.out.contains("[default: 127.0.0.1:9559]"),
+        "{}",
+        help.out
+    );
+}

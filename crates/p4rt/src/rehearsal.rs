@@ -1,0 +1,113 @@
+//! Requests made on a device without a server, sessions or a loop, byte by byte as they came: for fuzzing.
+
+use std::sync::Arc;
+
+use ir::Program;
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::write_request::Atomicity;
+use prost::Message;
+use switch::Device;
+
+use crate::extras::Extras;
+use crate::fault::Checked;
+use crate::pipeline;
+use crate::schema::Schema;
+use crate::site::Loader;
+use crate::undo::{Op, Target};
+use crate::{packet_io, read, write};
+
+/// A device that takes requests of one controller, who may do everything.
+pub struct Rehearsal {
+    schema: Arc<Schema>,
+    device: Device,
+    extras: Extras,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rehearsed {
+    /// It is no such message.
+    Malformed,
+    /// So many of its parts were done, or told; others were refused.
+    Done(usize),
+}
+
+impl Rehearsal {
+    /// A device with its program.
+    ///
+    /// # Errors
+    /// The engine does not run it, or it has no P4Info: a line that says why.
+    pub fn new(loader: &dyn Loader, program: Arc<Program>) -> Result<Rehearsal, String> {
+        let device = loader.device(Arc::clone(&program));
+        let device = device.map_err(|error| error.to_string())?;
+        let config = pipeline::config(program, rt::ForwardingPipelineConfig::default(), loader);
+        let config = config.map_err(|fault| fault.message)?;
+        Ok(Rehearsal {
+            schema: config.schema,
+            device,
+            extras: Extras::default(),
+        })
+    }
+
+    /// The device.
+    pub fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    /// Makes a `WriteRequest`.
+    pub fn write(&mut self, bytes: &[u8]) -> Rehearsed {
+        let Ok(request) = rt::WriteRequest::decode(bytes) else {
+            return Rehearsed::Malformed;
+        };
+        let updates = request.updates.iter();
+        let ops: Vec<Checked<Op>> = updates
+            .map(|update| write::convert(&self.schema, &request.role, update))
+            .collect();
+        let is_whole = request.atomicity != Atomicity::ContinueOnError as i32;
+        let before = self.extras.clone();
+        let mut target = Target::new(&mut self.device, &mut self.extras, is_whole);
+        let mut done = 0;
+        for op in ops {
+            match op.and_then(|op| op(&mut target)) {
+                Ok(()) => done += 1,
+                Err(_) if is_whole => {
+                    target.roll_back();
+                    self.extras = before;
+                    done = 0;
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        self.device.publish();
+        Rehearsed::Done(done)
+    }
+
+    /// Makes a `ReadRequest`.
+    pub fn read(&mut self, bytes: &[u8]) -> Rehearsed {
+        let Ok(request) = rt::ReadRequest::decode(bytes) else {
+            return Rehearsed::Malformed;
+        };
+        let mut told = 0;
+        for entity in &request.entities {
+            let Ok(mut query) = read::plan(&self.schema, &request.role, entity) else {
+                continue;
+            };
+            while let Ok(Some(part)) = query.collect(&self.schema, &self.device, &self.extras) {
+                told += part.entities(&self.schema).len();
+            }
+        }
+        Rehearsed::Done(told)
+    }
+
+    /// Sends the packet of a `PacketOut` in by a port.
+    pub fn packet_out(&mut self, port: packet::PortId, bytes: &[u8]) -> Rehearsed {
+        let Ok(packet) = rt::PacketOut::decode(bytes) else {
+            return Rehearsed::Malformed;
+        };
+        match packet_io::packet_out(&self.schema, &packet) {
+            Ok(bytes) => Rehearsed::Done(self.device.receive(port, &bytes).is_ok().into()),
+            Err(_) => Rehearsed::Done(0),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The target `entries`: mutated entries files, which are refused with errors that can be shown, or applied.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use interp::Interp;
+use ir::Program;
+use switch::{Device, DeviceConfig};
+
+use super::guard::{Trouble, guarded};
+use super::minimise::minimise_text;
+use super::{Case, Fault, front};
+use crate::mutate::mutate;
+use crate::random::Choices;
+
+/// How often a failing file is tried in shorter forms.
+const ATTEMPTS: usize = 2000;
+
+/// A program with a file of entries for it.
+struct Pair {
+    program: Arc<Program>,
+    entries: String,
+}
+
+/// The examples' programs and entries.
+fn pairs(case: &Case<'_>) -> &'static [Pair] {
+    static PAIRS: OnceLock<Vec<Pair>> = OnceLock::new();
+    PAIRS.get_or_init(|| {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+        let names = [
+            "router",
+            "acl",
+            "nat",
+            "load_balancer",
+            "multicast_ptp",
+            "rate_limiter",
+        ];
+        let pair = |name: &str| {
+            let file = |end| examples.join(name).join(format!("{name}.{end}"));
+            let text = std::fs::read_to_string(file("p4")).ok()?;
+            Some(Pair {
+                program: front::examine(&text, case.limit).ok().flatten()?,
+                entries: std::fs::read_to_string(file("entries")).ok()?,
+            })
+        };
+        names.into_iter().filter_map(pair).collect()
+    })
+}
+
+/// One mutated file; what is wrong with what becomes of it.
+pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
+    let mut choices = Choices::new(case.stream());
+    let pairs = pairs(case);
+    let (pair, other) = (choices.pick(pairs)?, choices.pick(pairs)?);
+    let text = match choices.one_in(4) {
+        true => changed(&pair.entries, &mut choices),
+        false => mutate(&pair.entries, &other.entries, &mut choices),
+    };
+    let fault = match examine(&pair.program, &text, case) {
+        Ok(is_accepted) => {
+            if is_accepted {
+                case.accept();
+            }
+            return None;
+        }
+        Err(fault) => fault,
+    };
+    let fails = |shorter: &str| {
+        examine(&pair.program, shorter, case).is_err_and(|other| other.signature == fault.signature)
+    };
+    let text = match case.is_new(&fault) {
+        true => minimise_text(&text, ATTEMPTS, fails),
+        false => text,
+    };
+    Some((fault, text))
+}
+
+/// A file with one digit changed: these are often right.
+fn changed(text: &str, choices: &mut Choices) -> String {
+    let digits: Vec<usize> = text
+        .char_indices()
+        .filter(|(_, c)| c.is_ascii_digit())
+        .map(|(at, _)| at)
+        .collect();
+    let Some(&at) = choices.pick(&digits) else {
+        return text.to_owned();
+    };
+    let digit = choices.below(10).to_string();
+    format!("{}{digit}{}", &text[..at], &text[at + 1..])
+}
+
+/// Whether a file is accepted and can be applied.
+fn examine(program: &Arc<Program>, text: &str, case: &Case<'_>) -> Result<bool, Fault> {
+    let (program, text) = (Arc::clone(program), text.to_owned());
+    let done = guarded(case.limit, move || applied(&program, &text));
+    match done {
+        Ok(examined) => examined,
+        Err(Trouble::TimeLimit) => Err(Fault::new("time limit", "a file takes too long")),
+        Err(Trouble::Panic { place, message }) => {
+            Err(Fault::new(format!("panic at {place}"), message))
+        }
+    }
+}
+
+fn applied(program: &Arc<Program>, text: &str) -> Result<bool, Fault> {
+    let file = match entries::read(program, "fuzz.entries", text) {
+        Ok(file) => file,
+        Err(errors) => {
+            let is_silent = errors.is_empty() || errors.iter().any(|e| e.to_string().is_empty());
+            return match is_silent {
+                true => Err(Fault::new("refused without an error", "")),
+                false => Ok(false),
+            };
+        }
+    };
+    let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
+    let mut device = device.map_err(|error| Fault::new("no device", error.to_string()))?;
+    match stf::apply_file(&mut device, &file) {
+        Ok(()) => Ok(true),
+        Err(unapplied) if unapplied.to_string().is_empty() => {
+            Err(Fault::new("not applied without an error", ""))
+        }
+        Err(_) => Ok(false),
+    }
+}
