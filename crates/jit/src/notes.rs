@@ -23,8 +23,13 @@ pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>) {
     }
 }
 
-/// Answers all questions, and asks the processor for what the pass will read of the entries.
-pub(crate) fn answer(sites: &[ScoutSite], notes: &mut [u64], state: &State, lane: Lane) {
+/// Answers the questions of these sites, and asks the processor for what the pass will read of the entries.
+pub(crate) fn answer<'s>(
+    sites: impl Iterator<Item = &'s ScoutSite>,
+    notes: &mut [u64],
+    state: &State,
+    lane: Lane,
+) {
     for site in sites {
         let (keys, found) = site.questions(&mut notes[site.first..][..site.words()]);
         let Some(table) = state.table(site.table).filter(|_| !found.is_empty()) else {
