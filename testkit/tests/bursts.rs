@@ -67,3 +67,210 @@ fn a_table_asks_by_the_direction_that_each_packet_of_a_burst_has() {
         check(Arc::as_ref(&engine));
     }
 }
+
+/// Tables whose keys depend on the answers of tables before them, on what a parser does behind a `verify`, and on registers that packets before have
+/// written. Each table that is hit leaves its number in the packet.
+const CHAIN: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t { bit<8> kind; bit<8> a; bit<8> b; bit<8> trail; bit<8> last; }
+struct headers_t { h_t h; }
+struct metadata_t { bit<8> late; }
+
+error { Odd }
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.h);
+        verify(hdr.h.kind != 7, error.Odd);
+        meta.late = hdr.h.b;
+        transition accept;
+    }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    register<bit<8>>(2) seen;
+    bit<8> key = 0;
+    bit<8> again = 0;
+
+    action leave(bit<8> number) {
+        hdr.h.trail = hdr.h.trail ^ number;
+        hdr.h.last = number;
+    }
+    action choose(bit<8> value) { key = value; }
+    action choose_odd(bit<8> value) {
+        if (hdr.h.b[0:0] == 1) { key = value; } else { key = value + 1; }
+    }
+    action stop() {
+        leave(0x80);
+        standard_metadata.egress_spec = 9;
+        exit;
+    }
+    action follow(bit<8> value, bit<8> number) {
+        again = value;
+        leave(number);
+    }
+    table first {
+        key = { hdr.h.a : exact; }
+        actions = { choose; choose_odd; stop; NoAction; }
+        default_action = NoAction();
+        const entries = { 1 : choose(1); 2 : choose(2); 3 : choose_odd(1); 4 : stop(); 5 : choose(9); }
+    }
+    table another {
+        key = { hdr.h.a : exact; }
+        actions = { choose; choose_odd; stop; NoAction; }
+        default_action = NoAction();
+        const entries = { 1 : choose(3); 3 : choose_odd(2); 5 : stop(); }
+    }
+    table second {
+        key = { key : exact; hdr.h.b : ternary; }
+        actions = { follow; NoAction; }
+        default_action = NoAction();
+        const entries = { (1, 0 &&& 1) : follow(1, 1); (1, _) : follow(2, 2); (2, _) : follow(3, 4); (7, _) : follow(2, 8); }
+    }
+    table third {
+        key = { again : exact; }
+        actions = { leave; NoAction; }
+        default_action = leave(0x40);
+        const entries = { 1 : leave(16); 2 : leave(32); }
+    }
+    table late {
+        key = { meta.late : exact; }
+        actions = { leave; NoAction; }
+        default_action = NoAction();
+        const entries = { 0 : leave(3); 1 : leave(5); 2 : leave(6); 3 : leave(7); }
+    }
+    table odd {
+        key = { hdr.h.last : exact; }
+        actions = { leave; NoAction; }
+        default_action = leave(0x21);
+        const entries = { 3 : leave(0x22); 5 : leave(0x23); 16 : leave(0x24); }
+    }
+    table fourth {
+        key = { again : exact; key : exact; }
+        actions = { leave; NoAction; }
+        default_action = leave(0x41);
+        const entries = { (1, 2) : leave(17); (2, 3) : leave(33); }
+    }
+    table fifth {
+        key = { hdr.h.last : exact; }
+        actions = { leave; NoAction; }
+        default_action = leave(0x51);
+        const entries = { 4 : leave(0x52); 6 : leave(0x53); 17 : leave(0x54); }
+    }
+    apply {
+        standard_metadata.egress_spec = 1;
+        late.apply();
+        first.apply();
+        if (hdr.h.kind == 2) { seen.read(key, 0); }
+        seen.write(0, hdr.h.a + 5);
+        if (second.apply().hit) {
+            if (hdr.h.b == 3 && again == 2) { exit; }
+            third.apply();
+        } else if (key == 9) {
+            odd.apply();
+        }
+        switch (another.apply().action_run) {
+            choose: { standard_metadata.egress_spec = 2; }
+            choose_odd: { fourth.apply(); }
+            default: { hdr.h.last = hdr.h.last + 1; fifth.apply(); }
+        }
+    }
+}
+control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) { apply {} }
+control U(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+
+V1Switch(P(), V(), I(), E(), U(), D()) main;
+"#;
+
+/// Packets of all kinds, in an order that puts different ones side by side.
+fn chain_frames() -> Vec<Frame> {
+    let kinds = [0u8, 2, 7, 1];
+    let frame = |number: u32| {
+        let (kind, a, b) = (
+            kinds[number as usize % 4],
+            (number / 3 % 7) as u8,
+            (number / 5 % 5) as u8,
+        );
+        Frame::from_bytes(&[kind, a, b, 0, 0, number as u8]).unwrap()
+    };
+    (0..320).map(frame).collect()
+}
+
+/// What leaves, when frames come in bursts of this length.
+fn leaves(
+    engine: &dyn Engine,
+    program: &str,
+    mut frames: Vec<Frame>,
+    burst: usize,
+) -> Vec<(u32, Vec<u8>)> {
+    let program = testkit::compile_text(program).unwrap();
+    let mut device = Device::new(program, engine, &DeviceConfig::default()).unwrap();
+    let mut left = Vec::new();
+    for frames in frames.chunks_mut(burst) {
+        device.forward(frames, Nanos(1), |port, frame, _| {
+            left.push((port.0, frame.bytes().to_vec()));
+        });
+    }
+    left
+}
+
+/// The length of bursts changes nothing on any engine.
+fn check_bursts(program: &str, frames: impl Fn() -> Vec<Frame>) {
+    let engines = testkit::engines();
+    let expected = leaves(engines[0].as_ref(), program, frames(), 1);
+    assert!(!expected.is_empty());
+    for engine in &engines {
+        for burst in [1, 5, 64, 320] {
+            let left = leaves(engine.as_ref(), program, frames(), burst);
+            assert_eq!(left, expected, "{} {burst}", engine.name());
+        }
+    }
+}
+
+#[test]
+fn keys_that_answers_write_are_those_of_one_packet_after_the_other() {
+    check_bursts(CHAIN, chain_frames);
+}
+
+/// An action with a parameter that has more limbs than native code holds in values.
+const WIDE: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t { bit<8> kind; bit<640> wide; }
+struct headers_t { h_t h; }
+struct metadata_t { }
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    state start { packet.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    action put(bit<640> value) { hdr.h.wide = value; }
+    table wides {
+        key = { hdr.h.kind : exact; }
+        actions = { put; NoAction; }
+        default_action = NoAction();
+        const entries = { 1 : put(1 << 600 | 0xabcd); 2 : put(2); }
+    }
+    apply { wides.apply(); standard_metadata.egress_spec = 1; }
+}
+control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) { apply {} }
+control U(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+
+V1Switch(P(), V(), I(), E(), U(), D()) main;
+"#;
+
+#[test]
+fn parameters_of_many_limbs_reach_the_packets_of_a_burst() {
+    let frame = |number: u8| {
+        let mut bytes = [7; 81];
+        bytes[0] = number % 3;
+        Frame::from_bytes(&bytes).unwrap()
+    };
+    check_bursts(WIDE, || (0..64).map(frame).collect());
+}

@@ -51,7 +51,7 @@ pub(crate) struct Invocation<'i> {
     micros: u64,
     busy: u64,
     /// For a pass: its packets, how many they are, which of them is at hand, and where their outcomes go.
-    wires_at: *const Wire,
+    wires_at: *mut Wire,
     count: u64,
     at: u64,
     outcomes_at: *mut PackedOutcome,
@@ -83,6 +83,8 @@ pub(crate) struct Wire {
     ingress: u32,
     /// How many bytes in front of the first one may be written.
     headroom: u64,
+    /// By how many bytes the packet begins behind the beginning of its frame when it is through.
+    moved: i64,
 }
 
 impl Wire {
@@ -91,6 +93,7 @@ impl Wire {
         length: 0,
         ingress: 0,
         headroom: 0,
+        moved: 0,
     };
 
     #[inline]
@@ -102,6 +105,7 @@ impl Wire {
             length,
             ingress,
             headroom: start as u64,
+            moved: 0,
         }
     }
 }
@@ -163,6 +167,7 @@ pub(crate) mod wire {
     pub(crate) const LENGTH: i32 = offset_of!(Wire, length) as i32;
     pub(crate) const INGRESS: i32 = offset_of!(Wire, ingress) as i32;
     pub(crate) const HEADROOM: i32 = offset_of!(Wire, headroom) as i32;
+    pub(crate) const MOVED: i32 = offset_of!(Wire, moved) as i32;
     pub(crate) const SIZE: i64 = size_of::<Wire>() as i64;
 }
 
@@ -183,6 +188,8 @@ pub(crate) struct Code {
     pub(crate) wide_scratch: Slot,
     /// Limbs of frame and scratch together.
     pub(crate) limbs: usize,
+    /// Whether a pass may leave a packet's beginning elsewhere than its frame's.
+    pub(crate) may_move: bool,
 }
 
 /// How native code ended, in the number that it returns: one of these in the upper half, what belongs to it in the lower one.
@@ -275,9 +282,9 @@ pub(crate) struct BurstEnd {
     pub(crate) stops: bool,
 }
 
-/// Runs a compiled pass of `code` on frames, after its scout, if it has one.
+/// Runs a compiled pass of `code` on frames, after its scouts, which are in the order of their levels.
 pub(crate) fn run_pass(
-    (native, scout): (Native, Option<Native>),
+    (native, scouts): (Native, &[(usize, Native)]),
     burst: PassBurst<'_>,
     packet: &mut PacketContext,
     state: &State,
@@ -299,7 +306,7 @@ pub(crate) fn run_pass(
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         busy: burst.busy_ports.len() as u64,
-        wires_at: wires.as_ptr(),
+        wires_at: wires.as_mut_ptr(),
         count: count as u64,
         outcomes_at: outcomes.as_mut_ptr(),
         frames: burst.frames,
@@ -308,18 +315,15 @@ pub(crate) fn run_pass(
         uses: burst.uses,
         ..Invocation::new(&mut limbs, packet, state, code)
     };
-    if let Some(scout) = scout
-        && count >= WORTH_SCOUTING
-    {
-        enter(scout, &mut invocation);
-        invocation.at = 0;
-        notes::answer(
-            &code.scouts,
-            &mut notes,
-            invocation.state,
-            invocation.packet.lane,
-        );
-        invocation.notes_at = notes.as_mut_ptr();
+    if count >= WORTH_SCOUTING {
+        for &(level, scout) in scouts {
+            enter(scout, &mut invocation);
+            invocation.at = 0;
+            let sites = code.scouts.iter().filter(|site| site.level == level);
+            let lane = invocation.packet.lane;
+            notes::answer(sites, &mut notes, invocation.state, lane);
+            invocation.notes_at = notes.as_mut_ptr();
+        }
     }
     let done = match count {
         0 => 0,
@@ -329,6 +333,15 @@ pub(crate) fn run_pass(
     let has_left = matches!(last, Some(PassOutcome::Left { .. }));
     if has_left {
         invocation.leave();
+    }
+    if code.may_move {
+        for (wire, frame) in wires[..done].iter().zip(&mut *invocation.frames) {
+            if wire.moved != 0 {
+                // Native code has seen that there is room.
+                let is_there = frame.move_front(wire.moved as isize);
+                debug_assert!(is_there);
+            }
+        }
     }
     // The packet that ends a run has not gone on to the next one.
     let stops = has_left || invocation.flags & flags::STOPS != 0;
@@ -347,7 +360,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
     // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits` and `headroom` bytes in front of them, both
     // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
-    // sure; of a burst `count` packets, whose bytes no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what
+    // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what
     // a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
@@ -377,7 +390,7 @@ impl<'i> Invocation<'i> {
             nanos: 0,
             micros: 0,
             busy: 0,
-            wires_at: std::ptr::null(),
+            wires_at: std::ptr::null_mut(),
             count: 0,
             at: 0,
             outcomes_at: std::ptr::null_mut(),

@@ -1,5 +1,6 @@
 //! Cranelift's side: the target, the memory of compiled code, and who frees it.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use bits::IdVec;
@@ -76,8 +77,8 @@ pub(crate) fn compile(
 pub(crate) struct CompiledPass {
     pub(crate) code: Code,
     pub(crate) run: Native,
-    /// What goes before, if it is worth it.
-    pub(crate) scout: Option<Native>,
+    /// What goes before, by level, if it is worth it.
+    pub(crate) scouts: Vec<(usize, Native)>,
     pub(crate) uses: PassUses,
     _memory: Memory,
 }
@@ -99,14 +100,19 @@ pub(crate) fn compile_pass(
     };
     let uses = PassUses::of(program);
     let (id, stages) = compiler.one(&mut shared, Body::Pass(pass))?;
-    let scout = match stages.is_empty() {
-        true => None,
-        false => Some(compiler.one(&mut shared, Body::Scout(pass, &stages))?.0),
-    };
+    let levels: BTreeSet<usize> = shared.code.scouts.iter().map(|site| site.level).collect();
+    let mut scouts = Vec::with_capacity(levels.len());
+    for level in levels {
+        let scout = Body::Scout(pass, &stages, level);
+        scouts.push((level, compiler.one(&mut shared, scout)?.0));
+    }
     let mut module = compiler.module;
     module.finalize_definitions().map_err(failed)?;
     Ok(CompiledPass {
-        scout: scout.map(|id| native(&module, id)),
+        scouts: scouts
+            .into_iter()
+            .map(|(level, id)| (level, native(&module, id)))
+            .collect(),
         code: shared.finish(),
         run: native(&module, id),
         uses,
@@ -165,7 +171,7 @@ impl Compiler {
             Body::Parser(id) => format!("parser{}", id.get()),
             Body::Control(id) => format!("control{}", id.get()),
             Body::Pass(_) => String::from("pass"),
-            Body::Scout(..) => String::from("scout"),
+            Body::Scout(_, _, level) => format!("scout{level}"),
         };
         let declared = self
             .module

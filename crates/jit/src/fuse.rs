@@ -27,7 +27,7 @@ impl Fused for FusedPass {
         context.now = burst.now;
         let CompiledPass {
             run,
-            scout,
+            scouts,
             code,
             uses,
             ..
@@ -43,7 +43,7 @@ impl Fused for FusedPass {
                 chance: (burst.seed, burst.first_packet + (done - from) as u64),
                 uses: *uses,
             };
-            let ended = abi::run_pass((*run, *scout), some, context, state, code);
+            let ended = abi::run_pass((*run, scouts), some, context, state, code);
             done += ended.done;
             if ended.stops || ended.done == 0 {
                 break;

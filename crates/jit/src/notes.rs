@@ -1,8 +1,10 @@
 //! The notes of a pass's scout: what packets ask of tables, answered for a whole burst at once.
 
+use std::sync::atomic::AtomicU64;
+
 use exec::State;
 use table::prefetch::prefetch;
-use table::{EntryIdx, Lane};
+use table::{COUNTER_WORDS, EntryIdx, Lane, Lookup, USAGE_WORDS};
 
 use crate::abi::BURST;
 use crate::translate::ScoutSite;
@@ -21,30 +23,81 @@ pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>) {
     }
 }
 
-/// Answers all questions, and asks the processor for what the pass will read of the entries.
-pub(crate) fn answer(sites: &[ScoutSite], notes: &mut [u64], state: &State, lane: Lane) {
+/// Answers the questions of these sites, and asks the processor for what the pass will read of the entries.
+pub(crate) fn answer<'s>(
+    sites: impl Iterator<Item = &'s ScoutSite>,
+    notes: &mut [u64],
+    state: &State,
+    lane: Lane,
+) {
     for site in sites {
         let (keys, found) = site.questions(&mut notes[site.first..][..site.words()]);
-        let Some(table) = state.table(site.table) else {
+        let Some(table) = state.table(site.table).filter(|_| !found.is_empty()) else {
             continue;
         };
-        let (records, counts) = (table.lookup.records(), table.lookup.cells());
-        let rows = match table.lookup.has_rows() {
-            true => counts.lane(lane),
-            false => &[],
-        };
+        let will_read = WillRead::of(&table.lookup, lane);
         let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
         let places = &mut places[..found.len()];
         table.lookup.find_batch(keys, places);
         for (found, place) in found.iter_mut().zip(places) {
             let number = place.map_or(0, |idx| idx.get() as usize + 1);
             *found = number as u64;
-            if records.limbs().len() > NEAR {
-                prefetch(records.limbs(), number * records.stride());
-            }
-            if rows.len() > NEAR {
-                prefetch(rows, number * counts.words());
-            }
+            will_read.ask_for(number);
         }
+    }
+}
+
+/// What the pass will read of entries that were found, in tables that are too large to be near.
+struct WillRead<'l> {
+    records: &'l [u64],
+    /// Limbs from one record to the next.
+    stride: usize,
+    counts: &'l [AtomicU64],
+    usage: &'l [AtomicU64],
+}
+
+impl<'l> WillRead<'l> {
+    fn of(lookup: &'l Lookup, lane: Lane) -> Self {
+        let records = lookup.records();
+        let usage = match lookup.notes_usage() {
+            true => lookup.usage().lane(lane),
+            false => &[],
+        };
+        Self {
+            records: far(records.limbs()),
+            stride: records.stride(),
+            counts: far(lookup.counts().lane(lane)),
+            usage: far(usage),
+        }
+    }
+
+    /// Asks for all lines of the record of this number and of what is counted there.
+    #[inline(always)]
+    fn ask_for(&self, number: usize) {
+        if !self.records.is_empty() {
+            let first = number * self.stride;
+            let last = first + self.stride - 1;
+            for at in (first..last).step_by(LINE) {
+                prefetch(self.records, at);
+            }
+            prefetch(self.records, last);
+        }
+        if !self.counts.is_empty() {
+            prefetch(self.counts, number * COUNTER_WORDS);
+        }
+        if !self.usage.is_empty() {
+            prefetch(self.usage, number * USAGE_WORDS);
+        }
+    }
+}
+
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// What is not in the first-level cache already.
+fn far<T>(words: &[T]) -> &[T] {
+    match words.len() > NEAR {
+        true => words,
+        false => &[],
     }
 }

@@ -5,6 +5,7 @@
 
 use exec::{ExternState, PacketContext, State};
 use ir::{ExternId, Program, TableId};
+use table::Cells;
 
 /// Bytes of a table's part.
 const TABLE: i32 = 32;
@@ -16,10 +17,10 @@ const EXTERN: i32 = 16;
 pub(crate) struct TableView {
     /// Its records.
     pub(crate) records: i32,
-    /// Its rows of counts, if packets note each entry's use there; else 0.
+    /// Its rows of use, if packets note each entry's use there; else 0.
     pub(crate) usage: i32,
-    /// Its rows of counts.
-    pub(crate) rows: i32,
+    /// Its direct counters.
+    pub(crate) counts: i32,
     /// Its totals.
     pub(crate) totals: i32,
 }
@@ -30,7 +31,7 @@ pub(crate) fn of_table(table: TableId) -> TableView {
     TableView {
         records: first,
         usage: first + 8,
-        rows: first + 16,
+        counts: first + 16,
         totals: first + 24,
     }
 }
@@ -57,14 +58,13 @@ fn make(packet: &mut PacketContext, state: &State) {
     for table in &state.tables {
         let lookup = &table.lookup;
         let records = lookup.records().limbs().as_ptr().expose_provenance();
-        let rows = lookup
-            .cells()
-            .lane(packet.lane)
-            .as_ptr()
-            .expose_provenance();
-        let usage = if lookup.notes_usage() { rows } else { 0 };
-        let totals = lookup.totals().lane(packet.lane).as_ptr();
-        let parts = [records, usage, rows, totals.expose_provenance()];
+        let first = |cells: &Cells| cells.lane(packet.lane).as_ptr().expose_provenance();
+        let usage = match lookup.notes_usage() {
+            true => first(lookup.usage()),
+            false => 0,
+        };
+        let (counts, totals) = (first(lookup.counts()), first(lookup.totals()));
+        let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
     }
     for instance in &state.externs {

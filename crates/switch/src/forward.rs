@@ -122,19 +122,21 @@ impl Core {
         outcomes: &[PackedOutcome],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> Option<(u32, PortId)> {
+        let (now, mut count, mut left) = (self.now, 0, None);
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
             match outcome.unpack() {
                 PassOutcome::Sent(port) => {
-                    self.ledger.sent += 1;
-                    sent(port, frame, self.now);
+                    count += 1;
+                    sent(port, frame, now);
                 }
                 PassOutcome::Dropped(reason) => self.ledger.drop(reason),
-                PassOutcome::Left { step, egress } => return Some((step, egress)),
+                PassOutcome::Left { step, egress } => left = Some((step, egress)),
                 // Engines give every frame an outcome; one that has none is accounted for all the same.
                 PassOutcome::Waiting => self.ledger.drop(exec::DropReason::Aborted),
             }
         }
-        None
+        self.ledger.sent += count;
+        left
     }
 
     fn take_sent(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {

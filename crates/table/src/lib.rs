@@ -59,6 +59,8 @@ pub use meter::{Color, MeterArray, MeterCell, MeterConfig, MeterConfigError, Met
 pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
 pub use records::Records;
 pub use register::RegisterArray;
-pub use table::{Lookup, PriorityOrder, Table, TableError, TableSpec, Totals, words_of_row};
+pub use table::{
+    COUNTER_WORDS, Lookup, PriorityOrder, Table, TableError, TableSpec, Totals, USAGE_WORDS,
+};
 pub use tally::{Cells, Lane};
 pub use value_set::{ValueSet, ValueSetError};

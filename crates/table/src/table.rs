@@ -17,7 +17,7 @@ use bits::Id;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 mod refit;
@@ -69,22 +69,32 @@ impl TableSpec {
         self.direct_meter.map(|unit| Arc::new(MeterCell::new(unit)))
     }
 
-    fn words(&self) -> usize {
-        words_of_row(self.direct_counter.is_some())
+    /// Rows of direct counters, in a table with so many rows.
+    fn counter_rows(&self, rows: usize) -> usize {
+        if self.direct_counter.is_some() {
+            rows
+        } else {
+            0
+        }
     }
 }
 
-/// Words of an entry's row of counts, a power of two, in a table with or without a direct counter.
-pub const fn words_of_row(has_counter: bool) -> usize {
-    if has_counter { 8 } else { 4 }
-}
+/// Words of an entry's row of use: packets that hit it, their bytes, and when the last one came. A power of two.
+pub const USAGE_WORDS: usize = 4;
 
-/// Words of an entry's row: packets that hit it, their bytes, and when the last one came; the last two of a row of eight are its direct counter.
+/// Words of an entry's direct counter: packets and bytes. They stand apart from its use, which most tables do not note: several share a cache line.
+pub const COUNTER_WORDS: usize = 2;
+
 mod word {
     pub(super) const HITS: usize = 0;
     pub(super) const BYTES: usize = 1;
     pub(super) const LAST_USE: usize = super::TIME;
-    pub(super) const COUNTER: usize = 4;
+}
+
+/// The words of a direct counter.
+mod counted {
+    pub(super) const PACKETS: usize = 0;
+    pub(super) const BYTES: usize = 1;
 }
 
 /// Words of the row of a table's totals.
@@ -176,9 +186,11 @@ pub struct Table {
     places: Places,
     records: RecordStore,
     /// Row 0 is the default action's, row `idx + 1` the entry's.
-    tally: Tally,
-    /// Whether packets write the rows' first half.
+    usage: Tally,
+    /// Whether packets write rows of use.
     notes_usage: bool,
+    /// Direct counters, by the same rows; none without.
+    counts: Tally,
     /// One row: packets that hit an entry, and that missed.
     totals: Tally,
     by_identity: HashMap<Identity, EntryIdx, IdentityHash>,
@@ -258,7 +270,8 @@ impl Table {
             slots: SlotStore::new(),
             places: Places::new(places),
             records,
-            tally: Tally::new(places + 1, spec.words()),
+            usage: Tally::new(places + 1, USAGE_WORDS),
+            counts: Tally::new(spec.counter_rows(places + 1), COUNTER_WORDS),
             notes_usage: spec.notes_usage,
             totals: Tally::new(1, total::WORDS),
             by_identity: HashMap::default(),
@@ -453,8 +466,8 @@ impl Table {
         self.spec.direct_counter?;
         let row = self.row(entry)?;
         Some(CounterReading {
-            packets: self.tally.read(row, word::COUNTER),
-            bytes: self.tally.read(row, word::COUNTER + 1),
+            packets: self.counts.read(row, counted::PACKETS),
+            bytes: self.counts.read(row, counted::BYTES),
         })
     }
 
@@ -463,19 +476,20 @@ impl Table {
         let (Some(_), Some(row)) = (self.spec.direct_counter, self.row(entry)) else {
             return false;
         };
-        self.tally.write(row, word::COUNTER, reading.packets);
-        self.tally.write(row, word::COUNTER + 1, reading.bytes);
+        self.counts.write(row, counted::PACKETS, reading.packets);
+        self.counts.write(row, counted::BYTES, reading.bytes);
         true
     }
 
     /// For how many writers there are lanes to count in.
     pub fn lanes(&self) -> usize {
-        self.tally.lanes()
+        self.usage.lanes()
     }
 
     /// Makes lanes for so many writers, which the next snapshot has.
     pub fn set_lanes(&mut self, lanes: usize) {
-        self.tally.resize(self.tally.rows(), lanes);
+        self.usage.resize(self.usage.rows(), lanes);
+        self.counts.resize(self.counts.rows(), lanes);
         self.totals.resize(1, lanes);
         self.snapshot = None;
     }
@@ -490,18 +504,22 @@ impl Table {
 
     fn read_usage(&self, row: usize) -> UsageReading {
         UsageReading {
-            hits: self.tally.read(row, word::HITS),
-            bytes: self.tally.read(row, word::BYTES),
-            last_use_ns: self.tally.read(row, word::LAST_USE),
+            hits: self.usage.read(row, word::HITS),
+            bytes: self.usage.read(row, word::BYTES),
+            last_use_ns: self.usage.read(row, word::LAST_USE),
         }
     }
 
     /// A row begins anew, with another entry.
     fn begin_row(&mut self, row: usize, now_ns: u64) {
-        for word in 0..self.spec.words() {
-            self.tally.write(row, word, 0);
+        for word in [word::HITS, word::BYTES] {
+            self.usage.write(row, word, 0);
         }
-        self.tally.write(row, word::LAST_USE, now_ns);
+        self.usage.write(row, word::LAST_USE, now_ns);
+        if self.spec.direct_counter.is_some() {
+            self.counts.write(row, counted::PACKETS, 0);
+            self.counts.write(row, counted::BYTES, 0);
+        }
     }
 
     /// The entries that no packet has hit for as long as their idle time-out, or longer, with the time of the last one.
@@ -511,7 +529,7 @@ impl Table {
             Some((idx, entry, entry.idle_timeout_ns?))
         });
         timed.filter_map(move |(idx, entry, timeout)| {
-            let last = self.tally.read(idx.index() + 1, word::LAST_USE);
+            let last = self.usage.read(idx.index() + 1, word::LAST_USE);
             (now_ns.saturating_sub(last) >= timeout).then_some((entry, last))
         })
     }
@@ -533,7 +551,7 @@ impl Table {
 
     /// About how many bytes the entries' records and counts take, all copies included.
     pub fn record_memory(&self) -> usize {
-        self.records.memory() + self.tally.memory()
+        self.records.memory() + self.usage.memory() + self.counts.memory()
     }
 
     /// Works on finding entries faster, about as long as `budget` says; single steps take up to a tenth of a second with half a million entries.
@@ -556,7 +574,8 @@ impl Table {
             slots: self.slots.snapshot(),
             default: self.default.clone(),
             records: self.records.snapshot(),
-            cells: self.tally.cells().clone(),
+            usage: self.usage.cells().clone(),
+            counts: self.counts.cells().clone(),
             totals: self.totals.cells().clone(),
             notes_usage: self.notes_usage,
             counter: self.spec.direct_counter,
@@ -661,7 +680,10 @@ impl Table {
                 .ok_or(TableError::Full { capacity });
         }
         let longer = (len * 2).min(if len < capacity { capacity } else { most });
-        self.tally.resize(longer + 1, self.tally.lanes());
+        let lanes = self.usage.lanes();
+        self.usage.resize(longer + 1, lanes);
+        self.counts
+            .resize(self.spec.counter_rows(longer + 1), lanes);
         self.places.grow(longer);
         self.places.take().ok_or(TableError::Full { capacity })
     }
@@ -687,7 +709,8 @@ pub struct Lookup {
     slots: Arc<Slots>,
     default: Arc<DefaultEntry>,
     records: Arc<Records>,
-    cells: Arc<Cells>,
+    usage: Arc<Cells>,
+    counts: Arc<Cells>,
     totals: Arc<Cells>,
     notes_usage: bool,
     counter: Option<CounterKind>,
@@ -741,7 +764,7 @@ impl Lookup {
         if !self.notes_usage {
             return;
         }
-        if let [hits, sum, last, ..] = self.row(found, lane) {
+        if let [hits, sum, last, ..] = self.usage.row(lane, row_of(found)) {
             add(hits, 1);
             add(sum, bytes);
             if last.load(Relaxed) < now_ns {
@@ -765,12 +788,6 @@ impl Lookup {
         self.notes_usage
     }
 
-    /// Whether packets write the rows of [`cells`](Self::cells) at all.
-    #[inline]
-    pub fn has_rows(&self) -> bool {
-        self.notes_usage || self.counter.is_some()
-    }
-
     /// Where packets note hits and misses: a row of two words.
     #[inline]
     pub fn totals(&self) -> &Cells {
@@ -782,13 +799,8 @@ impl Lookup {
     pub fn count(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64) {
         if let Some(kind) = self.counter {
             kind.amounts(bytes)
-                .add_to(&self.row(found, lane)[word::COUNTER..]);
+                .add_to(self.counts.row(lane, row_of(found)));
         }
-    }
-
-    #[inline]
-    fn row(&self, found: Option<EntryIdx>, lane: Lane) -> &[AtomicU64] {
-        self.cells.row(lane, found.map_or(0, |idx| idx.index() + 1))
     }
 
     /// What entries do, flat.
@@ -797,10 +809,22 @@ impl Lookup {
         &self.records
     }
 
-    /// What packets count of entries: rows of [`Cells::words`] words, the default action's first, then that of each place. A row is packets,
-    /// bytes, the time of the last one, and from the fifth word on the direct counter's packets and bytes.
+    /// Where packets note entries' use: rows of [`USAGE_WORDS`] words, the default action's first, then that of each place. A row is packets, bytes and
+    /// the time of the last one.
     #[inline]
-    pub fn cells(&self) -> &Cells {
-        &self.cells
+    pub fn usage(&self) -> &Cells {
+        &self.usage
     }
+
+    /// The direct counters, by the same rows, of [`COUNTER_WORDS`] words: packets and bytes. Empty in a table without them.
+    #[inline]
+    pub fn counts(&self) -> &Cells {
+        &self.counts
+    }
+}
+
+/// The row of what was found.
+#[inline]
+fn row_of(found: Option<EntryIdx>) -> usize {
+    found.map_or(0, |idx| idx.index() + 1)
 }

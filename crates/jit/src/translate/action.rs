@@ -202,6 +202,12 @@ impl Translator<'_> {
         action: ActionId,
         entry: Value,
     ) -> Result<(), Unsupported> {
+        let params = self.entry_params(action, entry);
+        self.run_action(action, params)
+    }
+
+    /// Where an action finds the parameters that are behind a pointer.
+    pub(super) fn entry_params(&mut self, action: ActionId, entry: Value) -> Vec<Param> {
         let declared = self.program.actions.get(action);
         let declared = declared.map_or(&[][..], |action| &action.params);
         let pointer = self.variable(entry);
@@ -219,7 +225,7 @@ impl Translator<'_> {
             });
             first += limbs;
         }
-        self.run_action(action, params)
+        params
     }
 
     /// Runs an action with these values as parameters.
@@ -251,7 +257,7 @@ impl Translator<'_> {
         variable
     }
 
-    fn wide_param(&self, action: ActionId, index: usize) -> Option<Slot> {
+    pub(super) fn wide_param(&self, action: ActionId, index: usize) -> Option<Slot> {
         self.wide_params.get(action)?.get(index).copied().flatten()
     }
 

@@ -13,10 +13,7 @@ use crate::helpers::Helper;
 impl Translator<'_> {
     /// A packet begins: its bytes, all its fields zero.
     pub(super) fn begin_packet(&mut self) {
-        let at = self.load_invocation(offset::AT);
-        let wires = self.load_invocation(offset::WIRES);
-        let behind = self.b.ins().imul_imm(at, wire::SIZE);
-        let wire = self.b.ins().iadd(wires, behind);
+        let wire = self.wire_at_hand();
         let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
         self.b.def_var(self.bytes, bytes);
         let length = self.length_of(wire);
@@ -38,6 +35,29 @@ impl Translator<'_> {
         self.all_zero();
     }
 
+    /// Which packet of the burst is at hand.
+    pub(super) fn at(&mut self) -> Value {
+        match self.fused.as_ref().map(|fusing| fusing.at) {
+            Some(at) => self.b.use_var(at),
+            None => self.number(0),
+        }
+    }
+
+    /// The next packet is this one; helpers know, too.
+    pub(super) fn set_at(&mut self, at: Value) {
+        self.store_invocation(at, offset::AT);
+        if let Some(fusing) = &self.fused {
+            self.b.def_var(fusing.at, at);
+        }
+    }
+
+    fn wire_at_hand(&mut self) -> Value {
+        let at = self.at();
+        let wires = self.load_invocation(offset::WIRES);
+        let behind = self.b.ins().imul_imm(at, wire::SIZE);
+        self.b.ins().iadd(wires, behind)
+    }
+
     pub(super) fn length_of(&mut self, wire: Value) -> Value {
         let flags = in_invocation();
         self.b.ins().uload32(flags, wire, wire::LENGTH)
@@ -50,15 +70,25 @@ impl Translator<'_> {
         let at = self.write_outcome(number);
         let (next, through) = (self.b.create_block(), self.b.create_block());
         let flags = self.load_invocation(offset::FLAGS);
-        let seen = (flags::HELD | flags::ASKED | flags::MOVED) as i64;
+        let seen = (flags::HELD | flags::ASKED) as i64;
         let must_see = self.b.ins().band_imm(flags, seen);
         self.return_if(must_see, |this| {
             let stops = this.help(Helper::EndPacket, &[]);
             this.branch(stops, through, next);
         });
+        if self.code.may_move {
+            let moved = self.b.create_block();
+            let has_moved = self.b.ins().band_imm(flags, flags::MOVED as i64);
+            self.branch(has_moved, moved, next);
+            self.start_sealed(moved);
+            let wire = self.wire_at_hand();
+            let shift = self.load_invocation(offset::SHIFT);
+            let in_wires = in_invocation();
+            self.b.ins().store(in_wires, shift, wire, wire::MOVED);
+        }
         self.jump(next);
         self.start(next);
-        self.store_invocation(at, offset::AT);
+        self.set_at(at);
         let count = self.load_invocation(offset::COUNT);
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
@@ -68,7 +98,7 @@ impl Translator<'_> {
 
     /// Writes the outcome of the packet at hand; how many packets have one now.
     fn write_outcome(&mut self, number: Value) -> Value {
-        let at = self.load_invocation(offset::AT);
+        let at = self.at();
         let outcomes = self.load_invocation(offset::OUTCOMES);
         let behind = self.b.ins().ishl_imm(at, 3);
         let place = self.b.ins().iadd(outcomes, behind);

@@ -5,25 +5,24 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
 use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
-use table::Records;
+use table::{COUNTER_WORDS, Records, USAGE_WORDS};
 
 use super::{I64, Translator, in_limbs};
 use crate::abi::offset;
 use crate::view;
 
-/// Where an entry's row has its counts, in bytes: `table::Lookup::cells` says what is where.
+/// Where an entry's row of use has what, in bytes: `table::Lookup::usage` says so.
 mod row {
     pub(super) const HITS: i32 = 0;
     pub(super) const BYTES: i32 = 8;
     pub(super) const LAST_USE: i32 = 16;
-    pub(super) const COUNTER: i32 = 32;
 }
 
-/// The table whose action is being translated: its direct counter, and the variable that points to the entry's row.
+/// The table whose action is being translated: its direct counter, and the variable that points to the entry's.
 #[derive(Clone, Copy)]
 pub(super) struct Applying {
     counter: Option<ExternId>,
-    row: Variable,
+    counted: Variable,
     /// v1model: the hit has been counted.
     counts_hits: bool,
 }
@@ -49,11 +48,10 @@ impl Translator<'_> {
         let declared = self.program.tables.get(table);
         let counter = declared.and_then(|declared| declared.direct_counter);
         let unit = counter.and_then(|counter| self.unit_of(counter));
-        let words = table::words_of_row(unit.is_some());
-        let behind = self.b.ins().imul_imm(number, 8 * words as i64);
-        self.note_usage(table, behind);
-        let rows = self.load_view(view::of_table(table).rows);
-        let row = self.b.ins().iadd(rows, behind);
+        self.note_usage(table, number);
+        let counts = self.load_view(view::of_table(table).counts);
+        let behind = self.b.ins().imul_imm(number, 8 * COUNTER_WORDS as i64);
+        let row = self.b.ins().iadd(counts, behind);
         let counts_hits = self.code.tables[table].counts_hits;
         if let (Some(unit), true) = (unit, counts_hits) {
             let bytes = self.counted_bytes();
@@ -61,11 +59,11 @@ impl Translator<'_> {
             let hit = self.b.ins().uextend(I64, is_hit);
             let zero = self.number(0);
             let bytes = self.b.ins().select(is_hit, bytes, zero);
-            self.count_at(row, row::COUNTER, unit, hit, bytes);
+            self.count_at(row, unit, hit, bytes);
         }
         Applying {
             counter,
-            row: self.variable(row),
+            counted: self.variable(row),
             counts_hits,
         }
     }
@@ -81,12 +79,13 @@ impl Translator<'_> {
         self.add_at(cell, 0, one);
     }
 
-    /// What is noted of the entry whose row is so many bytes behind the first, if anything is.
-    fn note_usage(&mut self, table: TableId, behind: Value) {
+    /// What is noted of the entry that a lookup gave the number of, if anything is.
+    fn note_usage(&mut self, table: TableId, number: Value) {
         let rows = self.load_view(view::of_table(table).usage);
         let (noted, after) = (self.b.create_block(), self.b.create_block());
         self.branch(rows, noted, after);
         self.start_sealed(noted);
+        let behind = self.b.ins().imul_imm(number, 8 * USAGE_WORDS as i64);
         let row = self.b.ins().iadd(rows, behind);
         let one = self.number(1);
         let bytes = self.counted_bytes();
@@ -110,12 +109,12 @@ impl Translator<'_> {
         self.b.ins().store(in_limbs(), sum, cell, at);
     }
 
-    fn count_at(&mut self, cell: Value, at: i32, unit: CounterUnit, packets: Value, bytes: Value) {
+    fn count_at(&mut self, cell: Value, unit: CounterUnit, packets: Value, bytes: Value) {
         if unit != CounterUnit::Bytes {
-            self.add_at(cell, at, packets);
+            self.add_at(cell, 0, packets);
         }
         if unit != CounterUnit::Packets {
-            self.add_at(cell, at + 8, bytes);
+            self.add_at(cell, 8, bytes);
         }
     }
 
@@ -164,9 +163,9 @@ impl Translator<'_> {
         }
         let is_given = call.op == Op::DirectCounterCountLength;
         let bytes = self.given_length(call, 0, is_given)?;
-        let row = self.b.use_var(applying.row);
+        let cell = self.b.use_var(applying.counted);
         let one = self.number(1);
-        self.count_at(row, row::COUNTER, unit, one, bytes);
+        self.count_at(cell, unit, one, bytes);
         Ok(true)
     }
 
@@ -190,7 +189,7 @@ impl Translator<'_> {
         let behind = self.b.ins().ishl_imm(index, 4);
         let cell = self.b.ins().iadd(cells, behind);
         let one = self.number(1);
-        self.count_at(cell, 0, unit, one, bytes);
+        self.count_at(cell, unit, one, bytes);
         self.jump(after);
         self.start_sealed(after);
         Ok(true)

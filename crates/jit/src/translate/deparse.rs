@@ -14,6 +14,7 @@ use ir::{Control, ControlId, HeaderPlace, Next, Op, Program, StageKind, Stmt, St
 use packet::MAX_FRAME;
 
 use super::emit::pieces_of;
+use super::pass::Run;
 use super::{I64, Translator, in_bytes};
 use crate::abi::{flags, offset};
 use crate::helpers::Helper;
@@ -228,19 +229,25 @@ impl Translator<'_> {
         let fits = self.b.create_block();
         self.branch(is_hard, anew, fits);
         self.start_sealed(fits);
-        // All is read before any of it is written over.
+        // All that stands in the packet is read before any of it is written over; what has values of its own is put together where it is written.
         let bytes = self.b.use_var(self.bytes);
         let front = self.b.ins().iadd(bytes, shift);
-        let taken: Vec<(Value, Vec<Value>)> = placing
+        let taken: Vec<(Value, Option<Vec<Value>>)> = placing
             .headers
             .iter()
-            .map(|placed| self.take_moved(placed, shift))
+            .map(|placed| {
+                let is_moved = self.is_moved(placed, shift);
+                let is_read = self.is_read_in_packet(&placed.site);
+                let words = is_read.then(|| self.take_moved(placed, is_moved));
+                (is_moved, words)
+            })
             .collect();
         for (placed, (is_moved, words)) in placing.headers.iter().zip(taken) {
             let (writes, stays) = (self.b.create_block(), self.b.create_block());
             let after = self.b.create_block();
             self.branch(is_moved, writes, stays);
             self.start_sealed(writes);
+            let words = words.unwrap_or_else(|| self.words_of_header(&placed.site));
             let to = self.b.ins().iadd(front, placed.at);
             self.store_words(&words, to, 0, placed.site.fixed_bits / 8);
             self.jump(after);
@@ -257,6 +264,7 @@ impl Translator<'_> {
 
     /// The frame will begin where the packet does now.
     fn note_moved(&mut self, shift: Value) {
+        self.code.may_move = true;
         let flags = self.load_invocation(offset::FLAGS);
         let before = self.load_invocation(offset::SHIFT);
         let has_moved = self.b.ins().band_imm(flags, flags::MOVED as i64);
@@ -268,15 +276,30 @@ impl Translator<'_> {
         self.store_invocation(flags, offset::FLAGS);
     }
 
-    /// Whether a header is emitted elsewhere than it was parsed, and its words then.
-    fn take_moved(&mut self, placed: &Placed, shift: Value) -> (Value, Vec<Value>) {
+    /// Whether a header is emitted elsewhere than it was parsed: 0 or 1.
+    fn is_moved(&mut self, placed: &Placed, shift: Value) -> Value {
         let to = self.b.ins().iadd(placed.at, shift);
         let is_moved = match placed.offset {
             Some(offset) => self.b.ins().icmp(IntCC::NotEqual, offset, to),
             None => self.is_set(placed.is_emitted),
         };
         let is_moved = self.number_of(is_moved);
-        let is_moved = self.b.ins().band(is_moved, placed.is_emitted);
+        self.b.ins().band(is_moved, placed.is_emitted)
+    }
+
+    /// Whether a part of a header is read where it stands in the packet.
+    fn is_read_in_packet(&self, site: &HeaderSite) -> bool {
+        let runs = self.runs(site);
+        runs.iter().any(|run| matches!(run, Run::InPacket { .. }))
+    }
+
+    fn words_of_header(&mut self, site: &HeaderSite) -> Vec<Value> {
+        let pieces = self.pieces_of_header(site, None);
+        self.words(&pieces)
+    }
+
+    /// The words of a header, if it is moved.
+    fn take_moved(&mut self, placed: &Placed, is_moved: Value) -> Vec<Value> {
         let count = placed.site.fixed_bits.div_ceil(64) as usize;
         let takes = self.b.create_block();
         let (after, taken) = self.block_with(count);
@@ -284,11 +307,10 @@ impl Translator<'_> {
         let nothing: Vec<BlockArg> = vec![zero.into(); count];
         self.b.ins().brif(is_moved, takes, &[], after, &nothing);
         self.start_sealed(takes);
-        let pieces = self.pieces_of_header(&placed.site, None);
-        let words = self.words(&pieces);
+        let words = self.words_of_header(&placed.site);
         self.jump_with(after, &words);
         self.start_sealed(after);
-        (is_moved, taken)
+        taken
     }
 
     /// Whether a header is emitted: 0 or 1.

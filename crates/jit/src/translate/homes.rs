@@ -133,6 +133,13 @@ pub(super) fn written_in_control(program: &Program, control: ControlId) -> HashS
     walk.with_actions()
 }
 
+/// The same in a statement, with marks and results of calls.
+pub(super) fn written_by_stmt(program: &Program, stmt: &Stmt) -> HashSet<FieldId> {
+    let mut walk = Walk::new(program);
+    walk.stmt(stmt);
+    walk.with_actions()
+}
+
 /// The validity of a header, and its fields.
 pub(super) fn fields_of(program: &Program, header: HeaderId) -> Vec<FieldId> {
     let Some(declared) = program.headers.get(header) else {

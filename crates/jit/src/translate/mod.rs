@@ -18,10 +18,12 @@ mod emit;
 mod expr;
 mod extract;
 mod homes;
+mod levels;
 mod parser;
 mod pass;
 mod place;
 mod scout;
+mod sketch;
 mod stmt;
 mod table;
 mod wide;
@@ -161,8 +163,8 @@ pub(crate) enum Body<'p> {
     Control(ControlId),
     /// All steps of a pass.
     Pass(&'p Pass),
-    /// The scout of a pass, which takes answers at these stages.
-    Scout(&'p Pass, &'p ScoutedStages),
+    /// A scout of a pass, which takes answers at these stages: the one of this level.
+    Scout(&'p Pass, &'p ScoutedStages, usize),
 }
 
 /// Translates code into the function at hand. Of a pass it tells where it takes answers of a scout.
@@ -182,7 +184,7 @@ pub(crate) fn translate(
             translator.finish()?;
         }
         Body::Pass(pass) => return translator.pass(pass),
-        Body::Scout(pass, stages) => translator.scout(pass, stages)?,
+        Body::Scout(pass, stages, level) => translator.scout(pass, stages, level)?,
     }
     Ok(ScoutedStages::new())
 }

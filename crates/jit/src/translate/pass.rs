@@ -40,6 +40,8 @@ pub(super) struct Fusing {
     is_flat: bool,
     /// What a scout has asked for.
     pub(super) scouting: Scouting,
+    /// Which packet of the burst is at hand.
+    pub(super) at: Variable,
     /// The packet as its burst knows it.
     pub(super) wire: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
@@ -272,6 +274,8 @@ impl Translator<'_> {
         let (begin, ended) = (self.b.create_block(), self.b.create_block());
         self.b.append_block_param(ended, I64);
         self.begin_fusing(pass, ended);
+        let first = self.number(0);
+        self.set_at(first);
         self.jump(begin);
         self.start(begin);
         self.begin_packet();
@@ -342,6 +346,7 @@ impl Translator<'_> {
             bytes_stand: true,
             is_flat: false,
             scouting,
+            at: self.b.declare_var(I64),
             wire: self.b.declare_var(I64),
             ended,
             places,
@@ -356,6 +361,7 @@ impl Translator<'_> {
             kept,
         });
         self.running_sums();
+        self.find_levels(pass);
         let is_flat = self.all_are_flat();
         if let Some(fused) = self.fused.as_mut() {
             fused.is_flat = is_flat;

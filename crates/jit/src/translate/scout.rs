@@ -1,10 +1,11 @@
-//! The scout of a pass: goes through a burst before the pass does and writes down the keys of tables, so that they are looked up together and what the
+//! The scouts of a pass: they go through a burst before the pass does and write down the keys of tables, so that these are looked up together and what the
 //! pass will read is asked for before (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
 //!
-//! It runs the parser and the conditions that depend on nothing else, and no action. A table is scouted if no code between the parser and it writes a
-//! field of its key: then the key that the scout found is the key, and the pass takes the answer without looking at it. Whether the pass comes to the
-//! table is another matter. The scout goes both ways where it does not know; a packet that it did not ask for is looked up by the pass itself. So it
-//! changes speed, never the result.
+//! The first scout runs the parser and the conditions that depend on nothing else. A scout of a later level ([`super::levels`]) also has the answers to the
+//! questions of those before, and follows what their actions assign ([`super::sketch`]). Whether the pass comes to a table is another matter: a scout goes
+//! all ways where it does not know, and a packet that it did not ask for is looked up by the pass itself. If no code between the parser and a table writes
+//! a field of its key, the pass takes the answer without looking at it; otherwise it compares its key with the one that was asked for. So scouts change
+//! speed, never the result.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +15,14 @@ use cranelift_frontend::Variable;
 use exec::slots::header::HeaderSite;
 use exec::{Pass, PassStep, Unsupported};
 use ir::{
-    ControlId, Expr, ExternKind, FieldId, MatchKind, MatchNext, Next, Stage, StageId, StageKind,
+    ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
 
 use super::extract::is_inline;
 use super::homes::{Homes, written_in_control};
+use super::levels::{Level, Levels, assigns};
+use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::{BURST, offset};
 
@@ -31,6 +34,10 @@ pub(crate) struct ScoutSite {
     pub(crate) first: usize,
     /// Limbs of a key.
     pub(crate) limbs: usize,
+    /// The level of the scout that asks.
+    pub(crate) level: Level,
+    /// Whether the key that was asked for may be another than the pass's.
+    pub(crate) is_verified: bool,
 }
 
 /// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
@@ -68,6 +75,11 @@ pub(super) struct Scouting {
     pub(super) control: Option<ControlId>,
     /// The match stages that the pass takes answers for.
     pub(super) sites: HashMap<(ControlId, StageId), usize>,
+    levels: Levels,
+    /// Whether it is a scout that is being translated.
+    is_ahead: bool,
+    /// Whether the parser verifies: scouts do not.
+    verifies: bool,
 }
 
 impl Scouting {
@@ -107,6 +119,8 @@ impl Scouting {
                         break;
                     }
                     is_parsed = true;
+                    let parser = parser.into_iter().flat_map(|p| p.states.values());
+                    scouting.verifies = parser.into_iter().any(|s| verifies(&s.body));
                 }
                 PassStep::Control(control) if is_parsed => {
                     written.extend(written_in_control(program, *control));
@@ -123,6 +137,15 @@ impl Scouting {
         }
         scouting
     }
+}
+
+fn verifies(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Verify(..) => true,
+        StmtKind::If(_, then, otherwise) => verifies(then) || verifies(otherwise),
+        StmtKind::Block(_, body) => verifies(body),
+        _ => false,
+    })
 }
 
 /// Whether a control is one step of a pass alone: another time it would find other keys.
@@ -146,7 +169,7 @@ fn is_plain(body: &[Stmt], is_native: &impl Fn(&StmtKind) -> bool) -> bool {
 
 /// Whether the scout comes to a stage.
 #[derive(Clone, Copy)]
-enum Comes {
+pub(super) enum Comes {
     Never,
     Always,
     /// Where this is 1.
@@ -154,24 +177,53 @@ enum Comes {
 }
 
 impl Translator<'_> {
-    /// The place of the answer for a match stage, if the pass may take one: its key is known when the packet is parsed.
+    /// Finds out which tables are scouted on which level.
+    pub(super) fn find_levels(&mut self, pass: &Pass) {
+        let Some(fused) = self.fused.as_ref() else {
+            return;
+        };
+        let written = &fused.scouting.written;
+        let mut levels = Levels::default();
+        let mut is_parsed = false;
+        for step in &pass.steps {
+            match step {
+                PassStep::Parse { .. } => is_parsed = true,
+                PassStep::Set(field, _) if is_parsed => levels.set(*field),
+                PassStep::Control(control) if written.contains_key(control) => {
+                    levels.control(self.program, *control, self);
+                }
+                PassStep::Control(control) => levels.forget(self.program, *control),
+                PassStep::Carry(_) | PassStep::Deparse(_) => break,
+                _ => {}
+            }
+        }
+        if let Some(fused) = self.fused.as_mut() {
+            fused.scouting.levels = levels;
+        }
+    }
+
+    /// Whether it is a scout that is being translated.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.fused.as_ref().is_some_and(|f| f.scouting.is_ahead)
+    }
+
+    /// The place of the answer for a match stage, if the pass may take one.
     pub(super) fn scouted(&mut self, stage: StageId, table: TableId) -> Option<ScoutSite> {
-        let control = self.fused.as_ref()?.scouting.control?;
+        let scouting = &self.fused.as_ref()?.scouting;
+        let control = scouting.control?;
+        let level = scouting.levels.asked(control, stage)?;
         let keys = &self.program.tables.get(table)?.keys;
-        if !keys.iter().all(|key| self.is_known(control, &key.expr)) {
-            return None;
-        }
+        let is_exact = keys.iter().all(|key| self.is_known(control, &key.expr));
+        let is_verified = scouting.verifies || !is_exact;
         let limbs = self.code.tables[table].key_limbs as usize;
-        let is_plain = keys.iter().all(|key| key.match_kind != MatchKind::Selector);
-        if limbs == 0 || limbs > INLINE_LIMBS as usize || !is_plain {
-            return None;
-        }
         let first = self.code.scouts.last();
         let first = first.map_or(0, |site| site.first + site.words());
         let site = ScoutSite {
             table,
             first,
             limbs,
+            level,
+            is_verified,
         };
         let number = self.code.scouts.len();
         self.code.scouts.push(site);
@@ -214,16 +266,22 @@ impl Translator<'_> {
         self.b.ins().iadd_imm(notes, behind)
     }
 
-    /// The number of the record that the packet at hand hits, as the scout found it; `otherwise` if the scout did not ask.
-    pub(super) fn scouted_record(&mut self, site: ScoutSite, otherwise: Block) -> Value {
+    /// The number of the record that the packet at hand hits, as a scout found it; `otherwise` if none asked, or not with this key.
+    pub(super) fn scouted_record(
+        &mut self,
+        site: ScoutSite,
+        key: &[Value],
+        otherwise: Block,
+    ) -> Value {
         let asking = self.notes(site, ScoutSite::ASKING);
-        let at = self.load_invocation(offset::AT);
+        let at = self.at();
         let behind = self.b.ins().ishl_imm(at, 3);
         let question = self.b.ins().iadd(asking, behind);
         let question = self.b.ins().load(I64, in_limbs(), question, 0);
         let asked = self.b.create_block();
         self.branch(question, asked, otherwise);
         self.start_sealed(asked);
+        self.is_key_asked(site, key, question, otherwise);
         // Questions are counted from 1.
         let found = self.notes(site, ScoutSite::FOUND - 1);
         let behind = self.b.ins().ishl_imm(question, 3);
@@ -231,22 +289,85 @@ impl Translator<'_> {
         self.b.ins().load(I64, in_limbs(), found, 0)
     }
 
-    /// Translates the scout of a pass that has been translated: a loop over the packets of a burst.
-    pub(super) fn scout(mut self, pass: &Pass, sites: &ScoutedStages) -> Result<(), Unsupported> {
+    /// Goes on if a question was asked with this key.
+    fn is_key_asked(&mut self, site: ScoutSite, key: &[Value], question: Value, otherwise: Block) {
+        if key.is_empty() {
+            return;
+        }
+        let keys = self.notes(site, ScoutSite::KEYS - site.limbs);
+        let behind = self.b.ins().imul_imm(question, 8 * site.limbs as i64);
+        let asked = self.b.ins().iadd(keys, behind);
+        let mut differs = self.number(0);
+        for (i, &limb) in key.iter().enumerate() {
+            let other = self.b.ins().load(I64, in_limbs(), asked, 8 * i as i32);
+            let here = self.b.ins().bxor(limb, other);
+            differs = self.b.ins().bor(differs, here);
+        }
+        let same = self.b.create_block();
+        self.branch(differs, otherwise, same);
+        self.start_sealed(same);
+    }
+
+    /// The key of a table's lookup, as scouts write it down.
+    pub(super) fn key_of(&mut self, site: ScoutSite) -> Result<Vec<Value>, Unsupported> {
+        let program = self.program;
+        let keys = program.tables.get(site.table).map_or(&[][..], |t| &t.keys);
+        let mut limbs = Vec::with_capacity(site.limbs);
+        for part in keys {
+            if self.ty(&part.expr)?.width() > 0 {
+                limbs.extend(self.value(&part.expr)?);
+            }
+        }
+        limbs.truncate(site.limbs);
+        Ok(limbs)
+    }
+
+    /// Translates the scout of a level, of a pass that has been translated: a loop over the packets of a burst.
+    pub(super) fn scout(
+        mut self,
+        pass: &Pass,
+        sites: &ScoutedStages,
+        level: Level,
+    ) -> Result<(), Unsupported> {
         let common_end = self.end;
         let (begin, ended) = (self.b.create_block(), self.b.create_block());
         self.b.append_block_param(ended, I64);
         self.begin_fusing(pass, ended);
+        let mut levels = Levels::default();
+        if let Some(fused) = self.fused.as_mut() {
+            fused.scouting.is_ahead = true;
+            std::mem::swap(&mut levels, &mut fused.scouting.levels);
+        }
+        let asks = |control: &ControlId| {
+            let mut sites = sites.iter();
+            sites.any(|((of, _), &site)| of == control && self.code.scouts[site].level == level)
+        };
+        let controls = pass.steps.iter().filter_map(|step| match step {
+            PassStep::Control(control) => Some(*control),
+            _ => None,
+        });
+        let mut controls: Vec<ControlId> = controls.collect();
+        let last = controls.iter().rposition(asks);
+        controls.truncate(last.map_or(0, |last| last + 1));
+        let plan = Plan {
+            needed: levels.needed(self.program, &controls, level),
+            levels,
+            level,
+            controls,
+            sites,
+        };
+        let first = self.number(0);
+        self.set_at(first);
         self.jump(begin);
         self.start(begin);
         self.begin_packet();
-        self.scout_steps(pass, sites)?;
+        self.scout_steps(pass, &plan)?;
         let zero = self.number(0);
         self.jump_with(ended, &[zero]);
         self.start(ended);
-        let at = self.load_invocation(offset::AT);
+        let at = self.at();
         let at = self.b.ins().iadd_imm(at, 1);
-        self.store_invocation(at, offset::AT);
+        self.set_at(at);
         let count = self.load_invocation(offset::COUNT);
         let through = self.b.create_block();
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
@@ -261,7 +382,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn scout_steps(&mut self, pass: &Pass, sites: &ScoutedStages) -> Result<(), Unsupported> {
+    fn scout_steps(&mut self, pass: &Pass, plan: &Plan<'_>) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
             match step {
@@ -271,21 +392,23 @@ impl Translator<'_> {
                     is_parsed = true;
                 }
                 PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
-                PassStep::Control(control) => self.scout_control(*control, sites)?,
-                PassStep::Set(..) | PassStep::DropIf(..) | PassStep::LeaveIf(_) => {}
+                PassStep::Control(control) if plan.controls.contains(control) => {
+                    self.scout_control(*control, plan)?;
+                }
+                PassStep::Control(_)
+                | PassStep::Set(..)
+                | PassStep::DropIf(..)
+                | PassStep::LeaveIf(_) => {}
                 _ => break,
             }
         }
         Ok(())
     }
 
-    fn scout_control(&mut self, id: ControlId, sites: &ScoutedStages) -> Result<(), Unsupported> {
+    fn scout_control(&mut self, id: ControlId, plan: &Plan<'_>) -> Result<(), Unsupported> {
         let Some(control) = self.program.controls.get(id) else {
             return Ok(());
         };
-        if !sites.keys().any(|(control, _)| *control == id) {
-            return Ok(());
-        }
         let mut comes: HashMap<StageId, Comes> = HashMap::new();
         let first = control.stages.ids().next();
         comes.extend(first.map(|first| (first, Comes::Always)));
@@ -294,13 +417,7 @@ impl Translator<'_> {
             if let Comes::Never = here {
                 continue;
             }
-            if let (Some(&number), StageKind::Match { table, .. }) =
-                (sites.get(&(id, stage_id)), &stage.kind)
-            {
-                let site = self.code.scouts[number];
-                self.ask_if(here, site, *table)?;
-            }
-            for (next, here) in self.ways_on(id, stage, here)? {
+            for (next, here) in self.scout_stage((id, stage_id), stage, here, plan)? {
                 if let Next::Stage(to) = next
                     && to > stage_id
                 {
@@ -313,20 +430,22 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Where a packet that comes to a stage may go on.
-    fn ways_on(
+    /// What a scout does at a stage, and where packets that come there may go on.
+    fn scout_stage(
         &mut self,
-        control: ControlId,
+        at: (ControlId, StageId),
         stage: &Stage,
         here: Comes,
+        plan: &Plan<'_>,
     ) -> Result<Vec<(Next, Comes)>, Unsupported> {
         let all = |nexts: &[Next]| nexts.iter().map(|&next| (next, here)).collect();
+        let decides = plan.levels.decides(at.0, at.1, plan.level);
         Ok(match &stage.kind {
             StageKind::Condition {
                 cond,
                 then,
                 otherwise,
-            } if self.is_known(control, cond) => {
+            } if decides => {
                 let yes = self.narrow(cond)?;
                 let no = self.b.ins().bxor_imm(yes, 1);
                 let then = (*then, self.both(here, yes));
@@ -335,12 +454,38 @@ impl Translator<'_> {
             StageKind::Condition {
                 then, otherwise, ..
             } => all(&[*then, *otherwise]),
-            StageKind::Action { next, .. } => all(&[*next]),
-            StageKind::Match { next, .. } => match next {
-                MatchNext::Always(next) => all(&[*next]),
-                MatchNext::ByHit { hit, miss } => all(&[*hit, *miss]),
-                MatchNext::ByAction(nexts) => all(nexts),
-            },
+            StageKind::Action { body, next } => {
+                let here = self.sketch_stage(here, body, plan)?;
+                vec![(*next, here)]
+            }
+            StageKind::Match {
+                table,
+                outcome,
+                next,
+            } => {
+                let site = plan.sites.get(&at).map(|&site| self.code.scouts[site]);
+                if let Some(site) = site.filter(|site| site.level == plan.level) {
+                    self.if_comes(here, |this| this.ask(site))?;
+                }
+                let answered = site.filter(|site| site.level < plan.level);
+                if let Some(site) = answered
+                    && (decides || plan.is_of_use(self.program, *table, *outcome))
+                {
+                    let answered = Answered {
+                        table: *table,
+                        outcome: *outcome,
+                        next,
+                        site,
+                        decides,
+                    };
+                    return self.sketch_answer(here, &answered, plan);
+                }
+                match next {
+                    MatchNext::Always(next) => all(&[*next]),
+                    MatchNext::ByHit { hit, miss } => all(&[*hit, *miss]),
+                    MatchNext::ByAction(nexts) => all(nexts),
+                }
+            }
         })
     }
 
@@ -369,48 +514,51 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes down the key of a table, for a packet that comes there.
-    fn ask_if(&mut self, here: Comes, site: ScoutSite, table: TableId) -> Result<(), Unsupported> {
-        let Comes::If(here) = here else {
-            return self.ask(site, table);
-        };
-        let (asks, after) = (self.b.create_block(), self.b.create_block());
-        let here = self.b.use_var(here);
-        self.branch(here, asks, after);
-        self.start_sealed(asks);
-        self.ask(site, table)?;
-        self.jump(after);
-        self.start_sealed(after);
-        Ok(())
-    }
-
-    fn ask(&mut self, site: ScoutSite, table: TableId) -> Result<(), Unsupported> {
-        let program = self.program;
-        let Some(declared) = program.tables.get(table) else {
-            return Ok(());
-        };
-        let mut key = Vec::with_capacity(site.limbs);
-        for part in &declared.keys {
-            if self.ty(&part.expr)?.width() > 0 {
-                key.extend(self.value(&part.expr)?);
-            }
-        }
+    /// Writes down the key of a table.
+    fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+        let key = self.key_of(site)?;
         let count_at = self.notes(site, 0);
         let count = self.b.ins().load(I64, in_limbs(), count_at, 0);
         let keys = self.notes(site, ScoutSite::KEYS);
         let behind = self.b.ins().imul_imm(count, 8 * site.limbs as i64);
         let place = self.b.ins().iadd(keys, behind);
-        for (i, limb) in key.into_iter().take(site.limbs).enumerate() {
+        for (i, limb) in key.into_iter().enumerate() {
             self.b.ins().store(in_limbs(), limb, place, 8 * i as i32);
         }
         let count = self.b.ins().iadd_imm(count, 1);
         self.b.ins().store(in_limbs(), count, count_at, 0);
         let asking = self.notes(site, ScoutSite::ASKING);
-        let at = self.load_invocation(offset::AT);
+        let at = self.at();
         let behind = self.b.ins().ishl_imm(at, 3);
         let asking = self.b.ins().iadd(asking, behind);
         self.b.ins().store(in_limbs(), count, asking, 0);
         Ok(())
+    }
+}
+
+/// What the scout of a level does.
+pub(super) struct Plan<'s> {
+    pub(super) levels: Levels,
+    pub(super) level: Level,
+    /// The controls that it goes through.
+    controls: Vec<ControlId>,
+    sites: &'s ScoutedStages,
+    /// The fields on which its questions depend.
+    pub(super) needed: HashSet<FieldId>,
+}
+
+impl Plan<'_> {
+    /// Whether questions depend on what a table's answer leads to.
+    fn is_of_use(&self, program: &ir::Program, table: TableId, outcome: MatchOutcome) -> bool {
+        let told = outcome.hit.into_iter().chain(outcome.action_run);
+        let actions = program
+            .tables
+            .get(table)
+            .into_iter()
+            .flat_map(|t| &t.actions);
+        let mut bodies = actions.filter_map(|action| program.actions.get(action.action));
+        told.into_iter().any(|field| self.needed.contains(&field))
+            || bodies.any(|action| assigns(program, &action.body, &self.needed))
     }
 }
 

@@ -100,6 +100,14 @@ impl Translator<'_> {
         if self.fused.is_none() || declared.is_none_or(|declared| declared.add_on_miss) {
             return false;
         }
+        // Parameters that are too wide for values are fetched by a helper, which does not know of records.
+        let is_wide = |action: &ActionId| {
+            let wide = self.wide_params.get(*action);
+            wide.is_some_and(|wide| wide.iter().any(Option::is_some))
+        };
+        if actions.iter().any(is_wide) {
+            return false;
+        }
         match self.current_uses.of_actions(actions) {
             CurrentUse::None => true,
             // A shared action counts for several tables.
@@ -176,7 +184,11 @@ impl Translator<'_> {
     fn scouted_or_found(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         let (alone, after) = (self.cold_block(), self.b.create_block());
         let number = self.b.append_block_param(after, I64);
-        let scouted = self.scouted_record(site, alone);
+        let key = match site.is_verified {
+            true => self.key_of(site)?,
+            false => Vec::new(),
+        };
+        let scouted = self.scouted_record(site, &key, alone);
         self.jump_with(after, &[scouted]);
         self.start_sealed(alone);
         let found = self.find(site.table)?;
@@ -194,7 +206,7 @@ impl Translator<'_> {
             .collect()
     }
 
-    fn position_of(&mut self, table: TableId, head: Value) -> Value {
+    pub(super) fn position_of(&mut self, table: TableId, head: Value) -> Value {
         let mut position = self.number(NO_ACTION);
         for (at, wanted) in self.heads(table).into_iter().enumerate().rev() {
             let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, wanted as i64);
@@ -282,7 +294,13 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn go_by_head(&mut self, head: Value, table: TableId, blocks: &[Block], otherwise: Block) {
+    pub(super) fn go_by_head(
+        &mut self,
+        head: Value,
+        table: TableId,
+        blocks: &[Block],
+        otherwise: Block,
+    ) {
         let mut switch = Switch::new();
         for (head, &block) in self.heads(table).into_iter().zip(blocks) {
             if !switch.entries().contains_key(&head.into()) {

@@ -1,0 +1,498 @@
+//! Which tables of a pass are looked up together, and in which order: the levels of its scouts.
+//!
+//! A table is asked on level 0 if its key is known when the packet is parsed, and on level n + 1 if its key is known when the tables of level n are answered
+//! and their actions' assignments are followed. What cannot be followed (extern calls, stacks, tables that are not flat) makes what it writes unknown,
+//! and tables with such keys are looked up by the pass itself.
+
+use std::collections::{HashMap, HashSet};
+
+use ir::{
+    ActionId, Control, ControlId, Expr, FieldId, MatchKind, MatchNext, Next, Place, Program,
+    StageId, StageKind, Stmt, StmtKind, TableId,
+};
+
+use super::homes::{written_by_stmt, written_in_control};
+
+/// Levels at most: each goes through the burst's parsers once more.
+pub(crate) const LEVELS: usize = 3;
+
+/// The level on which something is known; beyond [`LEVELS`] never.
+pub(super) type Level = usize;
+
+/// Never.
+const NEVER: Level = LEVELS;
+
+/// What is known of a pass's controls.
+#[derive(Debug, Default)]
+pub(super) struct Levels {
+    /// The level on which a match stage asks its table.
+    asked: HashMap<(ControlId, StageId), Level>,
+    /// The level on which a condition's value is known.
+    known: HashMap<(ControlId, StageId), Level>,
+    /// Stages that decide whether tables are worth being asked.
+    gates: HashSet<(ControlId, StageId)>,
+    /// On which level fields are known, behind the stages that were looked at.
+    fields: HashMap<FieldId, Level>,
+}
+
+/// Whether a place can be followed, and an expression.
+pub(super) trait Follows {
+    /// Whether an expression is computed without a helper, of fields in variables.
+    fn follows(&self, expr: &Expr) -> bool;
+    /// Whether an assignment goes to a variable.
+    fn follows_place(&self, place: &Place) -> bool;
+    /// Whether a table can be scouted.
+    fn is_scouted(&self, table: TableId, control: &Control) -> bool;
+}
+
+impl Levels {
+    /// The architecture writes a field.
+    pub(super) fn set(&mut self, field: FieldId) {
+        self.fields.insert(field, NEVER);
+    }
+
+    /// The level of a match stage's question.
+    pub(super) fn asked(&self, control: ControlId, stage: StageId) -> Option<Level> {
+        self.asked.get(&(control, stage)).copied()
+    }
+
+    /// Whether the outcome of a stage is known on this level, and worth being looked at.
+    pub(super) fn decides(&self, control: ControlId, stage: StageId, level: Level) -> bool {
+        let at = (control, stage);
+        let is_known = self.known.get(&at).is_some_and(|&known| known <= level);
+        is_known && self.gates.contains(&at)
+    }
+
+    /// What a control writes that comes next is not followed.
+    pub(super) fn forget(&mut self, program: &Program, control: ControlId) {
+        for field in written_in_control(program, control) {
+            self.set(field);
+        }
+    }
+
+    /// Whether an expression has its value on this level, wherever it stands.
+    pub(super) fn is_known(&self, expr: &Expr, level: Level) -> bool {
+        self.level_of(expr) <= level
+    }
+
+    /// The fields of conditions that are known on this level and by which code ends its control.
+    fn ends_by(&self, program: &Program, body: &[Stmt], level: Level, by: &mut HashSet<FieldId>) {
+        for stmt in body {
+            match &stmt.kind {
+                StmtKind::If(cond, then, otherwise) => {
+                    let ends = exits(program, then) || exits(program, otherwise);
+                    if ends && self.is_known(cond, level) {
+                        reads(cond, by);
+                        self.ends_by(program, then, level, by);
+                        self.ends_by(program, otherwise, level, by);
+                    }
+                }
+                StmtKind::Block(_, body) => self.ends_by(program, body, level, by),
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at a control that comes next.
+    pub(super) fn control(&mut self, program: &Program, id: ControlId, follows: &impl Follows) {
+        let Some(control) = program.controls.get(id) else {
+            return;
+        };
+        if goes_back(control) {
+            return self.forget(program, id);
+        }
+        let mut least: HashMap<StageId, Level> = HashMap::new();
+        for (stage_id, stage) in control.stages.iter() {
+            let at = (id, stage_id);
+            match &stage.kind {
+                StageKind::Condition {
+                    cond,
+                    then,
+                    otherwise,
+                } => {
+                    let level = match follows.follows(cond) {
+                        true => self.level_of(cond),
+                        false => NEVER,
+                    };
+                    self.known.insert(at, level);
+                    self.gate(
+                        program,
+                        at,
+                        control,
+                        &[*then, *otherwise],
+                        level,
+                        &mut least,
+                    );
+                }
+                StageKind::Action { body, .. } => {
+                    let mut walk = Walk::new(self, program, follows);
+                    walk.body(body, 0);
+                }
+                StageKind::Match {
+                    table,
+                    outcome,
+                    next,
+                } => {
+                    let level = self.level_of_table(program, control, *table, follows);
+                    let level = level.max(least.get(&stage_id).copied().unwrap_or(0));
+                    let answered = (level + 1).min(NEVER);
+                    if level < NEVER {
+                        self.asked.insert(at, level);
+                    }
+                    let outcomes = outcome.hit.into_iter().chain(outcome.action_run);
+                    for field in outcomes {
+                        self.raise(field, answered);
+                    }
+                    let listed = program.tables.get(*table);
+                    for action in listed.into_iter().flat_map(|table| &table.actions) {
+                        let mut walk = Walk::new(self, program, follows);
+                        walk.action(action.action, answered);
+                    }
+                    self.known.insert(at, answered);
+                    let nexts = nexts_of(next);
+                    self.gate(program, at, control, &nexts, answered, &mut least);
+                }
+            }
+        }
+    }
+
+    fn raise(&mut self, field: FieldId, level: Level) {
+        let known = self.fields.entry(field).or_insert(0);
+        *known = (*known).max(level.min(NEVER));
+    }
+
+    fn level_of(&self, expr: &Expr) -> Level {
+        let mut read = HashSet::new();
+        reads(expr, &mut read);
+        let levels = read.iter().filter_map(|field| self.fields.get(field));
+        levels.copied().max().unwrap_or(0)
+    }
+
+    fn level_of_table(
+        &self,
+        program: &Program,
+        control: &Control,
+        table: TableId,
+        follows: &impl Follows,
+    ) -> Level {
+        let Some(declared) = program.tables.get(table) else {
+            return NEVER;
+        };
+        if !follows.is_scouted(table, control) {
+            return NEVER;
+        }
+        let levels = declared.keys.iter().map(|key| match key.match_kind {
+            MatchKind::Selector => NEVER,
+            _ if follows.follows(&key.expr) => self.level_of(&key.expr),
+            _ => NEVER,
+        });
+        levels.max().unwrap_or(NEVER)
+    }
+
+    /// A stage that leads to different places. What is known at once is looked at; what is known later is, where tables on both sides shut each other out,
+    /// or where a table whose lookup is long depends on it: those wait until it is known.
+    fn gate(
+        &mut self,
+        program: &Program,
+        at: (ControlId, StageId),
+        control: &Control,
+        nexts: &[Next],
+        level: Level,
+        least: &mut HashMap<StageId, Level>,
+    ) {
+        if level == 0 {
+            self.gates.insert(at);
+        }
+        if level == 0 || level >= NEVER {
+            return;
+        }
+        let ways: Vec<HashSet<StageId>> = nexts
+            .iter()
+            .map(|next| tables_behind(control, *next))
+            .collect();
+        let is_shut_out = |stage: &StageId| ways.iter().any(|way| !way.contains(stage));
+        let alone: Vec<Vec<StageId>> = ways
+            .iter()
+            .map(|way| way.iter().copied().filter(is_shut_out).collect())
+            .collect();
+        let sides = alone.iter().filter(|alone| !alone.is_empty()).count();
+        let is_long = |stage: &StageId| match control.stages.get(*stage).map(|s| &s.kind) {
+            Some(StageKind::Match { table, .. }) => is_long(program, *table),
+            _ => false,
+        };
+        for stage in alone.into_iter().flatten() {
+            if sides > 1 || is_long(&stage) {
+                self.gates.insert(at);
+                let least = least.entry(stage).or_insert(0);
+                *least = (*least).max(level);
+            }
+        }
+    }
+
+    /// The fields on which questions of a level depend, and what decides whether they are asked.
+    pub(super) fn needed(
+        &self,
+        program: &Program,
+        controls: &[ControlId],
+        level: Level,
+    ) -> HashSet<FieldId> {
+        let mut needed = HashSet::new();
+        let mut flows: Vec<(FieldId, HashSet<FieldId>)> = Vec::new();
+        for &id in controls {
+            let Some(control) = program.controls.get(id) else {
+                continue;
+            };
+            for (stage_id, stage) in control.stages.iter() {
+                match &stage.kind {
+                    StageKind::Condition { cond, .. } => {
+                        if self.decides(id, stage_id, level) {
+                            reads(cond, &mut needed);
+                        }
+                    }
+                    StageKind::Action { body, .. } => {
+                        self.ends_by(program, body, level, &mut needed);
+                        flows_of(program, body, &HashSet::new(), &mut flows);
+                    }
+                    StageKind::Match { table, .. } => {
+                        let Some(declared) = program.tables.get(*table) else {
+                            continue;
+                        };
+                        if self.asked(id, stage_id) == Some(level) {
+                            for key in &declared.keys {
+                                reads(&key.expr, &mut needed);
+                            }
+                        }
+                        for action in &declared.actions {
+                            let action = program.actions.get(action.action);
+                            let body = action.map_or(&[][..], |action| &action.body);
+                            flows_of(program, body, &HashSet::new(), &mut flows);
+                        }
+                    }
+                }
+            }
+        }
+        loop {
+            let before = needed.len();
+            for (to, from) in &flows {
+                if needed.contains(to) {
+                    needed.extend(from.iter().copied());
+                }
+            }
+            if needed.len() == before {
+                return needed;
+            }
+        }
+    }
+}
+
+/// What code does to what is known.
+struct Walk<'l, 'p, F> {
+    levels: &'l mut Levels,
+    program: &'p Program,
+    follows: &'p F,
+    /// Actions around the code at hand, which are never around themselves.
+    depth: usize,
+}
+
+/// Actions that call each other, at most, before what they write counts as unknown.
+const MOST_CALLS: usize = 8;
+
+impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
+    fn new(levels: &'l mut Levels, program: &'p Program, follows: &'p F) -> Walk<'l, 'p, F> {
+        Walk {
+            levels,
+            program,
+            follows,
+            depth: 0,
+        }
+    }
+
+    fn action(&mut self, id: ActionId, least: Level) {
+        let least = if self.depth > MOST_CALLS {
+            NEVER
+        } else {
+            least
+        };
+        self.depth += 1;
+        if let Some(action) = self.program.actions.get(id) {
+            self.body(&action.body, least);
+        }
+        self.depth -= 1;
+    }
+
+    fn body(&mut self, body: &[Stmt], least: Level) {
+        for stmt in body {
+            self.stmt(stmt, least);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, least: Level) {
+        match &stmt.kind {
+            StmtKind::Assign(to, value) | StmtKind::AssignSlice(to, _, _, value) => {
+                let follows = self.follows.follows_place(to) && self.follows.follows(value);
+                let level = match follows {
+                    true => least.max(self.levels.level_of(value)),
+                    false => NEVER,
+                };
+                self.levels.raise(to.base, level);
+            }
+            StmtKind::If(cond, then, otherwise) => {
+                let level = match self.follows.follows(cond) {
+                    true => least.max(self.levels.level_of(cond)),
+                    false => NEVER,
+                };
+                self.body(then, level);
+                self.body(otherwise, level);
+            }
+            StmtKind::Block(_, body) => self.body(body, least),
+            StmtKind::CallAction(action, args) => {
+                let follows = args.iter().all(|arg| self.follows.follows(arg));
+                let args = args.iter().map(|arg| self.levels.level_of(arg)).max();
+                let level = match follows {
+                    true => least.max(args.unwrap_or(0)),
+                    false => NEVER,
+                };
+                self.action(*action, level);
+            }
+            StmtKind::Leave(_) | StmtKind::Exit => {}
+            _ => {
+                for field in written_by_stmt(self.program, stmt) {
+                    self.levels.set(field);
+                }
+            }
+        }
+    }
+}
+
+/// What flows into which fields.
+fn flows_of(
+    program: &Program,
+    body: &[Stmt],
+    around: &HashSet<FieldId>,
+    flows: &mut Vec<(FieldId, HashSet<FieldId>)>,
+) {
+    for stmt in body {
+        match &stmt.kind {
+            StmtKind::Assign(to, value) | StmtKind::AssignSlice(to, _, _, value) => {
+                let mut from = around.clone();
+                reads(value, &mut from);
+                flows.push((to.base, from));
+            }
+            StmtKind::If(cond, then, otherwise) => {
+                let mut inside = around.clone();
+                reads(cond, &mut inside);
+                flows_of(program, then, &inside, flows);
+                flows_of(program, otherwise, &inside, flows);
+            }
+            StmtKind::Block(_, body) => flows_of(program, body, around, flows),
+            StmtKind::CallAction(action, args) => {
+                let mut inside = around.clone();
+                args.iter().for_each(|arg| reads(arg, &mut inside));
+                if let Some(action) = program.actions.get(*action) {
+                    flows_of(program, &action.body, &inside, flows);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether code, with the actions that it calls, assigns to one of these fields.
+pub(super) fn assigns(program: &Program, body: &[Stmt], fields: &HashSet<FieldId>) -> bool {
+    let mut flows = Vec::new();
+    flows_of(program, body, &HashSet::new(), &mut flows);
+    flows.iter().any(|(to, _)| fields.contains(to))
+}
+
+/// Whether code may end its control.
+pub(super) fn exits(program: &Program, body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Exit => true,
+        StmtKind::If(_, then, otherwise) => exits(program, then) || exits(program, otherwise),
+        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+            exits(program, body)
+        }
+        StmtKind::CallAction(action, _) => {
+            let action = program.actions.get(*action);
+            action.is_some_and(|action| exits(program, &action.body))
+        }
+        _ => false,
+    })
+}
+
+fn reads(expr: &Expr, read: &mut HashSet<FieldId>) {
+    match expr {
+        Expr::Const(..) | Expr::Param(_) => {}
+        Expr::Read(place) | Expr::VarbitLen(place) => {
+            read.insert(place.base);
+        }
+        Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => reads(a, read),
+        Expr::Binary(_, a, b) | Expr::Concat(a, b) => {
+            reads(a, read);
+            reads(b, read);
+        }
+        Expr::Ternary(a, b, c) => {
+            reads(a, read);
+            reads(b, read);
+            reads(c, read);
+        }
+        Expr::VarbitEq(a, b) => read.extend([a.base, b.base]),
+    }
+}
+
+/// Whether a lookup takes long enough that one in vain matters.
+fn is_long(program: &Program, table: TableId) -> bool {
+    let keys = program
+        .tables
+        .get(table)
+        .map_or(&[][..], |table| &table.keys);
+    let mut kinds = keys.iter().map(|key| key.match_kind);
+    kinds.any(|kind| !matches!(kind, MatchKind::Exact | MatchKind::Lpm))
+}
+
+fn nexts_of(next: &MatchNext) -> Vec<Next> {
+    match next {
+        MatchNext::Always(next) => vec![*next],
+        MatchNext::ByHit { hit, miss } => vec![*hit, *miss],
+        MatchNext::ByAction(nexts) => nexts.clone(),
+    }
+}
+
+fn nexts(kind: &StageKind) -> Vec<Next> {
+    match kind {
+        StageKind::Condition {
+            then, otherwise, ..
+        } => vec![*then, *otherwise],
+        StageKind::Action { next, .. } => vec![*next],
+        StageKind::Match { next, .. } => nexts_of(next),
+    }
+}
+
+fn goes_back(control: &Control) -> bool {
+    control.stages.iter().any(|(id, stage)| {
+        let nexts = nexts(&stage.kind);
+        nexts
+            .iter()
+            .any(|next| matches!(next, Next::Stage(to) if *to <= id))
+    })
+}
+
+/// The match stages that come behind a link.
+fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
+    let mut seen = HashSet::new();
+    let mut waiting = vec![next];
+    while let Some(next) = waiting.pop() {
+        if let Next::Stage(id) = next
+            && seen.insert(id)
+            && let Some(stage) = control.stages.get(id)
+        {
+            waiting.extend(nexts(&stage.kind));
+        }
+    }
+    let is_match = |id: &StageId| {
+        let stage = control.stages.get(*id);
+        stage.is_some_and(|stage| matches!(stage.kind, StageKind::Match { .. }))
+    };
+    seen.retain(is_match);
+    seen
+}
