@@ -46,17 +46,19 @@ pub(super) trait BitRow: Copy + Debug + Send + Sync + 'static {
             Moved::Nothing => {}
             Moved::Up(from, hole) => {
                 let mut carry = 0;
-                for word in from / 64..=hole / 64 {
-                    let (old, moving) = (words[word], between(word, from, hole));
-                    words[word] = old & !moving | (old << 1 | carry) & moving;
+                let words = words.iter_mut().enumerate();
+                for (at, word) in words.take(hole / 64 + 1).skip(from / 64) {
+                    let (old, moving) = (*word, between(at, from, hole));
+                    *word = old & !moving | (old << 1 | carry) & moving;
                     carry = old >> 63;
                 }
             }
             Moved::Down(hole, to) => {
                 let mut carry = 0;
-                for word in (hole / 64..=to / 64).rev() {
-                    let (old, moving) = (words[word], between(word, hole, to));
-                    words[word] = old & !moving | (old >> 1 | carry << 63) & moving;
+                let words = words.iter_mut().enumerate();
+                for (at, word) in words.take(to / 64 + 1).skip(hole / 64).rev() {
+                    let (old, moving) = (*word, between(at, hole, to));
+                    *word = old & !moving | (old >> 1 | carry << 63) & moving;
                     carry = old & 1;
                 }
             }
@@ -109,7 +111,8 @@ macro_rules! bit_row {
                 let word = set.trailing_zeros() as usize;
                 // A copy, so that until here all words are in registers.
                 let words = self.0;
-                word * 64 + words[word % $words].trailing_zeros() as usize
+                let bit = words.get(word).map_or(64, |word| word.trailing_zeros());
+                word * 64 + bit as usize
             }
         }
     };

@@ -19,6 +19,17 @@ pub(super) struct Part {
     shift: u32,
     width: u32,
     is_range: bool,
+    /// Where it is in what is searched for: a word, and the first bit.
+    place: (usize, u32),
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Keys as they come.
+    Limbs,
+    /// Keys as a layout packs them.
+    Words,
 }
 
 /// What a rule matches in a part.
@@ -33,15 +44,20 @@ pub(super) enum Condition {
 impl Part {
     /// The parts of the piece at this limb that `rules` (rows `a` and `b`) care about.
     pub(super) fn of<'r>(
-        piece: &Piece,
-        limb: usize,
+        (limb, piece): (usize, &Piece),
+        keys: Keys,
         rules: impl Iterator<Item = (&'r [u64], &'r [u64])> + Clone,
     ) -> Vec<Self> {
+        let place = match keys {
+            Keys::Limbs => (limb, 0),
+            Keys::Words => (piece.word, piece.shift),
+        };
         let whole = Self {
             limb,
             shift: 0,
             width: piece.width,
             is_range: piece.role != Role::Ternary,
+            place,
         };
         let matters = |part: &Self| {
             let mut rules = rules.clone();
@@ -54,6 +70,7 @@ impl Part {
         let chunk = |shift| Self {
             shift,
             width: SHORT.min(piece.width - shift),
+            place: (place.0, place.1 + shift),
             ..whole
         };
         let chunks = (0..piece.width).step_by(SHORT as usize).map(chunk);
@@ -77,15 +94,14 @@ impl Part {
 
     #[inline(always)]
     fn of_key(&self, key: &[u64]) -> u64 {
-        key[self.limb] >> self.shift & one::mask(self.width)
+        key[self.place.0] >> self.place.1 & one::mask(self.width)
     }
 
-    /// The classes of keys of `stride` limbs each. Not inlined, so that it is there once for rows of all lengths.
+    /// The classes of keys. Not inlined, so that it is there once for rows of all lengths.
     #[inline(never)]
-    fn classify(&self, classes: &Classes, keys: &[u64], stride: usize, out: &mut [u32]) {
-        let (shift, mask) = (self.shift, one::mask(self.width));
-        let keys = &keys[self.limb..];
-        let number_of = |at: usize| keys[at * stride] >> shift & mask;
+    fn classify<'k>(&self, classes: &Classes, key: impl Fn(usize) -> &'k [u64], out: &mut [u32]) {
+        let ((word, shift), mask) = (self.place, one::mask(self.width));
+        let number_of = |at: usize| key(at)[word] >> shift & mask;
         match classes {
             Classes::Values => {
                 for (at, class) in out.iter_mut().enumerate() {
@@ -395,10 +411,10 @@ impl<R: BitRow> Dimension<R> {
         &self.rows[class as usize]
     }
 
-    /// The classes of keys of `stride` limbs each, whose rows are asked for.
+    /// The classes of keys, whose rows are asked for.
     #[inline(always)]
-    pub(super) fn classify(&self, keys: &[u64], stride: usize, classes: &mut [u32]) {
-        self.part.classify(&self.classes, keys, stride, classes);
+    pub(super) fn classify<'k>(&self, key: impl Fn(usize) -> &'k [u64], classes: &mut [u32]) {
+        self.part.classify(&self.classes, key, classes);
         for &class in &*classes {
             prefetch(&self.rows, class as usize);
             if size_of::<R>() > 64 {

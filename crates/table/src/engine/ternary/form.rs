@@ -1,6 +1,7 @@
 //! [`Form`]: what packets search: bits for few rules, an index for many.
 
 use super::bit_rows::{Bits64, Bits256, Bits512, Bits1024};
+use super::dimension::Keys;
 use super::index::{Change, Index};
 use super::layout::Layout;
 use super::records::FlatRule;
@@ -40,10 +41,10 @@ impl Form {
     /// Vectors for these rules, if they are few enough and the key has parts that suit.
     pub(super) fn of_few(layout: &Arc<Layout>, rules: &[FlatRule]) -> Option<Self> {
         match rules.len() {
-            0..=56 => Vectors::new(layout, rules).map(Self::Upto64),
-            57..=240 => Vectors::new(layout, rules).map(Self::Upto256),
-            241..=500 => Vectors::new(layout, rules).map(Self::Upto512),
-            501..=MOST_FEW => Vectors::new(layout, rules).map(Self::Upto1024),
+            0..=56 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto64),
+            57..=240 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto256),
+            241..=500 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto512),
+            501..=MOST_FEW => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto1024),
             _ => None,
         }
     }
@@ -94,7 +95,12 @@ impl Replay for Form {
         let rule = &change.rule;
         either!(
             self,
-            few => if change.is_insert { few.insert(rule) } else { few.remove(rule) },
+            few => if change.is_insert {
+                few.insert(rule);
+            } else {
+                let is_gone = few.remove(rule);
+                debug_assert!(is_gone, "a rule that is removed was inserted");
+            },
             many => many.apply(change)
         );
     }

@@ -1,16 +1,24 @@
 //! [`Index`]: the flat structure that packets search.
 
+use super::bit_rows::{BitRow, Bits512};
+use super::dimension::Keys;
 use super::layout::{Layout, MAX_PACKED};
 use super::learned::Learned;
 use super::plan::Plan;
 use super::records::{FlatRule, Records};
-use super::rows::Rows;
 use super::search::{Best, GROUP};
 use super::tuples::{Tuples, hash};
+use super::vectors::Vectors;
 use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
 use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
+
+/// Rules that share their masks with few others: they would be tuples of their own, or make the chains of others long.
+type Rows = Vectors<Bits512>;
+
+/// The most rules in rows.
+pub(super) const MAX_ROWS: usize = Bits512::PLACES;
 
 /// So many rules are not worth a new plan.
 const FEW: usize = 12;
@@ -21,7 +29,8 @@ pub(super) struct Index {
     pub(super) layout: Arc<Layout>,
     pub(super) learned: Learned,
     pub(super) records: Records,
-    pub(super) rows: Rows,
+    /// None where the key does not suit.
+    pub(super) rows: Option<Rows>,
     pub(super) tuples: Tuples,
     /// Rules in rows or in tuples.
     live: usize,
@@ -43,7 +52,7 @@ impl Index {
         Self {
             learned: Learned::default(),
             records: Records::new(words),
-            rows: Rows::new(&[]),
+            rows: None,
             tuples: Tuples::new(words, [], &[]),
             live: 0,
             built: 0,
@@ -63,10 +72,12 @@ impl Index {
         index.live = rules.len();
         index.built = rules.len();
         index.records.reserve(rules.len() + rules.len() / 16);
-        index.rows = Rows::new(&plan.row_windows);
-        for &rule in &plan.rows {
-            index.rows.insert(&rules[rule as usize], &mut index.records);
-        }
+        let in_rows: Vec<FlatRule> = plan
+            .rows
+            .iter()
+            .map(|&rule| rules[rule as usize].clone())
+            .collect();
+        index.rows = Rows::new(&index.layout, Keys::Words, &in_rows);
         let mut chains = vec![0; plan.masks.len()];
         for tuple in plan.tuple_of.iter().flatten() {
             chains[*tuple as usize] += 1;
@@ -90,6 +101,11 @@ impl Index {
                 .tuples
                 .insert_into(tuple as usize, rule, &mut index.records);
         }
+        if index.rows.is_none() {
+            for rule in &in_rows {
+                index.tuples.insert(rule, &index.layout, &mut index.records);
+            }
+        }
         index
     }
 
@@ -111,7 +127,10 @@ impl Index {
     /// The rules of rows and tuples.
     pub(super) fn others(&self) -> Vec<FlatRule> {
         let live = self.records.live();
-        live.map(|record| self.records.rule(record)).collect()
+        let in_tuples = live.map(|record| self.records.rule(record));
+        in_tuples
+            .chain(self.rows.iter().flat_map(Rows::rules))
+            .collect()
     }
 
     /// All rules.
@@ -124,7 +143,10 @@ impl Index {
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
         let has_tuple = self.tuples.suit(rule, &self.layout, &self.records);
-        if has_tuple || !self.rows.insert(rule, &mut self.records) {
+        let rows = self.rows.as_mut().filter(|_| !has_tuple);
+        if let Some(rows) = rows.filter(|rows| !rows.is_outgrown() && rows.takes(rule)) {
+            rows.insert(rule);
+        } else {
             self.tuples.insert(rule, &self.layout, &mut self.records);
         }
     }
@@ -133,7 +155,7 @@ impl Index {
         if self.learned.remove(rule) {
             return;
         }
-        let is_gone = self.rows.remove(rule, &mut self.records)
+        let is_gone = self.rows.as_mut().is_some_and(|rows| rows.remove(rule))
             || self.tuples.remove(rule, &self.layout, &mut self.records);
         debug_assert!(is_gone, "a rule that is removed was inserted");
         self.live -= usize::from(is_gone);
@@ -166,7 +188,8 @@ impl Index {
 impl Index {
     /// What a copy takes that shares the sets.
     pub(super) fn own_bytes(&self) -> usize {
-        self.learned.own_bytes() + self.records.bytes() + self.tuples.bytes() + self.rows.bytes()
+        let rows = self.rows.as_ref().map_or(0, Rows::bytes);
+        self.learned.own_bytes() + self.records.bytes() + self.tuples.bytes() + rows
     }
 }
 

@@ -3,13 +3,12 @@
 //! - [`layout`] packs keys and rules into few words; [`records`] holds rules as a search compares them;
 //! - [`tuples`] are hash tables ([`buckets`]), one for each of a few masks; [`windows`] tell which of them
 //!   are worth a search;
-//! - [`rows`] hold a few rules of rare masks, a bit each;
+//! - [`vectors`] hold some hundred rules of rare masks, a bit each, in rows ([`bit_rows`]) by value of each part of the key ([`dimension`]);
 //! - [`isets`] are rules of which a key can match one at most, found by a [`model`]; [`learned`] is a few of them;
 //! - [`plan`] chooses masks, windows and rows for a set of rules;
 //! - [`index`] is all that together, one flat structure; [`search`] goes through it for a group of keys at a
 //!   time;
-//! - [`vectors`] are instead of all that where rules are few: a bit a rule, in rows ([`bit_rows`]) by value of each part of a key ([`dimension`]);
-//!   [`form`] is either;
+//! - [`form`] is an index or, where rules are few, vectors alone;
 //! - [`improve`] makes an index with independent sets, measures both and tells which is faster.
 //!
 //! Small changes go into the index: new rules into rows and tuples, and of a set is noted which of its rules are gone. When rows and tuples are
@@ -27,7 +26,6 @@ mod learned;
 mod model;
 mod plan;
 mod records;
-mod rows;
 mod search;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,9 @@
 //! Fewer tuples are fewer searches; coarser masks are longer chains. Both are counted on sample keys drawn from
 //! the rules: tuples are merged as long as that saves more reads of memory than it adds.
 
+use super::index::MAX_ROWS;
 use super::layout::Layout;
 use super::records::{FlatRule, RankWords};
-use super::rows::MAX_ROWS;
 use super::tuples::{WORST, hash};
 use super::windows::{MAX_TUPLES, Window};
 use std::cmp::Ordering;
@@ -20,18 +20,14 @@ pub(super) struct Plan {
     pub(super) tuple_of: Vec<Option<u32>>,
     /// The windows of the tuples.
     pub(super) windows: Vec<Window>,
-    /// The rules that are not in tuples, in order.
+    /// The rules that are not in tuples.
     pub(super) rows: Vec<u32>,
-    /// The windows of these.
-    pub(super) row_windows: Vec<Window>,
 }
 
 /// The most windows of tuples.
 const MAX_WINDOWS: usize = 4;
-/// The most windows of rows.
-const MAX_ROW_WINDOWS: usize = 6;
 /// Rules in rows that a plan has at most; there is room for some more.
-const PLANNED_ROWS: usize = MAX_ROWS - 32;
+const PLANNED_ROWS: usize = MAX_ROWS - 64;
 /// Keys that costs are counted on.
 const SAMPLES: usize = 768;
 /// Pairs of a key and a rule that windows are chosen by.
@@ -137,32 +133,21 @@ struct ChainSample {
 impl Plan {
     /// A plan for `rules`, which are all or some of `all` rules, from which keys are drawn.
     pub(super) fn new(layout: &Layout, rules: &[FlatRule], all: &[FlatRule]) -> Self {
-        let mut plan = if rules.len() <= PLANNED_ROWS {
-            Self {
+        if rules.len() <= PLANNED_ROWS {
+            return Self {
                 masks: Vec::new(),
                 tuple_of: vec![None; rules.len()],
                 windows: Vec::new(),
                 rows: (0..rules.len() as u32).collect(),
-                row_windows: Vec::new(),
-            }
-        } else {
-            let (masks, group_of) = masks(layout, rules);
-            let bits = (rules.len().ilog2() + 2).clamp(6, 16);
-            let windows = windows(layout, rules, all, bits, MAX_WINDOWS);
-            let mut planner = Planner::new(layout, rules, all, masks, &group_of, &windows);
-            planner.choose_rows();
-            planner.merge();
-            planner.finish(&group_of, windows)
-        };
-        plan.rows.sort_by_key(|&rule| rules[rule as usize].rank);
-        let in_rows: Vec<FlatRule> = plan
-            .rows
-            .iter()
-            .map(|&at| rules[at as usize].clone())
-            .collect();
-        let bits = (in_rows.len().max(1).ilog2() + 1).clamp(4, 8);
-        plan.row_windows = windows(layout, &in_rows, all, bits, MAX_ROW_WINDOWS);
-        plan
+            };
+        }
+        let (masks, group_of) = masks(layout, rules);
+        let bits = (rules.len().ilog2() + 2).clamp(6, 16);
+        let windows = windows(layout, rules, all, bits, MAX_WINDOWS);
+        let mut planner = Planner::new(layout, rules, all, masks, &group_of, &windows);
+        planner.choose_rows();
+        planner.merge();
+        planner.finish(&group_of, windows)
     }
 }
 
@@ -531,7 +516,6 @@ impl<'r> Planner<'r> {
             tuple_of: group_of.iter().map(|&at| tuple_of[at as usize]).collect(),
             windows,
             rows: in_rows.map(|(_, rule)| rule).collect(),
-            row_windows: Vec::new(),
         }
     }
 }

@@ -25,6 +25,14 @@ pub(super) const NOTHING: Best = Best {
 };
 
 impl Best {
+    /// The better one of both.
+    #[inline(always)]
+    pub(super) fn improve(&mut self, other: Self) {
+        if other.rank < self.rank {
+            *self = other;
+        }
+    }
+
     pub(super) fn found(self) -> Option<EntryIdx> {
         (self.idx != NONE).then(|| EntryIdx::from_index(self.idx as usize))
     }
@@ -65,8 +73,9 @@ impl Index {
     pub(super) fn search_one<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
         let mut best = NOTHING;
         self.learned.search_one::<N>(&self.layout, key, &mut best);
-        self.rows
-            .search::<N>(&self.layout, &self.records, key, &mut best);
+        if let Some(rows) = &self.rows {
+            rows.search_one(key, &mut best);
+        }
         let mut candidates = self.tuples.candidates(key);
         while candidates != 0 {
             let tuple = candidates.trailing_zeros() as usize;
@@ -108,14 +117,12 @@ impl Index {
     #[inline(always)]
     pub(super) fn search_packed<const N: usize>(&self, key: &[&[u64]]) -> [Best; GROUP] {
         for key in key {
-            self.rows.prefetch(key);
             self.tuples.prefetch_candidates(key);
         }
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
-        for (key, best) in key.iter().zip(&mut best) {
-            self.rows
-                .search::<N>(&self.layout, &self.records, key, best);
+        if let Some(rows) = &self.rows {
+            rows.search(key, &mut best);
         }
         if self.tuples.len() > 0 {
             let mut candidates = [0u64; GROUP];

@@ -27,7 +27,7 @@ pub(super) struct Tuples {
     tables: Vec<Buckets>,
     /// No rule of a tuple has a better rank. When the best rule goes, the bound stays.
     best: Vec<RankWords>,
-    windows: Windows<1>,
+    windows: Windows,
 }
 
 /// The hash of `key & mask`.
@@ -112,7 +112,7 @@ impl Tuples {
     /// The tuples that are worth a search.
     #[inline(always)]
     pub(super) fn candidates(&self, key: &[u64]) -> u64 {
-        self.windows.admitted(key, [one::mask(self.len() as u32)])[0]
+        self.windows.admitted(key, one::mask(self.len() as u32))
     }
 
     /// Those whose mask has no bit that `fixed` has not, the one with the most bits first.

@@ -7,18 +7,17 @@
 //! A rule that goes leaves a hole, one that comes moves those between it and the next hole by a place.
 
 use super::bit_rows::{BitRow, Moved};
-use super::dimension::{Condition, Dimension, Part};
+use super::dimension::{Condition, Dimension, Keys, Part};
 use super::layout::Layout;
-use super::records::{FlatRule, RankWords};
+use super::records::{FlatRule, NONE, RankWords};
+use super::search::{Best, GROUP};
+use super::tuples::WORST;
 use crate::entry::EntryIdx;
 use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
 /// The most parts of a key.
 const MOST_PARTS: usize = 16;
-/// Keys searched together.
-const GROUP: usize = 32;
-
 /// A set of rules, and room for more.
 #[derive(Debug, Clone)]
 pub(super) struct Vectors<R> {
@@ -30,7 +29,7 @@ pub(super) struct Vectors<R> {
     entries: Vec<Option<EntryIdx>>,
     /// The rule of each place.
     rules: Vec<Option<FlatRule>>,
-    /// Of each place, ascending; a hole has the same as a neighbour, or one between them.
+    /// Of each place, ascending; a hole has the same as a neighbour, or one between them. Behind them one that is worse than all.
     ranks: Vec<RankWords>,
     len: usize,
     /// Rules that it was built with.
@@ -39,14 +38,14 @@ pub(super) struct Vectors<R> {
 
 impl<R: BitRow> Vectors<R> {
     /// With these rules, at most [`BitRow::PLACES`]. `None` if the key has parts that do not suit, or too many.
-    pub(super) fn new(layout: &Arc<Layout>, rules: &[FlatRule]) -> Option<Self> {
+    pub(super) fn new(layout: &Arc<Layout>, keys: Keys, rules: &[FlatRule]) -> Option<Self> {
         if layout.has_wide_ranges() {
             return None;
         }
         let rows = rules.iter().map(|rule| (rule.a(), rule.b()));
         let parts = layout.pieces.iter().enumerate();
         let parts: Vec<Part> = parts
-            .flat_map(|(limb, piece)| Part::of(piece, limb, rows.clone()))
+            .flat_map(|piece| Part::of(piece, keys, rows.clone()))
             .collect();
         if parts.len() > MOST_PARTS {
             return None;
@@ -59,7 +58,7 @@ impl<R: BitRow> Vectors<R> {
             live: R::ZERO,
             entries: vec![None; R::PLACES + 1],
             rules: vec![None; R::PLACES],
-            ranks: vec![(0, 0); R::PLACES],
+            ranks: vec![WORST; R::PLACES + 1],
             len: rules.len(),
             built: rules.len(),
         };
@@ -67,7 +66,7 @@ impl<R: BitRow> Vectors<R> {
         let place_of = |at: usize| at * R::PLACES / rules.len().max(1);
         for (at, &rule) in order.iter().enumerate() {
             vectors.put(place_of(at), rule);
-            vectors.ranks[place_of(at)..].fill(rule.rank);
+            vectors.ranks[place_of(at)..R::PLACES].fill(rule.rank);
         }
         let dimension = |part: Part| {
             let piece = &layout.pieces[part.limb];
@@ -187,28 +186,31 @@ impl<R: BitRow> Vectors<R> {
         }
     }
 
-    /// Takes a rule out.
-    pub(super) fn remove(&mut self, rule: &FlatRule) {
+    /// Takes a rule out; false if it is not here.
+    pub(super) fn remove(&mut self, rule: &FlatRule) -> bool {
         let first = self.ranks.partition_point(|rank| *rank < rule.rank);
         let same = |place: &usize| self.ranks[*place] == rule.rank;
         let mut places = (first..R::PLACES).take_while(same);
         let Some(place) = places.find(|&place| self.rules[place].is_some()) else {
-            debug_assert!(false, "a rule that is removed was inserted");
-            return;
+            return false;
         };
         self.live.set(place, false);
         self.entries[place] = None;
         self.rules[place] = None;
         self.len -= 1;
+        true
     }
 
-    #[inline(always)]
-    pub(super) fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+    fn row(&self, key: &[u64]) -> R {
         let mut row = self.live;
         for dimension in &self.dimensions {
             row.keep(dimension.row(key));
         }
-        self.entries[row.first()]
+        row
+    }
+
+    pub(super) fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        self.entries[self.row(key).first()]
     }
 
     pub(super) fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
@@ -219,20 +221,52 @@ impl<R: BitRow> Vectors<R> {
         });
     }
 
-    /// Up to [`GROUP`] keys of `stride` limbs each.
+    /// Tells the first place of each of up to [`GROUP`] keys.
     #[inline(always)]
-    fn find_group(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
+    fn places<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> &'k [u64] + Copy,
+        mut tell: impl FnMut(usize, usize),
+    ) {
         let mut classes = [[0u32; GROUP]; MOST_PARTS];
         for (dimension, classes) in self.dimensions.iter().zip(&mut classes) {
-            dimension.classify(keys, stride, &mut classes[..out.len()]);
+            dimension.classify(key, &mut classes[..count]);
         }
-        for (i, out) in out.iter_mut().enumerate() {
+        for at in 0..count {
             let mut row = self.live;
             for (dimension, classes) in self.dimensions.iter().zip(&classes) {
-                row.keep(dimension.row_of_class(classes[i % GROUP]));
+                row.keep(dimension.row_of_class(classes[at % GROUP]));
             }
-            *out = self.entries[row.first()];
+            tell(at, row.first());
         }
+    }
+
+    /// What is in a place.
+    #[inline(always)]
+    fn best(&self, place: usize) -> Best {
+        Best {
+            rank: self.ranks[place],
+            idx: self.entries[place].map_or(NONE, EntryIdx::get),
+        }
+    }
+
+    /// Searches for a key and keeps what is better than `best`.
+    #[inline(always)]
+    pub(super) fn search_one(&self, key: &[u64], best: &mut Best) {
+        best.improve(self.best(self.row(key).first()));
+    }
+
+    /// The same for up to [`GROUP`] keys.
+    #[inline(always)]
+    pub(super) fn search(&self, keys: &[&[u64]], best: &mut [Best; GROUP]) {
+        self.places(
+            keys.len(),
+            |at| keys[at],
+            |at, place| {
+                best[at % GROUP].improve(self.best(place));
+            },
+        );
     }
 }
 
@@ -249,7 +283,9 @@ impl<R: BitRow> BitWork for Batch<'_, R> {
         let stride = self.keys.len().checked_div(self.out.len()).unwrap_or(0);
         for (i, out) in self.out.chunks_mut(GROUP).enumerate() {
             let keys = &self.keys[i * GROUP * stride..][..out.len() * stride];
-            self.vectors.find_group(keys, stride, out);
+            let key = |at: usize| &keys[at * stride..][..stride];
+            let vectors = self.vectors;
+            vectors.places(out.len(), key, |at, place| out[at] = vectors.entries[place]);
         }
     }
 }

@@ -1,11 +1,10 @@
-//! [`Windows`]: which tuples, or which single rules, may match a key, from a few bits of it.
+//! [`Windows`]: which tuples may have a rule for a key, from a few bits of it.
 //!
 //! A window is some bits of a key. For each value that they take, a row says which tuples have a rule that
 //! a key with that value can match. The rows of all windows, and-ed, are the tuples that are worth a search
 //! (the tuple pruning of Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search",
 //! SIGCOMM 1999, with tables of short windows in place of tries). A row may name a tuple that has no such rule
-//! any more: that costs a search and changes no result. Where a bit stands for one rule, these are the bit vectors
-//! of Lakshman and Stiliadis (SIGCOMM 1998).
+//! any more: that costs a search and changes no result.
 
 use super::layout::{Layout, Piece, Role};
 use crate::prefetch::prefetch;
@@ -112,14 +111,14 @@ impl Window {
     }
 }
 
-/// Rows of bits for each value of each window, `64 * W` bits each: which of so many things may have a rule for a key.
+/// A row of bits for each value of each window: which tuples may have a rule for a key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Windows<const W: usize> {
+pub(super) struct Windows {
     windows: Box<[Place]>,
     /// The rows of all windows.
-    rows: Box<[[u64; W]]>,
-    /// The things that are in all rows of a window, one for each of these.
-    open: Box<[[u64; W]]>,
+    rows: Box<[u64]>,
+    /// The tuples that are in all rows of a window, for each of these.
+    open: Box<[u64]>,
 }
 
 /// A window, and where its rows begin.
@@ -137,7 +136,7 @@ impl Place {
     }
 }
 
-impl<const W: usize> Windows<W> {
+impl Windows {
     /// Empty rows.
     pub(super) fn new(windows: &[Window]) -> Self {
         let mut rows = 0;
@@ -151,8 +150,8 @@ impl<const W: usize> Windows<W> {
         };
         Self {
             windows: windows.iter().map(&mut place).collect(),
-            rows: vec![[0; W]; rows].into(),
-            open: vec![[0; W]; windows.len()].into(),
+            rows: vec![0; rows].into(),
+            open: vec![0; windows.len()].into(),
         }
     }
 
@@ -160,26 +159,19 @@ impl<const W: usize> Windows<W> {
         size_of_val(&*self.rows)
     }
 
-    /// Thing `thing` has a rule.
-    pub(super) fn enter(&mut self, thing: usize, a: &[u64], b: &[u64]) {
-        let (word, bit) = (thing / 64, 1 << (thing % 64));
+    /// A tuple has a rule with these rows.
+    pub(super) fn enter(&mut self, tuple: usize, a: &[u64], b: &[u64]) {
+        let bit = 1 << tuple;
         for (Place { window, first }, open) in self.windows.iter().zip(&mut self.open) {
-            if open[word] & bit != 0 {
+            if *open & bit != 0 {
                 continue;
             }
             let rows = &mut self.rows[*first..first + (1 << window.bits)];
-            if !window.values(a, b, |value| rows[value][word] |= bit) {
-                open[word] |= bit;
-                rows.iter_mut().for_each(|row| row[word] |= bit);
+            if !window.values(a, b, |value| rows[value] |= bit) {
+                *open |= bit;
+                rows.iter_mut().for_each(|row| *row |= bit);
             }
         }
-    }
-
-    /// Thing `thing` has no rule any more.
-    pub(super) fn leave(&mut self, thing: usize) {
-        let (word, bit) = (thing / 64, 1 << (thing % 64));
-        self.open.iter_mut().for_each(|open| open[word] &= !bit);
-        self.rows.iter_mut().for_each(|row| row[word] &= !bit);
     }
 
     /// Asks for the rows of a key.
@@ -190,16 +182,10 @@ impl<const W: usize> Windows<W> {
         }
     }
 
-    /// Of `things`, those that are worth a search.
+    /// Of these tuples, those that are worth a search.
     #[inline(always)]
-    pub(super) fn admitted(&self, key: &[u64], things: [u64; W]) -> [u64; W] {
-        let mut admitted = things;
-        for place in &self.windows {
-            let row = &self.rows[place.row(key)];
-            for (admitted, row) in admitted.iter_mut().zip(row) {
-                *admitted &= row;
-            }
-        }
-        admitted
+    pub(super) fn admitted(&self, key: &[u64], tuples: u64) -> u64 {
+        let rows = self.windows.iter().map(|place| self.rows[place.row(key)]);
+        rows.fold(tuples, |admitted, row| admitted & row)
     }
 }
