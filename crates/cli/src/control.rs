@@ -25,10 +25,19 @@ const USUAL_CPU: u32 = 510;
 pub(crate) struct Numbers {
     /// The number by which controllers know the device.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    device_id: u64,
+    pub(crate) device_id: u64,
     /// The port whose packets go to controllers and by which theirs come in; 510 if none is given, for PSA programs 4294967293.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
+}
+
+/// What the device has that is served.
+#[derive(Clone, Copy)]
+pub(crate) struct Served<'d> {
+    /// Its program, if controllers need not set one first.
+    pub(crate) program: Option<&'d Arc<Program>>,
+    /// What it keeps for the server.
+    pub(crate) notes: &'d Notes,
 }
 
 /// A server with the ends of its channel that the switch has.
@@ -56,20 +65,20 @@ impl Loader for Compiler {
 }
 
 impl Numbers {
-    /// Starts the server of a device; with its program, if controllers need not set one first.
+    /// Starts the server of a device.
     ///
     /// # Errors
     /// The address cannot be had, or the port for controllers is one of the others.
     pub(crate) fn start(
         self,
         address: SocketAddr,
-        program: Option<&Arc<Program>>,
+        served: Served<'_>,
         ports: &[PortSpec],
         workers: usize,
         choice: Choice,
         config: DeviceConfig,
     ) -> Result<Control, String> {
-        let usual = match program.map(|program| program.arch) {
+        let usual = match served.program.map(|program| program.arch) {
             Some(Arch::Psa) => PSA_CPU,
             _ => USUAL_CPU,
         };
@@ -86,8 +95,8 @@ impl Numbers {
             id: self.device_id,
             remote,
             loader: Arc::new(Compiler { choice, config }),
-            program: program.cloned(),
-            notes: Notes::new(),
+            program: served.program.cloned(),
+            notes: served.notes.clone(),
         };
         let server = Server::start(address, vec![setup]).map_err(|e| e.to_string())?;
         let port = Box::new(ControllerPort::new(cpu));

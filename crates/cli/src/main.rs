@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod serve;
 mod show;
+mod state;
 mod station;
 mod test;
 mod trace;
@@ -69,6 +70,8 @@ enum Command {
     Run(run::Options),
     /// Run a switch on network interfaces that gets its program from a controller, by P4Runtime.
     Serve(serve::Options),
+    /// Tell what a switch has kept in a directory (`--state`), and check it.
+    State(state::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
     Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
@@ -135,6 +138,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Replay(options) => replay::run(&options, &early),
         Command::Run(options) => run::run(&options, &early),
         Command::Serve(options) => serve::run(&options, &early),
+        Command::State(options) => state::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
     }

@@ -4,6 +4,7 @@ mod tracer;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,15 +14,16 @@ use serde::Serialize;
 use switch::Device;
 
 use crate::args::{Io, Setup, Source};
-use crate::control::{Control, Links, Numbers};
+use crate::control::{Control, Links, Numbers, Served};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::forward::{Ending, Event, Forwarder, Plan, Stop, Tracing};
 use crate::live::LiveLine;
 use crate::report::{self, DeviceReport, PortReport, WorkerReport};
+use crate::state::{self, Keeping};
 use crate::station::Habits;
 use crate::watch::{Filter, Sample};
-use crate::{Ended, amount, configure, out};
+use crate::{Ended, amount, compile, configure, out};
 use tracer::Tracer;
 
 /// How often the live counters change.
@@ -64,6 +66,8 @@ pub(crate) struct Options {
     address: Option<SocketAddr>,
     #[command(flatten)]
     numbers: Numbers,
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 /// How packets are carried between ports.
@@ -151,18 +155,19 @@ impl Carrying {
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    let Some(device) =
-        configure::load(&options.source, &options.setup, options.choice, Nanos::ZERO)?
-    else {
+    let Some(device) = device(options)? else {
         return Ok(Ended::WithErrors);
     };
     let carrying = &options.carrying;
     let start = |address| {
         let config = configure::device_config(&options.setup);
         let (ports, workers) = (&options.ports[..], carrying.workers());
-        let program = Some(device.program());
+        let served = Served {
+            program: Some(device.program()),
+            notes: device.notes(),
+        };
         let numbers = options.numbers;
-        numbers.start(address, program, ports, workers, options.choice, config)
+        numbers.start(address, served, ports, workers, options.choice, config)
     };
     let control = options.address.map(start).transpose()?;
     if let Some(control) = &control {
@@ -173,6 +178,43 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     }
     let what = options.source.program.display().to_string();
     carry(device, &what, &options.ports, carrying, control, early)
+}
+
+/// The device, with the state that was kept. With errors in the program or its entries, they are shown and there is none.
+fn device(options: &Options) -> Result<Option<Device>, String> {
+    let found = options.keeping.open(options.numbers.device_id)?;
+    let (source, setup, choice) = (&options.source, &options.setup, options.choice);
+    let Some(found) = found else {
+        return configure::load(source, setup, choice, Nanos::ZERO);
+    };
+    let Some(before) = found.program.clone() else {
+        let Some(mut device) = configure::load(source, setup, choice, Nanos::ZERO)? else {
+            return Ok(None);
+        };
+        found.keep(&mut device, false)?;
+        return Ok(Some(device));
+    };
+    if let Some(entries) = &setup.entries {
+        let name = entries.display();
+        out::note(&format!(
+            "{name} is not read: the switch has its state already"
+        ));
+    }
+    let Some(program) = compile::compile(source) else {
+        return Ok(None);
+    };
+    let (engine, config) = (choice.engine(), configure::device_config(setup));
+    let is_same = state::is_same(&before, &program);
+    let mut device = match is_same {
+        true => found.go_on(&before, engine.as_ref(), &config)?,
+        false => {
+            let new = Device::new(Arc::new(program), engine.as_ref(), &config);
+            let new = new.map_err(|error| error.to_string())?;
+            found.carry_over(&before, new, engine.as_ref(), &config)?
+        }
+    };
+    found.keep(&mut device, is_same)?;
+    Ok(Some(device))
 }
 
 /// Carries packets through a device until something ends it, and reports.
@@ -210,6 +252,7 @@ pub(crate) fn carry(
     let stop = Stop { early, done: None };
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| observer.observe(event))?;
     observer.line.clear();
+    forwarder.keep_state()?;
     observer.report(&forwarder);
     observer.tracer.finish()?;
     forwarder.check_conservation()?;

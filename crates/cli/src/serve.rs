@@ -7,10 +7,11 @@ use clap::Args;
 use port::PortSpec;
 use switch::{Device, DeviceConfig};
 
-use crate::control::Numbers;
+use crate::control::{Numbers, Served};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::run::{self, Carrying};
+use crate::state::Keeping;
 use crate::{Ended, compile, out};
 
 /// What runs until a controller sets a program: every packet is dropped by name.
@@ -56,6 +57,8 @@ pub(crate) struct Options {
     seed: u64,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
@@ -65,27 +68,44 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         host_ports: options.host_ports.clone(),
         ..DeviceConfig::default()
     };
-    let program = Arc::new(compile::compile_text("empty.p4", EMPTY)?);
-    let device = Device::new(program, options.choice.engine().as_ref(), &config)
-        .map_err(|error| error.to_string())?;
+    let device = device(options, &config)?;
+    let is_configured = p4rt::has_config(device.notes());
     let control = options.numbers.start(
         options.address,
-        None,
+        Served {
+            program: is_configured.then(|| device.program()),
+            notes: device.notes(),
+        },
         &options.ports,
         carrying.workers(),
         options.choice,
         config,
     )?;
+    let (waits, what) = match is_configured {
+        true => ("", "the program that a controller has set"),
+        false => (
+            "; the switch waits for a program",
+            "a switch without a program",
+        ),
+    };
     out::note(&format!(
-        "P4Runtime is served at {}; the switch waits for a program",
+        "P4Runtime is served at {}{waits}",
         control.server.address()
     ));
-    run::carry(
-        device,
-        "a switch without a program",
-        &options.ports,
-        carrying,
-        Some(control),
-        early,
-    )
+    run::carry(device, what, &options.ports, carrying, Some(control), early)
+}
+
+/// What was kept, or a device without a program.
+fn device(options: &Options, config: &DeviceConfig) -> Result<Device, String> {
+    let engine = options.choice.engine();
+    let found = options.keeping.open(options.numbers.device_id)?;
+    let found = match found {
+        Some(found) if found.program.is_some() => return found.start(engine.as_ref(), config),
+        found => found,
+    };
+    let program = Arc::new(compile::compile_text("empty.p4", EMPTY)?);
+    let mut device =
+        Device::new(program, engine.as_ref(), config).map_err(|error| error.to_string())?;
+    found.map_or(Ok(()), |found| found.keep(&mut device, false))?;
+    Ok(device)
 }
