@@ -28,6 +28,15 @@ pub(crate) struct Cpu {
     cpu_port: Option<u32>,
 }
 
+/// What the device has that is served.
+#[derive(Clone, Copy)]
+pub(crate) struct Served<'d> {
+    /// Its program, if controllers need not set one first.
+    pub(crate) program: Option<&'d Arc<Program>>,
+    /// What it keeps for the server.
+    pub(crate) notes: &'d Notes,
+}
+
 /// The way between a device and its server: the ends that the switch has.
 pub(crate) struct Line {
     pub(crate) inbox: Inbox,
@@ -56,20 +65,20 @@ impl Loader for Compiler {
 }
 
 impl Cpu {
-    /// Connects a device with a server; with its program, if controllers need not set one first.
+    /// Connects a device with a server.
     ///
     /// # Errors
     /// The port for controllers is one of the others.
     pub(crate) fn connect(
         self,
         id: u64,
-        program: Option<&Arc<Program>>,
+        served: Served<'_>,
         ports: &[PortSpec],
         workers: usize,
         choice: Choice,
         config: DeviceConfig,
     ) -> Result<(Setup, Line), String> {
-        let usual = match program.map(|program| program.arch) {
+        let usual = match served.program.map(|program| program.arch) {
             Some(Arch::Psa) => PSA_CPU,
             _ => USUAL_CPU,
         };
@@ -90,8 +99,8 @@ impl Cpu {
                 config,
                 ports: ports.iter().map(|spec| spec.id).chain([cpu.id()]).collect(),
             }),
-            program: program.cloned(),
-            notes: Notes::new(),
+            program: served.program.cloned(),
+            notes: served.notes.clone(),
         };
         let port = Box::new(ControllerPort::new(cpu));
         let port = OpenedPort::new(port, "P4Runtime", workers).map_err(|e| e.to_string())?;

@@ -19,6 +19,7 @@ use crate::early::Early;
 use crate::heard::Heard;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::spare::Spare;
+use crate::state;
 use crate::station::{Board, Common, Habits, Parts, Station, Told};
 use crate::watch::{self, Filter, Tally, Traced, Watch};
 
@@ -328,6 +329,16 @@ impl Forwarder {
             .done
             .is_some_and(|fd| poller.wait([fd], Duration::ZERO).is_ok_and(|n| n > 0));
         done.then_some(Ending::Done)
+    }
+
+    /// Has kept all that is to outlive the switch, and waits for it. To be called when nothing runs any more.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    pub(crate) fn keep_state(&mut self) -> Result<(), String> {
+        self.device.step(self.common.now());
+        self.device.keep_cells();
+        state::commit(&mut self.device)
     }
 
     /// What the ports have carried.

@@ -32,6 +32,7 @@ mod run;
 mod serve;
 mod show;
 mod spare;
+mod state;
 mod station;
 mod test;
 mod trace;
@@ -80,6 +81,8 @@ enum Command {
     Serve(serve::Options),
     /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
     Ctl(ctl::Options),
+    /// Tell what a switch has kept in a directory (`--state`), and check it.
+    State(state::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
     Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
@@ -149,6 +152,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Replay(options) => replay::run(&options, &early),
         Command::Run(options) => run::run(&options, &early),
         Command::Serve(options) => serve::run(&options, &early),
+        Command::State(options) => state::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
         Command::Compile(options) => artefacts::run(&options),

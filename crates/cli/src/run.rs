@@ -18,7 +18,7 @@ use serde::Serialize;
 use switch::Device;
 
 use crate::args::{Io, Setup, Source};
-use crate::control::{Cpu, Desk, Line};
+use crate::control::{Cpu, Desk, Line, Served};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::forward::{Ask, Ending, Event, Forwarder, Plan, Stop, Tracing};
@@ -27,9 +27,10 @@ use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
 use crate::metrics::{Metrics, Subject};
 use crate::report::{self, DeviceReport, PortReport, WorkerReport};
+use crate::state::Keeping;
 use crate::station::Habits;
 use crate::watch::{Filter, Sample};
-use crate::{Ended, amount, configure, out};
+use crate::{Ended, amount, compile, configure, out};
 use tracer::Tracer;
 
 /// How often the live counters change.
@@ -77,6 +78,8 @@ pub(crate) struct Options {
     device_id: u64,
     #[command(flatten)]
     cpu: Cpu,
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 /// How packets are carried between ports.
@@ -179,17 +182,19 @@ impl Carrying {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     options.carrying.begin_log();
-    let Some(device) =
-        configure::load(&options.source, &options.setup, options.choice, Nanos::ZERO)?
-    else {
+    let Some(device) = device(options)? else {
         return Ok(Ended::WithErrors);
     };
     let carrying = &options.carrying;
     let start = |address| {
         let id = options.device_id;
+        let served = Served {
+            program: Some(device.program()),
+            notes: device.notes(),
+        };
         let (setup, line) = options.cpu.connect(
             id,
-            Some(device.program()),
+            served,
             &options.ports,
             carrying.workers(),
             options.choice,
@@ -209,6 +214,36 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         control,
     };
     carry(vec![carried], carrying, early)
+}
+
+/// The device, with the state that was kept. With errors in the program or its entries, they are shown and there is none.
+fn device(options: &Options) -> Result<Option<Device>, String> {
+    let opened = options.keeping.open()?;
+    let found = opened.map(|opened| opened.device(options.device_id));
+    let (source, setup, choice) = (&options.source, &options.setup, options.choice);
+    let load = || configure::load(source, setup, choice, Nanos::ZERO);
+    let Some(found) = found.transpose()? else {
+        return load();
+    };
+    let Some(before) = found.program.clone() else {
+        let Some(mut device) = load()? else {
+            return Ok(None);
+        };
+        found.keep(&mut device, false)?;
+        return Ok(Some(device));
+    };
+    if let Some(entries) = &setup.entries {
+        let name = entries.display();
+        out::note(&format!(
+            "{name} is not read: the switch has its state already"
+        ));
+    }
+    let Some(program) = compile::compile(source) else {
+        return Ok(None);
+    };
+    let (engine, config) = (choice.engine(), configure::device_config(setup));
+    let device = found.run(&before, program, engine.as_ref(), &config)?;
+    Ok(Some(device))
 }
 
 /// A device that is to carry packets.
@@ -366,6 +401,7 @@ impl Round {
         } = self;
         let ending = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event))?;
         observer.line.clear();
+        forwarder.keep_state()?;
         observer.report(forwarder);
         observer.tracer.finish()?;
         forwarder.check_conservation()?;

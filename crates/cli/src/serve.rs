@@ -6,17 +6,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use ir::Program;
 use p4rt::Server;
 use port::PortSpec;
 use switch::{Device, DeviceConfig};
 
 use crate::args::Source;
-use crate::control::{Cpu, Desk};
+use crate::control::{Cpu, Desk, Served};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::run::{self, Carried, Carrying};
+use crate::state::{Found, Keeping};
 use crate::{Ended, compile, out};
 
 /// What runs until a controller sets a program: every packet is dropped by name.
@@ -70,6 +70,8 @@ pub(crate) struct Options {
     seed: u64,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 /// A device of the command line: `1`, `2=my.p4`.
@@ -172,32 +174,35 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         host_ports: options.host_ports.clone(),
         ..DeviceConfig::default()
     };
+    let kept = options.keeping.open()?;
+    let mut is_waiting = false;
     let mut setups = Vec::new();
     let mut made = Vec::new();
     for (spec, ports) in devices.iter().zip(deal(devices, &options.ports)?) {
-        let Some(program) = program(spec)? else {
+        let found = kept.as_ref().map(|kept| kept.device(spec.id)).transpose()?;
+        let Some(device) = device(spec, found, options.choice, &config)? else {
             return Ok(Ended::WithErrors);
         };
-        let device = Device::new(
-            Arc::clone(&program),
-            options.choice.engine().as_ref(),
-            &config,
-        )
-        .map_err(|error| error.to_string())?;
+        let is_programmed = spec.program.is_some() || p4rt::has_config(device.notes());
+        is_waiting |= !is_programmed;
+        let served = Served {
+            program: is_programmed.then(|| device.program()),
+            notes: device.notes(),
+        };
         let (setup, line) = options.cpu.connect(
             spec.id,
-            spec.program.is_some().then_some(&program),
+            served,
             &ports,
             options.carrying.workers(),
             options.choice,
             config.clone(),
         )?;
         setups.push(setup);
-        made.push((spec, device, ports, line));
+        made.push((spec, device, ports, line, is_programmed));
     }
     let listen = options.guard.listen(options.address)?;
     let server = Server::start(listen, setups).map_err(|error| error.to_string())?;
-    let waiting = match devices.iter().any(|device| device.program.is_none()) {
+    let waiting = match is_waiting {
         true => "; the switch waits for a program",
         false => "",
     };
@@ -206,25 +211,53 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         server.address()
     ));
     let server = Arc::new(server);
-    let carried = made.into_iter().map(|(spec, device, ports, line)| Carried {
-        id: spec.id,
-        what: match &spec.program {
-            Some(program) => program.display().to_string(),
-            None => "a switch without a program".to_owned(),
-        },
-        device,
-        ports,
-        control: Some((line, Desk::new(&server, spec.id))),
-    });
+    let carried = made
+        .into_iter()
+        .map(|(spec, device, ports, line, is_programmed)| Carried {
+            id: spec.id,
+            what: match &spec.program {
+                Some(program) => program.display().to_string(),
+                None if is_programmed => "the program that a controller has set".to_owned(),
+                None => "a switch without a program".to_owned(),
+            },
+            device,
+            ports,
+            control: Some((line, Desk::new(&server, spec.id))),
+        });
     run::carry(carried.collect(), &options.carrying, early)
 }
 
-/// What a device runs at first; with errors in it, they are shown and there is none.
-fn program(spec: &DeviceSpec) -> Result<Option<Arc<Program>>, String> {
-    match &spec.program {
-        None => Ok(Some(Arc::new(compile::compile_text("empty.p4", EMPTY)?))),
-        Some(path) => Ok(compile::compile(&Source::file(path)).map(Arc::new)),
-    }
+/// A device with what was kept of it, or with what it runs at first; with errors in that, they are shown and there is none.
+fn device(
+    spec: &DeviceSpec,
+    found: Option<Found>,
+    choice: Choice,
+    config: &DeviceConfig,
+) -> Result<Option<Device>, String> {
+    let engine = choice.engine();
+    let program = match &spec.program {
+        Some(path) => match compile::compile(&Source::file(path)) {
+            Some(program) => Some(program),
+            None => return Ok(None),
+        },
+        None => None,
+    };
+    let before = found.as_ref().and_then(|found| found.program.clone());
+    let (found, program) = match (found, before, program) {
+        (Some(found), Some(before), Some(program)) => {
+            let device = found.run(&before, program, engine.as_ref(), config)?;
+            return Ok(Some(device));
+        }
+        (Some(found), Some(_), None) => {
+            return found.start(engine.as_ref(), config).map(Some);
+        }
+        (found, _, Some(program)) => (found, program),
+        (found, _, None) => (found, compile::compile_text("empty.p4", EMPTY)?),
+    };
+    let made = Device::new(Arc::new(program), engine.as_ref(), config);
+    let mut device = made.map_err(|error| error.to_string())?;
+    found.map_or(Ok(()), |found| found.keep(&mut device, false))?;
+    Ok(Some(device))
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ use crate::schema::Schema;
 use crate::undo::{Op, Target, Undo};
 use crate::write::{self, Seen};
 
-/// Updates of a batch that one job makes, where packets may see the batch half made.
+/// Updates of a batch that one job makes, where packets may see the batch half made: with packets behind the job, and without.
 const PART: usize = 64;
+const PART_APART: usize = 1024;
 
 /// What makes devices of programs: the compiler and the engine, which the server does not know.
 pub trait Loader: Send + Sync + 'static {
@@ -527,8 +528,9 @@ impl Site {
         let mut results = Vec::with_capacity(ops.len());
         let mut undos = Vec::new();
         let mut ops = ops.into_iter().peekable();
+        let mut most = PART;
         loop {
-            let part: Vec<Checked<Op>> = ops.by_ref().take(PART).collect();
+            let part: Vec<Checked<Op>> = ops.by_ref().take(most).collect();
             let is_last = ops.peek().is_none();
             let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
             let made = self.on(ground, move |device, extras| {
@@ -539,14 +541,15 @@ impl Site {
                 let made: Vec<Checked> = made.collect();
                 undos.append(&mut target.into_undos());
                 if !is_last {
-                    return (made, undos, None);
+                    return (made, undos, None, device.has_workers());
                 }
                 let waiting = keeping::commit(device, extras, &names, undos, &unkept);
                 device.publish();
-                (made, Vec::new(), waiting)
+                (made, Vec::new(), waiting, false)
             });
-            let (made, rest, waiting) = made.await?;
+            let (made, rest, waiting, is_apart) = made.await?;
             undos = rest;
+            most = if is_apart { PART_APART } else { PART };
             results.extend(made);
             if is_last {
                 return Ok((results, waiting));

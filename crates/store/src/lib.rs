@@ -12,7 +12,7 @@
 //! - a batch that was told as kept is there after a power cut; of any other batch all is there, or nothing;
 //! - a file that cannot be read, or not in full, is an error that names it: never an empty state.
 //!
-//! Tests: `tests/`: power cuts on a simulated disk, a disk that fills, damaged files; `cli` kills whole switches. docs/STATE.md describes the format.
+//! Tests: `tests/store/`: power cuts on a simulated disk, a disk that fills, damaged files; `cli` kills whole switches. docs/STATE.md describes the format.
 
 mod codec;
 mod disk;

@@ -1,6 +1,6 @@
 //! A device whose state is kept: what controllers find when it starts again, and when its disk is full.
 
-#[path = "../../../store/tests/common/disk.rs"]
+#[path = "../../../store/tests/store/disk.rs"]
 #[expect(dead_code, reason = "the store's tests use the rest")]
 mod disk;
 

@@ -18,7 +18,7 @@ impl Table {
         numbers: Option<&HashMap<u32, u32>>,
     ) {
         debug_assert!(spec.shape == self.spec.shape && self.len() <= spec.capacity);
-        debug_assert_eq!(spec.words(), self.spec.words());
+        debug_assert_eq!(spec.direct_counter.is_some(), self.spec.direct_counter.is_some());
         self.notes_usage |= spec.notes_usage;
         let params = spec.params;
         let is_rewritten = numbers.is_some() || params != self.spec.params;

@@ -1,7 +1,5 @@
 //! Devices, and disks to keep them on.
 
-pub(crate) mod disk;
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 

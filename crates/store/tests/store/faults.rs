@@ -1,16 +1,15 @@
 //! What is kept when the power goes, the disk fills or the file is damaged.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::disk::SimulatedDisk;
-use common::{ALL, Draw, apply, commit, compile, device, forwards, table};
+use crate::common::{ALL, Draw, apply, commit, compile, device, forwards, table};
 use ir::Program;
 use packet::Nanos;
 use store::{Directory, Kept};
 use switch::{Change, Device, KeptCells, StorageError};
+
+use crate::disk::SimulatedDisk;
 
 /// Entries that every batch changes.
 const STRIPE: u64 = 4;
@@ -120,7 +119,7 @@ fn a_power_cut_leaves_every_batch_that_was_kept_and_no_half_of_another() {
     cuts(0..40);
 }
 
-/// `cargo test -p store --test faults -- --ignored`
+/// `cargo test -p store --test store -- --ignored`
 #[test]
 #[ignore = "takes a while"]
 fn a_thousand_power_cuts_leave_every_batch_that_was_kept() {

@@ -1,0 +1,255 @@
+//! A switch whose state is kept, as a user runs it: killed at any moment, started again, with another program.
+
+#[expect(dead_code, reason = "p4rt's tests use the rest")]
+#[path = "../../p4rt/tests/p4rt/rig.rs"]
+mod rig;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use p4info::p4::v1::update::Type;
+use p4info::p4::v1::write_request::Atomicity;
+use rig::*;
+
+/// Entries that every batch changes.
+const STRIPE: u64 = 3;
+
+/// A running switch; killed when it is dropped.
+struct Switch {
+    process: Child,
+    address: SocketAddr,
+    /// What it said before it was ready.
+    said: Vec<String>,
+}
+
+impl Switch {
+    fn start(words: &[&str], state: &Path) -> Switch {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_polyplane"))
+            .args(words)
+            .args(["--p4runtime", "127.0.0.1:0", "--state"])
+            .arg(state)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the command is built");
+        let told = process.stderr.take().expect("it is piped");
+        let mut said = Vec::new();
+        let mut address = None;
+        for line in BufReader::new(told).lines() {
+            let line = line.expect("it is text");
+            if let Some((_, rest)) = line.split_once("P4Runtime is served at ") {
+                let word = rest.split([';', ' ']).next().unwrap_or(rest);
+                address = Some(word.parse().expect("an address"));
+            }
+            said.push(line);
+            if address.is_some() {
+                break;
+            }
+        }
+        Switch {
+            process,
+            address: address.unwrap_or_else(|| panic!("it does not start: {said:#?}")),
+            said,
+        }
+    }
+
+    fn serve(state: &Path) -> Switch {
+        Switch::start(&["serve"], state)
+    }
+
+    /// Kills it as a power cut would the process: SIGKILL.
+    fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it has ended");
+    }
+
+    async fn primary(&self) -> (Client, Stream) {
+        let mut client = Client::connect(self.address).await;
+        let stream = client.open(Some(1), "").await;
+        (client, stream)
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn forwards(objects: &Objects, key: u64, port: u64) -> Kind {
+    let key = bits::Value::truncated(key.into(), 48).to_p4rt_bytes();
+    let port = bits::Value::truncated(port.into(), 9).to_p4rt_bytes();
+    let does = does(objects.id("forward"), &[&port]);
+    Kind::TableEntry(entry(objects.id("exact_table"), vec![exact(1, &key)], does))
+}
+
+/// A batch that changes the stripe to its number and adds an entry with it.
+fn batch(client: &Client, objects: &Objects, number: u64) -> rt::WriteRequest {
+    let ty = match number {
+        1 => Type::Insert,
+        _ => Type::Modify,
+    };
+    let stripe = (0..STRIPE).map(|key| (ty, forwards(objects, key, number % 500)));
+    let own = (Type::Insert, forwards(objects, 1000 + number, 1));
+    let mut request = client.batch(stripe.chain([own]).collect());
+    request.atomicity = match number % 3 {
+        0 => Atomicity::ContinueOnError.into(),
+        1 => Atomicity::RollbackOnError.into(),
+        _ => Atomicity::DataplaneAtomic.into(),
+    };
+    request
+}
+
+/// The number of the last batch that is there; all of it and of those before it is.
+async fn last_batch(client: &mut Client, objects: &Objects) -> u64 {
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    let (mut stripe, mut own) = (Vec::new(), Vec::new());
+    for kind in client.read(all).await {
+        let Kind::TableEntry(one) = kind else {
+            panic!("an entry was asked for")
+        };
+        let Some(rt::field_match::FieldMatchType::Exact(key)) =
+            one.r#match[0].field_match_type.clone()
+        else {
+            panic!("the key is exact")
+        };
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        let key = number(&key.value);
+        let Some(rt::table_action::Type::Action(action)) = one.action.and_then(|a| a.r#type) else {
+            panic!("it has an action")
+        };
+        match key < 1000 {
+            true => stripe.push(number(&action.params[0].value)),
+            false => own.push(key - 1000),
+        }
+    }
+    own.sort_unstable();
+    let last = own.last().copied().unwrap_or(0);
+    assert_eq!(own, (1..=last).collect::<Vec<_>>(), "a batch is missing");
+    let expected = if last == 0 { 0 } else { STRIPE as usize };
+    assert_eq!(stripe, vec![last % 500; expected], "half of a batch");
+    last
+}
+
+/// Kills the switch so many times while a controller writes; how many batches were kept in the end.
+async fn kill(times: u64) -> u64 {
+    let state = tempfile::tempdir().expect("a directory");
+    let (mut kept, mut tried) = (0, 0);
+    let mut seed = 1u64;
+    for round in 0..=times {
+        let mut switch = Switch::serve(state.path());
+        let (mut client, _stream) = switch.primary().await;
+        if round == 0 {
+            let text = ALL.replace("size = 16;", "size = 1000000;");
+            let loaded = client.load(Action::VerifyAndCommit, &text).await;
+            loaded.expect("it loads");
+        }
+        let objects = Objects::of(&client.config().await);
+        let there = last_batch(&mut client, &objects).await;
+        assert!(
+            (kept..=tried).contains(&there),
+            "round {round}: {there} is there, {kept} was acknowledged, {tried} was tried"
+        );
+        (kept, tried) = (there, there);
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Some moment of some batch.
+        let moment = Instant::now() + Duration::from_micros(seed >> 47);
+        let writing = async {
+            loop {
+                tried += 1;
+                let request = batch(&client, &objects, tried);
+                match client.grpc.write(request).await {
+                    Ok(_) => kept = tried,
+                    Err(_) => return,
+                }
+            }
+        };
+        let killing = tokio::task::spawn_blocking(move || {
+            std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+            switch.kill();
+        });
+        writing.await;
+        killing.await.expect("it is killed");
+    }
+    kept
+}
+
+#[tokio::test]
+async fn a_switch_that_is_killed_while_it_is_written_has_all_that_it_acknowledged() {
+    let kept = kill(6).await;
+    assert!(kept > 0, "nothing was written");
+}
+
+/// `cargo test -p cli --test state -- --ignored`
+#[tokio::test]
+#[ignore = "takes some minutes"]
+async fn a_switch_that_is_killed_two_hundred_times_has_all_that_it_acknowledged() {
+    let kept = kill(200).await;
+    println!("{kept} batches were kept over 200 kills");
+    assert!(kept > 200, "{kept}");
+}
+
+#[tokio::test]
+async fn another_program_on_the_command_line_takes_the_state_over_and_says_what_it_cannot() {
+    let state = tempfile::tempdir().expect("a directory");
+    let programs = tempfile::tempdir().expect("a directory");
+    let [first, second] = ["first.p4", "second.p4"].map(|name| programs.path().join(name));
+    std::fs::write(&first, ALL).expect("there is room");
+    let changed = ALL
+        .replace("table metered {", "table measured {")
+        .replace("metered.apply", "measured.apply");
+    std::fs::write(&second, changed).expect("there is room");
+    let run = |program: &Path| {
+        let program = program.to_str().expect("a name in UTF-8");
+        Switch::start(&["run", program], state.path())
+    };
+    let mut switch = run(&first);
+    let (mut client, _stream) = switch.primary().await;
+    let objects = Objects::of(&client.config().await);
+    client.insert(forwards(&objects, 5, 3)).await;
+    let measured = entry(
+        objects.id("metered"),
+        vec![exact(1, b"\x07")],
+        does(objects.id("read_meter"), &[]),
+    );
+    client.insert(Kind::TableEntry(measured)).await;
+    switch.kill();
+    let mut switch = run(&second);
+    let said = switch.said.join("\n");
+    assert!(said.contains("goes on with the state in"), "{said}");
+    assert!(
+        said.contains("carried over but for 1 entries of `In.metered`"),
+        "{said}"
+    );
+    let (mut client, _stream) = switch.primary().await;
+    let objects = Objects::of(&client.config().await);
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    assert_eq!(client.read(all.clone()).await.len(), 1);
+    switch.kill();
+    // Once it is taken over it is this program's.
+    let switch = run(&second);
+    let said = switch.said.join("\n");
+    assert!(!said.contains("another program"), "{said}");
+    let (mut client, _stream) = switch.primary().await;
+    assert_eq!(client.read(all).await.len(), 1);
+    let other = Command::new(env!("CARGO_BIN_EXE_polyplane"))
+        .args(["serve", "--p4runtime", "127.0.0.1:0", "--state"])
+        .arg(state.path())
+        .output()
+        .expect("the command is built");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(said.contains("is in use by another switch"), "{said}");
+    assert_eq!(other.status.code(), Some(1));
+}
