@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -63,9 +64,11 @@ struct Shot {
     control: Option<Figures>,
 }
 
-/// A server of metrics, as long as the process lives.
+/// A server of metrics, until it is dropped.
 pub(crate) struct Metrics {
     address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Metrics {
@@ -89,15 +92,38 @@ impl Metrics {
             .build()
             .map_err(io)?;
         let subjects: Arc<[Subject]> = subjects.into();
-        std::thread::Builder::new()
+        let (stop, stopped) = oneshot::channel();
+        let serve = async move {
+            tokio::select! {
+                () = accept(listener, subjects) => {}
+                _ = stopped => {}
+            }
+        };
+        let thread = std::thread::Builder::new()
             .name("metrics".to_owned())
-            .spawn(move || runtime.block_on(accept(listener, subjects)))
+            .spawn(move || runtime.block_on(serve))
             .map_err(io)?;
-        Ok(Metrics { address: bound })
+        Ok(Metrics {
+            address: bound,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended by itself.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 

@@ -280,13 +280,14 @@ pub(crate) fn carry(
     let metrics = options
         .metrics
         .map(|address| Metrics::serve(address, subjects));
-    if let Some(metrics) = metrics.transpose()? {
+    let metrics = metrics.transpose()?;
+    if let Some(metrics) = &metrics {
         out::note(&format!(
             "metrics are served at http://{}/metrics",
             metrics.address()
         ));
-        return carry_all(rounds, early);
     }
+    // They are served until packets are carried no more.
     carry_all(rounds, early)
 }
 

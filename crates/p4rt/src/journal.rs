@@ -67,8 +67,8 @@ pub(crate) fn configured(device: u64, action: Action, set: &Checked, took: Durat
     match set {
         Ok(()) => tracing::info!(device, action, ?took, "config set"),
         Err(fault) => {
-            let (code, message) = (fault.code, &fault.message);
-            tracing::warn!(device, action, ?code, message, "config refused");
+            let (code, why) = (fault.code, &fault.message);
+            tracing::warn!(device, action, ?code, why, "config refused");
         }
     }
 }

@@ -464,8 +464,8 @@ impl Site {
             }
             Err(status) => {
                 if let Some(unsaid) = lock(&self.refusals).may_say() {
-                    let (device, code, message) = (self.id, status.code(), status.message());
-                    tracing::info!(device, refused, ?code, message, unsaid, "write refused");
+                    let (device, code, why) = (self.id, status.code(), status.message());
+                    tracing::info!(device, refused, ?code, why, unsaid, "write refused");
                 }
             }
         }
