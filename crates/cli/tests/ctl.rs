@@ -155,6 +155,38 @@ fn a_dump_makes_the_state_that_it_was_made_of() {
 }
 
 #[test]
+fn what_examples_set_up_is_dumped_and_comes_back() {
+    let dir = Directory::new("ctl-examples");
+    for name in ["ecmp", "psa_router"] {
+        let program = example(&format!("{name}/{name}.p4"));
+        let first = Server::with(&program);
+        first.well(&["apply", &example(&format!("{name}/{name}.entries"))]);
+        let dump = first.well(&["dump"]);
+        let second = Server::with(&program);
+        second.well(&["apply", "--replace", &dir.with(name, &dump)]);
+        assert_eq!(second.well(&["dump"]), dump);
+    }
+}
+
+#[test]
+fn what_p4runtime_cannot_say_is_told_before_anything_is_written() {
+    let server = Server::with(&example("pna_firewall/pna_firewall.p4"));
+    let said = server.ctl(&["apply", &example("pna_firewall/pna_firewall.entries")]);
+    assert_eq!(said.status, Some(1));
+    let message = "P4Runtime has no message for PNA's expire profiles";
+    assert!(said.err.contains(message), "{}", said.err);
+    let tables = server.json(&["tables"]);
+    assert!(
+        tables
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|table| table["entries"] == 0),
+        "{tables}"
+    );
+}
+
+#[test]
 fn each_list_tells_what_there_is_as_text_and_as_json() {
     let dir = Directory::new("ctl-lists");
     let server = Server::with(&all_objects());

@@ -184,6 +184,10 @@ pub(crate) fn apply(
         Ok(file) => file,
         Err(errors) => return Ok(show(&errors)),
     };
+    let unsayable = unsayable(&catalog, &file);
+    if !unsayable.is_empty() {
+        return Ok(show(&unsayable));
+    }
     link.become_primary()?;
     let there = link.there(&catalog, file.updates(), options.replace)?;
     let start = Instant::now();
@@ -193,6 +197,18 @@ pub(crate) fn apply(
     };
     let count = file.updates().len();
     Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
+}
+
+/// Statements that P4Runtime cannot say, told before anything is written.
+fn unsayable(catalog: &Catalog, file: &EntriesFile<'_>) -> Vec<entries::EntryError> {
+    let updates = file.updates().iter().enumerate();
+    // Entries can always be said.
+    let others = updates.filter(|(_, update)| !matches!(update, Update::Insert(..)));
+    let errors = others.filter_map(|(at, update)| {
+        let error = catalog.entity(update).err()?;
+        Some(file.error(at, error.to_string()))
+    });
+    errors.collect()
 }
 
 /// What is there already of what a file adds, by its name.
