@@ -28,7 +28,13 @@ pub(crate) struct LinkOptions {
     #[arg(long, global = true, value_name = "N")]
     pub(crate) election_id: Option<u128>,
     /// The role to control as; the default role controls everything.
-    #[arg(long, global = true, value_name = "NAME", default_value = "")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub(crate) role: String,
     /// Speak TLS, with a server whose certificate is signed by one of these (PEM).
     #[arg(long, global = true, value_name = "FILE")]
@@ -42,7 +48,7 @@ pub(crate) struct LinkOptions {
     /// The name in the server's certificate, if it is not the address's.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
-    /// Write JSON, one object a line where there may be many.
+    /// Write JSON; of what is followed, an object a line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
