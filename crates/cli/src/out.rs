@@ -12,6 +12,20 @@ pub(crate) fn line(line: &str) {
     text(&format!("{line}\n"));
 }
 
+/// Writes text to standard output; whether anybody still reads it.
+pub(crate) fn try_text(text: &str) -> bool {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .is_ok()
+}
+
+/// Writes a line to standard output; whether anybody still reads it.
+pub(crate) fn try_line(line: &str) -> bool {
+    try_text(&format!("{line}\n"))
+}
+
 /// Writes a line to standard error.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -46,18 +60,4 @@ pub(crate) fn json_line(value: &impl serde::Serialize) {
         Ok(text) => line(&text),
         Err(error) => note(&format!("cannot write JSON: {error}")),
     }
-}
-
-/// Writes text to standard output; whether anybody still reads it.
-pub(crate) fn try_text(text: &str) -> bool {
-    let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .is_ok()
-}
-
-/// Writes a line to standard output; whether anybody still reads it.
-pub(crate) fn try_line(line: &str) -> bool {
-    try_text(&format!("{line}\n"))
 }
