@@ -144,6 +144,14 @@ fn a_dump_makes_the_state_that_it_was_made_of() {
     let second = Server::with(&program);
     second.well(&["apply", "--replace", &dir.with("dump.entries", &dump)]);
     assert_eq!(second.well(&["dump"]), dump);
+    // Packets that workers carry see cells at once, so not with all else.
+    let dataplane = second.ctl(&["apply", "--replace", "--atomic", &dir.file("dump.entries")]);
+    assert_eq!(dataplane.status, Some(1));
+    assert!(
+        dataplane.one_line().contains("--atomic=rollback"),
+        "{}",
+        dataplane.err
+    );
     // A dump goes over the state that it is of, too, and all at once.
     second.well(&[
         "apply",
@@ -152,6 +160,38 @@ fn a_dump_makes_the_state_that_it_was_made_of() {
         &dir.file("dump.entries"),
     ]);
     assert_eq!(second.well(&["dump"]), dump);
+}
+
+#[test]
+fn what_examples_set_up_is_dumped_and_comes_back() {
+    let dir = Directory::new("ctl-examples");
+    for name in ["ecmp", "psa_router"] {
+        let program = example(&format!("{name}/{name}.p4"));
+        let first = Server::with(&program);
+        first.well(&["apply", &example(&format!("{name}/{name}.entries"))]);
+        let dump = first.well(&["dump"]);
+        let second = Server::with(&program);
+        second.well(&["apply", "--replace", &dir.with(name, &dump)]);
+        assert_eq!(second.well(&["dump"]), dump);
+    }
+}
+
+#[test]
+fn what_p4runtime_cannot_say_is_told_before_anything_is_written() {
+    let server = Server::with(&example("pna_firewall/pna_firewall.p4"));
+    let said = server.ctl(&["apply", &example("pna_firewall/pna_firewall.entries")]);
+    assert_eq!(said.status, Some(1));
+    let message = "P4Runtime has no message for PNA's expire profiles";
+    assert!(said.err.contains(message), "{}", said.err);
+    let tables = server.json(&["tables"]);
+    assert!(
+        tables
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|table| table["entries"] == 0),
+        "{tables}"
+    );
 }
 
 #[test]

@@ -321,6 +321,11 @@ impl Catalog {
         self.externs.id(instance)
     }
 
+    /// P4Runtime's id of a value set.
+    pub fn value_set_id(&self, set: ValueSetId) -> u32 {
+        self.value_sets.id(set)
+    }
+
     /// The name of whatever has this id.
     pub fn name(&self, id: u32) -> Option<&str> {
         let info = &self.info;

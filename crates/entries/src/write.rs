@@ -128,12 +128,14 @@ impl Schema {
         text
     }
 
-    /// The keys that are not `_`.
+    /// The keys that are not `_`; all, if none is.
     fn keys(&self, keys: &[Key], matches: &[KeyMatch]) -> String {
+        let is_any = |wanted: &KeyMatch| *wanted == KeyMatch::Any;
+        let shows_all = matches.iter().all(is_any);
         let pairs = keys.iter().zip(matches);
-        let wanted = pairs.filter(|(_, wanted)| **wanted != KeyMatch::Any);
+        let shown = pairs.filter(|(_, wanted)| shows_all || !is_any(wanted));
         let words =
-            wanted.map(|(key, wanted)| format!("{}: {}", key.name, self.key_match(key, wanted)));
+            shown.map(|(key, wanted)| format!("{}: {}", key.name, self.key_match(key, wanted)));
         words.collect::<Vec<_>>().join("; ")
     }
 

@@ -1,6 +1,6 @@
 //! `polyplane ctl counters`: what counters have counted, once or live with rates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -83,27 +83,17 @@ fn parts(catalog: &Catalog, name: Option<&str>) -> Result<Vec<Part>, String> {
         let tables = catalog.schema.tables.ids().filter(is_direct).map(entries);
         return Ok(cells.chain(tables).collect());
     };
-    if let Some(table) = direct_table(catalog, name)
-        .or_else(|| catalog.schema.find_table(name).ok().filter(is_direct))
-    {
+    let counters_of = catalog.info.direct_counters.iter();
+    let counters_of = counters_of.map(|one| (one.preamble.as_ref(), one.direct_table_id));
+    let own = state::table_with(catalog, counters_of, name);
+    let table = || catalog.schema.find_table(name).ok().filter(is_direct);
+    if let Some(table) = own.or_else(table) {
         return Ok(vec![entries(table)]);
     }
     Ok(counters?
         .into_iter()
         .map(|one| Part::Cells(one, None))
         .collect())
-}
-
-/// The table whose direct counter has this name.
-fn direct_table(catalog: &Catalog, name: &str) -> Option<ir::TableId> {
-    let suffix = format!(".{name}");
-    let mut counters = catalog.info.direct_counters.iter();
-    let counter = counters.find(|one| {
-        let own = one.preamble.as_ref().map_or("", |own| own.name.as_str());
-        own == name || own.ends_with(&suffix)
-    })?;
-    let mut tables = catalog.schema.tables.ids();
-    tables.find(|table| catalog.table_id(*table) == counter.direct_table_id)
 }
 
 fn read(link: &mut Link, catalog: &Catalog, parts: &[Part]) -> Result<Counts, String> {
@@ -156,11 +146,14 @@ fn show(
     let wanted = counts
         .values()
         .filter(|(_, value)| options.all || *value != CounterValue::default());
+    // Entries come and go between readings: the name tells which is which.
+    let before = since.map(|(time, counts)| {
+        let names = counts.values().map(|(name, value)| (name.as_str(), *value));
+        (time, names.collect::<HashMap<&str, CounterValue>>())
+    });
     let earlier = |name: &str| {
-        let (time, before) = since?;
-        // Entries come and go between readings: the name tells which is which.
-        let (_, value) = before.values().find(|(own, _)| own == name)?;
-        Some((time, *value))
+        let (time, before) = before.as_ref()?;
+        Some((*time, *before.get(name)?))
     };
     if as_json {
         let mut is_read = true;

@@ -28,7 +28,13 @@ pub(crate) struct LinkOptions {
     #[arg(long, global = true, value_name = "N")]
     pub(crate) election_id: Option<u128>,
     /// The role to control as; the default role controls everything.
-    #[arg(long, global = true, value_name = "NAME", default_value = "")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub(crate) role: String,
     /// Speak TLS, with a server whose certificate is signed by one of these (PEM).
     #[arg(long, global = true, value_name = "FILE")]
@@ -42,7 +48,7 @@ pub(crate) struct LinkOptions {
     /// The name in the server's certificate, if it is not the address's.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
-    /// Write JSON, one object a line where there may be many.
+    /// Write JSON; of what is followed, an object a line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -91,6 +97,20 @@ impl LinkOptions {
         }))
     }
 
+    /// What to try when a connection breaks: TLS tells no more than that.
+    fn advice_on_tls(&self) -> String {
+        match (&self.tls_ca, &self.tls_cert) {
+            (None, _) => format!(
+                "does a P4Runtime server listen at {}, and does it want TLS (--tls-ca)?",
+                self.addr
+            ),
+            (_, None) => {
+                "does the server want a certificate of yours (--tls-cert, --tls-key)?".to_owned()
+            }
+            _ => "does the server accept the certificate of --tls-cert?".to_owned(),
+        }
+    }
+
     /// What failed, and what to do about it.
     pub(crate) fn explain(&self, error: &ClientError) -> String {
         let advice = match error {
@@ -107,10 +127,7 @@ impl LinkOptions {
                     "choose the device with --device-id".to_owned()
                 }
                 Code::Unauthenticated => "give --tls-cert and --tls-key".to_owned(),
-                _ if is_broken(&refused.message) => format!(
-                    "does a P4Runtime server listen at {}, and does it want TLS (--tls-ca)?",
-                    self.addr
-                ),
+                _ if is_broken(&refused.message) => self.advice_on_tls(),
                 _ => return error.to_string(),
             },
             _ => return error.to_string(),
@@ -122,7 +139,7 @@ impl LinkOptions {
 /// Whether a message is of a connection and not of a server.
 fn is_broken(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    ["transport", "h2 ", "http2", "connection"]
+    ["transport", "h2 ", "http2", "connection", "canceled"]
         .iter()
         .any(|word| message.contains(word))
 }

@@ -201,7 +201,10 @@ pub(crate) fn show(link: &mut Link, options: &ShowOptions, as_json: bool) -> Res
 pub(crate) fn meters(link: &mut Link, options: &NamedOptions, as_json: bool) -> Result<(), String> {
     let catalog = link.catalog()?;
     let is_meter = |kind: &Object| matches!(kind, Object::Meter { .. });
-    let direct = direct_table(&catalog, options.name.as_deref());
+    let meters_of = catalog.info.direct_meters.iter();
+    let meters_of = meters_of.map(|one| (one.preamble.as_ref(), one.direct_table_id));
+    let name = options.name.as_deref();
+    let direct = name.and_then(|name| state::table_with(&catalog, meters_of, name));
     let mut parts = Vec::new();
     if direct.is_none() {
         let meters = state::externs(&catalog, "meter", options.name.as_deref(), is_meter)?;
@@ -226,19 +229,6 @@ pub(crate) fn meters(link: &mut Link, options: &NamedOptions, as_json: bool) -> 
         Update::Insert(_, entry) => entry.meter.is_some(),
         _ => true,
     })
-}
-
-/// The table whose direct meter, or itself, has this name.
-fn direct_table(catalog: &Catalog, name: Option<&str>) -> Option<ir::TableId> {
-    let name = name?;
-    let suffix = format!(".{name}");
-    let mut meters = catalog.info.direct_meters.iter();
-    let meter = meters.find(|meter| {
-        let own = meter.preamble.as_ref().map_or("", |own| own.name.as_str());
-        own == name || own.ends_with(&suffix)
-    })?;
-    let mut tables = catalog.schema.tables.ids();
-    tables.find(|table| catalog.table_id(*table) == meter.direct_table_id)
 }
 
 pub(crate) fn registers(

@@ -28,8 +28,8 @@ use link::LinkOptions;
         polyplane ctl apply examples/router/router.entries\n  \
         polyplane ctl tables\n  \
         polyplane ctl show ipv4_lpm\n  \
-        polyplane ctl add 'ipv4_lpm { hdr.ipv4.dst_addr: 10.9.0.0/16 } -> drop()'\n  \
-        polyplane ctl delete 'ipv4_lpm { hdr.ipv4.dst_addr: 10.9.0.0/16 }'\n  \
+        polyplane ctl add 'ipv4_lpm { hdr.ipv4.dst: 10.7.0.0/16 } -> connected(port: 1)'\n  \
+        polyplane ctl delete 'ipv4_lpm { hdr.ipv4.dst: 10.7.0.0/16 }'\n  \
         polyplane ctl dump > backup.entries; polyplane ctl apply --replace backup.entries\n  \
         polyplane ctl counters --watch\n  \
         polyplane ctl status --addr 192.0.2.1:9559 --tls-ca ca.pem\n\n\
@@ -59,7 +59,7 @@ enum Command {
     /// Change an entry or whatever else there is: default actions, registers, meters, counters and value sets too.
     #[command(
         after_help = "Examples:\n  polyplane ctl change 'ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'\n  \
-                      polyplane ctl change 'ipv4_lpm default -> drop()'\n  polyplane ctl change 'register seen[3] = 0x10'"
+                      polyplane ctl change 'ipv4_lpm default -> drop(reason: 1)'\n  polyplane ctl change 'register seen[3] = 0x10'"
     )]
     Change(write::StatementOptions),
     /// Delete what a statement names; `TABLE default` sets the program's own default action back.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use controller::{Catalog, Read, ReadError};
 use entries::Object;
 use ir::{ExternId, TableId};
+use p4info::p4::config::v1::Preamble;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4info::p4::v1::packet_replication_engine_entry::Type as Replication;
@@ -54,15 +55,10 @@ impl Part {
             Part::Multicast => replication(Replication::MulticastGroupEntry(Default::default())),
             Part::Clones => replication(Replication::CloneSessionEntry(Default::default())),
             Part::Cells(array, index) => cells(catalog, array, index),
-            Part::ValueSet(set) => {
-                let name = &catalog.schema.value_sets[set].name;
-                let mut sets = catalog.info.value_sets.iter().flat_map(|set| &set.preamble);
-                let id = sets.find(|own| own.name == *name).map_or(0, |own| own.id);
-                Entity::ValueSetEntry(rt::ValueSetEntry {
-                    value_set_id: id,
-                    members: Vec::new(),
-                })
-            }
+            Part::ValueSet(set) => Entity::ValueSetEntry(rt::ValueSetEntry {
+                value_set_id: catalog.value_set_id(set),
+                members: Vec::new(),
+            }),
         }
     }
 
@@ -131,6 +127,19 @@ fn cells(catalog: &Catalog, array: ExternId, index: Option<u32>) -> Entity {
             data: None,
         }),
     }
+}
+
+/// The table whose direct resource has this name: `resources` are the names and P4Runtime's ids of the tables.
+pub(crate) fn table_with<'a>(
+    catalog: &Catalog,
+    mut resources: impl Iterator<Item = (Option<&'a Preamble>, u32)>,
+    name: &str,
+) -> Option<TableId> {
+    let suffix = format!(".{name}");
+    let has_name = |own: &str| own == name || own.ends_with(&suffix);
+    let (_, table) = resources.find(|(own, _)| own.is_some_and(|own| has_name(&own.name)))?;
+    let mut tables = catalog.schema.tables.ids();
+    tables.find(|own| catalog.table_id(*own) == table)
 }
 
 /// The extern instances of a kind with this name, or all.

@@ -184,6 +184,10 @@ pub(crate) fn apply(
         Ok(file) => file,
         Err(errors) => return Ok(show(&errors)),
     };
+    let unsayable = unsayable(&catalog, &file);
+    if !unsayable.is_empty() {
+        return Ok(show(&unsayable));
+    }
     link.become_primary()?;
     let there = link.there(&catalog, file.updates(), options.replace)?;
     let start = Instant::now();
@@ -193,6 +197,18 @@ pub(crate) fn apply(
     };
     let count = file.updates().len();
     Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
+}
+
+/// Statements that P4Runtime cannot say, told before anything is written.
+fn unsayable(catalog: &Catalog, file: &EntriesFile<'_>) -> Vec<entries::EntryError> {
+    let updates = file.updates().iter().enumerate();
+    // Entries can always be said.
+    let others = updates.filter(|(_, update)| !matches!(update, Update::Insert(..)));
+    let errors = others.filter_map(|(at, update)| {
+        let error = catalog.entity(update).err()?;
+        Some(file.error(at, error.to_string()))
+    });
+    errors.collect()
 }
 
 /// What is there already of what a file adds, by its name.
@@ -278,7 +294,21 @@ impl Link {
             Atomic::Dataplane => Atomicity::DataplaneAtomic,
             Atomic::Rollback => Atomicity::RollbackOnError,
         };
-        self.write(updates, atomicity)
+        let (places, updates): (Vec<usize>, Vec<rt::Update>) = updates.into_iter().unzip();
+        match self.client.write(updates, atomicity) {
+            Err(ClientError::Refused(refused))
+                if how == Atomic::Dataplane && is_unimplemented(&refused) =>
+            {
+                let told = told(&places, &refused, atomicity);
+                let message = told
+                    .first()
+                    .map_or(refused.message.as_str(), |one| &one.message);
+                Err(format!(
+                    "{message}; --atomic=rollback is undone after an error, but packets may see a part of it"
+                ))
+            }
+            written => self.outcome(&places, written, atomicity),
+        }
     }
 
     fn apply_in_batches(
@@ -314,14 +344,34 @@ impl Link {
         atomicity: Atomicity,
     ) -> Result<Vec<Told>, String> {
         let (places, updates): (Vec<usize>, Vec<rt::Update>) = updates.into_iter().unzip();
-        match self.client.write(updates, atomicity) {
+        let written = self.client.write(updates, atomicity);
+        self.outcome(&places, written, atomicity)
+    }
+
+    fn outcome(
+        &self,
+        places: &[usize],
+        written: Result<(), ClientError>,
+        atomicity: Atomicity,
+    ) -> Result<Vec<Told>, String> {
+        match written {
             Ok(()) => Ok(Vec::new()),
             Err(ClientError::Refused(refused)) if !refused.updates.is_empty() => {
-                Ok(told(&places, &refused, atomicity))
+                Ok(told(places, &refused, atomicity))
             }
             Err(error) => Err(self.explain(&error)),
         }
     }
+}
+
+/// Whether the server has no batches that packets see whole, or not of such updates.
+fn is_unimplemented(refused: &Refused) -> bool {
+    let code = |error: &rt::Error| Code::from(error.canonical_code);
+    refused.code == Code::Unimplemented
+        || refused
+            .updates
+            .iter()
+            .any(|one| code(one) == Code::Unimplemented)
 }
 
 /// The refused updates of a batch. Where all were undone because of others, only these others are told.

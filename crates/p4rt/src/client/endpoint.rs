@@ -9,6 +9,10 @@ use super::error::ClientError;
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// A server that says nothing for so long is asked whether it lives, and is gone without an answer in time: calls and the stream end.
+const ASK_AFTER: Duration = Duration::from_secs(20);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
 /// A server's address.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -41,7 +45,12 @@ impl Endpoint {
         if endpoint.uri().host().is_none() || endpoint.uri().port().is_none() {
             return Err(wrong());
         }
-        endpoint = endpoint.connect_timeout(CONNECT).tcp_nodelay(true);
+        endpoint = endpoint
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(ASK_AFTER)
+            .keep_alive_timeout(ANSWER_WITHIN)
+            .keep_alive_while_idle(true);
         if let Some(tls) = &self.tls {
             endpoint = endpoint
                 .tls_config(tls.config())
