@@ -14,6 +14,7 @@ mod compile;
 mod configure;
 mod control;
 mod demo;
+mod diff;
 mod early;
 mod engine;
 mod forward;
@@ -59,6 +60,8 @@ enum Command {
     Ir(show::IrOptions),
     /// Print a program's P4Info as protobuf text.
     P4info(show::P4infoOptions),
+    /// Say what becomes of tables, counters and all other state when another program takes the running one's place.
+    Diff(diff::Options),
     /// Run a test: packets in, packets expected (p4c's STF).
     Test(test::Options),
     /// Show what happens to one packet, step by step.
@@ -130,6 +133,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Check(options) => check::run(&options),
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
+        Command::Diff(options) => diff::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Replay(options) => replay::run(&options, &early),

@@ -133,8 +133,17 @@ fn run(
 impl Rig {
     /// A switch without a program.
     pub(crate) fn empty() -> Rig {
+        Rig::around(Self::empty_device())
+    }
+
+    /// A device without a program.
+    pub(crate) fn empty_device() -> Device {
         let program = Arc::new(Compiler.compile(EMPTY).expect("it is fine"));
-        let device = Compiler.device(program).expect("it runs");
+        Compiler.device(program).expect("it runs")
+    }
+
+    /// A switch that is this device.
+    pub(crate) fn around(device: Device) -> Rig {
         let (inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let (frames, frames_out) = channel();
         let (sent_in, sent) = channel();
@@ -282,6 +291,16 @@ impl Client {
         action: ConfigAction,
         config: Option<rt::ForwardingPipelineConfig>,
     ) -> Result<(), Status> {
+        self.set_with(action, config, None).await
+    }
+
+    /// Sets a program with the user's word for what may be lost.
+    pub(crate) async fn set_with(
+        &mut self,
+        action: ConfigAction,
+        config: Option<rt::ForwardingPipelineConfig>,
+        may_lose: Option<&'static str>,
+    ) -> Result<(), Status> {
         let request = rt::SetForwardingPipelineConfigRequest {
             device_id: 1,
             role: self.role.clone(),
@@ -290,6 +309,11 @@ impl Client {
             config,
             ..Default::default()
         };
+        let mut request = tonic::Request::new(request);
+        if let Some(names) = may_lose {
+            let word = tonic::metadata::MetadataValue::from_static(names);
+            request.metadata_mut().insert("polyplane-may-lose", word);
+        }
         self.grpc
             .set_forwarding_pipeline_config(request)
             .await
