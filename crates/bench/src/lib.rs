@@ -26,6 +26,8 @@ mod names;
 pub mod routes;
 pub mod rules;
 mod setup;
+#[cfg(target_os = "linux")]
+pub mod swap;
 mod wire;
 mod workload;
 pub mod workloads;

@@ -17,6 +17,7 @@ mod configure;
 mod control;
 mod ctl;
 mod demo;
+mod diff;
 mod early;
 mod engine;
 mod forward;
@@ -69,6 +70,8 @@ enum Command {
     P4info(show::P4infoOptions),
     /// Write the files that a P4Runtime controller sends: P4Info and device config.
     Compile(artefacts::Options),
+    /// Say what becomes of tables, counters and all other state when another program takes the running one's place.
+    Diff(diff::Options),
     /// Run a test: packets in, packets expected (p4c's STF).
     Test(test::Options),
     /// Show what happens to one packet, step by step.
@@ -147,6 +150,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Check(options) => check::run(&options),
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
+        Command::Diff(options) => diff::run(&options),
         Command::Test(options) => test::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Replay(options) => replay::run(&options, &early),

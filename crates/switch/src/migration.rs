@@ -15,7 +15,7 @@ pub enum MayLose {
 
 impl MayLose {
     /// Whether state of this object may go.
-    fn covers(&self, name: &str) -> bool {
+    pub fn covers(&self, name: &str) -> bool {
         match self {
             MayLose::Nothing => false,
             MayLose::These(names) => names.iter().any(|one| one == name),
@@ -109,7 +109,7 @@ pub struct Line {
     pub fate: Fate,
     /// Why, where it is not simply kept.
     pub reasons: Vec<String>,
-    /// How many there are on this device.
+    /// How many there are on this device; of cells that stay as they are, all, whatever they hold.
     pub held: u64,
     /// How many of these the new program has no place for.
     pub lost: u64,

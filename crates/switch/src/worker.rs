@@ -294,6 +294,11 @@ impl Worker {
         self.core.drain(now, &mut Trace(None));
     }
 
+    /// How often it has taken what the device published; more than once at a time counts as well.
+    pub fn publications(&self) -> u64 {
+        self.version
+    }
+
     /// When a packet may leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
         if !self.desk.inbox.is_empty() {

@@ -54,3 +54,20 @@ pub fn find(name: &str) -> Option<Box<dyn Workload>> {
     let (_, make) = ALL.iter().find(|(other, _)| *other == name)?;
     Some(make(Size::Full))
 }
+
+/// `sai` with about 100,000 entries.
+pub fn large_sai() -> Box<dyn Workload> {
+    Box::new(sai::Sai::large())
+}
+
+/// Two programs that do what `sai` does, and count each packet that reaches the egress in a cell of their own of the counter `version`.
+pub fn sai_versions() -> [String; 2] {
+    let source = include_str!("../../programs/sai.p4");
+    [0, 1].map(|version| {
+        let counter = "counter((bit<32>)512, CounterType.packets_and_bytes) port_tx;";
+        let counters = format!("{counter}\n    counter((bit<32>)2, CounterType.packets) version;");
+        let first = "egress_stp.apply();";
+        let counted = format!("version.count((bit<32>){version});\n        {first}");
+        source.replace(counter, &counters).replace(first, &counted)
+    })
+}

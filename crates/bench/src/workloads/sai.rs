@@ -46,10 +46,19 @@ pub(super) struct Sai {
 
 impl Sai {
     pub(super) fn new(size: Size) -> Self {
-        let (v4, v6, hosts, rules) = match size {
-            Size::Full => (5000, 2000, 1024, 256),
-            Size::Small => (50, 20, 10, 20),
-        };
+        match size {
+            Size::Full => Self::of(5000, 2000, 1024, 256),
+            Size::Small => Self::of(50, 20, 10, 20),
+        }
+    }
+
+    /// About 100,000 entries.
+    pub(super) fn large() -> Self {
+        Self::of(15_000, 7500, 1024, 256)
+    }
+
+    /// So many routes and hosts of each virtual router, and rules.
+    fn of(v4: usize, v6: usize, hosts: u64, rules: usize) -> Self {
         let tables = |family, size| {
             let table = |vrf| RoutingTable::generate(family, size, vrf);
             (0..VRFS).map(table).collect()

@@ -1,10 +1,15 @@
 //! Batches of updates: what is made, what is told, what is taken back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::p4_data::Data;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
+use packet::{Frame, Nanos};
 use tonic::Code;
 
 use crate::rig::*;
@@ -355,4 +360,83 @@ async fn many_controllers_write_at_once_and_each_batch_is_whole() {
     for task in tasks {
         task.await.expect("it ends");
     }
+}
+
+/// A packet is what the table and the register say, one behind the other: they change together.
+const AGREEING: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> key; bit<8> a; bit<8> b; }
+struct H { h_t h; }
+struct M { }
+parser P(packet_in p, out H hdr, inout M m, inout standard_metadata_t s) {
+    state start { p.extract(hdr.h); transition accept; }
+}
+control V(inout H hdr, inout M m) { apply { } }
+control I(inout H hdr, inout M m, inout standard_metadata_t s) {
+    register<bit<8>>(1) said;
+    action say(bit<8> v) { hdr.h.a = v; }
+    table t { key = { hdr.h.key : exact; } actions = { say; NoAction; } default_action = NoAction(); }
+    apply { s.egress_spec = 1; t.apply(); said.read(hdr.h.b, 0); }
+}
+control E(inout H hdr, inout M m, inout standard_metadata_t s) { apply { } }
+control D(packet_out p, in H hdr) { apply { p.emit(hdr.h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
+#[tokio::test]
+async fn a_dataplane_atomic_batch_of_entries_and_cells_is_seen_whole_by_workers_packets() {
+    let mut device = empty_device();
+    let mut worker = device.workers(1).pop().expect("they are made once");
+    let rig = Rig::start(device, None);
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    client
+        .load(Action::VerifyAndCommit, AGREEING)
+        .await
+        .expect("it loads");
+    let objects = Objects::of(&client.config().await);
+    let batch = |ty: Type, value: u8| {
+        let say = does(objects.id("say"), &[&[value]]);
+        let one = entry(objects.id("t"), vec![exact(1, b"\x07")], say);
+        let register = rt::RegisterEntry {
+            register_id: objects.id("said"),
+            index: index(0),
+            data: Some(rt::P4Data {
+                data: Some(Data::Bitstring(vec![value])),
+            }),
+        };
+        // The cell stands in front, and is written last.
+        vec![
+            (Type::Modify, Kind::RegisterEntry(register)),
+            (ty, Kind::TableEntry(one)),
+        ]
+    };
+    let atomic = Atomicity::DataplaneAtomic;
+    let inserted = client.write_all(atomic, batch(Type::Insert, 1)).await;
+    inserted.expect("workers are no hindrance");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let forwarding = std::thread::spawn(move || {
+        let (mut seen, mut mixed) = ([0u64; 3], 0u64);
+        let frame = Frame::from_bytes(&[7, 0, 0]).expect("it is short");
+        let mut frames: Vec<_> = (0..16).map(|_| Frame::new()).collect();
+        while !ends.load(Ordering::Acquire) {
+            frames.iter_mut().for_each(|one| one.copy_from(&frame));
+            worker.forward(&mut frames, Nanos::ZERO, |_, frame, _| {
+                let said = frame.bytes();
+                mixed += u64::from(said[1] != said[2]);
+                seen[usize::from(said[1]) % 3] += 1;
+            });
+        }
+        (seen, mixed)
+    });
+    for round in 0..200 {
+        let batch = batch(Type::Modify, 1 + round % 2);
+        client.write_all(atomic, batch).await.expect("it is made");
+    }
+    is_over.store(true, Ordering::Release);
+    let (seen, mixed) = forwarding.join().expect("it forwards");
+    assert!(seen[1] > 0 && seen[2] > 0, "{seen:?}");
+    assert_eq!(mixed, 0);
 }

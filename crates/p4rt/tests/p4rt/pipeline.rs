@@ -227,6 +227,18 @@ async fn reconciling_keeps_the_state_or_refuses() {
         client.read(entries(&objects)).await,
         [Kind::TableEntry(kept)]
     );
+    // The user's word lets it go; another object's does not.
+    let config = rt::ForwardingPipelineConfig {
+        p4_device_config: less.into_bytes(),
+        ..Default::default()
+    };
+    let action = Action::ReconcileAndCommit;
+    for (word, is_enough) in [("In.acl, In.other_table", false), ("In.exact_table", true)] {
+        let set = client.set_with(action, Some(config.clone()), Some(word));
+        assert_eq!(set.await.is_ok(), is_enough, "{word}");
+    }
+    let named = Kind::TableEntry(entry(objects.id("by_name"), vec![], None));
+    assert_eq!(client.read(named).await.len(), 1);
 }
 
 #[tokio::test]

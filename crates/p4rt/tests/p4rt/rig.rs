@@ -353,6 +353,16 @@ impl Client {
         action: ConfigAction,
         config: Option<rt::ForwardingPipelineConfig>,
     ) -> Result<(), Status> {
+        self.set_with(action, config, None).await
+    }
+
+    /// Sets a program with the user's word for what may be lost.
+    pub(crate) async fn set_with(
+        &mut self,
+        action: ConfigAction,
+        config: Option<rt::ForwardingPipelineConfig>,
+        may_lose: Option<&'static str>,
+    ) -> Result<(), Status> {
         let request = rt::SetForwardingPipelineConfigRequest {
             device_id: self.device,
             role: self.role.clone(),
@@ -361,6 +371,11 @@ impl Client {
             config,
             ..Default::default()
         };
+        let mut request = tonic::Request::new(request);
+        if let Some(names) = may_lose {
+            let word = tonic::metadata::MetadataValue::from_static(names);
+            request.metadata_mut().insert("polyplane-may-lose", word);
+        }
         self.grpc
             .set_forwarding_pipeline_config(request)
             .await

@@ -48,26 +48,24 @@ impl Keeper<'_> {
 
     fn counters(&mut self, name: &str, before: &Arc<CounterArray>, id: Option<ExternId>) {
         let kind = StateKind::Counters;
-        let held = before
-            .iter()
-            .filter(|reading| *reading != CounterReading::default());
-        let held = held.count();
+        let counted = |reading: &CounterReading| *reading != CounterReading::default();
+        let held = || before.iter().filter(counted).count();
         let Some(ExternState::Counter(after)) = id.map(|id| &self.new.cells[id]) else {
-            return self.lost(kind, name, "the new program has no such counter", held);
+            return self.lost(kind, name, "the new program has no such counter", held());
         };
         let mut notes = Notes::default();
         tell_size(before.len(), after.len(), &mut notes);
         tell_units(before.kind(), after.kind(), &mut notes);
-        let mut count = Count { held, lost: 0 };
         if (before.len(), before.kind()) == (after.len(), after.kind()) {
             let id = id.expect("it was found by this id");
             self.new.cells[id] = ExternState::Counter(before.clone());
-            return self.line(kind, name, notes, count);
+            return self.line(kind, name, notes, Count::all_kept(before.len()));
         }
+        let mut count = Count::all_kept(held());
         for (index, reading) in before.iter().enumerate() {
             let kept = counted_by(after.kind(), reading);
             let fits = after.write(index as u64, kept).is_some() && kept == reading;
-            count.lost += usize::from(!fits && reading != CounterReading::default());
+            count.lost += usize::from(!fits && counted(&reading));
         }
         self.line(kind, name, notes, count);
     }
@@ -75,21 +73,21 @@ impl Keeper<'_> {
     fn meters(&mut self, name: &str, before: &Arc<MeterArray>, id: Option<ExternId>) {
         let kind = StateKind::Meters;
         let configs = || (0..before.len() as u64).map(|index| before.config(index));
-        let held = configs().flatten().count();
+        let held = || configs().flatten().count();
         let Some(ExternState::Meter(after)) = id.map(|id| &self.new.cells[id]) else {
-            return self.lost(kind, name, "the new program has no such meter", held);
+            return self.lost(kind, name, "the new program has no such meter", held());
         };
         if before.unit() != after.unit() {
-            return self.lost(kind, name, "it meters another unit", held);
+            return self.lost(kind, name, "it meters another unit", held());
         }
         let mut notes = Notes::default();
         tell_size(before.len(), after.len(), &mut notes);
-        let mut count = Count { held, lost: 0 };
         if before.len() == after.len() {
             let id = id.expect("it was found by this id");
             self.new.cells[id] = ExternState::Meter(before.clone());
-            return self.line(kind, name, notes, count);
+            return self.line(kind, name, notes, Count::all_kept(before.len()));
         }
+        let mut count = Count::all_kept(held());
         for (index, config) in configs().enumerate() {
             let Some(config) = config else { continue };
             let is_kept = after.configure(index as u64, config).is_ok();
@@ -109,25 +107,26 @@ impl Keeper<'_> {
         // A cell with its first value holds nothing.
         let is_first = |cell: &[bits::Value]| cell == before.initial();
         let cells = || (0..u64::from(before.size())).filter_map(|index| before.get(index));
-        let held = cells().filter(|cell| !is_first(cell)).count();
+        let held = || cells().filter(|cell| !is_first(cell)).count();
         let found = after.and_then(|(id, to)| match &self.new.cells[id] {
             ExternState::Register(registers) => Some((id, to, registers.clone())),
             _ => None,
         });
         let Some((id, to, after)) = found else {
-            return self.lost(kind, name, "the new program has no such register", held);
+            return self.lost(kind, name, "the new program has no such register", held());
         };
         let mut notes = Notes::default();
         let fit = match CellFit::of(cell, to, &mut notes) {
             Ok(fit) => fit,
-            Err(reason) => return self.lost(kind, name, &reason, held),
+            Err(reason) => return self.lost(kind, name, &reason, held()),
         };
         tell_size(before.size() as usize, after.size() as usize, &mut notes);
-        let mut count = Count { held, lost: 0 };
         if notes.reasons.is_empty() {
             self.new.cells[id] = ExternState::Register(before.clone());
+            let count = Count::all_kept(before.size() as usize);
             return self.line(kind, name, notes, count);
         }
+        let mut count = Count::all_kept(held());
         for (index, cell) in cells().enumerate() {
             let value = fit.convert(&cell);
             let is_kept = value.is_some_and(|value| after.set(index as u64, &value).is_some());

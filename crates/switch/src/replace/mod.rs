@@ -98,6 +98,7 @@ impl Moved {
 pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) -> Carried {
     new.hash = old.hash.clone();
     new.expire_profiles = old.expire_profiles.clone();
+    new.host_ports = old.host_ports.clone();
     // Packets of both programs take from one line of numbers.
     new.next_flow_id = old.next_flow_id.clone();
     let mut keeper = Keeper {
@@ -148,6 +149,10 @@ impl Count {
     fn add(&mut self, is_kept: bool) {
         self.held += 1;
         self.lost += usize::from(!is_kept);
+    }
+
+    fn all_kept(held: usize) -> Count {
+        Count { held, lost: 0 }
     }
 
     fn all_lost(held: usize) -> Count {

@@ -1,6 +1,7 @@
 //! Tables go over: whole where nothing of them changes, else entry by entry.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use exec::Configuration;
 use ir::{ActionScope, ExternId, Program, TableId};
@@ -31,10 +32,7 @@ impl Keeper<'_> {
     fn gone(&mut self, old_id: TableId, reason: &str) {
         let old = self.old;
         let name = &old.program().tables[old_id].name;
-        let held = old.tables[old_id]
-            .iter()
-            .filter(|entry| !entry.is_const)
-            .count();
+        let held = held(old, old_id);
         self.lost(StateKind::Entries, name, reason, held);
         if was_set(old, old_id) && !self.new.program().tables.values().any(|t| t.name == *name) {
             self.lost(StateKind::DefaultAction, name, reason, 1);
@@ -77,11 +75,8 @@ impl Keeper<'_> {
         }
         let moved = is_same_key && self.is_movable(old_id, id, &fit);
         if moved {
-            let held = old.tables[old_id]
-                .iter()
-                .filter(|entry| !entry.is_const)
-                .count();
-            self.line(StateKind::Entries, &name, notes, Count { held, lost: 0 });
+            let held = held(old, old_id);
+            self.line(StateKind::Entries, &name, notes, Count::all_kept(held));
             self.note_move(old_id, id, &fit, default);
         } else {
             self.new.tables[id].set_default(default);
@@ -158,22 +153,21 @@ impl Keeper<'_> {
             && (fit.is_exact || before.iter().all(|entry| runs_all(&entry.action)))
     }
 
+    /// Whether both have the same const entries by the same ids, which controllers' priorities of const entries come from.
     fn has_same_consts(&self, old_id: TableId, id: TableId, fit: &TableFit) -> bool {
-        let consts = |configuration: &Configuration, id: TableId| -> Vec<_> {
-            let entries = configuration.tables[id].iter();
-            let consts = entries.filter(|entry| entry.is_const);
-            consts
-                .map(|entry| (entry.matches.clone(), entry.priority, entry.action.clone()))
-                .collect()
-        };
         let (before, after) = (consts(self.old, old_id), consts(self.new, id));
-        before.len() == after.len()
+        let declared =
+            |configuration: &Configuration, id| configuration.program().tables[id].entries.len();
+        let is_numbered = before.is_empty() || declared(self.old, old_id) == declared(self.new, id);
+        is_numbered
+            && before.len() == after.len()
             && before.iter().zip(&after).all(|(a, b)| {
-                let action = match &a.2 {
+                let action = match &a.action {
                     EntryAction::Direct(call) => fit.call(call).map(EntryAction::Direct),
                     other => Some(other.clone()),
                 };
-                (&a.0, a.1, action.as_ref()) == (&b.0, b.1, Some(&b.2))
+                (a.id, &a.matches, a.priority, action.as_ref())
+                    == (b.id, &b.matches, b.priority, Some(&b.action))
             })
     }
 
@@ -451,6 +445,20 @@ impl TableFit {
     pub(super) fn call(&self, call: &ActionRef) -> Option<ActionRef> {
         self.actions.get(&call.action)?.convert(call)
     }
+}
+
+/// Const entries. Tables of which the program declares none are not looked through, however large they are.
+fn consts(configuration: &Configuration, id: TableId) -> Vec<&Arc<Entry>> {
+    if configuration.program().tables[id].entries.is_empty() {
+        return Vec::new();
+    }
+    let entries = configuration.tables[id].iter();
+    entries.filter(|entry| entry.is_const).collect()
+}
+
+/// How many entries are not const.
+fn held(configuration: &Configuration, id: TableId) -> usize {
+    configuration.tables[id].len() - consts(configuration, id).len()
 }
 
 fn direct_name(program: &Program, id: Option<ExternId>) -> String {
