@@ -144,14 +144,6 @@ fn a_dump_makes_the_state_that_it_was_made_of() {
     let second = Server::with(&program);
     second.well(&["apply", "--replace", &dir.with("dump.entries", &dump)]);
     assert_eq!(second.well(&["dump"]), dump);
-    // Packets that workers carry see cells at once, so not with all else.
-    let dataplane = second.ctl(&["apply", "--replace", "--atomic", &dir.file("dump.entries")]);
-    assert_eq!(dataplane.status, Some(1));
-    assert!(
-        dataplane.one_line().contains("--atomic=rollback"),
-        "{}",
-        dataplane.err
-    );
     // A dump goes over the state that it is of, too, and all at once.
     second.well(&[
         "apply",

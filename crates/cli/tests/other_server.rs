@@ -14,6 +14,7 @@ use p4info::p4::v1::replica::PortKind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
+use p4info::p4::v1::write_request::Atomicity;
 use p4rt::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::sync::mpsc;
@@ -55,8 +56,12 @@ impl P4Runtime for Old {
         &self,
         request: Request<rt::WriteRequest>,
     ) -> Result<Response<rt::WriteResponse>, Status> {
+        let request = request.into_inner();
+        if request.atomicity() == Atomicity::DataplaneAtomic {
+            return without("DATAPLANE_ATOMIC");
+        }
         let mut given = self.0.lock().unwrap();
-        for update in request.into_inner().updates {
+        for update in request.updates {
             match update.entity.and_then(|entity| entity.entity).unwrap() {
                 Entity::TableEntry(entry) => given.entries.push(entry),
                 other => given.others.push(other),
@@ -220,6 +225,13 @@ fn what_a_server_does_not_have_is_done_without() {
     let text =
         "ipv4_lpm { hdr.ipv4.dst: 10.9.0.0/16 } -> connected(port: 3)\nmulticast 5 { port 4 }\n";
     let file = dir.with("some.entries", text);
+    let atomic = server.ctl(&["apply", "--atomic", &file]);
+    assert_eq!(atomic.status, Some(1), "{}", atomic.out);
+    assert!(
+        atomic.err.contains("no DATAPLANE_ATOMIC here") && atomic.err.contains("--atomic=rollback"),
+        "{}",
+        atomic.err
+    );
     let applied = server.ctl(&["apply", &file]);
     well(&applied);
     assert!(
