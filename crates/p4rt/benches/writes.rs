@@ -137,7 +137,8 @@ impl Drop for Switch {
 /// Takes bursts through the program as long as there is traffic.
 fn carry(mut worker: Worker, stop: &AtomicBool, traffic: &Traffic) {
     let begin = Instant::now();
-    let bytes = frame(1, 2, 0x9999);
+    // To an address that is not written: what packets do stays the same.
+    let bytes = frame(0x8000_0000_0001, 2, 0x9999);
     let mut frames: Vec<Frame> = (0..BURST).map(|_| Frame::default()).collect();
     while !stop.load(Ordering::Relaxed) {
         if !traffic.is_on.load(Ordering::Relaxed) {
