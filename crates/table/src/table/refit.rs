@@ -19,7 +19,10 @@ impl Table {
     ) {
         debug_assert!(spec.shape == self.spec.shape && self.len() <= spec.capacity);
         debug_assert_eq!(spec.words(), self.spec.words());
-        self.notes_usage |= spec.notes_usage;
+        if spec.notes_usage && !self.notes_usage {
+            self.notes_usage = true;
+            self.snapshot = None;
+        }
         let params = spec.params;
         let is_rewritten = numbers.is_some() || params != self.spec.params;
         self.spec = spec;
@@ -27,7 +30,9 @@ impl Table {
             self.records = RecordStore::new(params);
             self.rewrite(numbers);
         }
-        self.set_default(default);
+        if is_rewritten || self.default.action != default {
+            self.set_default(default);
+        }
     }
 
     fn rewrite(&mut self, numbers: Option<&HashMap<u32, u32>>) {
