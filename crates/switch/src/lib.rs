@@ -6,6 +6,8 @@
 //! Invariants:
 //! - received + generated + replicated = sent + dropped by named reason + held, after every step ([`Device::check_conservation`]);
 //! - a packet finishes on the root (code, state, replication entries) that it began with; changes are visible to packets received after them;
+//! - workers free no program and no table: roots live with the device until nothing refers to them;
+//! - another program takes state over by the rule of docs/MIGRATION.md, or is refused and changes nothing;
 //! - every change, be it of the control side, of a packet or of time, is one numbered [`Record`], in one order; a refused change changes nothing;
 //! - time and seeds come from outside: the same inputs give the same outputs.
 //!

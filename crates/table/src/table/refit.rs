@@ -18,8 +18,14 @@ impl Table {
         numbers: Option<&HashMap<u32, u32>>,
     ) {
         debug_assert!(spec.shape == self.spec.shape && self.len() <= spec.capacity);
-        debug_assert_eq!(spec.direct_counter.is_some(), self.spec.direct_counter.is_some());
-        self.notes_usage |= spec.notes_usage;
+        debug_assert_eq!(
+            spec.direct_counter.is_some(),
+            self.spec.direct_counter.is_some()
+        );
+        if spec.notes_usage && !self.notes_usage {
+            self.notes_usage = true;
+            self.snapshot = None;
+        }
         let params = spec.params;
         let is_rewritten = numbers.is_some() || params != self.spec.params;
         self.spec = spec;
@@ -27,7 +33,9 @@ impl Table {
             self.records = RecordStore::new(params);
             self.rewrite(numbers);
         }
-        self.set_default(default);
+        if is_rewritten || self.default.action != default {
+            self.set_default(default);
+        }
     }
 
     fn rewrite(&mut self, numbers: Option<&HashMap<u32, u32>>) {
