@@ -93,7 +93,7 @@ impl Switch {
             program: None,
             notes: device.notes().clone(),
         };
-        let address = "127.0.0.1:0".parse().expect("an address");
+        let address: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let server = Server::start(address, vec![setup]).expect("a free port");
         let (stop, traffic) = (Arc::new(AtomicBool::new(false)), Arc::<Traffic>::default());
         let worker = device.workers(1).remove(0);
