@@ -425,6 +425,9 @@ fn a_change_of_tables_groups_and_cells_is_seen_whole_or_not_at_all() {
                 Ok::<(), ()>(())
             };
             device.between_bursts(cells).unwrap().unwrap();
+            // What is published next does not hide it.
+            device.apply(Change::SetMulticast(9, Vec::new())).unwrap();
+            device.publish();
         };
         let until = Instant::now() + Duration::from_secs(60);
         let is_enough =
@@ -464,4 +467,38 @@ fn a_change_in_parts_is_seen_by_some_packet() {
         );
         assert!(mixed > 0);
     }
+}
+
+/// Tells the control plane what a packet said.
+const TELLING: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; }
+struct H { h_t h; }
+struct M { }
+struct told_t { bit<8> a; }
+parser P(packet_in p, out H hdr, inout M m, inout standard_metadata_t s) {
+    state start { p.extract(hdr.h); transition accept; }
+}
+control V(inout H hdr, inout M m) { apply { } }
+control I(inout H hdr, inout M m, inout standard_metadata_t s) { apply { TELL } }
+control E(inout H hdr, inout M m, inout standard_metadata_t s) { apply { } }
+control D(packet_out p, in H hdr) { apply { p.emit(hdr.h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
+#[test]
+fn what_packets_told_is_of_the_program_that_they_went_through() {
+    let telling = compile_text(&TELLING.replace("TELL", "digest<told_t>(1, { hdr.h.a });"));
+    let silent = compile_text(&TELLING.replace("TELL", "")).unwrap();
+    let engine = &engines()[0];
+    let config = DeviceConfig::default();
+    let mut device = Device::new(telling.unwrap(), engine.as_ref(), &config).unwrap();
+    let before = Arc::clone(device.program());
+    device.receive(PortId(1), &[7]).unwrap();
+    device.step(Nanos(1));
+    device.replace(silent, engine.as_ref(), &config).unwrap();
+    let digest = device.take_digest().expect("it waits");
+    assert!(Arc::ptr_eq(&digest.program, &before));
+    assert_eq!(digest.limbs, [7]);
 }

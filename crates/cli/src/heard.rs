@@ -54,10 +54,10 @@ impl Heard {
             note(message);
         }
         while let Some(digest) = device.take_digest() {
-            let line = trace::digest_line(device.program(), digest.digest, &digest.limbs);
+            let line = trace::digest_line(&digest.program, digest.digest, &digest.limbs);
             self.digests.add(line, note);
             if let Some(inbox) = inbox {
-                inbox.digest(device, digest);
+                inbox.digest(digest);
             }
         }
         for (table, entry) in device.take_expired() {

@@ -36,7 +36,7 @@ pub(crate) enum Event {
     /// A packet left by the port of the CPU.
     PacketIn(Vec<u8>),
     /// A packet sent a digest.
-    Digest(Arc<Program>, Digest),
+    Digest(Digest),
     /// Entries of a table were not hit for as long as their time-outs.
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
 }
@@ -172,9 +172,8 @@ impl Inbox {
     }
 
     /// Gives a digest to the controllers.
-    pub fn digest(&self, device: &Device, digest: Digest) {
-        self.events
-            .tell(Event::Digest(Arc::clone(device.program()), digest));
+    pub fn digest(&self, digest: Digest) {
+        self.events.tell(Event::Digest(digest));
     }
 
     /// Looks, from time to time, for entries that have become idle.

@@ -213,6 +213,15 @@ fn role_of(preamble: &Preamble) -> Option<String> {
 }
 
 impl Schema {
+    /// How many cells the counter, meter or register of this id has.
+    pub(crate) fn cell_count(&self, id: u32) -> usize {
+        let of = |views: &HashMap<u32, CellsView>| views.get(&id).map(|view| view.size);
+        let size = of(&self.counters)
+            .or_else(|| of(&self.meters))
+            .or_else(|| of(&self.registers));
+        size.unwrap_or(0) as usize
+    }
+
     /// A program with a P4Info of it: the controller's, or its own.
     ///
     /// # Errors

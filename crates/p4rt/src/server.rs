@@ -233,6 +233,9 @@ fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
     Ok(sites)
 }
 
+/// By how much threads that serve controllers are less urgent than those that carry packets: nice(2), Linux 2.6.
+const LESS_URGENT: i32 = 10;
+
 fn run(
     runtime: Runtime,
     listener: TcpListener,
@@ -240,6 +243,8 @@ fn run(
     service: Service,
     stopped: oneshot::Receiver<()>,
 ) {
+    // Workers come first: what controllers ask for takes the time that packets leave. On a system that refuses, it is as urgent as they are.
+    let _ = rustix::process::nice(LESS_URGENT);
     runtime.block_on(async move {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
             return;

@@ -402,7 +402,7 @@ impl Site {
                 taken_back.await?;
                 return Err(fault);
             }
-            self.remote.ask(Device::publish).await?;
+            self.remote.ask(Device::stay).await?;
         }
         // What was there before may take its time to go.
         tokio::task::spawn_blocking(move || drop(other));
@@ -497,6 +497,7 @@ impl Site {
             Ok(Atomicity::ContinueOnError) => Ok(self.write_each(schema, &ground, ops).await?),
             Ok(Atomicity::RollbackOnError) => Ok(self.write_all(schema, &ground, ops).await?),
             Ok(Atomicity::DataplaneAtomic) => {
+                write::check_at_once(schema, &request.updates)?;
                 let seen = request.updates.iter().map(write::seen);
                 let made = self.write_at_once(schema, &ground, ops, seen.collect());
                 Ok(made.await?)
@@ -738,7 +739,7 @@ impl Site {
                 }
                 None => self.lose(),
             },
-            Event::Digest(program, digest) if Arc::ptr_eq(&program, &schema.program) => {
+            Event::Digest(digest) if Arc::ptr_eq(&digest.program, &schema.program) => {
                 let config = lock(&self.extras).digests.get(&digest.digest).copied();
                 let Some(config) = config else { return };
                 let now = self.now();

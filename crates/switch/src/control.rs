@@ -192,7 +192,11 @@ impl Device {
     /// Makes a change; packets see it from the next step on.
     pub fn apply(&mut self, change: Change) -> Result<Option<EntryId>, ControlError> {
         let entry = self.change(&change)?;
-        self.record(change, entry);
+        match change {
+            // Packets do not see it.
+            Change::SetNote(..) => self.tell(change, entry),
+            change => self.record(change, entry),
+        }
         Ok(entry)
     }
 

@@ -1,6 +1,7 @@
 //! What all architectures' pipelines share: running blocks, copying, queueing, sending and dropping packets, collecting what programs tell.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -194,14 +195,26 @@ pub(crate) struct Sent {
 }
 
 /// A message of a digest, for the control plane.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct Digest {
+    /// The program that sent it.
+    pub program: Arc<Program>,
     /// Which digest.
     pub digest: ExternId,
     /// The values of its fields, each starting on its own limb.
     pub limbs: Vec<u64>,
     /// When it was sent.
     pub time: Nanos,
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digest")
+            .field("digest", &self.digest)
+            .field("limbs", &self.limbs)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A tracer, or none.
@@ -438,7 +451,7 @@ impl Core {
     /// Takes what the program told the control plane.
     pub(crate) fn collect(
         &mut self,
-        program: &Program,
+        program: &Arc<Program>,
         packet: &mut PacketContext,
         trace: &mut Trace<'_>,
     ) {
@@ -458,6 +471,7 @@ impl Core {
                     values: digest_values(program, message.digest, message.limbs),
                 });
                 let kept = self.digests.push(size_of_val(message.limbs), || Digest {
+                    program: Arc::clone(program),
                     digest: message.digest,
                     limbs: message.limbs.to_vec(),
                     time: packet.now,

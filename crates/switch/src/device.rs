@@ -100,6 +100,8 @@ pub struct Device {
     /// Roots that workers, or packets that they hold, may still refer to. Freeing one takes time that packets do not have, so the device does it.
     retired: Vec<Arc<Root>>,
     pub(crate) is_stale: bool,
+    /// Whether the program is one that was exchanged and is not kept yet: no packet meets it.
+    is_provisional: bool,
     changes: u64,
     pub(crate) notes: BTreeMap<Box<[u8]>, Box<[u8]>>,
     pub(crate) journal: Option<Journal>,
@@ -151,6 +153,7 @@ impl Device {
             root: Arc::new(root),
             retired: Vec::new(),
             is_stale: false,
+            is_provisional: false,
             changes: 0,
             notes: BTreeMap::new(),
             journal: None,
@@ -215,7 +218,13 @@ impl Device {
 
     /// Lets packets see what was changed since the last time. The device's own packets see every change at once; workers see what was published.
     pub fn publish(&mut self) {
-        if !std::mem::take(&mut self.is_stale) {
+        self.publish_root();
+        self.free_retired();
+    }
+
+    /// As [`Device::publish`]; what workers no longer need is freed later.
+    pub(crate) fn publish_root(&mut self) {
+        if self.is_provisional || !std::mem::take(&mut self.is_stale) {
             return;
         }
         let state = self.configuration.snapshot();
@@ -230,11 +239,10 @@ impl Device {
             office.publish(&self.root);
             self.retired.push(old);
         }
-        self.free_retired();
     }
 
     /// Frees the roots that nothing refers to any more: no worker takes one again that is not the newest.
-    fn free_retired(&mut self) {
+    pub(crate) fn free_retired(&mut self) {
         self.core.old_contexts.clear();
         if self.retired.is_empty() {
             return;
@@ -458,10 +466,13 @@ impl Device {
     /// # Errors
     /// There is state for which the new program has no place, and which may not be lost. The running program and all state stay.
     pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, WouldLose> {
-        Ok(self.exchange(&mut new, carry)?.migration)
+        let exchange = self.exchange(&mut new, carry)?;
+        self.is_provisional = false;
+        Ok(exchange.migration)
     }
 
-    /// As [`Device::adopt`]; the other device gets the program and the state that were here, for [`Device::go_back`].
+    /// As [`Device::adopt`]; the other device gets the program and the state that were here, for [`Device::go_back`]. Where state is kept, nothing is
+    /// published until that or [`Device::stay`].
     ///
     /// # Errors
     /// As [`Device::adopt`].
@@ -483,11 +494,18 @@ impl Device {
             }
         };
         let (migration, moved) = self.begin(new, carried);
+        self.is_provisional = self.is_kept();
         Ok(Exchange {
             migration,
             moved,
             has_replication,
         })
+    }
+
+    /// The program of the last exchange stays, and packets meet it.
+    pub fn stay(&mut self) {
+        self.is_provisional = false;
+        self.publish();
     }
 
     /// Takes back an exchange with this device that was just made, of which packets have seen nothing.
@@ -499,6 +517,7 @@ impl Device {
             moved.go_back(&mut before.configuration, &mut self.configuration);
         }
         self.turn_to(before);
+        self.is_provisional = false;
     }
 
     /// Makes a device ready to run on this one's workers.
@@ -529,6 +548,9 @@ impl Device {
         std::mem::swap(&mut self.configuration, &mut other.configuration);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
+        // Of another program's tables.
+        self.core.lost_messages += self.expired.len() as u64;
+        self.expired.clear();
         self.record(Change::Program, None);
     }
 }

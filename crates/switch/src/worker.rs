@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use exec::{DropReason, PacketContext, TraceEvent, Tracer};
+use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use table::Lane;
 
@@ -39,6 +40,8 @@ pub(crate) struct Desk {
     published: Mutex<Published>,
     /// How often something was published.
     version: AtomicU64,
+    /// The publication that a worker must have taken before it goes on: cells were changed together with it.
+    required: AtomicU64,
     /// Whether the worker has packets in hand: it is set and cleared by the worker alone.
     is_at_work: AtomicBool,
     inbox: ArrayQueue<Handed>,
@@ -82,6 +85,7 @@ impl Desk {
             papers: Mutex::default(),
             published: Mutex::new(published),
             version: AtomicU64::new(1),
+            required: AtomicU64::new(0),
             is_at_work: AtomicBool::new(false),
             inbox: ArrayQueue::new(MOST_HANDED),
             wake: OnceLock::new(),
@@ -151,6 +155,14 @@ impl Office {
                 published.queues.retain(|(other, _)| *other != port);
                 published.queues.push((port, config));
             });
+        }
+    }
+
+    /// Has every worker take what is published now before its next burst.
+    fn require(&self) {
+        for desk in &self.desks {
+            let version = desk.version.load(Ordering::Acquire);
+            desk.required.store(version, Ordering::Release);
         }
     }
 
@@ -299,6 +311,11 @@ impl Worker {
         self.version
     }
 
+    /// The program that packets have gone through since the last burst began.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.root.code.program
+    }
+
     /// When a packet may leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
         if !self.desk.inbox.is_empty() {
@@ -351,9 +368,16 @@ impl Worker {
         if version == self.version {
             return;
         }
-        // A device that publishes right now is not waited for: the next burst sees it.
-        let Ok(published) = self.desk.published.try_lock() else {
-            return;
+        let published = loop {
+            if let Ok(published) = self.desk.published.try_lock() {
+                break published;
+            }
+            // A device that publishes right now is not waited for: the next burst sees it; but what cells agree with has to be seen with them, and then
+            // the lock is held for a pointer's change.
+            if self.version >= self.desk.required.load(Ordering::Acquire) {
+                return;
+            }
+            std::hint::spin_loop();
         };
         self.version = version;
         if self.root.code.version != published.root.code.version {
@@ -441,9 +465,13 @@ impl Device {
         let held = office.as_ref().map(|office| office.hold()).transpose()?;
         let done = change(self);
         if done.is_ok() {
-            self.publish();
+            self.publish_root();
+            if let Some(office) = &office {
+                office.require();
+            }
         }
         drop(held);
+        self.free_retired();
         Ok(done)
     }
 

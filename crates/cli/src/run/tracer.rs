@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use switch::Device;
 
@@ -35,6 +36,13 @@ impl Tracer {
 
     /// Shows a trace.
     pub(super) fn show(&mut self, device: &Device, traced: &Traced, line: &mut LiveLine) {
+        if !Arc::ptr_eq(&traced.program, device.program()) {
+            let at = amount::time(traced.time.into());
+            return line.note(&format!(
+                "traced by worker {} at {at}, by the program before this one: its trace cannot be told any more",
+                traced.worker
+            ));
+        }
         let Some((path, file)) = &mut self.file else {
             let at = amount::time(traced.time.into());
             let head = format!("traced by worker {} at {at}:", traced.worker);

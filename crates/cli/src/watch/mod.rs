@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use exec::TraceEvent;
+use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::Worker;
 
@@ -35,6 +36,8 @@ impl FromStr for Sample {
 /// A packet that was traced.
 #[derive(Debug)]
 pub(crate) struct Traced {
+    /// The program that it went through.
+    pub(crate) program: Arc<Program>,
     /// The worker that had it.
     pub(crate) worker: usize,
     /// When it came.
@@ -175,15 +178,17 @@ impl Watch {
         now: Nanos,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let mut traced = Traced {
+        let (port, bytes) = (frame.ingress, frame.bytes().to_vec());
+        let mut events = Vec::new();
+        worker.trace(frame, now, &mut events, sent);
+        (self.deliver)(Traced {
+            program: Arc::clone(worker.program()),
             worker: self.worker,
             time: now,
-            port: frame.ingress,
-            bytes: frame.bytes().to_vec(),
-            events: Vec::new(),
-        };
-        worker.trace(frame, now, &mut traced.events, sent);
-        (self.deliver)(traced);
+            port,
+            bytes,
+            events,
+        });
     }
 }
 

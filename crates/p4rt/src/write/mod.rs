@@ -95,6 +95,47 @@ pub(crate) fn seen(update: &Update) -> Seen {
     }
 }
 
+/// Cells that one batch may change at once: packets of all workers wait meanwhile.
+const MOST_AT_ONCE: usize = 4096;
+
+/// Whether so many updates that packets see at once are few enough to be made while packets wait.
+pub(crate) fn check_at_once(schema: &Schema, updates: &[Update]) -> Checked {
+    let cells: usize = updates
+        .iter()
+        .map(|update| cells_at_once(schema, update))
+        .sum();
+    match cells <= MOST_AT_ONCE {
+        true => Ok(()),
+        false => refuse(
+            Code::ResourceExhausted,
+            format!(
+                "a DATAPLANE_ATOMIC batch may write {MOST_AT_ONCE} cells of counters, meters and registers, and this one writes {cells}: packets would wait for it"
+            ),
+        ),
+    }
+}
+
+/// How many cells an update writes at once; without an index it is a whole array.
+fn cells_at_once(schema: &Schema, update: &Update) -> usize {
+    if seen(update) == Seen::WhenPublished {
+        return 0;
+    }
+    let entity = update
+        .entity
+        .as_ref()
+        .and_then(|entity| entity.entity.as_ref());
+    let (id, has_index) = match entity {
+        Some(Kind::CounterEntry(entry)) => (entry.counter_id, entry.index.is_some()),
+        Some(Kind::MeterEntry(entry)) => (entry.meter_id, entry.index.is_some()),
+        Some(Kind::RegisterEntry(entry)) => (entry.register_id, entry.index.is_some()),
+        _ => return 1,
+    };
+    match has_index {
+        true => 1,
+        false => schema.cell_count(id),
+    }
+}
+
 /// Whether a role may write an object that belongs to one (`@p4runtime_role`).
 fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checked {
     match owner {

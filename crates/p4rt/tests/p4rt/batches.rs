@@ -440,3 +440,29 @@ async fn a_dataplane_atomic_batch_of_entries_and_cells_is_seen_whole_by_workers_
     assert!(seen[1] > 0 && seen[2] > 0, "{seen:?}");
     assert_eq!(mixed, 0);
 }
+
+#[tokio::test]
+async fn packets_do_not_wait_for_a_batch_of_many_cells() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let many = AGREEING.replace("register<bit<8>>(1)", "register<bit<8>>(100000)");
+    let loaded = client.load(Action::VerifyAndCommit, &many).await;
+    loaded.expect("it loads");
+    let register = rt::RegisterEntry {
+        register_id: Objects::of(&client.config().await).id("said"),
+        index: None,
+        data: Some(rt::P4Data {
+            data: Some(Data::Bitstring(vec![1])),
+        }),
+    };
+    let batch = || vec![(Type::Modify, Kind::RegisterEntry(register.clone()))];
+    let mut request = client.batch(batch());
+    request.atomicity = Atomicity::DataplaneAtomic.into();
+    let refused = client.grpc.write(request).await;
+    let status = refused.expect_err("packets would wait");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("100000"), "{}", status.message());
+    let made = client.write_all(Atomicity::RollbackOnError, batch()).await;
+    made.expect("packets may see a part of it");
+}

@@ -131,7 +131,7 @@ fn run(
             }
         });
         while let Some(digest) = device.take_digest() {
-            inbox.digest(&device, digest);
+            inbox.digest(digest);
         }
         inbox.look_for_idle(&device);
         if !more && !is_busy {
