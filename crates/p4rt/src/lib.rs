@@ -10,7 +10,7 @@
 //! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
 //! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
-//! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `journal`: what is logged; `figures`: what is counted;
+//! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `platform`: what a P4Info asks of the platform;
@@ -52,8 +52,8 @@ mod fault;
 mod figures;
 mod idle;
 mod incoming;
-mod journal;
 mod keeping;
+mod logged;
 mod noted;
 mod notes;
 mod packet_io;

@@ -21,8 +21,8 @@ use crate::digests::{Digests, List};
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, batch_status, invalid, refuse};
 use crate::figures::{Cells, Figures};
-use crate::journal::{self, Limit};
 use crate::keeping::{self, Unkept, Waiting};
+use crate::logged::Lines;
 use crate::notes;
 use crate::packet_io;
 use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
@@ -76,7 +76,6 @@ struct Sessions {
 
 /// A device.
 pub(crate) struct Site {
-    id: u64,
     remote: Remote,
     loader: Arc<dyn Loader>,
     /// Held for writing while anything of the device is changed, for reading while it is read.
@@ -87,8 +86,7 @@ pub(crate) struct Site {
     digests: Mutex<Digests>,
     start: Instant,
     pub(crate) cells: Cells,
-    /// On lines about refused writes.
-    refusals: Mutex<Limit>,
+    pub(crate) lines: Lines,
 }
 
 impl Site {
@@ -100,7 +98,6 @@ impl Site {
     ) -> Site {
         extras.take_changes();
         Site {
-            id,
             remote,
             loader,
             pipeline: RwLock::new(Pipeline {
@@ -116,7 +113,7 @@ impl Site {
             digests: Mutex::default(),
             start: Instant::now(),
             cells: Cells::default(),
-            refusals: Mutex::default(),
+            lines: Lines::of(id),
         }
     }
 
@@ -170,7 +167,7 @@ impl Site {
             lock(&self.digests).clear();
         }
         if before != after.is_some() {
-            journal::elected(self.id, client, update, after.is_some());
+            self.lines.elected(client, update, after.is_some());
         }
         sessions.tell(notices);
         Ok(())
@@ -181,12 +178,7 @@ impl Site {
         let mut sessions = lock(&self.sessions);
         sessions.live.remove(&client);
         if let Some(role) = sessions.arbiter.role_of_primary(client) {
-            tracing::info!(
-                device = self.id,
-                role,
-                session = client.0,
-                "the primary has gone"
-            );
+            self.lines.gone(client, role);
         }
         let notices = sessions.arbiter.leave(client);
         sessions.tell(notices);
@@ -227,7 +219,7 @@ impl Site {
         if set.is_ok() {
             self.cells.configs.add(1);
         }
-        journal::configured(self.id, action, &set, begin.elapsed());
+        self.lines.configured(action, &set, begin.elapsed());
         set
     }
 
@@ -457,18 +449,7 @@ impl Site {
         self.cells.refused.add(refused);
         self.cells.updates.add(count - refused);
         let status = results.and_then(|results| batch_status(&results));
-        match &status {
-            Ok(()) => {
-                let took = begin.elapsed();
-                tracing::debug!(device = self.id, updates = count, ?took, "write");
-            }
-            Err(status) => {
-                if let Some(unsaid) = lock(&self.refusals).may_say() {
-                    let (device, code, why) = (self.id, status.code(), status.message());
-                    tracing::info!(device, refused, ?code, why, unsaid, "write refused");
-                }
-            }
-        }
+        self.lines.wrote(count, refused, begin.elapsed(), &status);
         status
     }
 
