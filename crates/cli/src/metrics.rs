@@ -385,6 +385,12 @@ const METRICS: &[(&str, &str, MetricType, Values)] = &[
         },
     ),
     (
+        "p4runtime_denied",
+        "Calls and sessions that the client's certificate does not allow",
+        MetricType::Counter,
+        |shot| of_control(shot, |figures| Value::Count(figures.denied)),
+    ),
+    (
         "p4runtime_reads",
         "Read calls of controllers",
         MetricType::Counter,

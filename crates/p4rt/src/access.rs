@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use tonic::Code;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
@@ -84,6 +85,18 @@ impl Rights {
             Code::PermissionDenied,
             format!("this client's certificate is not allowed to control {role}"),
         )
+    }
+
+    /// Whether the client may set a program as primary of a role: the program is that of all roles, so it needs the default one as well. To have one
+    /// verified changes nothing.
+    pub(crate) fn check_config(&self, role: &str, action: Action) -> Checked {
+        self.check_role(role)?;
+        match action {
+            Action::Verify => Ok(()),
+            _ => self
+                .check_role("")
+                .map_err(|fault| fault.within("the program is that of all roles")),
+        }
     }
 
     /// Whether the client may read for a role; for the default one that is everything.
@@ -220,7 +233,13 @@ mod tests {
         // A common name beside alternative names says nothing.
         let refused = of("root", &["ops2"]).map_err(|fault| fault.code);
         assert_eq!(refused, Err(denied));
+        // The program is that of all roles.
+        let commit = Action::VerifyAndCommit;
+        assert_eq!(alice.check_config("fib", Action::Verify), Ok(()));
+        assert_eq!(code(alice.check_config("fib", commit)), Err(denied));
+        assert_eq!(code(alice.check_config("", Action::Verify)), Err(denied));
         let root = of("root", &[]).expect("it is named");
+        assert_eq!(root.check_config("fib", commit), Ok(()));
         assert_eq!(root.check_role("").and(root.check_read("acl")), Ok(()));
         let ops = of("ops", &[]).expect("it is named");
         assert_eq!(code(ops.check_read("")), Err(denied));

@@ -55,6 +55,13 @@ impl Said {
     }
 }
 
+/// A client asked for what its certificate does not allow.
+pub(crate) fn denied(limit: &Limit, device: u64, peer: SocketAddr, why: &str) {
+    if let Some(unsaid) = limit.may_say() {
+        tracing::warn!(device, %peer, why, unsaid, "not allowed");
+    }
+}
+
 /// Lines about a device that clients cause; each kind has a limit of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {

@@ -82,12 +82,13 @@ impl Session {
         update: &rt::MasterArbitrationUpdate,
     ) -> Checked {
         let role = update.role.as_ref().map_or("", |role| role.name.as_str());
-        let rights = self.peer.rights()?;
-        match update.election_id {
-            Some(_) => rights.check_role(role)?,
-            // A client that only listens can never be primary.
-            None => rights.check_read(role)?,
-        }
+        self.sites.permit(update.device_id, &self.peer, |rights| {
+            match update.election_id {
+                Some(_) => rights.check_role(role),
+                // A client that only listens can never be primary.
+                None => rights.check_read(role),
+            }
+        })?;
         let site = match place {
             Some(place) => Arc::clone(&place.site),
             None => {
