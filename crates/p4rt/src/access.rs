@@ -15,6 +15,7 @@ use crate::fault::{Checked, Fault, refuse};
 
 /// A permission: `NAME=ROLE` lets whoever the certificate calls NAME be primary of that role and read for it; `NAME=*` of any role, the default one
 /// among them; `NAME` alone lets it read. The name `*` is everyone with a certificate.
+/// The last `=` is the one before the role: names may have others, roles none; a name that has one cannot stand alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
     name: String,
@@ -45,8 +46,8 @@ impl FromStr for Allow {
     type Err = AllowError;
 
     fn from_str(text: &str) -> Result<Allow, AllowError> {
-        // Roles may have any characters.
-        let (name, right) = match text.split_once('=') {
+        // A name may have `=`, as URIs do.
+        let (name, right) = match text.rsplit_once('=') {
             None => (text, Right::Read),
             Some((_, "")) => return Err(AllowError),
             Some((name, "*")) => (name, Right::AnyRole),
@@ -202,6 +203,10 @@ mod tests {
         assert_eq!(right("carol"), Ok(Right::Read));
         assert_eq!(right("bob=fib"), Ok(Right::Role("fib".to_owned())));
         assert_eq!(right("alice=*"), Ok(Right::AnyRole));
+        let uri: Allow = "spiffe://lab/switch?unit=7=fib".parse().expect("it is one");
+        assert_eq!(uri.name, "spiffe://lab/switch?unit=7");
+        assert_eq!(uri.right, Right::Role("fib".to_owned()));
+        assert_eq!(right("uri:a=b=*"), Ok(Right::AnyRole));
         assert_eq!(right("bob="), Err(AllowError));
         assert_eq!(right("=fib"), Err(AllowError));
         assert_eq!(right(""), Err(AllowError));
