@@ -15,7 +15,7 @@ pub struct Figures {
     pub sessions: u64,
     /// Roles that have a primary.
     pub primaries: u64,
-    /// How long `Write` calls took, from their arrival until the device had made them.
+    /// How long `Write` calls took, from their arrival until the device had made them and, where state is kept, they were kept.
     pub writes: Latencies,
     /// Updates that were made.
     pub updates: u64,
