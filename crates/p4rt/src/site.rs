@@ -326,6 +326,18 @@ impl Site {
         Ok(())
     }
 
+    /// Lets a new device take the running one's place.
+    async fn adopt(
+        &self,
+        device: Device,
+        carry: Carry,
+        config: &Config,
+        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
+    ) -> Checked {
+        let adopted = self.try_adopt(device, carry, config, extras).await?;
+        adopted.map_err(|(fault, _)| fault)
+    }
+
     async fn commit(&self, pipeline: &mut Pipeline) -> Checked {
         let Some(Saved { config, apart }) = pipeline.saved.take() else {
             return refuse(
@@ -334,29 +346,48 @@ impl Site {
             );
         };
         // Nobody else has it: reads and writes hold the lock that this one holds.
-        let Some(Apart { device, extras, .. }) = Arc::into_inner(apart).map(|apart| {
+        let Some(Apart {
+            device,
+            extras,
+            begin,
+        }) = Arc::into_inner(apart).map(|apart| {
             apart
                 .into_inner()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
-        }) else {
+        })
+        else {
             return refuse(Code::Internal, "the saved config is in use");
         };
-        let committed = self.adopt(device, Carry::Nothing, &config, move |_| extras);
-        let committed = committed.await;
-        if committed.is_ok() {
-            pipeline.running = Some(config);
+        let own = extras.clone();
+        let committed = self.try_adopt(device, Carry::Nothing, &config, move |_| own);
+        match committed.await? {
+            Ok(()) => {
+                pipeline.running = Some(config);
+                Ok(())
+            }
+            Err((fault, device)) => {
+                // It waits, with what was written to it, to be committed again.
+                let apart = Apart {
+                    device,
+                    extras,
+                    begin,
+                };
+                let apart = Arc::new(Mutex::new(apart));
+                pipeline.saved = Some(Saved { config, apart });
+                Err(fault)
+            }
         }
-        committed
     }
 
-    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept.
-    async fn adopt(
+    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept; if it
+    /// cannot be kept, the device comes back as it was.
+    async fn try_adopt(
         &self,
         device: Device,
         carry: Carry,
         config: &Config,
         extras: impl FnOnce(Extras) -> Extras + Send + 'static,
-    ) -> Checked {
+    ) -> Checked<Result<(), (Fault, Device)>> {
         let (kept, unkept, config) = (
             Arc::clone(&self.extras),
             Arc::clone(&self.unkept),
@@ -367,12 +398,13 @@ impl Site {
             let exchange = running.exchange(&mut other, carry)?;
             let before = (kept.clone(), running.notes().clone());
             *kept = extras(std::mem::take(&mut kept));
+            kept.forget_lost(running);
+            // It is taken back as a whole, and objects had other numbers before.
+            kept.take_changes();
             if !running.is_kept() {
-                kept.forget_lost(running);
                 running.publish();
                 return Ok((other, exchange, before, None));
             }
-            kept.forget_lost(running);
             notes::renew(running, &config, &kept);
             let names = &config.schema.names;
             let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
@@ -390,16 +422,16 @@ impl Site {
                     *kept = extras;
                     notes::put_back(running, notes);
                     keeping::take_back(running, &mut kept, &unkept);
+                    *other
                 });
-                taken_back.await?;
-                return Err(fault);
+                return Ok(Err((fault, taken_back.await?)));
             }
             self.remote.ask(Device::publish).await?;
         }
         // What was there before may take its time to go.
         tokio::task::spawn_blocking(move || drop(other));
         lock(&self.digests).clear();
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// The program, as it was set.
@@ -804,10 +836,13 @@ impl Site {
         told
     }
 
-    /// Gives the device the members and replicas whose ports are up.
+    /// A start: gives the device the members and replicas whose ports are up, of those that have not gone with a program.
     pub(crate) async fn settle(&self) -> Checked {
         let _pipeline = self.pipeline.write().await;
         self.on(&Ground::Running, |device, extras| {
+            extras.forget_lost(device);
+            let forgotten = extras.take_changes();
+            extras.note(device, &forgotten);
             extras.settle(device);
             device.publish();
         })
@@ -896,6 +931,8 @@ fn make_all(
             }
             let changes = extras.take_changes();
             extras.put_back(changes);
+            // What was put back is no change of the batch.
+            extras.take_changes();
             Err(failed)
         }
     }
