@@ -15,6 +15,7 @@ use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::arbiter::{Arbiter, ClientId, Notices};
+use crate::batch;
 use crate::control::{Event, Remote};
 use crate::data::{DataCoder, scalars};
 use crate::digests::{Digests, List};
@@ -28,7 +29,7 @@ use crate::packet_io;
 use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
 use crate::read;
 use crate::schema::Schema;
-use crate::undo::{Op, Target, Undo};
+use crate::undo::{Op, Target};
 use crate::write::{self, Seen};
 
 /// Updates of a batch that one job makes, where packets may see the batch half made: with packets behind the job, and without.
@@ -590,23 +591,14 @@ impl Site {
         ops: Vec<Checked<Op>>,
         seen: Vec<Seen>,
     ) -> Checked<Made> {
-        if ops.iter().any(Result::is_err) {
-            let results = ops.into_iter().map(|op| op.and(aborted()));
-            return Ok((results.collect(), None));
-        }
+        let ops = match batch::well_formed(ops) {
+            Ok(ops) => ops,
+            Err(results) => return Ok((results, None)),
+        };
         let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
         let made = self.on(ground, move |device, extras| {
             device.hold();
-            let count = ops.len();
-            let (others, at_once) = parts(ops, &seen);
-            let (results, undos) = match make_all(device, extras, others, at_once) {
-                Ok(undos) => (vec![Ok(()); count], undos),
-                Err((at, fault)) => {
-                    let mut results = vec![aborted(); count];
-                    results[at] = Err(fault);
-                    (results, Vec::new())
-                }
-            };
+            let (results, undos) = batch::make(device, extras, ops, &seen);
             let waiting = keeping::commit(device, extras, &names, undos, &unkept);
             device.publish();
             (results, waiting)
@@ -873,84 +865,6 @@ impl Sessions {
             }
         }
     }
-}
-
-/// Updates with their places in the batch.
-type Numbered = Vec<(usize, Checked<Op>)>;
-
-/// What can be made before workers are held, and what is made then. Cells of arrays come later than they stand in the batch, which nothing depends on;
-/// all else stays in its order.
-fn parts(ops: Vec<Checked<Op>>, seen: &[Seen]) -> (Numbered, Numbered) {
-    let of_entries = seen.iter().position(|seen| *seen == Seen::AtOnceOfEntry);
-    let ordered = of_entries.unwrap_or(seen.len());
-    let numbered = ops.into_iter().enumerate();
-    numbered.partition(|(at, _)| *at < ordered && seen[*at] == Seen::WhenPublished)
-}
-
-/// Makes updates, the last ones between two bursts of all workers, which publishes them: all of them or none. What takes them back.
-///
-/// # Errors
-/// The first that failed.
-fn make_all(
-    device: &mut Device,
-    extras: &mut Extras,
-    others: Numbered,
-    at_once: Numbered,
-) -> Result<Vec<Undo>, (usize, Fault)> {
-    let mut target = Target::new(device, extras, true);
-    let made = make_each(&mut target, others);
-    let mut undos = target.into_undos();
-    let made = match (made, at_once.first().map(|(first, _)| *first)) {
-        (Ok(()), Some(first)) => {
-            let made = device.between_bursts(|device| {
-                let mut target = Target::new(device, extras, true);
-                match make_each(&mut target, at_once) {
-                    Ok(()) => Ok(target.into_undos()),
-                    Err(failed) => {
-                        target.roll_back();
-                        Err(failed)
-                    }
-                }
-            });
-            made.unwrap_or_else(|switch::Stuck| {
-                let message =
-                    "a worker of the device does not come to the end of its packets; try again";
-                Err((first, Fault::new(Code::Unavailable, message)))
-            })
-        }
-        (made, _) => made.map(|()| Vec::new()),
-    };
-    match made {
-        Ok(mut last) => {
-            undos.append(&mut last);
-            Ok(undos)
-        }
-        Err(failed) => {
-            for undo in undos.into_iter().rev() {
-                undo(device);
-            }
-            let changes = extras.take_changes();
-            extras.put_back(changes);
-            // What was put back is no change of the batch.
-            extras.take_changes();
-            Err(failed)
-        }
-    }
-}
-
-fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault)> {
-    for (at, op) in ops {
-        op.and_then(|op| op(target)).map_err(|fault| (at, fault))?;
-    }
-    Ok(())
-}
-
-/// What updates of a batch get that were not made because another one failed.
-fn aborted<T>() -> Checked<T> {
-    Err(Fault::new(
-        Code::Aborted,
-        "not made: another update of the batch failed",
-    ))
 }
 
 /// A message of a session.
