@@ -385,6 +385,12 @@ const METRICS: &[(&str, &str, MetricType, Values)] = &[
         },
     ),
     (
+        "p4runtime_denied",
+        "Calls and sessions that the client's certificate does not allow",
+        MetricType::Counter,
+        |shot| of_control(shot, |figures| Value::Count(figures.denied)),
+    ),
+    (
         "p4runtime_reads",
         "Read calls of controllers",
         MetricType::Counter,
@@ -477,7 +483,7 @@ impl prometheus_client::collector::Collector for Collector {
 
 impl Collector {
     fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "How long Write calls took, from their arrival until the device had made them";
+        let help = "How long Write calls took, from their arrival until the device had made them and, with --state, kept them";
         let name = "p4runtime_write_seconds";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for shot in &self.0 {

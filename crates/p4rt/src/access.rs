@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use tonic::Code;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
@@ -14,6 +15,7 @@ use crate::fault::{Checked, Fault, refuse};
 
 /// A permission: `NAME=ROLE` lets whoever the certificate calls NAME be primary of that role and read for it; `NAME=*` of any role, the default one
 /// among them; `NAME` alone lets it read. The name `*` is everyone with a certificate.
+/// The last `=` is the one before the role: names may have others, roles none; a name that has one cannot stand alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
     name: String,
@@ -44,8 +46,8 @@ impl FromStr for Allow {
     type Err = AllowError;
 
     fn from_str(text: &str) -> Result<Allow, AllowError> {
-        // Roles may have any characters.
-        let (name, right) = match text.split_once('=') {
+        // A name may have `=`, as URIs do.
+        let (name, right) = match text.rsplit_once('=') {
             None => (text, Right::Read),
             Some((_, "")) => return Err(AllowError),
             Some((name, "*")) => (name, Right::AnyRole),
@@ -84,6 +86,18 @@ impl Rights {
             Code::PermissionDenied,
             format!("this client's certificate is not allowed to control {role}"),
         )
+    }
+
+    /// Whether the client may set a program as primary of a role: the program is that of all roles, so it needs the default one as well. To have one
+    /// verified changes nothing.
+    pub(crate) fn check_config(&self, role: &str, action: Action) -> Checked {
+        self.check_role(role)?;
+        match action {
+            Action::Verify => Ok(()),
+            _ => self
+                .check_role("")
+                .map_err(|fault| fault.within("the program is that of all roles")),
+        }
     }
 
     /// Whether the client may read for a role; for the default one that is everything.
@@ -189,6 +203,10 @@ mod tests {
         assert_eq!(right("carol"), Ok(Right::Read));
         assert_eq!(right("bob=fib"), Ok(Right::Role("fib".to_owned())));
         assert_eq!(right("alice=*"), Ok(Right::AnyRole));
+        let uri: Allow = "spiffe://lab/switch?unit=7=fib".parse().expect("it is one");
+        assert_eq!(uri.name, "spiffe://lab/switch?unit=7");
+        assert_eq!(uri.right, Right::Role("fib".to_owned()));
+        assert_eq!(right("uri:a=b=*"), Ok(Right::AnyRole));
         assert_eq!(right("bob="), Err(AllowError));
         assert_eq!(right("=fib"), Err(AllowError));
         assert_eq!(right(""), Err(AllowError));
@@ -220,7 +238,13 @@ mod tests {
         // A common name beside alternative names says nothing.
         let refused = of("root", &["ops2"]).map_err(|fault| fault.code);
         assert_eq!(refused, Err(denied));
+        // The program is that of all roles.
+        let commit = Action::VerifyAndCommit;
+        assert_eq!(alice.check_config("fib", Action::Verify), Ok(()));
+        assert_eq!(code(alice.check_config("fib", commit)), Err(denied));
+        assert_eq!(code(alice.check_config("", Action::Verify)), Err(denied));
         let root = of("root", &[]).expect("it is named");
+        assert_eq!(root.check_config("fib", commit), Ok(()));
         assert_eq!(root.check_role("").and(root.check_read("acl")), Ok(()));
         let ops = of("ops", &[]).expect("it is named");
         assert_eq!(code(ops.check_read("")), Err(denied));

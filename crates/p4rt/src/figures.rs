@@ -15,12 +15,14 @@ pub struct Figures {
     pub sessions: u64,
     /// Roles that have a primary.
     pub primaries: u64,
-    /// How long `Write` calls took, from their arrival until the device had made them.
+    /// How long `Write` calls took, from their arrival until the device had made them and, where state is kept, they were kept.
     pub writes: Latencies,
     /// Updates that were made.
     pub updates: u64,
     /// Updates that were refused.
     pub refused: u64,
+    /// Calls and sessions that were refused because the client's certificate does not allow them.
+    pub denied: u64,
     /// `Read` calls.
     pub reads: u64,
     /// Configs that were set.
@@ -53,6 +55,7 @@ pub(crate) struct Cells {
     latency_sum: AtomicU64,
     pub(crate) updates: Count,
     pub(crate) refused: Count,
+    pub(crate) denied: Count,
     pub(crate) reads: Count,
     pub(crate) configs: Count,
     pub(crate) packet_ins: Count,
@@ -95,6 +98,7 @@ impl Cells {
             },
             updates: self.updates.read(),
             refused: self.refused.read(),
+            denied: self.denied.read(),
             reads: self.reads.read(),
             configs: self.configs.read(),
             packet_ins: self.packet_ins.read(),

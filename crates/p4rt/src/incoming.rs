@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,8 +22,7 @@ use tonic::transport::server::Connected;
 
 use crate::access::{Allow, Rights, rights};
 use crate::fault::{Checked, Fault};
-use crate::journal::Limit;
-use crate::pipeline::lock;
+use crate::logged::Limit;
 
 /// Connections that there may be at a time; the next one waits in the kernel.
 const MOST_CONNECTIONS: usize = 4096;
@@ -317,8 +316,8 @@ async fn accept(
     connections: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let mut failures = Limit::default();
-    let refusals = Arc::new(Mutex::new(Limit::default()));
+    let failures = Limit::default();
+    let refusals = Arc::new(Limit::default());
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
@@ -362,8 +361,8 @@ async fn accept(
     }
 }
 
-fn refused(limit: &Mutex<Limit>, peer: SocketAddr, why: &str) {
-    if let Some(unsaid) = lock(limit).may_say() {
+fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
+    if let Some(unsaid) = limit.may_say() {
         tracing::warn!(%peer, why, unsaid, "client refused");
     }
 }

@@ -71,7 +71,8 @@ pub(crate) fn commit(
 pub(crate) fn take_back(device: &mut Device, extras: &mut Extras, unkept: &Mutex<Unkept>) {
     let batches = std::mem::take(&mut lock(unkept).batches);
     if batches.is_empty() {
-        return;
+        // They were taken back with one before them, whose failure was told first.
+        return device.is_undone();
     }
     for batch in batches.into_iter().rev() {
         for undo in batch.undos.into_iter().rev() {

@@ -10,12 +10,13 @@
 //! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
 //! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
-//! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `journal`: what is logged; `figures`: what is counted;
+//! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `platform`: what a P4Info asks of the platform;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
-//! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back;
+//! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back; `batch`: all of a batch or
+//!   nothing;
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
 //! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
@@ -38,6 +39,7 @@
 
 mod access;
 mod arbiter;
+mod batch;
 mod bell;
 mod bytes;
 pub mod client;
@@ -52,8 +54,8 @@ mod fault;
 mod figures;
 mod idle;
 mod incoming;
-mod journal;
 mod keeping;
+mod logged;
 mod noted;
 mod notes;
 mod packet_io;

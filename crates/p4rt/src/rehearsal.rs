@@ -14,7 +14,8 @@ use crate::pipeline;
 use crate::schema::Schema;
 use crate::site::Loader;
 use crate::undo::{Op, Target};
-use crate::{packet_io, read, write};
+use crate::write::Seen;
+use crate::{batch, packet_io, read, write};
 
 /// A device that takes requests of one controller, who may do everything.
 pub struct Rehearsal {
@@ -63,24 +64,34 @@ impl Rehearsal {
         let ops: Vec<Checked<Op>> = updates
             .map(|update| write::convert(&self.schema, &request.role, update))
             .collect();
-        let is_whole = request.atomicity != Atomicity::ContinueOnError as i32;
-        let before = self.extras.clone();
-        let mut target = Target::new(&mut self.device, &mut self.extras, is_whole);
-        let mut done = 0;
-        for op in ops {
-            match op.and_then(|op| op(&mut target)) {
-                Ok(()) => done += 1,
-                Err(_) if is_whole => {
-                    target.roll_back();
-                    self.extras = before;
-                    done = 0;
-                    break;
-                }
-                Err(_) => {}
+        let results = match Atomicity::try_from(request.atomicity) {
+            Ok(Atomicity::ContinueOnError) => self.make_each(ops),
+            Ok(Atomicity::DataplaneAtomic) => {
+                let seen = request.updates.iter().map(write::seen);
+                self.make_whole(ops, &seen.collect::<Vec<Seen>>())
             }
-        }
+            _ => {
+                let seen = vec![Seen::WhenPublished; ops.len()];
+                self.make_whole(ops, &seen)
+            }
+        };
+        // Nothing is kept.
+        self.extras.take_changes();
         self.device.publish();
-        Rehearsed::Done(done)
+        Rehearsed::Done(results.iter().filter(|result| result.is_ok()).count())
+    }
+
+    fn make_each(&mut self, ops: Vec<Checked<Op>>) -> Vec<Checked> {
+        let mut target = Target::new(&mut self.device, &mut self.extras, false);
+        let made = ops.into_iter().map(|op| op.and_then(|op| op(&mut target)));
+        made.collect()
+    }
+
+    fn make_whole(&mut self, ops: Vec<Checked<Op>>, seen: &[Seen]) -> Vec<Checked> {
+        match batch::well_formed(ops) {
+            Ok(ops) => batch::make(&mut self.device, &mut self.extras, ops, seen).0,
+            Err(results) => results,
+        }
     }
 
     /// Makes a `ReadRequest`.

@@ -18,11 +18,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::access::Rights;
 use crate::arbiter::ClientId;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
 use crate::figures::Figures;
 use crate::incoming::{Door, Listen, ListenError, Peer, connections};
+use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::pipeline;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -104,6 +106,7 @@ impl std::error::Error for ServerError {}
 pub(crate) struct Sites {
     all: HashMap<u64, Arc<Site>>,
     sessions: AtomicU64,
+    denials: Limit,
 }
 
 impl Sites {
@@ -115,6 +118,23 @@ impl Sites {
                 format!("there is no device with the id {id}"),
             ),
         }
+    }
+
+    /// Whether a client may do what it asks of a device; what it may not is logged and counted.
+    pub(crate) fn permit(
+        &self,
+        device: u64,
+        peer: &Peer,
+        check: impl FnOnce(&Rights) -> Checked,
+    ) -> Checked {
+        let permitted = peer.rights().and_then(check);
+        if let Err(fault) = &permitted {
+            logged::denied(&self.denials, device, peer.address, &fault.message);
+            if let Some(site) = self.all.get(&device) {
+                site.cells.denied.add(1);
+            }
+        }
+        permitted
     }
 }
 
@@ -298,7 +318,9 @@ impl P4Runtime for Service {
         request: Request<rt::WriteRequest>,
     ) -> Result<Response<rt::WriteResponse>, Status> {
         let (peer, request) = open_request(request)?;
-        peer.rights()?.check_role(&request.role)?;
+        let device = request.device_id;
+        self.sites
+            .permit(device, &peer, |rights| rights.check_role(&request.role))?;
         let site = self.sites.find(request.device_id)?;
         to_its_end(async move { site.write(request).await }).await?;
         Ok(Response::new(rt::WriteResponse {}))
@@ -311,7 +333,9 @@ impl P4Runtime for Service {
         request: Request<rt::ReadRequest>,
     ) -> Result<Response<Self::ReadStream>, Status> {
         let (peer, request) = open_request(request)?;
-        peer.rights()?.check_read(&request.role)?;
+        let device = request.device_id;
+        self.sites
+            .permit(device, &peer, |rights| rights.check_read(&request.role))?;
         let site = self.sites.find(request.device_id)?;
         let (answers, parts) = mpsc::channel(MOST_PARTS);
         tokio::spawn(async move {
@@ -329,7 +353,9 @@ impl P4Runtime for Service {
     ) -> Result<Response<rt::SetForwardingPipelineConfigResponse>, Status> {
         let may_lose = pipeline::may_lose(request.metadata())?;
         let (peer, request) = open_request(request)?;
-        peer.rights()?.check_role(&request.role)?;
+        self.sites.permit(request.device_id, &peer, |rights| {
+            rights.check_config(&request.role, request.action())
+        })?;
         let site = self.sites.find(request.device_id)?;
         to_its_end(async move { Ok(site.set_config(request, may_lose).await?) }).await?;
         Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))

@@ -15,20 +15,21 @@ use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::arbiter::{Arbiter, ClientId, Notices};
+use crate::batch;
 use crate::control::{Event, Remote};
 use crate::data::{DataCoder, scalars};
 use crate::digests::{Digests, List};
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, batch_status, invalid, refuse};
 use crate::figures::{Cells, Figures};
-use crate::journal::{self, Limit};
 use crate::keeping::{self, Unkept, Waiting};
+use crate::logged::Lines;
 use crate::notes;
 use crate::packet_io;
 use crate::pipeline::{self, Apart, Config, Ground, Pipeline, Saved, lock};
 use crate::read;
 use crate::schema::Schema;
-use crate::undo::{Op, Target, Undo};
+use crate::undo::{Op, Target};
 use crate::write::{self, Seen};
 
 /// Updates of a batch that one job makes, where packets may see the batch half made: with packets behind the job, and without.
@@ -76,7 +77,6 @@ struct Sessions {
 
 /// A device.
 pub(crate) struct Site {
-    id: u64,
     remote: Remote,
     loader: Arc<dyn Loader>,
     /// Held for writing while anything of the device is changed, for reading while it is read.
@@ -87,8 +87,7 @@ pub(crate) struct Site {
     digests: Mutex<Digests>,
     start: Instant,
     pub(crate) cells: Cells,
-    /// On lines about refused writes.
-    refusals: Mutex<Limit>,
+    pub(crate) lines: Lines,
 }
 
 impl Site {
@@ -100,7 +99,6 @@ impl Site {
     ) -> Site {
         extras.take_changes();
         Site {
-            id,
             remote,
             loader,
             pipeline: RwLock::new(Pipeline {
@@ -116,7 +114,7 @@ impl Site {
             digests: Mutex::default(),
             start: Instant::now(),
             cells: Cells::default(),
-            refusals: Mutex::default(),
+            lines: Lines::of(id),
         }
     }
 
@@ -170,7 +168,7 @@ impl Site {
             lock(&self.digests).clear();
         }
         if before != after.is_some() {
-            journal::elected(self.id, client, update, after.is_some());
+            self.lines.elected(client, update, after.is_some());
         }
         sessions.tell(notices);
         Ok(())
@@ -181,12 +179,7 @@ impl Site {
         let mut sessions = lock(&self.sessions);
         sessions.live.remove(&client);
         if let Some(role) = sessions.arbiter.role_of_primary(client) {
-            tracing::info!(
-                device = self.id,
-                role,
-                session = client.0,
-                "the primary has gone"
-            );
+            self.lines.gone(client, role);
         }
         let notices = sessions.arbiter.leave(client);
         sessions.tell(notices);
@@ -227,7 +220,7 @@ impl Site {
         if set.is_ok() {
             self.cells.configs.add(1);
         }
-        journal::configured(self.id, action, &set, begin.elapsed());
+        self.lines.configured(action, &set, begin.elapsed());
         set
     }
 
@@ -334,6 +327,18 @@ impl Site {
         Ok(())
     }
 
+    /// Lets a new device take the running one's place.
+    async fn adopt(
+        &self,
+        device: Device,
+        carry: Carry,
+        config: &Config,
+        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
+    ) -> Checked {
+        let adopted = self.try_adopt(device, carry, config, extras).await?;
+        adopted.map_err(|(fault, _)| fault)
+    }
+
     async fn commit(&self, pipeline: &mut Pipeline) -> Checked {
         let Some(Saved { config, apart }) = pipeline.saved.take() else {
             return refuse(
@@ -342,29 +347,48 @@ impl Site {
             );
         };
         // Nobody else has it: reads and writes hold the lock that this one holds.
-        let Some(Apart { device, extras, .. }) = Arc::into_inner(apart).map(|apart| {
+        let Some(Apart {
+            device,
+            extras,
+            begin,
+        }) = Arc::into_inner(apart).map(|apart| {
             apart
                 .into_inner()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
-        }) else {
+        })
+        else {
             return refuse(Code::Internal, "the saved config is in use");
         };
-        let committed = self.adopt(device, Carry::Nothing, &config, move |_| extras);
-        let committed = committed.await;
-        if committed.is_ok() {
-            pipeline.running = Some(config);
+        let own = extras.clone();
+        let committed = self.try_adopt(device, Carry::Nothing, &config, move |_| own);
+        match committed.await? {
+            Ok(()) => {
+                pipeline.running = Some(config);
+                Ok(())
+            }
+            Err((fault, device)) => {
+                // It waits, with what was written to it, to be committed again.
+                let apart = Apart {
+                    device,
+                    extras,
+                    begin,
+                };
+                let apart = Arc::new(Mutex::new(apart));
+                pipeline.saved = Some(Saved { config, apart });
+                Err(fault)
+            }
         }
-        committed
     }
 
-    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept.
-    async fn adopt(
+    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept; if it
+    /// cannot be kept, the device comes back as it was.
+    async fn try_adopt(
         &self,
         device: Device,
         carry: Carry,
         config: &Config,
         extras: impl FnOnce(Extras) -> Extras + Send + 'static,
-    ) -> Checked {
+    ) -> Checked<Result<(), (Fault, Device)>> {
         let (kept, unkept, config) = (
             Arc::clone(&self.extras),
             Arc::clone(&self.unkept),
@@ -375,12 +399,13 @@ impl Site {
             let exchange = running.exchange(&mut other, carry)?;
             let before = (kept.clone(), running.notes().clone());
             *kept = extras(std::mem::take(&mut kept));
+            kept.forget_lost(running);
+            // It is taken back as a whole, and objects had other numbers before.
+            kept.take_changes();
             if !running.is_kept() {
-                kept.forget_lost(running);
                 running.publish();
                 return Ok((other, exchange, before, None));
             }
-            kept.forget_lost(running);
             notes::renew(running, &config, &kept);
             let names = &config.schema.names;
             let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
@@ -398,16 +423,16 @@ impl Site {
                     *kept = extras;
                     notes::put_back(running, notes);
                     keeping::take_back(running, &mut kept, &unkept);
+                    *other
                 });
-                taken_back.await?;
-                return Err(fault);
+                return Ok(Err((fault, taken_back.await?)));
             }
             self.remote.ask(Device::stay).await?;
         }
         // What was there before may take its time to go.
         tokio::task::spawn_blocking(move || drop(other));
         lock(&self.digests).clear();
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// The program, as it was set.
@@ -457,18 +482,7 @@ impl Site {
         self.cells.refused.add(refused);
         self.cells.updates.add(count - refused);
         let status = results.and_then(|results| batch_status(&results));
-        match &status {
-            Ok(()) => {
-                let took = begin.elapsed();
-                tracing::debug!(device = self.id, updates = count, ?took, "write");
-            }
-            Err(status) => {
-                if let Some(unsaid) = lock(&self.refusals).may_say() {
-                    let (device, code, why) = (self.id, status.code(), status.message());
-                    tracing::info!(device, refused, ?code, why, unsaid, "write refused");
-                }
-            }
-        }
+        self.lines.wrote(count, refused, begin.elapsed(), &status);
         status
     }
 
@@ -578,23 +592,14 @@ impl Site {
         ops: Vec<Checked<Op>>,
         seen: Vec<Seen>,
     ) -> Checked<Made> {
-        if ops.iter().any(Result::is_err) {
-            let results = ops.into_iter().map(|op| op.and(aborted()));
-            return Ok((results.collect(), None));
-        }
+        let ops = match batch::well_formed(ops) {
+            Ok(ops) => ops,
+            Err(results) => return Ok((results, None)),
+        };
         let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
         let made = self.on(ground, move |device, extras| {
             device.hold();
-            let count = ops.len();
-            let (others, at_once) = parts(ops, &seen);
-            let (results, undos) = match make_all(device, extras, others, at_once) {
-                Ok(undos) => (vec![Ok(()); count], undos),
-                Err((at, fault)) => {
-                    let mut results = vec![aborted(); count];
-                    results[at] = Err(fault);
-                    (results, Vec::new())
-                }
-            };
+            let (results, undos) = batch::make(device, extras, ops, &seen);
             let waiting = keeping::commit(device, extras, &names, undos, &unkept);
             device.publish();
             (results, waiting)
@@ -824,10 +829,13 @@ impl Site {
         told
     }
 
-    /// Gives the device the members and replicas whose ports are up.
+    /// A start: gives the device the members and replicas whose ports are up, of those that have not gone with a program.
     pub(crate) async fn settle(&self) -> Checked {
         let _pipeline = self.pipeline.write().await;
         self.on(&Ground::Running, |device, extras| {
+            extras.forget_lost(device);
+            let forgotten = extras.take_changes();
+            extras.note(device, &forgotten);
             extras.settle(device);
             device.publish();
         })
@@ -858,82 +866,6 @@ impl Sessions {
             }
         }
     }
-}
-
-/// Updates with their places in the batch.
-type Numbered = Vec<(usize, Checked<Op>)>;
-
-/// What can be made before workers are held, and what is made then. Cells of arrays come later than they stand in the batch, which nothing depends on;
-/// all else stays in its order.
-fn parts(ops: Vec<Checked<Op>>, seen: &[Seen]) -> (Numbered, Numbered) {
-    let of_entries = seen.iter().position(|seen| *seen == Seen::AtOnceOfEntry);
-    let ordered = of_entries.unwrap_or(seen.len());
-    let numbered = ops.into_iter().enumerate();
-    numbered.partition(|(at, _)| *at < ordered && seen[*at] == Seen::WhenPublished)
-}
-
-/// Makes updates, the last ones between two bursts of all workers, which publishes them: all of them or none. What takes them back.
-///
-/// # Errors
-/// The first that failed.
-fn make_all(
-    device: &mut Device,
-    extras: &mut Extras,
-    others: Numbered,
-    at_once: Numbered,
-) -> Result<Vec<Undo>, (usize, Fault)> {
-    let mut target = Target::new(device, extras, true);
-    let made = make_each(&mut target, others);
-    let mut undos = target.into_undos();
-    let made = match (made, at_once.first().map(|(first, _)| *first)) {
-        (Ok(()), Some(first)) => {
-            let made = device.between_bursts(|device| {
-                let mut target = Target::new(device, extras, true);
-                match make_each(&mut target, at_once) {
-                    Ok(()) => Ok(target.into_undos()),
-                    Err(failed) => {
-                        target.roll_back();
-                        Err(failed)
-                    }
-                }
-            });
-            made.unwrap_or_else(|switch::Stuck| {
-                let message =
-                    "a worker of the device does not come to the end of its packets; try again";
-                Err((first, Fault::new(Code::Unavailable, message)))
-            })
-        }
-        (made, _) => made.map(|()| Vec::new()),
-    };
-    match made {
-        Ok(mut last) => {
-            undos.append(&mut last);
-            Ok(undos)
-        }
-        Err(failed) => {
-            for undo in undos.into_iter().rev() {
-                undo(device);
-            }
-            let changes = extras.take_changes();
-            extras.put_back(changes);
-            Err(failed)
-        }
-    }
-}
-
-fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault)> {
-    for (at, op) in ops {
-        op.and_then(|op| op(target)).map_err(|fault| (at, fault))?;
-    }
-    Ok(())
-}
-
-/// What updates of a batch get that were not made because another one failed.
-fn aborted<T>() -> Checked<T> {
-    Err(Fault::new(
-        Code::Aborted,
-        "not made: another update of the batch failed",
-    ))
 }
 
 /// A message of a session.

@@ -37,7 +37,7 @@ impl Session {
         let ending = self.serve(&mut requests, &mut place).await;
         if let Some(place) = &place {
             place.site.leave(self.client);
-            tracing::info!(session = self.client.0, "session closed");
+            place.site.lines.closed(self.client);
         }
         if let Err(status) = ending {
             // Who has gone does not hear it.
@@ -82,19 +82,19 @@ impl Session {
         update: &rt::MasterArbitrationUpdate,
     ) -> Checked {
         let role = update.role.as_ref().map_or("", |role| role.name.as_str());
-        let rights = self.peer.rights()?;
-        match update.election_id {
-            Some(_) => rights.check_role(role)?,
-            // A client that only listens can never be primary.
-            None => rights.check_read(role)?,
-        }
+        self.sites.permit(update.device_id, &self.peer, |rights| {
+            match update.election_id {
+                Some(_) => rights.check_role(role),
+                // A client that only listens can never be primary.
+                None => rights.check_read(role),
+            }
+        })?;
         let site = match place {
             Some(place) => Arc::clone(&place.site),
             None => {
                 let site = self.sites.find(update.device_id)?;
                 let ended = site.join(self.client, self.answers.clone());
-                let (session, peer) = (self.client.0, self.peer.address);
-                tracing::info!(device = update.device_id, session, %peer, role, "session opened");
+                site.lines.opened(self.client, self.peer.address, role);
                 *place = Some(Place {
                     site: Arc::clone(&site),
                     ended,

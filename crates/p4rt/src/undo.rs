@@ -87,6 +87,7 @@ impl EntryKey {
 
 /// All that is written of an entry, to write it again.
 struct Snapshot {
+    id: EntryId,
     key: EntryKey,
     entry: TableEntry,
     metadata: Box<[u8]>,
@@ -97,6 +98,7 @@ impl Snapshot {
         let written = device.written(table, entry)?;
         let counter = device.configuration().tables[table].counter(Some(entry.id));
         Some(Snapshot {
+            id: entry.id,
             entry: TableEntry { counter, ..written },
             key: EntryKey {
                 table,
@@ -113,8 +115,8 @@ impl Snapshot {
         let table = self.key.table;
         let id = match self.key.find(device) {
             None => {
-                let made = device.apply(Change::Insert(table, self.entry.clone()));
-                made.ok().flatten()
+                let made = device.insert_again(table, self.id, self.entry.clone());
+                made.ok().map(|()| self.id)
             }
             Some(entry) if entry.is_const => Some(entry.id),
             Some(entry) => {

@@ -597,6 +597,29 @@ impl Device {
             .try_for_each(|change| self.change(change).map(drop))
     }
 
+    /// Inserts an entry that was deleted under the number that it had, so that it wins and loses against others of its priority as before.
+    ///
+    /// # Errors
+    /// As of [`Change::Insert`]; the number is another entry's.
+    pub fn insert_again(
+        &mut self,
+        table: TableId,
+        id: EntryId,
+        entry: TableEntry,
+    ) -> Result<(), ControlError> {
+        self.table_of(table)?;
+        let entries = &mut self.configuration.tables[table];
+        if entries.get(id).is_some() {
+            let message = format!("the entry {} of {table:?} is there", id.0);
+            return refused(ControlCode::AlreadyExists, message);
+        }
+        let next = entries.next_id();
+        entries.number_again(id);
+        let made = self.apply(Change::Insert(table, entry));
+        self.configuration.tables[table].number_from(next);
+        made.map(drop)
+    }
+
     fn put_entry(
         &mut self,
         table: TableId,

@@ -252,12 +252,32 @@ async fn names_are_bound_to_roles_and_to_reading() {
     let mut bob = guarded.client("bob").await;
     let mut stream = bob.open(Some(1), "ops").await;
     let denied = Code::PermissionDenied;
+    let count = || guarded.rig.server.figures(1).expect("it is served").denied;
+    assert_eq!(count(), 0);
+    // The program is not the role's alone; whether one is fine it may ask.
+    let set = ConfigAction::VerifyAndCommit;
+    let changes = [
+        set,
+        ConfigAction::VerifyAndSave,
+        ConfigAction::Commit,
+        ConfigAction::ReconcileAndCommit,
+        ConfigAction::Unspecified,
+    ];
+    for action in changes {
+        let refused = bob.load(action, ALL).await.expect_err("not root");
+        assert_eq!(refused.code(), denied, "{action:?}");
+        assert!(refused.message().contains("all roles"), "{refused}");
+    }
+    assert_eq!(count(), changes.len() as u64);
+    let verified = bob.load(ConfigAction::Verify, ALL).await;
+    verified.expect("it may");
+    assert_eq!(root.read(all.clone()).await.len(), 1);
     let refused = bob.grpc.write(root.request(rt::update::Type::Delete, one));
     // Also with root's role and election id.
     assert_eq!(refused.await.expect_err("not root").code(), denied);
     let mut as_root = bob.clone();
     (as_root.role, as_root.election) = (String::new(), Some(1));
-    let refused = as_root.load(ConfigAction::VerifyAndCommit, ALL).await;
+    let refused = as_root.load(set, ALL).await;
     assert_eq!(refused.expect_err("not root").code(), denied);
     let refused = as_root.try_read(vec![all.clone()]).await;
     assert_eq!(refused.expect_err("not root").code(), denied);
@@ -273,6 +293,8 @@ async fn names_are_bound_to_roles_and_to_reading() {
     assert_eq!((code, highest), (Code::AlreadyExists, Some(1)));
     stream.send(arbitration(1, Some(9), "")).await;
     assert_eq!(stream.next().await.expect_err("only reads").code(), denied);
+    // Each refusal is counted: bob's write with root's role, his program, his read, his arbitration, and hers.
+    assert_eq!(count(), changes.len() as u64 + 5);
     assert_eq!(root.read(all).await.len(), 1);
 }
 

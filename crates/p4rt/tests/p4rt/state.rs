@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "the store's tests use the rest")]
 mod disk;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::action_profile_group::Member;
@@ -17,9 +17,11 @@ use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
 use packet::Nanos;
 use store::{Directory, Kept};
-use switch::KeptCells;
+use switch::{Batch, Change, Device, Done, KeptCells, Storage, StorageError};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::Code;
 
+use crate::batches::of_every_kind;
 use crate::rig::*;
 use disk::SimulatedDisk;
 
@@ -31,6 +33,11 @@ const CELLS: KeptCells = KeptCells {
 
 /// A switch that goes on with what is kept.
 fn start(kept: Kept) -> Rig {
+    start_with(kept, |_| {})
+}
+
+/// The same with what becomes of the device before it runs.
+fn start_with(kept: Kept, change: impl FnOnce(&mut Device)) -> Rig {
     let program = kept.program().expect("it can be read");
     let mut device = match &program {
         Some(program) => p4rt::Loader::device(&Compiler, Arc::clone(program)).expect("it runs"),
@@ -41,6 +48,7 @@ fn start(kept: Kept) -> Rig {
     }
     let keeper = Box::new(kept.keep().expect("a thread"));
     device.keep_in(keeper, CELLS, program.is_some());
+    change(&mut device);
     let is_configured = p4rt::has_config(device.notes());
     let program = is_configured.then(|| Arc::clone(device.program()));
     Rig::start(device, program)
@@ -388,4 +396,214 @@ async fn what_a_full_disk_cannot_keep_is_refused_and_leaves_no_trace() {
     let mut client = rig.client().await;
     let _stream = client.open(Some(1), "").await;
     assert_eq!(all(&mut client, &objects).await, after);
+}
+
+/// A storage that keeps nothing, and says of batches what the test wants.
+#[derive(Clone)]
+struct Clerk {
+    says: Arc<Mutex<Says>>,
+    left: UnboundedSender<Done>,
+}
+
+#[derive(Clone, Copy)]
+enum Says {
+    Kept,
+    Full,
+    /// Leaves it to the test, batch by batch.
+    Nothing,
+}
+
+fn full() -> Result<(), StorageError> {
+    Err(StorageError {
+        is_full: true,
+        message: "the shelf is full".to_owned(),
+    })
+}
+
+impl Storage for Clerk {
+    fn append(&mut self, _: Batch, done: Done) {
+        let says = *self.says.lock().expect("nobody panics");
+        match says {
+            Says::Kept => done(Ok(())),
+            Says::Full => done(full()),
+            // A test that is over waits for none.
+            Says::Nothing => drop(self.left.send(done)),
+        }
+    }
+}
+
+impl Clerk {
+    fn now_says(&self, says: Says) {
+        *self.says.lock().expect("nobody panics") = says;
+    }
+
+    /// A switch whose state this one keeps; batches that are left to the test.
+    fn rig() -> (Clerk, UnboundedReceiver<Done>, Rig) {
+        let (left, batches) = unbounded_channel();
+        let says = Arc::new(Mutex::new(Says::Kept));
+        let clerk = Clerk { says, left };
+        let mut device = empty_device();
+        device.keep_in(Box::new(clerk.clone()), KeptCells::default(), false);
+        (clerk, batches, Rig::start(device, None))
+    }
+}
+
+#[tokio::test]
+async fn what_a_batch_aborted_does_not_come_to_life_when_that_cannot_be_kept() {
+    for atomicity in [Atomicity::RollbackOnError, Atomicity::DataplaneAtomic] {
+        let (clerk, _, rig) = Clerk::rig();
+        let (mut client, _stream, objects) = rig.loaded().await;
+        let (first, mut then) = of_every_kind(&objects);
+        // It fails in the device.
+        then.push((Type::Insert, first[6].1.clone()));
+        client.write_all(atomicity, first).await.expect("all fit");
+        let before = all(&mut client, &objects).await;
+        clerk.now_says(Says::Full);
+        let mut request = client.batch(then.clone());
+        request.atomicity = atomicity.into();
+        let refused = client.grpc.write(request).await.expect_err("it is full");
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+        assert_eq!(all(&mut client, &objects).await, before);
+        clerk.now_says(Says::Kept);
+        then.pop();
+        client.write_all(atomicity, then).await.expect("all fit");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_behind_another_one_hinders_no_later_one() {
+    let (clerk, mut batches, rig) = Clerk::rig();
+    let (client, _stream, objects) = rig.loaded().await;
+    let one = |key: u8| {
+        Kind::TableEntry(entry(
+            objects.id("exact_table"),
+            vec![exact(1, &[key])],
+            does(objects.id("forward"), &[b"\x01"]),
+        ))
+    };
+    clerk.now_says(Says::Nothing);
+    let mut writes = Vec::new();
+    for key in 1..=2 {
+        let (mut client, request) = (client.clone(), client.request(Type::Insert, one(key)));
+        let write = tokio::spawn(async move { client.grpc.write(request).await });
+        writes.push((batches.recv().await.expect("it is to be kept"), write));
+    }
+    clerk.now_says(Says::Kept);
+    for (done, write) in writes {
+        done(full());
+        let refused = write.await.expect("it ends").expect_err("it is full");
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    }
+    let mut client = client.clone();
+    client.insert(one(3)).await;
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    assert_eq!(client.read(all).await, [one(3)]);
+}
+
+#[tokio::test]
+async fn a_saved_config_that_cannot_be_kept_stays_saved_with_what_was_written() {
+    let (clerk, _, rig) = Clerk::rig();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    client
+        .load(ConfigAction::VerifyAndSave, ALL)
+        .await
+        .expect("it is saved");
+    client
+        .write_all(Atomicity::ContinueOnError, everything(&objects))
+        .await
+        .expect("all of it is accepted");
+    let written = all(&mut client, &objects).await;
+    let frame = frame(2, 2, 0x9999);
+    for says in [Says::Full, Says::Full, Says::Kept] {
+        clerk.now_says(says);
+        rig.receive(1, &frame);
+        assert_eq!(rig.sent_now(), None, "the running program drops it");
+        let committed = client.set(ConfigAction::Commit, None).await;
+        match says {
+            Says::Kept => committed.expect("it is kept"),
+            _ => assert_eq!(
+                committed.expect_err("it is full").code(),
+                Code::ResourceExhausted
+            ),
+        }
+        assert_eq!(all(&mut client, &objects).await, written);
+    }
+    rig.receive(1, &frame);
+    assert!(rig.sent().is_some(), "the saved program forwards it");
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_kept_leaves_what_it_would_have_lost() {
+    let (clerk, _, rig) = Clerk::rig();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    client
+        .write_all(Atomicity::ContinueOnError, everything(&objects))
+        .await
+        .expect("all of it is accepted");
+    let before = all(&mut client, &objects).await;
+    // The selector's members go, and its group with them; it has the number that the profile had.
+    let profile = "action_profile(4) profile;";
+    let selector = "@max_group_size(4) action_selector(HashAlgorithm.crc16, 16, 14) selector;";
+    let changed = ALL
+        .replace(
+            "actions = { forward; drop; NoAction; }\n        implementation = selector;",
+            "actions = { drop; NoAction; }\n        implementation = selector;",
+        )
+        .replace(selector, "")
+        .replace(profile, &format!("{selector} {profile}"));
+    let config = rt::ForwardingPipelineConfig {
+        p4_device_config: changed.into_bytes(),
+        ..Default::default()
+    };
+    let action = ConfigAction::ReconcileAndCommit;
+    clerk.now_says(Says::Full);
+    let set = client.set_with(action, Some(config.clone()), Some("*"));
+    let refused = set.await.expect_err("it is full");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    assert_eq!(all(&mut client, &objects).await, before);
+    clerk.now_says(Says::Kept);
+    client
+        .set_with(action, Some(config), Some("*"))
+        .await
+        .expect("it is kept");
+    let groups = client.read(Kind::ActionProfileGroup(Default::default()));
+    assert_eq!(groups.await, []);
+}
+
+#[tokio::test]
+async fn groups_that_went_with_a_program_do_not_come_back_at_a_start() {
+    let disk = SimulatedDisk::new();
+    let open = || Kept::open(Box::new(disk.clone())).expect("it is in order");
+    let rig = start(open());
+    let (mut client, stream, objects) = rig.loaded().await;
+    client
+        .write_all(Atomicity::ContinueOnError, everything(&objects))
+        .await
+        .expect("all of it is accepted");
+    drop((client, stream, rig));
+    // As a program that has no place for the group leaves it.
+    let lose = |device: &mut Device| {
+        let program = Arc::clone(device.program());
+        let mut externs = program.externs.iter();
+        let (profile, _) = externs
+            .find(|(_, one)| one.name == "In.selector")
+            .expect("it is there");
+        let mut tables = program.tables.iter();
+        let (table, _) = tables
+            .find(|(_, one)| one.name == "In.balanced")
+            .expect("it is there");
+        for change in [Change::Clear(table), Change::DeleteGroup(profile, 3)] {
+            device.apply(change).expect("nothing has it");
+        }
+    };
+    let rig = start_with(open(), lose);
+    let mut client = rig.client().await;
+    let stream = client.open(Some(1), "").await;
+    let groups = Kind::ActionProfileGroup(Default::default());
+    assert_eq!(client.read(groups.clone()).await, []);
+    drop((client, stream, rig));
+    let rig = start(open());
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    assert_eq!(client.read(groups).await, []);
 }
