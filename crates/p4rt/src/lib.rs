@@ -27,7 +27,7 @@
 //! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
 //!
 //! Invariants:
-//! - whatever a client sends, the packet path does not wait for it and nothing panics; queues are bounded, and what they cannot hold is counted;
+//! - whatever a client sends, nothing panics and the packet path does not wait for it, but for the cells of a `DATAPLANE_ATOMIC` batch, which are few; queues are bounded, and what they cannot hold is counted;
 //! - a write to a device whose state is kept is acknowledged when it is on the disk, or refused and taken back;
 //! - a write finishes before a later arbitration of its role does, so a new primary never finds an old one's writes still coming;
 //! - reads see a device between writes, never in the middle of one;

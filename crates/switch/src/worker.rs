@@ -2,7 +2,8 @@
 //!
 //! A worker has its own queues, contexts and ledger, and sees the device's state through the root that it takes at the begin of a burst; cells
 //! (counters, meters, registers, learned entries) are shared. A port that is shaped belongs to one worker, by its number: the others hand packets for
-//! it over, so that its rate and its order hold. Nothing here waits: what a worker has to tell is left on its desk when nobody reads there.
+//! it over, so that its rate and its order hold. Nothing here waits, but for cells that all packets must see changed at once
+//! ([`Device::between_bursts`]): what a worker has to tell is left on its desk when nobody reads there.
 //! What concerns the whole device (changes, time-outs, what packets have learned) stays with the device: [`Device::step`] does it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
