@@ -1,10 +1,12 @@
 //! Where and for whom P4Runtime is served: the options.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use p4rt::{Allow, Clients, Listen, Reach, Tls};
+
+use crate::args::read;
 
 /// Who may control the switch.
 #[derive(Args)]
@@ -65,8 +67,4 @@ impl Guard {
             clients: clients.transpose()?,
         }))
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }

@@ -11,7 +11,7 @@ use p4rt::client::{ClientError, Code};
 use serde_json::json;
 
 use super::link::{Link, LinkOptions};
-use crate::args::{Preprocess, Source};
+use crate::args::{Preprocess, Source, read};
 use crate::{Ended, artefacts, compile, out};
 
 #[derive(Args)]
@@ -81,10 +81,6 @@ impl LoadOptions {
                 .map(|cookie| rt::forwarding_pipeline_config::Cookie { cookie }),
         }))
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 fn read_p4info(path: &Path) -> Result<P4Info, String> {

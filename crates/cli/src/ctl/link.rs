@@ -7,6 +7,8 @@ use controller::Catalog;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::client::{Client, ClientError, Code, Endpoint, Tls};
 
+use crate::args::read;
+
 /// The version from which on replicas have ports of any form.
 const PORTS_HAVE_BYTES: [u32; 2] = [1, 4];
 
@@ -146,8 +148,7 @@ fn is_broken(message: &str) -> bool {
 
 /// The file of a key or certificate.
 fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
-    let bytes =
-        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let bytes = read(path)?;
     let marked = String::from_utf8_lossy(&bytes).lines().any(|line| {
         line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{what}-----"))
     });
