@@ -29,7 +29,11 @@ pub(crate) struct Guard {
     #[arg(long)]
     listen_beyond_loopback: bool,
     /// With --listen-beyond-loopback, need no client certificates: anyone who reaches the address controls the switch.
-    #[arg(long, requires = "listen_beyond_loopback")]
+    #[arg(
+        long,
+        requires = "listen_beyond_loopback",
+        conflicts_with = "tls_client_ca"
+    )]
     anyone_may_control: bool,
 }
 

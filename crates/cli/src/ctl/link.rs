@@ -87,10 +87,15 @@ impl LinkOptions {
             _ => return Err("--tls-cert and --tls-key go together: give both".to_owned()),
         };
         let Some(ca) = &self.tls_ca else {
-            return match identity {
-                Some(_) => Err("--tls-cert needs --tls-ca: give the certificate that the server's is signed by".to_owned()),
-                None => Ok(None),
+            // `requires` would not do: these options may stand before the command, and the others behind it.
+            let lonely = match (&identity, &self.tls_name) {
+                (None, None) => return Ok(None),
+                (Some(_), _) => "--tls-cert",
+                (None, Some(_)) => "--tls-name",
             };
+            return Err(format!(
+                "{lonely} needs --tls-ca: give the certificate that the server's is signed by"
+            ));
         };
         Ok(Some(Tls {
             ca: pem(ca, "CERTIFICATE")?,
