@@ -193,6 +193,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         let id = options.device_id;
         let served = Served {
             program: Some(device.program()),
+            named: Some(device.program().arch),
             notes: device.notes(),
         };
         let (setup, line) = options.cpu.connect(
@@ -405,10 +406,18 @@ impl Round {
         } = self;
         let ending = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event))?;
         observer.line.clear();
-        forwarder.keep_state()?;
+        let kept = forwarder.keep_state();
+        // Whatever failed, what was carried is told.
         observer.report(forwarder);
-        observer.tracer.finish()?;
-        forwarder.check_conservation()?;
+        let ends = [
+            forwarder.check_conservation(),
+            observer.tracer.finish(),
+            kept,
+        ];
+        let errors: Vec<String> = ends.into_iter().filter_map(Result::err).collect();
+        if !errors.is_empty() {
+            return Err(errors.join("; "));
+        }
         match ending {
             Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
             Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
