@@ -53,6 +53,14 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
 }
 
+/// The bytes of a file that was given.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
 /// How diagnostics are written.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

@@ -23,7 +23,8 @@ const USUAL_CPU: u32 = 510;
 /// The port for controllers.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// The port whose packets go to controllers and by which theirs come in; 510 if none is given, for PSA programs 4294967293.
+    /// The port whose packets go to controllers and by which theirs come in; if none is given, 4294967293 for a PSA program of the command line, else
+    /// 510, whatever program controllers set.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
 }
@@ -33,6 +34,8 @@ pub(crate) struct Cpu {
 pub(crate) struct Served<'d> {
     /// Its program, if controllers need not set one first.
     pub(crate) program: Option<&'d Arc<Program>>,
+    /// The architecture of the program that the command line names, if it names one: what else is there may change, and the port for controllers stays.
+    pub(crate) named: Option<Arch>,
     /// What it keeps for the server.
     pub(crate) notes: &'d Notes,
 }
@@ -78,7 +81,7 @@ impl Cpu {
         choice: Choice,
         config: DeviceConfig,
     ) -> Result<(Setup, Line), String> {
-        let usual = match served.program.map(|program| program.arch) {
+        let usual = match served.named {
             Some(Arch::Psa) => PSA_CPU,
             _ => USUAL_CPU,
         };

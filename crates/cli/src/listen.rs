@@ -1,10 +1,12 @@
 //! Where and for whom P4Runtime is served: the options.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use p4rt::{Allow, Clients, Listen, Reach, Tls};
+
+use crate::args::read;
 
 /// Who may control the switch.
 #[derive(Args)]
@@ -27,7 +29,11 @@ pub(crate) struct Guard {
     #[arg(long)]
     listen_beyond_loopback: bool,
     /// With --listen-beyond-loopback, need no client certificates: anyone who reaches the address controls the switch.
-    #[arg(long, requires = "listen_beyond_loopback")]
+    #[arg(
+        long,
+        requires = "listen_beyond_loopback",
+        conflicts_with = "tls_client_ca"
+    )]
     anyone_may_control: bool,
 }
 
@@ -65,8 +71,4 @@ impl Guard {
             clients: clients.transpose()?,
         }))
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }

@@ -50,7 +50,10 @@ const MOST_WORKERS: i64 = 64;
                   ipv4.protocol, ipv4.ttl, ipv6.src, ipv6.dst, ipv6.next, ipv6.hops, tcp.src, tcp.dst, udp.src, udp.dst and bytes[OFFSET:LENGTH]; \
                   a header alone (arp, vlan, ipv4, ipv6, icmp, icmp6, tcp, udp) asks whether there is one, all means every packet. \
                   docs/TRACE.md tells more.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
-                  for wrong usage."
+                  for wrong usage.",
+    // What they say is of the server.
+    mut_group("Guard", |group| group.requires("address")),
+    mut_group("Cpu", |group| group.requires("address"))
 )]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -190,6 +193,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         let id = options.device_id;
         let served = Served {
             program: Some(device.program()),
+            named: Some(device.program().arch),
             notes: device.notes(),
         };
         let (setup, line) = options.cpu.connect(
@@ -402,10 +406,18 @@ impl Round {
         } = self;
         let ending = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event))?;
         observer.line.clear();
-        forwarder.keep_state()?;
+        let kept = forwarder.keep_state();
+        // Whatever failed, what was carried is told.
         observer.report(forwarder);
-        observer.tracer.finish()?;
-        forwarder.check_conservation()?;
+        let ends = [
+            forwarder.check_conservation(),
+            observer.tracer.finish(),
+            kept,
+        ];
+        let errors: Vec<String> = ends.into_iter().filter_map(Result::err).collect();
+        if !errors.is_empty() {
+            return Err(errors.join("; "));
+        }
         match ending {
             Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
             Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
+use ir::Program;
 use p4rt::Server;
 use port::PortSpec;
 use switch::{Device, DeviceConfig};
@@ -35,8 +36,8 @@ V1Switch(P(), C(), I(), E(), C(), D()) main;
 #[derive(Args)]
 #[command(
     after_help = "The address must be of this machine's own (127.0.0.1 or [::1]); one that other machines reach needs --listen-beyond-loopback and TLS \
-                  with client certificates. A controller sends P4 text, or the IR that `polyplane ir` prints, as p4_device_config, with the P4Info that \
-                  `polyplane p4info` prints or without one. docs/P4RUNTIME.md tells what is served.\n\nSeveral devices: `--device 1 --device 2=my.p4 \
+                  with client certificates. A controller sends what `polyplane compile` writes, P4 text, or the IR that `polyplane ir` prints, as \
+                  p4_device_config, with the P4Info that `polyplane compile` writes and `polyplane p4info` prints or without one. docs/P4RUNTIME.md tells what is served.\n\nSeveral devices: `--device 1 --device 2=my.p4 \
                   --port 1:0=eth0 --port 2:0=eth1` serves two, each with its own workers, ports, primary and reports.\n\nStops on SIGINT (Ctrl-C), \
                   SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port \
                   has gone, 2 for wrong usage."
@@ -132,8 +133,16 @@ fn device_id(text: &str) -> Result<u64, String> {
 /// The ports of each device.
 ///
 /// # Errors
-/// A port whose device there is not, or that names none of several.
+/// A device twice; a port whose device there is not, or that names none of several.
 fn deal(devices: &[DeviceSpec], ports: &[DevicePort]) -> Result<Vec<Vec<PortSpec>>, String> {
+    let ids = devices.iter().map(|device| device.id);
+    for (place, id) in ids.enumerate() {
+        if devices[..place].iter().any(|device| device.id == id) {
+            return Err(format!(
+                "device id {id} is given twice; give each device a number of its own"
+            ));
+        }
+    }
     let mut dealt = vec![Vec::new(); devices.len()];
     for DevicePort { device, spec } in ports {
         let place = match (device, devices) {
@@ -174,19 +183,25 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         host_ports: options.host_ports.clone(),
         ..DeviceConfig::default()
     };
+    let dealt = deal(devices, &options.ports)?;
     let kept = options.keeping.open()?;
     let mut is_waiting = false;
     let mut setups = Vec::new();
     let mut made = Vec::new();
-    for (spec, ports) in devices.iter().zip(deal(devices, &options.ports)?) {
+    for (spec, ports) in devices.iter().zip(dealt) {
         let found = kept.as_ref().map(|kept| kept.device(spec.id)).transpose()?;
-        let Some(device) = device(spec, found, options.choice, &config)? else {
+        let empty = compile::compile_text("empty.p4", EMPTY)?;
+        // Not what waited for a program when it was kept.
+        let before = found.as_ref().and_then(|found| found.program.as_ref());
+        let goes_on = before.is_some_and(|before| before.to_string() != empty.to_string());
+        let Some(device) = device(spec, found, empty, options.choice, &config)? else {
             return Ok(Ended::WithErrors);
         };
-        let is_programmed = spec.program.is_some() || p4rt::has_config(device.notes());
+        let is_programmed = spec.program.is_some() || goes_on || p4rt::has_config(device.notes());
         is_waiting |= !is_programmed;
         let served = Served {
             program: is_programmed.then(|| device.program()),
+            named: spec.program.as_ref().map(|_| device.program().arch),
             notes: device.notes(),
         };
         let (setup, line) = options.cpu.connect(
@@ -217,7 +232,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             id: spec.id,
             what: match &spec.program {
                 Some(program) => program.display().to_string(),
-                None if is_programmed => "the program that a controller has set".to_owned(),
+                None if is_programmed => "the program that it ran before".to_owned(),
                 None => "a switch without a program".to_owned(),
             },
             device,
@@ -231,6 +246,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
 fn device(
     spec: &DeviceSpec,
     found: Option<Found>,
+    empty: Program,
     choice: Choice,
     config: &DeviceConfig,
 ) -> Result<Option<Device>, String> {
@@ -252,7 +268,7 @@ fn device(
             return found.start(engine.as_ref(), config).map(Some);
         }
         (found, _, Some(program)) => (found, program),
-        (found, _, None) => (found, compile::compile_text("empty.p4", EMPTY)?),
+        (found, _, None) => (found, empty),
     };
     let made = Device::new(Arc::new(program), engine.as_ref(), config);
     let mut device = made.map_err(|error| error.to_string())?;
@@ -285,6 +301,7 @@ mod tests {
             assert!(message.contains(word), "{message}");
         };
         refused(&["1", "2"], &["0=a"], "--port 1:0=a");
+        refused(&["7", "7=my.p4"], &[], "device id 7");
         refused(&["1"], &["3:0=a"], "--device 3");
         refused(&["1", "2"], &["1:0=a", "2:0=a"], "a");
         assert!("0".parse::<DeviceSpec>().is_err());

@@ -7,7 +7,7 @@ use clap::Args;
 use stf::{Refused, Report, Setup};
 use switch::DeviceConfig;
 
-use crate::args::{Format, Source};
+use crate::args::{self, Format, Source};
 use crate::engine::Choice;
 use crate::{Ended, compile, out};
 
@@ -83,8 +83,7 @@ fn check_only(source: &Source) -> Result<Ended, String> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let bytes =
-        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let bytes = args::read(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

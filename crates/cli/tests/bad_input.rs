@@ -238,3 +238,46 @@ fn a_server_of_p4runtime_stays_on_this_machine_and_has_a_port_of_its_own() {
         &["port 510 is the one for controllers", "--cpu-port"],
     );
 }
+
+#[test]
+fn options_without_those_that_they_are_for_are_refused() {
+    let wrong = |arguments: &[&str], parts: &[&str]| {
+        let said = said(arguments);
+        assert_eq!(said.status, Some(2), "{}", said.err);
+        for part in parts {
+            assert!(said.err.contains(part), "\"{part}\" in:\n{}", said.err);
+        }
+    };
+    let program = lab::example("router/router.p4");
+    let run = ["run", &program, "--port", "0=lo"];
+    let tls = ["--tls-cert", "c.pem", "--tls-key", "k.pem"];
+    let allow = [&tls[..], &["--tls-client-ca", "ca.pem", "--allow", "a=*"]].concat();
+    for options in [
+        &tls[..],
+        &allow,
+        &["--listen-beyond-loopback"],
+        &["--cpu-port", "9"],
+    ] {
+        wrong(&[&run[..], options].concat(), &["--p4runtime"]);
+    }
+    let anyone = [
+        "--listen-beyond-loopback",
+        "--anyone-may-control",
+        "--tls-client-ca",
+        "ca.pem",
+    ];
+    wrong(
+        &[&["serve"], &tls[..], &anyone].concat(),
+        &["--anyone-may-control", "--tls-client-ca"],
+    );
+    let load = ["ctl", "load", &program, "--may-lose", "*"];
+    wrong(&[&load[..], &["--clear"]].concat(), &["--may-lose"]);
+    wrong(&[&load[..], &["--verify"]].concat(), &["--may-lose"]);
+    // Nothing is sent in plain text to who asked for TLS.
+    for at in [
+        &["ctl", "--tls-name", "switch", "status"],
+        &["ctl", "status", "--tls-name", "switch"],
+    ] {
+        check(&said(at), &["--tls-name needs --tls-ca"]);
+    }
+}

@@ -363,7 +363,7 @@ fn what_is_wrong_is_told_in_one_line_with_what_to_do() {
         &[":2:23: error", "syntax error"],
     );
     let json = dir.with("bmv2.json", "{}");
-    check(&empty.ctl(&["load", &json]), &["JSON", "--clear"]);
+    check(&empty.ctl(&["load", &json]), &["JSON", "polyplane compile"]);
     check(
         &said(&["ctl", "tables", "--addr", "127.0.0.1:1"]),
         &["cannot reach", "polyplane serve", "--addr"],
@@ -586,6 +586,51 @@ fn completions_are_written_for_shells() {
             "{shell}"
         );
     }
+}
+
+#[test]
+fn what_a_program_has_no_place_for_goes_only_by_the_word() {
+    let dir = Directory::new("ctl-lose");
+    let server = Server::with(&all_objects());
+    server.well(&["apply", &dir.with("all.entries", STATEMENTS)]);
+    let text = std::fs::read_to_string(all_objects()).unwrap();
+    let without = |text: &str, table: &str| {
+        let new = format!("un{table}");
+        text.replace(&format!("table {table} {{"), &format!("table {new} {{"))
+            .replace(&format!("{table}.apply"), &format!("{new}.apply"))
+    };
+    let second = without(&without(&text, "metered"), "by_name");
+    let third = dir.with("third.p4", without(&second, "lpm_table"));
+    let second = dir.with("second.p4", second);
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let said = server.ctl(arguments);
+        assert_eq!(said.status, Some(1), "{}", said.out);
+        for part in parts {
+            assert!(said.err.contains(part), "\"{part}\" in: {}", said.err);
+        }
+        let places = ["--may-lose", "--clear"].map(|option| said.err.find(option));
+        assert!(places[0] < places[1], "{}", said.err);
+    };
+    let words = ["In.metered", "In.by_name", "--may-lose", "--clear"];
+    refused(&["load", &second], &words);
+    let one = ["load", &second, "--may-lose", "In.metered"];
+    refused(&one, &["In.by_name", "--may-lose"]);
+    let loaded = server.well(&[&one[..], &["--may-lose", "In.by_name"]].concat());
+    assert!(loaded.contains("In.metered, In.by_name"), "{loaded}");
+    let dump = server.well(&["dump"]);
+    assert!(dump.contains("In.lpm_table { "), "{dump}");
+    refused(&["load", &third], &["In.lpm_table"]);
+    server.well(&["load", &third, "--may-lose", "*"]);
+    let dump = server.well(&["dump"]);
+    assert!(!dump.contains("In.lpm_table { "), "{dump}");
+    assert!(dump.contains("In.exact_table { "), "{dump}");
+    // Where no state is in the way, emptying it would not help.
+    let said = server.ctl(&["load", &dir.with("no.device", "nonsense")]);
+    assert_eq!(said.status, Some(1));
+    assert!(said.err.contains("(InvalidArgument)"), "{}", said.err);
+    assert!(!said.err.contains("--clear"), "{}", said.err);
+    let said = server.ctl(&["load", &third, "--may-lose", "tafel\u{e9}"]);
+    assert!(said.err.contains("ASCII"), "{}", said.err);
 }
 
 /// docs/CTL.md: each block `console` holds commands behind `$ ` with what they write.

@@ -4,7 +4,9 @@ mod lab;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use lab::{Directory, Running, Said, example, polyplane, said};
 
@@ -17,7 +19,11 @@ struct Serving {
 
 impl Serving {
     fn start(arguments: &[&str]) -> Serving {
-        let mut command = polyplane();
+        Serving::start_as(polyplane(), arguments)
+    }
+
+    /// With a command that the arguments are behind.
+    fn start_as(mut command: Command, arguments: &[&str]) -> Serving {
         command
             .args([
                 "serve",
@@ -170,8 +176,93 @@ fn what_would_be_open_to_others_is_refused_with_what_to_give() {
     );
     refused(
         &["127.0.0.1:0", "--device", "1", "--device", "1"],
-        &["device id 1"],
+        &["device id 1 is given twice"],
     );
+    let state = directory.file("state");
+    refused(
+        &[
+            "127.0.0.1:0",
+            "--device",
+            "1",
+            "--device",
+            "1",
+            "--state",
+            &state,
+        ],
+        &["device id 1 is given twice"],
+    );
+    assert!(!std::path::Path::new(&state).exists(), "nothing is opened");
+}
+
+/// What `ctl status` says of the program.
+fn program_of(serving: &Serving) -> String {
+    let status = said(&["ctl", "status", "--addr", &serving.control]);
+    let line = status.out.lines().find(|line| line.starts_with("program"));
+    line.unwrap_or_else(|| panic!("{}{}", status.out, status.err))
+        .to_owned()
+}
+
+#[test]
+fn a_program_that_is_kept_is_there_for_controllers_and_the_port_for_them_stays() {
+    let directory = Directory::new("serve-kept");
+    let state = |name: &str| directory.file(name);
+    let [none, router, psa] = ["none", "router", "psa"].map(state);
+    let names = |program: &str| format!("1={}", example(program));
+    // Nothing was ever set: it waits, and waits when it starts again.
+    for _ in 0..2 {
+        let serving = Serving::start(&["--state", &none]);
+        assert!(program_of(&serving).contains("none"));
+        assert_eq!(serving.stop().status, Some(0));
+    }
+    let named = names("router/router.p4");
+    let serving = Serving::start(&["--state", &router, "--device", &named]);
+    assert!(program_of(&serving).contains("5 tables"));
+    assert_eq!(serving.stop().status, Some(0));
+    let serving = Serving::start(&["--state", &router]);
+    assert!(program_of(&serving).contains("5 tables"));
+    assert_eq!(serving.stop().status, Some(0));
+    // A PSA program that the command line names has PSA's port for controllers; one that is only kept has that of a switch that waited for it.
+    let taken = |arguments: &[&str], port: &str| {
+        let words = ["serve", "--p4runtime", "127.0.0.1:0", "--state", &psa];
+        let said = said(&[&words[..], arguments, &["--port", &format!("{port}=lo")]].concat());
+        assert_eq!(said.status, Some(1), "{}", said.err);
+        let line = format!("port {port} is the one for controllers");
+        assert!(said.err.contains(&line), "{}", said.err);
+    };
+    taken(
+        &["--device", &names("psa_router/psa_router.p4")],
+        "4294967293",
+    );
+    taken(&[], "510");
+}
+
+#[test]
+fn a_switch_whose_state_cannot_be_kept_at_its_end_reports_what_it_did() {
+    let directory = Directory::new("serve-full");
+    let state = directory.file("state");
+    let program = format!("1={}", example("router/router.p4"));
+    // A file that must not grow is an error and not a signal then.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_polyplane"));
+    let arguments = [
+        "--device",
+        &program,
+        "--state",
+        &state,
+        "--state-keep",
+        "counters",
+    ];
+    let serving = Serving::start_as(command, &arguments);
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let process = Pid::from_child(&serving.running.0);
+    prlimit(Some(process), Resource::Fsize, none).expect("it is ours");
+    let said = serving.stop();
+    assert_eq!(said.status, Some(1), "it was kept: {}", said.out);
+    assert!(said.out.starts_with("ran for"), "{}", said.out);
 }
 
 #[test]

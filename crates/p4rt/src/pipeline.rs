@@ -124,19 +124,19 @@ fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
     let text = match std::str::from_utf8(config) {
         Ok("") => {
             return invalid(
-                "p4_device_config is empty; put the P4 program's text, or its IR, into it",
+                "p4_device_config is empty; put what `polyplane compile` writes, the P4 program's text, or its IR into it",
             );
         }
         Ok(text) => text,
         Err(_) => {
             return invalid(
-                "p4_device_config is no text; put the P4 program's text, or its IR, into it",
+                "p4_device_config is no text; put what `polyplane compile` writes, the P4 program's text, or its IR into it",
             );
         }
     };
     if text.trim_start().starts_with('{') {
         return invalid(
-            "p4_device_config is JSON, as BMv2 takes it; put the P4 program's text, or its IR, into it",
+            "p4_device_config is JSON, as BMv2 takes it; put what `polyplane compile` writes, the P4 program's text, or its IR into it",
         );
     }
     let compiled = device_config::ir_text(text).transpose().or_else(invalid)?;

@@ -231,6 +231,9 @@ fn told(name: &str, error: redb::Error) -> StorageError {
             damaged(name, error).0
         }
         redb::Error::Io(error) => format!("{name}: {error}"),
+        redb::Error::DatabaseAlreadyOpen => {
+            format!("{name} is in use already; stop what has it, or give another directory")
+        }
         other => damaged(name, other).0,
     };
     StorageError { is_full, message }

@@ -1,7 +1,7 @@
 //! The directory: one process has it at a time, one file is one device's.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,47 +13,89 @@ use crate::disk::{Kept, Medium, OpenError, prepare};
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
-    lock: Arc<File>,
+    /// None where it is only looked at, and nobody ever had it.
+    lock: Option<Arc<File>>,
+}
+
+/// The longest `lock` that is one, in bytes: a process's number.
+const MOST_LOCK: u64 = 32;
+
+/// Something of a directory that failed.
+fn told(path: &Path, what: &str, error: &std::io::Error) -> OpenError {
+    OpenError(format!("{}: {what}: {error}", path.display()))
+}
+
+/// Locks the file `lock` of a directory, if it is one of a switch.
+fn take(path: &Path, lock: &mut File) -> Result<(), OpenError> {
+    let taken = lock.try_lock();
+    if let Err(TryLockError::Error(error)) = &taken {
+        return Err(told(path, "cannot lock the file `lock`", error));
+    }
+    let mut owner = Vec::new();
+    let read = lock.take(MOST_LOCK + 1).read_to_end(&mut owner);
+    read.map_err(|error| told(path, "cannot read the file `lock`", &error))?;
+    let owner = String::from_utf8_lossy(&owner);
+    let owner = owner.trim();
+    // Empty is that of a switch that was killed before it had written.
+    if !owner.is_empty() && owner.parse::<u32>().is_err() {
+        return Err(OpenError(format!(
+            "{}: the file `lock` is not that of a switch, which has a process's number; give another directory",
+            path.display()
+        )));
+    }
+    if taken.is_ok() {
+        return Ok(());
+    }
+    let owner = match owner {
+        "" => String::new(),
+        owner => format!(" (process {owner})"),
+    };
+    Err(OpenError(format!(
+        "{} is in use by another switch{owner}; stop that one, or give another directory",
+        path.display()
+    )))
 }
 
 impl Directory {
     /// Opens a directory, and makes it if it is not there.
     ///
     /// # Errors
-    /// Another process has it, or it cannot be used.
+    /// Another process has it, it has a file `lock` of something else, or it cannot be used.
     pub fn open(path: &Path) -> Result<Directory, OpenError> {
-        let told = |what: &str, error: std::io::Error| {
-            OpenError(format!("{}: {what}: {error}", path.display()))
-        };
-        std::fs::create_dir_all(path).map_err(|e| told("cannot make the directory", e))?;
+        let made = std::fs::create_dir_all(path);
+        made.map_err(|error| told(path, "cannot make the directory", &error))?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let lock = options.open(path.join("lock"));
-        let mut lock = lock.map_err(|e| told("cannot open the file `lock`", e))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut owner = String::new();
-                let _ = lock.read_to_string(&mut owner);
-                let owner = match owner.trim() {
-                    "" => String::new(),
-                    owner => format!(" (process {owner})"),
-                };
-                return Err(OpenError(format!(
-                    "{} is in use by another switch{owner}; stop that one, or give another directory",
-                    path.display()
-                )));
-            }
-            Err(TryLockError::Error(e)) => return Err(told("cannot lock the file `lock`", e)),
-        }
+        let mut lock = lock.map_err(|error| told(path, "cannot open the file `lock`", &error))?;
+        take(path, &mut lock)?;
         let written = lock
             .set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| write!(lock, "{}", std::process::id()));
-        written.map_err(|e| told("cannot write the file `lock`", e))?;
+        written.map_err(|error| told(path, "cannot write the file `lock`", &error))?;
         Ok(Directory {
             path: path.to_owned(),
-            lock: Arc::new(lock),
+            lock: Some(Arc::new(lock)),
+        })
+    }
+
+    /// Opens a directory to tell what is there: it is locked as by [`Directory::open`] if a switch ever had it, and no file is made or written.
+    ///
+    /// # Errors
+    /// As [`Directory::open`].
+    pub fn look(path: &Path) -> Result<Directory, OpenError> {
+        let lock = match File::open(path.join("lock")) {
+            Ok(mut lock) => {
+                take(path, &mut lock)?;
+                Some(Arc::new(lock))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(told(path, "cannot open the file `lock`", &error)),
+        };
+        Ok(Directory {
+            path: path.to_owned(),
+            lock,
         })
     }
 
@@ -68,7 +110,7 @@ impl Directory {
         }
         let medium = InFile {
             path,
-            _lock: Arc::clone(&self.lock),
+            _lock: self.lock.clone(),
         };
         Kept::open(Box::new(medium))
     }
@@ -119,7 +161,7 @@ impl Directory {
 #[derive(Debug)]
 struct InFile {
     path: PathBuf,
-    _lock: Arc<File>,
+    _lock: Option<Arc<File>>,
 }
 
 impl Medium for InFile {

@@ -11,7 +11,7 @@ use p4rt::client::{ClientError, Code};
 use serde_json::json;
 
 use super::link::{Link, LinkOptions};
-use crate::args::{Preprocess, Source};
+use crate::args::{Preprocess, Source, read};
 use crate::{Ended, artefacts, compile, out};
 
 #[derive(Args)]
@@ -25,6 +25,9 @@ pub(crate) struct LoadOptions {
     /// Start from an empty state (VERIFY_AND_COMMIT); without it, all state is kept (RECONCILE_AND_COMMIT), or the server refuses.
     #[arg(long, conflicts_with = "verify")]
     clear: bool,
+    /// An object that may lose state which has no place in the program, by its whole name; `*` for all. Give one for each (docs/MIGRATION.md).
+    #[arg(long = "may-lose", value_name = "NAME", conflicts_with_all = ["clear", "verify"])]
+    may_lose: Vec<String>,
     /// Only ask whether the server would take it.
     #[arg(long)]
     verify: bool,
@@ -83,10 +86,6 @@ impl LoadOptions {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-}
-
 fn read_p4info(path: &Path) -> Result<P4Info, String> {
     let bytes = read(path)?;
     let text = std::str::from_utf8(&bytes)
@@ -113,7 +112,7 @@ pub(crate) fn load(
     let mut link = link.connect()?;
     link.become_primary()?;
     let action = options.action();
-    let set = link.client.set_config(action, config);
+    let set = link.client.set_config(action, config, &options.may_lose);
     set.map_err(|error| advised(&link, action, &error))?;
     let file = options.program.display().to_string();
     if as_json {
@@ -123,16 +122,24 @@ pub(crate) fn load(
     out::line(&match action {
         Action::Verify => format!("{file} is a program that the server takes; nothing was changed"),
         Action::VerifyAndCommit => format!("{file} is running, with an empty state"),
-        _ => format!("{file} is running; the state that was there is kept"),
+        _ if options.may_lose.is_empty() => {
+            format!("{file} is running; the state that was there is kept")
+        }
+        _ => format!(
+            "{file} is running; the state that was there is kept, but for what has no place of {}",
+            options.may_lose.join(", ")
+        ),
     });
     Ok(Ended::Well)
 }
 
 fn advised(link: &Link, action: Action, error: &ClientError) -> String {
     match error {
+        ClientError::Refused(refused) if refused.would_lose() => format!(
+            "{error}; --may-lose NAME lets state of this object go, --may-lose '*' all of these, --clear loads it with an empty state"
+        ),
         ClientError::Refused(refused)
-            if action == Action::ReconcileAndCommit
-                && matches!(refused.code, Code::Unimplemented | Code::InvalidArgument) =>
+            if action == Action::ReconcileAndCommit && refused.code == Code::Unimplemented =>
         {
             format!("{error}; --clear loads it with an empty state")
         }

@@ -7,6 +7,8 @@ use controller::Catalog;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4rt::client::{Client, ClientError, Code, Endpoint, Tls};
 
+use crate::args::read;
+
 /// The version from which on replicas have ports of any form.
 const PORTS_HAVE_BYTES: [u32; 2] = [1, 4];
 
@@ -85,10 +87,15 @@ impl LinkOptions {
             _ => return Err("--tls-cert and --tls-key go together: give both".to_owned()),
         };
         let Some(ca) = &self.tls_ca else {
-            return match identity {
-                Some(_) => Err("--tls-cert needs --tls-ca: give the certificate that the server's is signed by".to_owned()),
-                None => Ok(None),
+            // `requires` would not do: these options may stand before the command, and the others behind it.
+            let lonely = match (&identity, &self.tls_name) {
+                (None, None) => return Ok(None),
+                (Some(_), _) => "--tls-cert",
+                (None, Some(_)) => "--tls-name",
             };
+            return Err(format!(
+                "{lonely} needs --tls-ca: give the certificate that the server's is signed by"
+            ));
         };
         Ok(Some(Tls {
             ca: pem(ca, "CERTIFICATE")?,
@@ -146,8 +153,7 @@ fn is_broken(message: &str) -> bool {
 
 /// The file of a key or certificate.
 fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
-    let bytes =
-        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let bytes = read(path)?;
     let marked = String::from_utf8_lossy(&bytes).lines().any(|line| {
         line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{what}-----"))
     });

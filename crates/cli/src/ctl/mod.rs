@@ -103,7 +103,8 @@ enum Command {
     Packets(follow::PacketsOptions),
     /// Load a program, keeping the state that is there.
     #[command(
-        after_help = "Examples:\n  polyplane ctl load my.p4\n  polyplane ctl load my.p4 --clear\n  polyplane ctl load my.p4 --verify\n  \
+        after_help = "Examples:\n  polyplane ctl load my.p4\n  polyplane ctl load my.p4 --may-lose ingress.acl    let what it has no place for go\n  \
+                      polyplane ctl load my.p4 --clear\n  polyplane ctl load my.p4 --verify\n  \
                       polyplane ctl load bmv2.json --p4info my.p4info.txt --clear    for BMv2's simple_switch_grpc"
     )]
     Load(config::LoadOptions),

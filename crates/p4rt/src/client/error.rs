@@ -7,11 +7,15 @@ use p4info::p4::v1 as rt;
 use prost::Message;
 use tonic::{Code, Status};
 
+use crate::pipeline::MAY_LOSE;
+
 /// Why a call failed.
 #[derive(Debug)]
 pub enum ClientError {
     /// The address is none.
     Address(String),
+    /// A name has characters that gRPC's metadata cannot carry.
+    Name(String),
     /// Nobody answers there, or not in this protocol.
     Unreachable {
         /// The address.
@@ -47,6 +51,11 @@ impl Refused {
     pub fn is_missing(&self) -> bool {
         matches!(self.code, Code::Unimplemented | Code::NotFound)
     }
+
+    /// Whether the program would take if the user let state go (`may_lose` of [`Client::set_config`](super::Client::set_config)).
+    pub fn would_lose(&self) -> bool {
+        self.code == Code::InvalidArgument && self.message.contains(MAY_LOSE)
+    }
 }
 
 impl From<Status> for ClientError {
@@ -70,6 +79,9 @@ impl fmt::Display for ClientError {
                     f,
                     "`{address}` is no address; write HOST:PORT, as in 127.0.0.1:9559"
                 )
+            }
+            ClientError::Name(name) => {
+                write!(f, "`{name}` cannot be sent: names are of ASCII characters")
             }
             ClientError::Unreachable {
                 address,

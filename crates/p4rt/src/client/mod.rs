@@ -20,9 +20,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
+use tonic::{Request, Streaming};
 
+use crate::pipeline::MAY_LOSE;
 use crate::service::p4_runtime_client::P4RuntimeClient;
 
 pub use endpoint::{Endpoint, Tls};
@@ -147,14 +149,15 @@ impl Client {
         }
     }
 
-    /// Sets the program.
+    /// Sets the program. Objects of `may_lose` (`*`: all) may lose state that has no place in it, if the server is Polyplane's (docs/MIGRATION.md).
     ///
     /// # Errors
-    /// The server's.
+    /// The server's; a name cannot be sent.
     pub fn set_config(
         &mut self,
         action: Action,
         config: rt::ForwardingPipelineConfig,
+        may_lose: &[String],
     ) -> Result<(), ClientError> {
         #[allow(deprecated, reason = "role_id is of servers before 1.4")]
         let request = rt::SetForwardingPipelineConfigRequest {
@@ -165,6 +168,15 @@ impl Client {
             action: action.into(),
             config: Some(config),
         };
+        let mut request = Request::new(request);
+        if !may_lose.is_empty() {
+            let names = may_lose.join(",");
+            let word = MetadataValue::try_from(&names).ok();
+            // Other bytes can be sent, but servers take them for no text.
+            let word = word.filter(|word| word.to_str().is_ok());
+            let word = word.ok_or(ClientError::Name(names))?;
+            request.metadata_mut().insert(MAY_LOSE, word);
+        }
         let call = self.rpc.set_forwarding_pipeline_config(request);
         self.runtime.block_on(call)?;
         Ok(())

@@ -251,6 +251,58 @@ fn a_directory_has_one_owner_at_a_time() {
 }
 
 #[test]
+fn a_state_that_is_open_already_is_not_called_damaged() {
+    let at = tempfile::tempdir().expect("a directory");
+    let directory = Directory::open(at.path()).expect("nobody has it");
+    let kept = directory.device(1).expect("it is new");
+    let error = directory.device(1).expect_err("it is open").to_string();
+    assert!(error.contains("device-1.redb is in use already"), "{error}");
+    assert!(!error.contains("move the file away"), "{error}");
+    drop(kept);
+    directory.device(1).expect("it is free");
+}
+
+#[test]
+fn a_lock_of_something_else_stays_as_it_is() {
+    let at = tempfile::tempdir().expect("a directory");
+    let lock = at.path().join("lock");
+    let opens = [Directory::open, Directory::look];
+    let long = "1".repeat(100);
+    for text in ["dpkg", "12 and more", "-1", &long] {
+        std::fs::write(&lock, text).expect("there is room");
+        for open in opens {
+            let error = open(at.path()).expect_err("it is not a switch's");
+            let error = error.to_string();
+            assert!(error.contains("`lock` is not that of a switch"), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&lock).expect("it is there"), text);
+    }
+    // A switch's that is gone, and of one that was killed before it had written.
+    for text in ["4294967", "77\n", ""] {
+        std::fs::write(&lock, text).expect("there is room");
+        for open in opens {
+            open(at.path()).expect("nobody has it");
+        }
+    }
+}
+
+#[test]
+fn who_only_looks_makes_nothing_and_still_waits_for_its_turn() {
+    let at = tempfile::tempdir().expect("a directory");
+    let looked = Directory::look(at.path()).expect("it is there");
+    assert_eq!(looked.devices(), Ok(vec![]));
+    let files = std::fs::read_dir(at.path()).expect("it is there");
+    assert_eq!(files.count(), 0);
+    let switch = Directory::open(at.path()).expect("nobody has it");
+    let error = Directory::look(at.path()).expect_err("a switch has it");
+    assert!(error.to_string().contains("is in use"), "{error}");
+    drop(switch);
+    let looked = Directory::look(at.path()).expect("it is free");
+    Directory::open(at.path()).expect_err("it is looked at");
+    drop(looked);
+}
+
+#[test]
 fn a_newer_format_is_refused_with_both_versions() {
     use redb::{Database, TableDefinition};
     let at = tempfile::tempdir().expect("a directory");
