@@ -267,7 +267,7 @@ fn read(path: &Path) -> Result<Vec<DeviceState>, String> {
     if !path.is_dir() {
         return Err(format!("there is no directory {}", path.display()));
     }
-    let directory = Directory::open(path).map_err(|error| error.to_string())?;
+    let directory = Directory::look(path).map_err(|error| error.to_string())?;
     let devices = directory.devices().map_err(|error| error.to_string())?;
     let states = devices.into_iter().map(|device_id| {
         let kept = directory.device(device_id)?;
