@@ -347,14 +347,9 @@ impl Worker {
                 return;
             }
             self.desk.is_at_work.store(false, Ordering::SeqCst);
-            let mut looks = 0u32;
+            let mut looks = 0;
             while self.office.is_held.load(Ordering::Acquire) {
-                looks += 1;
-                // The device's thread may need this core.
-                match looks % 64 {
-                    0 => std::thread::yield_now(),
-                    _ => std::hint::spin_loop(),
-                }
+                let_device_go_on(&mut looks);
             }
         }
     }
@@ -369,6 +364,7 @@ impl Worker {
         if version == self.version {
             return;
         }
+        let mut looks = 0;
         let published = loop {
             if let Ok(published) = self.desk.published.try_lock() {
                 break published;
@@ -378,7 +374,7 @@ impl Worker {
             if self.version >= self.desk.required.load(Ordering::Acquire) {
                 return;
             }
-            std::hint::spin_loop();
+            let_device_go_on(&mut looks);
         };
         self.version = version;
         if self.root.code.version != published.root.code.version {
@@ -408,6 +404,15 @@ impl Worker {
         if let Ok(mut papers) = self.desk.papers.try_lock() {
             papers.fill(&mut self.core);
         }
+    }
+}
+
+/// Between two looks at what the device does, which is soon over unless its thread needs this core.
+fn let_device_go_on(looks: &mut u32) {
+    *looks = looks.wrapping_add(1);
+    match *looks % 64 {
+        0 => std::thread::yield_now(),
+        _ => std::hint::spin_loop(),
     }
 }
 
