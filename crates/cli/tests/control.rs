@@ -8,49 +8,14 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use lab::authority::{Authority, Issued};
 use lab::{Directory, Running, polyplane};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update;
 use p4rt::service::p4_runtime_client::P4RuntimeClient;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
-};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Streaming};
-
-type Issued = (String, String);
-
-/// Who signs certificates.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        let issuer = Issuer::new(params, key);
-        Authority { issuer, pem }
-    }
-
-    /// A certificate and its key.
-    fn sign(&self, params: CertificateParams) -> Issued {
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-
-    fn named(&self, name: &str) -> Issued {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
-        self.sign(params)
-    }
-}
 
 /// A switch that only clients with certificates control.
 struct Guarded {
@@ -66,8 +31,7 @@ impl Guarded {
     fn start(allowed: &[&str]) -> Guarded {
         let authority = Authority::new();
         let directory = Directory::new("control");
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let (certificate, key) = authority.sign(params);
+        let (certificate, key) = authority.of_host("localhost");
         let mut command = polyplane();
         command
             .args(["serve", "--p4runtime", "127.0.0.1:0"])
@@ -183,7 +147,7 @@ fn the_log_and_the_metrics_tell_what_controllers_did() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut mallory = guarded.client(guarded.authority.named("mallory")).await;
+        let mut mallory = guarded.client(guarded.authority.of_person("mallory")).await;
         let refused = mallory
             .capabilities(rt::CapabilitiesRequest::default())
             .await;
@@ -192,7 +156,7 @@ fn the_log_and_the_metrics_tell_what_controllers_did() {
         assert_eq!(line["level"], "WARN");
         assert!(line["why"].as_str().unwrap().contains("mallory"), "{line}");
 
-        let mut alice = guarded.client(guarded.authority.named("alice")).await;
+        let mut alice = guarded.client(guarded.authority.of_person("alice")).await;
         let mut stream = session(&mut alice).await;
         stream.message().await.unwrap().unwrap();
         guarded.logged("session opened");

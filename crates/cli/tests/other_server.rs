@@ -5,6 +5,7 @@ mod lab;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use lab::authority::Authority;
 use lab::{Directory, Said, example, said};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
@@ -16,7 +17,6 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::write_request::Atomicity;
 use p4rt::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::TcpIncoming;
@@ -265,42 +265,16 @@ fn what_a_server_does_not_have_is_done_without() {
     );
 }
 
-/// An authority, and files of certificates and keys that it signed.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Authority {
-            issuer: Issuer::new(params, key),
-            pem,
-        }
-    }
-
-    fn sign(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-}
-
 #[test]
 fn tls_is_spoken_with_certificates_of_both_sides() {
     let dir = Directory::new("ctl-tls");
     let authority = Authority::new();
-    let (certificate, key) = authority.sign("localhost");
+    let (certificate, key) = authority.of_host("localhost");
     let tls = ServerTlsConfig::new()
         .identity(Identity::from_pem(certificate, key))
         .client_ca_root(Certificate::from_pem(&authority.pem));
     let server = Running::start(Some(tls));
-    let (certificate, key) = authority.sign("someone");
+    let (certificate, key) = authority.of_host("someone");
     let ca = dir.with("ca.pem", &authority.pem);
     let certificate = dir.with("me.pem", certificate);
     let key = dir.with("me.key", key);

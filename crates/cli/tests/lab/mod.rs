@@ -1,6 +1,8 @@
 //! What tests of the built binary share: its invocation, places to write to, captures, and users without rights.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod authority;
+
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
