@@ -104,6 +104,7 @@ impl Cpu {
             }),
             program: served.program.cloned(),
             notes: served.notes.clone(),
+            allowed: Vec::new(),
         };
         let port = Box::new(ControllerPort::new(cpu));
         let port = OpenedPort::new(port, "P4Runtime", workers).map_err(|e| e.to_string())?;

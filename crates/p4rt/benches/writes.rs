@@ -92,6 +92,7 @@ impl Switch {
             loader: Arc::new(Compiler),
             program: None,
             notes: device.notes().clone(),
+            allowed: Vec::new(),
         };
         let address: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let server = Server::start(address, vec![setup]).expect("a free port");

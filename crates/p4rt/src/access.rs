@@ -42,6 +42,16 @@ impl fmt::Display for AllowError {
 
 impl std::error::Error for AllowError {}
 
+impl Allow {
+    /// Lets whoever the certificate calls `name` do everything, as `NAME=*` does.
+    pub fn all(name: &str) -> Allow {
+        Allow {
+            name: name.to_owned(),
+            right: Right::AnyRole,
+        }
+    }
+}
+
 impl FromStr for Allow {
     type Err = AllowError;
 
@@ -118,36 +128,50 @@ impl Rights {
     }
 }
 
-/// What a client may do whose certificate, which was verified, has these bytes (DER). Without any permission, everything.
-pub(crate) fn rights(certificate: Option<&[u8]>, allowed: &[Allow]) -> Checked<Rights> {
-    let Some(certificate) = certificate else {
-        return refuse(
-            Code::Unauthenticated,
-            "this server wants a client certificate, and none was given",
-        );
-    };
-    if allowed.is_empty() {
-        return Ok(Rights::all());
-    }
-    let names = names(certificate)?;
-    let is_named = |allow: &&Allow| allow.name == "*" || names.contains(&allow.name);
-    let rights: Vec<Right> = allowed
-        .iter()
-        .filter(is_named)
-        .map(|allow| allow.right.clone())
-        .collect();
-    match rights.is_empty() {
-        false => Ok(Rights(rights)),
-        true => refuse(
-            Code::PermissionDenied,
-            format!(
-                "this client's certificate ({}) is not among those that are allowed",
-                match names.is_empty() {
-                    true => "without a name".to_owned(),
-                    false => names.join(", "),
-                }
+/// Who a client is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Whoever it is: clients need no certificates.
+    Anyone,
+    /// It has a certificate, which was verified, with these names.
+    Named(Vec<String>),
+}
+
+impl Who {
+    /// The client whose certificate has these bytes (DER).
+    pub(crate) fn certified(certificate: Option<&[u8]>) -> Checked<Who> {
+        match certificate {
+            Some(certificate) => Ok(Who::Named(names(certificate)?)),
+            None => refuse(
+                Code::Unauthenticated,
+                "this server wants a client certificate, and none was given",
             ),
-        ),
+        }
+    }
+
+    /// What the client may do at a device, by the permissions for all devices and by the device's own. Without any permission, everything.
+    pub(crate) fn rights(&self, general: &[Allow], own: &[Allow]) -> Checked<Rights> {
+        let names = match self {
+            Who::Anyone => return Ok(Rights::all()),
+            Who::Named(_) if general.is_empty() && own.is_empty() => return Ok(Rights::all()),
+            Who::Named(names) => names,
+        };
+        let is_named = |allow: &&Allow| allow.name == "*" || names.contains(&allow.name);
+        let allowed = general.iter().chain(own).filter(is_named);
+        let rights: Vec<Right> = allowed.map(|allow| allow.right.clone()).collect();
+        match rights.is_empty() {
+            false => Ok(Rights(rights)),
+            true => refuse(
+                Code::PermissionDenied,
+                format!(
+                    "this client's certificate ({}) is not among those that are allowed",
+                    match names.is_empty() {
+                        true => "without a name".to_owned(),
+                        false => names.join(", "),
+                    }
+                ),
+            ),
+        }
     }
 }
 
@@ -225,8 +249,10 @@ mod tests {
             params.self_signed(&key).expect("a certificate")
         };
         let allowed = given(&["alice=fib", "alice", "ops=acl", "root=*"]);
-        let of =
-            |cn: &str, alternative: &[&str]| rights(Some(make(cn, alternative).der()), &allowed);
+        let of = |cn: &str, alternative: &[&str]| {
+            let who = Who::certified(Some(make(cn, alternative).der()));
+            who.and_then(|who| who.rights(&allowed, &[]))
+        };
         let alice = of("alice", &[]).expect("she is named");
         assert_eq!(alice.check_role("fib"), Ok(()));
         assert_eq!(alice.check_read(""), Ok(()));

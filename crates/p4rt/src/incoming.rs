@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::server::Connected;
 
-use crate::access::{Allow, Rights, rights};
+use crate::access::{Allow, Who};
 use crate::fault::{Checked, Fault};
 use crate::logged::Limit;
 
@@ -149,8 +149,14 @@ impl Listen {
         let config = server_config(tls, clients)?;
         Ok(Door::Tls {
             acceptor: TlsAcceptor::from(Arc::new(config)),
-            allowed: clients.map(|clients| clients.allowed.clone().into()),
+            wants_certificates: clients.is_some(),
         })
+    }
+
+    /// What clients may do at every device, by their names.
+    pub(crate) fn allowed(&self) -> &[Allow] {
+        let clients = self.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+        clients.map_or(&[], |clients| &clients.allowed)
     }
 }
 
@@ -207,8 +213,8 @@ pub(crate) enum Door {
     Plain,
     Tls {
         acceptor: TlsAcceptor,
-        /// What clients may do, if they must have certificates.
-        allowed: Option<Arc<[Allow]>>,
+        /// Whether clients must have certificates.
+        wants_certificates: bool,
     },
 }
 
@@ -216,16 +222,16 @@ pub(crate) enum Door {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    rights: Checked<Rights>,
+    who: Checked<Who>,
 }
 
 impl Peer {
-    /// What the client may do.
+    /// Who the client is.
     ///
     /// # Errors
-    /// Nothing: it is not known, or not allowed.
-    pub(crate) fn rights(&self) -> Result<&Rights, Fault> {
-        self.rights.as_ref().map_err(Clone::clone)
+    /// It has not said so, as it should have.
+    pub(crate) fn who(&self) -> Result<&Who, Fault> {
+        self.who.as_ref().map_err(Clone::clone)
     }
 
     /// The client of a request.
@@ -343,7 +349,7 @@ async fn accept(
         tokio::spawn(async move {
             match door.enter(stream, address).await {
                 Ok((stream, peer)) => {
-                    match &peer.rights {
+                    match &peer.who {
                         Ok(_) => tracing::debug!(peer = %address, "connection opened"),
                         Err(fault) => refused(&refusals, address, &fault.message),
                     }
@@ -373,24 +379,27 @@ impl Door {
         stream: TcpStream,
         address: SocketAddr,
     ) -> io::Result<(Pin<Box<dyn Stream>>, Peer)> {
-        let (acceptor, allowed) = match self {
+        let (acceptor, wants_certificates) = match self {
             Door::Plain => {
-                let rights = Ok(Rights::all());
-                return Ok((Box::pin(stream), Peer { address, rights }));
+                let who = Ok(Who::Anyone);
+                return Ok((Box::pin(stream), Peer { address, who }));
             }
-            Door::Tls { acceptor, allowed } => (acceptor, allowed),
+            Door::Tls {
+                acceptor,
+                wants_certificates,
+            } => (acceptor, wants_certificates),
         };
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client does not finish it");
         let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
         let stream = handshake.await.map_err(late)??;
-        let rights = match allowed {
-            None => Ok(Rights::all()),
-            Some(allowed) => {
+        let who = match wants_certificates {
+            false => Ok(Who::Anyone),
+            true => {
                 let chain = stream.get_ref().1.peer_certificates();
                 let own = chain.and_then(|chain| chain.first());
-                rights(own.map(AsRef::as_ref), allowed)
+                Who::certified(own.map(AsRef::as_ref))
             }
         };
-        Ok((Box::pin(stream), Peer { address, rights }))
+        Ok((Box::pin(stream), Peer { address, who }))
     }
 }

@@ -1,10 +1,11 @@
 //! The gRPC service, on a thread of its own.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::access::Rights;
+use crate::access::{Allow, Rights};
 use crate::arbiter::ClientId;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
@@ -66,6 +67,9 @@ pub struct Setup {
     pub program: Option<Arc<Program>>,
     /// What the device kept for the server before it started again ([`switch::Device::notes`]).
     pub notes: Notes,
+    /// What clients with certificates may do at this device, beside what they may do at every one; if there is something, those who are not named do
+    /// nothing.
+    pub allowed: Vec<Allow>,
 }
 
 /// Why there is no server.
@@ -102,21 +106,88 @@ impl fmt::Display for ServerError {
 impl std::error::Error for ServerError {}
 
 /// All devices, by number.
-#[derive(Default)]
 pub(crate) struct Sites {
-    all: HashMap<u64, Arc<Site>>,
+    all: RwLock<BTreeMap<u64, Arc<Site>>>,
+    /// What clients may do at every device.
+    allowed: Vec<Allow>,
     sessions: AtomicU64,
     denials: Limit,
 }
 
 impl Sites {
+    fn new(allowed: Vec<Allow>) -> Sites {
+        Sites {
+            all: RwLock::default(),
+            allowed,
+            sessions: AtomicU64::default(),
+            denials: Limit::default(),
+        }
+    }
+
+    fn get(&self, id: u64) -> Option<Arc<Site>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&id).cloned()
+    }
+
+    fn all_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Arc<Site>>> {
+        self.all.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn find(&self, id: u64) -> Checked<Arc<Site>> {
-        match self.all.get(&id) {
-            Some(site) => Ok(Arc::clone(site)),
+        match self.get(id) {
+            Some(site) => Ok(site),
             None => refuse(
                 Code::NotFound,
                 format!("there is no device with the id {id}"),
             ),
+        }
+    }
+
+    /// Begins to serve a device. On the server's runtime.
+    fn open(&self, setup: Setup) -> Result<(), ServerError> {
+        let Setup {
+            id,
+            mut remote,
+            loader,
+            program,
+            notes,
+            allowed,
+        } = setup;
+        let told = |fault: Fault| ServerError::Program(fault.message);
+        let noted = match &program {
+            Some(program) => notes::read(&notes, program).map_err(told)?,
+            None => notes::Noted::default(),
+        };
+        let config = notes::config(noted, program, &*loader).map_err(told)?;
+        let events = remote.take_events();
+        let site = Arc::new(Site::new(id, remote, loader, allowed, config));
+        match self.all_mut().entry(id) {
+            Entry::Vacant(place) if id != 0 => place.insert(Arc::clone(&site)),
+            _ => return Err(ServerError::DeviceId(id)),
+        };
+        if !notes.is_empty() {
+            let site = Arc::clone(&site);
+            // A device that has stopped has no ports.
+            tokio::spawn(async move { drop(site.settle().await) });
+        }
+        if let Some(events) = events {
+            tokio::spawn(site.pass_on(events));
+        }
+        Ok(())
+    }
+
+    /// Whether a client may do anything at all: who may not is told so before anything that it says is read.
+    fn admit(&self, peer: &Peer) -> Checked {
+        let who = peer.who()?;
+        let nothing = match who.rights(&self.allowed, &[]) {
+            Ok(_) => return Ok(()),
+            Err(fault) => fault,
+        };
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let mut own = all.values().map(|site| &site.allowed);
+        match own.any(|own| !own.is_empty() && who.rights(&[], own).is_ok()) {
+            true => Ok(()),
+            false => Err(nothing),
         }
     }
 
@@ -127,10 +198,13 @@ impl Sites {
         peer: &Peer,
         check: impl FnOnce(&Rights) -> Checked,
     ) -> Checked {
-        let permitted = peer.rights().and_then(check);
+        let site = self.get(device);
+        let own = site.as_ref().map_or(&[][..], |site| &site.allowed);
+        let rights = peer.who().and_then(|who| who.rights(&self.allowed, own));
+        let permitted = rights.and_then(|rights| check(&rights));
         if let Err(fault) = &permitted {
             logged::denied(&self.denials, device, peer.address, &fault.message);
-            if let Some(site) = self.all.get(&device) {
+            if let Some(site) = site {
                 site.cells.denied.add(1);
             }
         }
@@ -168,7 +242,10 @@ impl Server {
             .build()
             .map_err(io)?;
         let handle = runtime.handle().clone();
-        let sites = Arc::new(open(setups, &runtime)?);
+        let sites = Arc::new(Sites::new(listen.allowed().to_vec()));
+        let entered = runtime.enter();
+        setups.into_iter().try_for_each(|setup| sites.open(setup))?;
+        drop(entered);
         let (stop, stopped) = oneshot::channel();
         let service = Service {
             sites: Arc::clone(&sites),
@@ -189,6 +266,24 @@ impl Server {
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Serves one more device from now on.
+    ///
+    /// # Errors
+    /// Its number is 0 or taken, or its program has no P4Info.
+    pub fn add(&self, setup: Setup) -> Result<(), ServerError> {
+        let _entered = self.runtime.enter();
+        self.sites.open(setup)
+    }
+
+    /// Serves a device no longer: its sessions end. What was asked of it before is done. Whether there was one.
+    pub fn remove(&self, device: u64) -> bool {
+        let site = self.sites.all_mut().remove(&device);
+        if let Some(site) = &site {
+            site.close();
+        }
+        site.is_some()
     }
 
     /// What was counted of a device, if there is one with this number.
@@ -220,39 +315,6 @@ impl Drop for Server {
     }
 }
 
-fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
-    let mut sites = Sites::default();
-    for setup in setups {
-        let Setup {
-            id,
-            mut remote,
-            loader,
-            program,
-            notes,
-        } = setup;
-        let told = |fault: Fault| ServerError::Program(fault.message);
-        let noted = match &program {
-            Some(program) => notes::read(&notes, program).map_err(told)?,
-            None => notes::Noted::default(),
-        };
-        let config = notes::config(noted, program, &*loader).map_err(told)?;
-        let events = remote.take_events();
-        let site = Arc::new(Site::new(id, remote, loader, config));
-        if !notes.is_empty() {
-            let site = Arc::clone(&site);
-            // A device that has stopped has no ports.
-            runtime.spawn(async move { drop(site.settle().await) });
-        }
-        if let Some(events) = events {
-            runtime.spawn(Arc::clone(&site).pass_on(events));
-        }
-        if id == 0 || sites.all.insert(id, site).is_some() {
-            return Err(ServerError::DeviceId(id));
-        }
-    }
-    Ok(sites)
-}
-
 /// By how much threads that serve controllers are less urgent than those that carry packets: nice(2), Linux 2.6.
 const LESS_URGENT: i32 = 10;
 
@@ -270,12 +332,13 @@ fn run(
             return;
         };
         let incoming = connections(listener, door);
+        let sites = Arc::clone(&service.sites);
         let service = P4RuntimeServer::new(service)
             .max_decoding_message_size(MOST_BYTES)
             .max_encoding_message_size(usize::MAX);
         // Who may do nothing is told so before anything of a request is read.
-        let service = InterceptedService::new(service, |request: Request<()>| {
-            Peer::of(&request)?.rights()?;
+        let service = InterceptedService::new(service, move |request: Request<()>| {
+            sites.admit(Peer::of(&request)?)?;
             Ok(request)
         });
         let served = tonic::transport::Server::builder()
@@ -365,7 +428,9 @@ impl P4Runtime for Service {
         &self,
         request: Request<rt::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<rt::GetForwardingPipelineConfigResponse>, Status> {
-        let request = request.into_inner();
+        let (peer, request) = open_request(request)?;
+        // Whatever a client may do at the device, it needs to know the program.
+        self.sites.permit(request.device_id, &peer, |_| Ok(()))?;
         let site = self.sites.find(request.device_id)?;
         let Ok(wanted) = ResponseType::try_from(request.response_type) else {
             let message = format!("there is no response type {}", request.response_type);
@@ -410,8 +475,9 @@ impl P4Runtime for Service {
         &self,
         request: Request<rt::CapabilitiesRequest>,
     ) -> Result<Response<rt::CapabilitiesResponse>, Status> {
-        let request = request.into_inner();
+        let (peer, request) = open_request(request)?;
         if request.device_id != 0 {
+            self.sites.permit(request.device_id, &peer, |_| Ok(()))?;
             self.sites.find(request.device_id)?;
         }
         Ok(Response::new(rt::CapabilitiesResponse {

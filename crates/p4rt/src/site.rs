@@ -14,6 +14,7 @@ use switch::{Carry, Device, LoadError, MayLose, WouldLose};
 use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
+use crate::access::Allow;
 use crate::arbiter::{Arbiter, ClientId, Notices};
 use crate::batch;
 use crate::control::{Event, Remote};
@@ -62,11 +63,29 @@ type Made = (Vec<Checked>, Option<Waiting>);
 /// Answers and notifications of one session.
 pub(crate) type Answers = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 
+/// Why the server ends a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It does not take its messages.
+    Deaf,
+    /// Its device is served no more.
+    DeviceGone,
+}
+
+impl End {
+    pub(crate) fn status(self) -> Status {
+        match self {
+            End::Deaf => Status::resource_exhausted("the session does not take its messages"),
+            End::DeviceGone => Status::unavailable("the device is served no more"),
+        }
+    }
+}
+
 /// A session's end in the server.
 struct Session {
     answers: Answers,
     /// Set when the session must end.
-    end: watch::Sender<bool>,
+    end: watch::Sender<Option<End>>,
 }
 
 /// Who is there.
@@ -79,6 +98,8 @@ struct Sessions {
 pub(crate) struct Site {
     remote: Remote,
     loader: Arc<dyn Loader>,
+    /// What clients may do here, beside what they may do at every device.
+    pub(crate) allowed: Vec<Allow>,
     /// Held for writing while anything of the device is changed, for reading while it is read.
     pipeline: RwLock<Pipeline>,
     extras: Arc<Mutex<Extras>>,
@@ -95,12 +116,14 @@ impl Site {
         id: u64,
         remote: Remote,
         loader: Arc<dyn Loader>,
+        allowed: Vec<Allow>,
         (running, mut extras): (Option<Config>, Extras),
     ) -> Site {
         extras.take_changes();
         Site {
             remote,
             loader,
+            allowed,
             pipeline: RwLock::new(Pipeline {
                 running,
                 saved: None,
@@ -142,8 +165,8 @@ impl Site {
     // Sessions.
 
     /// A session begins; told when it must end.
-    pub(crate) fn join(&self, client: ClientId, answers: Answers) -> watch::Receiver<bool> {
-        let (end, ended) = watch::channel(false);
+    pub(crate) fn join(&self, client: ClientId, answers: Answers) -> watch::Receiver<Option<End>> {
+        let (end, ended) = watch::channel(None);
         let session = Session { answers, end };
         lock(&self.sessions).live.insert(client, session);
         ended
@@ -842,6 +865,13 @@ impl Site {
         .await
     }
 
+    /// Ends all sessions: the device is served no more.
+    pub(crate) fn close(&self) {
+        for session in lock(&self.sessions).live.values() {
+            session.end.send_replace(Some(End::DeviceGone));
+        }
+    }
+
     /// A port went down or came up: members and replicas that depend on it change.
     pub(crate) async fn port_changed(&self, port: PortId, is_up: bool) -> Checked {
         let _pipeline = self.pipeline.write().await;
@@ -862,7 +892,7 @@ impl Sessions {
             };
             let answer = Ok(response(Notice::Arbitration(update)));
             if session.answers.try_send(answer).is_err() {
-                session.end.send_replace(true);
+                session.end.send_replace(Some(End::Deaf));
             }
         }
     }

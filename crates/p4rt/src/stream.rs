@@ -14,7 +14,7 @@ use crate::arbiter::ClientId;
 use crate::fault::{Checked, Fault};
 use crate::incoming::Peer;
 use crate::server::Sites;
-use crate::site::{Answers, Site, response};
+use crate::site::{Answers, End, Site, response};
 
 /// A session of one controller.
 pub(crate) struct Session {
@@ -27,7 +27,7 @@ pub(crate) struct Session {
 /// The device that a session is for, once it is known.
 struct Place {
     site: Arc<Site>,
-    ended: watch::Receiver<bool>,
+    ended: watch::Receiver<Option<End>>,
 }
 
 impl Session {
@@ -54,9 +54,7 @@ impl Session {
             let request = tokio::select! {
                 request = requests.message() => request?,
                 () = self.answers.closed() => return Ok(()),
-                () = must_end(place.as_mut()) => {
-                    return Err(Status::resource_exhausted("the session does not take its messages"));
-                }
+                end = must_end(place.as_mut()) => return Err(end.status()),
             };
             let Some(request) = request else {
                 return Ok(());
@@ -163,15 +161,15 @@ impl Session {
     }
 }
 
-/// Waits until a session must end.
-async fn must_end(place: Option<&mut Place>) {
-    match place {
+/// Waits until a session must end, and tells why.
+async fn must_end(place: Option<&mut Place>) -> End {
+    if let Some(place) = place {
         // The sender goes when the session leaves, which is after this.
-        Some(place) => {
-            if place.ended.wait_for(|ended| *ended).await.is_err() {
-                std::future::pending().await
-            }
+        if let Ok(end) = place.ended.wait_for(Option::is_some).await
+            && let Some(end) = *end
+        {
+            return end;
         }
-        None => std::future::pending().await,
     }
+    std::future::pending().await
 }

@@ -298,6 +298,53 @@ async fn names_are_bound_to_roles_and_to_reading() {
     assert_eq!(root.read(all).await.len(), 1);
 }
 
+#[tokio::test]
+async fn a_device_has_permissions_of_its_own_and_nobody_else_learns_of_it() {
+    let mut guarded = Guarded::new(&["root=*"]);
+    let device = guarded.rig.add(&["alice=*"]);
+    let other = guarded.rig.add(&["bob=*"]);
+    let mut alice = guarded.client("alice").await;
+    alice.device = device;
+    let _stream = alice.open(Some(1), "").await;
+    let loaded = alice.load(ConfigAction::VerifyAndCommit, ALL).await;
+    loaded.expect("it is hers");
+    let denied = Code::PermissionDenied;
+    for elsewhere in [1, other, 99] {
+        let mut alice = guarded.client("alice").await;
+        alice.device = elsewhere;
+        let refused = alice.try_read(Vec::new()).await.expect_err("not hers");
+        assert_eq!(refused.code(), denied, "device {elsewhere}");
+        let config = rt::GetForwardingPipelineConfigRequest {
+            device_id: elsewhere,
+            response_type: 0,
+        };
+        let refused = alice.grpc.get_forwarding_pipeline_config(config).await;
+        assert_eq!(refused.expect_err("not hers").code(), denied);
+        let asked = rt::CapabilitiesRequest {
+            device_id: elsewhere,
+        };
+        let refused = alice.grpc.capabilities(asked).await;
+        assert_eq!(refused.expect_err("not hers").code(), denied);
+    }
+    // Who may do everything everywhere may here too.
+    let mut root = guarded.client("root").await;
+    root.device = device;
+    let _root_stream = root.open(Some(2), "").await;
+    let mut mallory = guarded.client("mallory").await;
+    assert_eq!(all_calls(&mut mallory).await, [denied; 6]);
+}
+
+#[tokio::test]
+async fn a_device_with_permissions_of_its_own_is_closed_where_others_are_open() {
+    let mut guarded = Guarded::new(&[]);
+    let device = guarded.rig.add(&["alice=*"]);
+    let mut bob = guarded.client("bob").await;
+    let _stream = bob.open(Some(1), "").await;
+    bob.device = device;
+    let refused = bob.try_read(Vec::new()).await.expect_err("not his");
+    assert_eq!(refused.code(), Code::PermissionDenied);
+}
+
 #[test]
 fn an_address_that_other_machines_reach_needs_to_be_meant_and_certificates() {
     let authority = Authority::new();

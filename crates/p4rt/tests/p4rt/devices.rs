@@ -73,3 +73,29 @@ async fn packets_and_figures_stay_with_their_device() {
     assert_eq!(updates, [0, 1]);
     assert!(rig.server.figures(3).is_none());
 }
+
+#[tokio::test]
+async fn devices_come_and_go_while_others_are_served() {
+    let mut rig = Rig::several(1);
+    let mut first = rig.client().await;
+    let mut first_stream = first.open(Some(1), "").await;
+    let mut second = first.clone();
+    second.device = 2;
+    let refused = second.try_read(Vec::new()).await.expect_err("not yet");
+    assert_eq!(refused.code(), Code::NotFound);
+    assert_eq!(rig.add(&[]), 2);
+    let mut second_stream = second.open(Some(1), "").await;
+    let loaded = second.load(ConfigAction::VerifyAndCommit, ALL).await;
+    loaded.expect("it is primary");
+
+    assert!(rig.server.remove(2));
+    let ended = second_stream.next().await.expect_err("it is gone");
+    assert_eq!(ended.code(), Code::Unavailable);
+    let refused = second.try_read(Vec::new()).await.expect_err("it is gone");
+    assert_eq!(refused.code(), Code::NotFound);
+    assert!(!rig.server.remove(2));
+    assert!(rig.server.figures(2).is_none());
+    // The other one's session goes on.
+    first_stream.send(arbitration(1, Some(2), "")).await;
+    assert_eq!(first_stream.arbitration().await.0, Code::Ok);
+}

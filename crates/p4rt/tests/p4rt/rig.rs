@@ -164,6 +164,7 @@ impl Place {
             loader: Arc::new(Compiler),
             program,
             notes,
+            allowed: Vec::new(),
         };
         let place = Place {
             frames,
@@ -203,6 +204,17 @@ impl Rig {
         let (places, setups) = places.into_iter().unzip();
         let server = Server::start(listen, setups).expect("a free port");
         Rig { server, places }
+    }
+
+    /// One more switch without a program, with permissions of its own; its number.
+    pub(crate) fn add(&mut self, allowed: &[&str]) -> u64 {
+        let id = self.places.len() as u64 + 1;
+        let (place, mut setup) = Place::start(id, empty_device(), None);
+        let allow = |text: &&str| text.parse().expect("a permission");
+        setup.allowed = allowed.iter().map(allow).collect();
+        self.server.add(setup).expect("the number is free");
+        self.places.push(place);
+        id
     }
 
     /// A controller's connection.
