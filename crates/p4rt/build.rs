@@ -1,17 +1,24 @@
-//! Makes the code of the gRPC service; its messages are `p4info`'s.
+//! Makes the code of the gRPC services; their messages are `p4info`'s.
 
 use std::error;
 use std::path::Path;
 
+/// The files with services.
+const SERVICES: [&str; 2] = [
+    "p4/v1/p4runtime.proto",
+    "polyplane/tenancy/v1/tenancy.proto",
+];
+
 fn main() -> Result<(), Box<dyn error::Error>> {
     let proto = Path::new("../p4info/proto");
     println!("cargo::rerun-if-changed={}", proto.display());
-    let descriptors = protox::compile(["p4/v1/p4runtime.proto"], [proto])?;
+    let descriptors = protox::compile(SERVICES, [proto])?;
     tonic_prost_build::configure()
         .build_transport(false)
         .extern_path(".p4.v1", "::p4info::p4::v1")
         .extern_path(".p4.config.v1", "::p4info::p4::config::v1")
         .extern_path(".google.rpc", "::p4info::google::rpc")
+        .extern_path(".polyplane.tenancy.v1", "::p4info::polyplane::tenancy::v1")
         .compile_fds(descriptors)?;
     Ok(())
 }

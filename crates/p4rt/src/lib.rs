@@ -11,13 +11,14 @@
 //!
 //! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
 //! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
-//! - `server`, `stream`: the gRPC service and its sessions; `arbiter`: who is primary, as a state machine without I/O;
+//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `platform`: what a P4Info asks of the platform;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
 //! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back; `batch`: all of a batch or
 //!   nothing;
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
+//! - `tenants`: the service by which virtual data planes are made and changed, for whoever has them;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
 //! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
 //! - `keeping`: what of a device whose state is kept is not on the disk yet; `notes`: what the device keeps for the server;
@@ -66,14 +67,21 @@ mod rehearsal;
 mod restriction;
 mod schema;
 mod server;
+mod services;
 mod site;
 mod stream;
+mod tenants;
 mod undo;
 mod write;
 
 /// The service's generated code: the server's side, and the client's for tests and controllers written in Rust.
 pub mod service {
     tonic::include_proto!("p4.v1");
+
+    /// The service for operators of virtual data planes.
+    pub mod tenancy {
+        tonic::include_proto!("polyplane.tenancy.v1");
+    }
 }
 
 pub use access::{Allow, AllowError};
@@ -85,3 +93,5 @@ pub use notes::{Notes, forget_config, has_config};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup};
 pub use site::Loader;
+pub use tenants::{Answer, Denial, Petition, Petitioner, Petitions, petitions};
+pub use tonic::Code;

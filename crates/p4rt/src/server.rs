@@ -29,8 +29,11 @@ use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::pipeline;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use crate::service::tenancy::tenancy_server::TenancyServer;
+use crate::services::Services;
 use crate::site::{Loader, Site};
 use crate::stream::Session;
+use crate::tenants::{self, Petitioner};
 
 /// The version of the specification that is served.
 const API_VERSION: &str = "1.5.0";
@@ -176,6 +179,11 @@ impl Sites {
         Ok(())
     }
 
+    /// What clients may do at every device.
+    pub(crate) fn allowed(&self) -> &[Allow] {
+        &self.allowed
+    }
+
     /// Whether a client may do anything at all: who may not is told so before anything that it says is read.
     fn admit(&self, peer: &Peer) -> Checked {
         let who = peer.who()?;
@@ -227,7 +235,25 @@ impl Server {
     /// # Errors
     /// The address cannot be had or may not be, or something is wrong with the devices.
     pub fn start(listen: impl Into<Listen>, setups: Vec<Setup>) -> Result<Server, ServerError> {
-        let listen = listen.into();
+        Server::begin(listen.into(), setups, None)
+    }
+
+    /// As [`Server::start`], with the service for virtual data planes, and without a device at first.
+    ///
+    /// # Errors
+    /// The address cannot be had or may not be.
+    pub fn for_tenants(
+        listen: impl Into<Listen>,
+        petitioner: Petitioner,
+    ) -> Result<Server, ServerError> {
+        Server::begin(listen.into(), Vec::new(), Some(petitioner))
+    }
+
+    fn begin(
+        listen: Listen,
+        setups: Vec<Setup>,
+        petitioner: Option<Petitioner>,
+    ) -> Result<Server, ServerError> {
         let address = listen.address;
         let door = listen.door();
         let door = door.map_err(|error| ServerError::Listen(address, error))?;
@@ -247,12 +273,16 @@ impl Server {
         setups.into_iter().try_for_each(|setup| sites.open(setup))?;
         drop(entered);
         let (stop, stopped) = oneshot::channel();
-        let service = Service {
+        let tenancy = petitioner.map(|petitioner| tenants::Service {
+            sites: Arc::clone(&sites),
+            petitioner,
+        });
+        let devices = Service {
             sites: Arc::clone(&sites),
         };
         let thread = std::thread::Builder::new()
             .name("p4runtime".to_owned())
-            .spawn(move || run(runtime, listener, door, service, stopped))
+            .spawn(move || run(runtime, listener, door, (devices, tenancy), stopped))
             .map_err(io)?;
         Ok(Server {
             address: bound,
@@ -322,7 +352,7 @@ fn run(
     runtime: Runtime,
     listener: TcpListener,
     door: Door,
-    service: Service,
+    (devices, tenancy): (Service, Option<tenants::Service>),
     stopped: oneshot::Receiver<()>,
 ) {
     // Workers come first: what controllers ask for takes the time that packets leave. On a system that refuses, it is as urgent as they are.
@@ -332,12 +362,18 @@ fn run(
             return;
         };
         let incoming = connections(listener, door);
-        let sites = Arc::clone(&service.sites);
-        let service = P4RuntimeServer::new(service)
+        let sites = Arc::clone(&devices.sites);
+        let devices = P4RuntimeServer::new(devices)
             .max_decoding_message_size(MOST_BYTES)
             .max_encoding_message_size(usize::MAX);
+        let tenancy = tenancy.map(|service| {
+            TenancyServer::new(service)
+                .max_decoding_message_size(MOST_BYTES)
+                .max_encoding_message_size(usize::MAX)
+        });
+        let services = Services { devices, tenancy };
         // Who may do nothing is told so before anything of a request is read.
-        let service = InterceptedService::new(service, move |request: Request<()>| {
+        let services = InterceptedService::new(services, move |request: Request<()>| {
             sites.admit(Peer::of(&request)?)?;
             Ok(request)
         });
@@ -345,7 +381,7 @@ fn run(
             .concurrency_limit_per_connection(MOST_CALLS)
             .http2_keepalive_interval(Some(ASK_AFTER))
             .http2_keepalive_timeout(Some(ANSWER_WITHIN))
-            .serve_with_incoming(service, incoming);
+            .serve_with_incoming(services, incoming);
         tokio::select! {
             // A listener that fails for good leaves the switch running without control.
             _ = served => {}
