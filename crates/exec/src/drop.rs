@@ -51,6 +51,24 @@ drop_reasons! {
     AssumeFailed = "assume_failed";
     /// The program made the packet longer than a frame may be.
     FrameTooLong = "frame_too_long";
+    /// No virtual data plane takes the packet.
+    Unclassified = "unclassified";
+    /// The header that describes the packet's virtual data plane fails a check.
+    BadDescription = "bad_description";
+    /// The packet's virtual data plane has no program.
+    NoProgram = "no_program";
+    /// The packet's virtual data plane is suspended.
+    Suspended = "suspended";
+    /// The virtual data plane had its packets of this moment.
+    RateQuota = "rate_quota";
+    /// The virtual data plane's packets have started over more often than they may.
+    PassQuota = "pass_quota";
+    /// The virtual data plane has used up its processor cycles.
+    CycleQuota = "cycle_quota";
+    /// The virtual data plane had its share of a processor that has too much to do.
+    FairShare = "fair_share";
+    /// The packet went over too many links between virtual data planes.
+    LinkHops = "link_hops";
 }
 
 impl DropReason {

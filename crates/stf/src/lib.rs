@@ -1,7 +1,7 @@
 //! The room of STF tests: packets into a device, packets expected from it, and what is said when they differ.
 //!
 //! **In:** an [`ir::Program`], an [`exec::Engine`], the text of an STF file. **Out:** a [`Report`]: what failed, each failure with the line of
-//! the test that it belongs to. [`apply()`] and [`apply_file`] bring checked [`entries::Update`]s to a device, for the other commands
+//! the test that it belongs to. [`run_in`] does the same for what has a device inside ([`Plane`]). [`apply()`] and [`apply_file`] bring checked [`entries::Update`]s to a device, for the other commands
 //! too.
 //! **May import:** `switch`, `entries`, `exec`, `packet`, `ir`, `bits`.
 //!
@@ -21,4 +21,4 @@ mod run;
 
 pub use apply::{Unapplied, apply, apply_file};
 pub use report::{Failure, Report};
-pub use run::{ReadFile, Refused, Setup, run};
+pub use run::{Plane, ReadFile, Refused, Setup, TakeSent, run, run_in};

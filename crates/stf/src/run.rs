@@ -45,15 +45,75 @@ pub enum Refused {
     Test(Vec<EntryError>),
 }
 
+/// What a test's packets go through: a device, or what has one inside.
+pub trait Plane {
+    /// The device.
+    fn device(&self) -> &Device;
+
+    /// The device, to be changed.
+    fn device_mut(&mut self) -> &mut Device;
+
+    /// [`Device::forward`] of one frame.
+    fn forward(&mut self, frame: Frame, now: Nanos, sent: &mut TakeSent<'_>);
+
+    /// [`Device::step`], and all that has left by then.
+    fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>);
+
+    /// [`Device::next_time`].
+    fn next_time(&self) -> Option<Nanos>;
+}
+
+/// Takes a packet that left: its port and its bytes.
+pub type TakeSent<'t> = dyn FnMut(PortId, &[u8]) + 't;
+
+impl Plane for Device {
+    fn device(&self) -> &Device {
+        self
+    }
+
+    fn device_mut(&mut self) -> &mut Device {
+        self
+    }
+
+    fn forward(&mut self, frame: Frame, now: Nanos, sent: &mut TakeSent<'_>) {
+        Device::forward(self, &mut [frame], now, |port, frame, _| {
+            sent(port, frame.bytes());
+        });
+    }
+
+    fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>) {
+        Device::step(self, now);
+        self.drain_sent(|port, bytes, _| sent(port, bytes));
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        Device::next_time(self)
+    }
+}
+
 /// Runs the test `text` of the file `file`.
 ///
 /// # Errors
 /// The test cannot begin. What goes wrong later is in the report.
 pub fn run(setup: &Setup<'_>, file: &str, text: &str) -> Result<Report, Refused> {
-    let commands = entries::stf::read(&setup.program, file, text).map_err(Refused::Test)?;
-    let device = Device::new(Arc::clone(&setup.program), setup.engine, &setup.device)
+    let mut device = Device::new(Arc::clone(&setup.program), setup.engine, &setup.device)
         .map_err(Refused::Load)?;
-    let mut test = Test::new(device, setup.read_file);
+    run_in(&mut device, setup.read_file, file, text)
+}
+
+/// Runs the test `text` of the file `file` with packets through `plane`, whose device runs the test's program.
+///
+/// # Errors
+/// The test cannot begin. What goes wrong later is in the report.
+pub fn run_in(
+    plane: &mut dyn Plane,
+    read_file: ReadFile<'_>,
+    file: &str,
+    text: &str,
+) -> Result<Report, Refused> {
+    let program = Arc::clone(plane.device().program());
+    let commands = entries::stf::read(&program, file, text).map_err(Refused::Test)?;
+    let mut test = Test::new(plane, program, read_file);
     for command in &commands {
         test.command(command);
     }
@@ -62,7 +122,8 @@ pub fn run(setup: &Setup<'_>, file: &str, text: &str) -> Result<Report, Refused>
 
 /// A running test.
 struct Test<'a> {
-    device: Device,
+    plane: &'a mut dyn Plane,
+    program: Arc<Program>,
     read_file: ReadFile<'a>,
     now: Nanos,
     replication: Replication,
@@ -75,9 +136,10 @@ struct Test<'a> {
 }
 
 impl<'a> Test<'a> {
-    fn new(device: Device, read_file: ReadFile<'a>) -> Self {
+    fn new(plane: &'a mut dyn Plane, program: Arc<Program>, read_file: ReadFile<'a>) -> Self {
         Test {
-            device,
+            plane,
+            program,
             read_file,
             now: START,
             replication: Replication::default(),
@@ -138,10 +200,9 @@ impl<'a> Test<'a> {
             .map_err(|error| format!("the packet cannot come in: {error}"))?;
         frame.ingress = PortId(port);
         let sent = &mut self.sent;
-        self.device
-            .forward(&mut [frame], self.now, |port, frame, _| {
-                sent.entry(port.0).or_default().push(frame.bytes().to_vec());
-            });
+        self.plane.forward(frame, self.now, &mut |port, bytes| {
+            sent.entry(port.0).or_default().push(bytes.to_vec());
+        });
         self.collect();
         Ok(())
     }
@@ -149,63 +210,75 @@ impl<'a> Test<'a> {
     /// Lets time pass, event by event.
     fn wait(&mut self, span: Nanos) {
         let end = self.now + span;
-        while let Some(next) = self.device.next_time().filter(|next| *next < end) {
-            self.device.step(next);
+        while let Some(next) = self.plane.next_time().filter(|next| *next < end) {
+            self.step(next);
         }
         self.now = end;
-        self.device.step(end);
+        self.step(end);
         self.collect();
     }
 
     /// Lets time pass until nothing is in flight.
     fn settle(&mut self) {
-        while self.device.held() > 0 {
-            let Some(next) = self.device.next_time() else {
+        while self.device().held() > 0 {
+            let Some(next) = self.plane.next_time() else {
                 break;
             };
             self.now = self.now.max(next);
-            self.device.step(self.now);
+            self.step(self.now);
         }
         self.collect();
     }
 
-    fn collect(&mut self) {
+    fn device(&self) -> &Device {
+        self.plane.device()
+    }
+
+    fn device_mut(&mut self) -> &mut Device {
+        self.plane.device_mut()
+    }
+
+    fn step(&mut self, now: Nanos) {
         let sent = &mut self.sent;
-        self.device
-            .drain_sent(|port, bytes, _| sent.entry(port.0).or_default().push(bytes.to_vec()));
-        while let Some(digest) = self.device.take_digest() {
-            let values = digest_values(self.device.program(), &digest);
+        self.plane.step(now, &mut |port, bytes| {
+            sent.entry(port.0).or_default().push(bytes.to_vec());
+        });
+    }
+
+    fn collect(&mut self) {
+        while let Some(digest) = self.device_mut().take_digest() {
+            let values = digest_values(&self.program, &digest);
             self.digests.entry(digest.digest).or_default().push(values);
         }
-        while let Some(message) = self.device.take_message() {
+        while let Some(message) = self.device_mut().take_message() {
             self.log.push(message);
         }
-        let idle = self.device.take_idle();
+        let idle = self.device_mut().take_idle();
         self.idle.extend(idle.into_iter().map(|(table, _)| table));
     }
 
     fn entries(&mut self, path: &str) -> Result<(), String> {
         let text = (self.read_file)(path)?;
-        let file = entries::read(self.device.program(), path, &text);
+        let file = entries::read(&self.program, path, &text);
         let file = file.map_err(|errors| {
             let texts: Vec<String> = errors.iter().map(EntryError::to_string).collect();
             format!("nothing of {path} is applied\n{}", texts.join("\n"))
         })?;
-        apply_file(&mut self.device, &file)
+        apply_file(self.device_mut(), &file)
             .map_err(|unapplied| format!("{path} is applied in part\n{unapplied}"))
     }
 
     fn update(&mut self, update: &Update) -> Result<Option<EntryId>, String> {
-        apply(&mut self.device, update).map_err(|error| error.to_string())
+        apply(self.device_mut(), update).map_err(|error| error.to_string())
     }
 
     fn change(&mut self, change: Change) -> Result<(), String> {
-        let applied = self.device.apply(change);
+        let applied = self.device_mut().apply(change);
         applied.map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn remove_all(&mut self) -> Result<(), String> {
-        let tables: Vec<TableId> = self.device.program().tables.ids().collect();
+        let tables: Vec<TableId> = self.program.tables.ids().collect();
         tables
             .into_iter()
             .try_for_each(|table| self.change(Change::Clear(table)))
@@ -292,7 +365,7 @@ impl<'a> Test<'a> {
             return Ok(());
         };
         let reading = match counter {
-            CounterRef::Cell(id, index) => self.device.read_counter(*id, *index),
+            CounterRef::Cell(id, index) => self.device().read_counter(*id, *index),
             CounterRef::Entry(table, label) => {
                 let (labelled, entry) = self
                     .labels
@@ -301,7 +374,7 @@ impl<'a> Test<'a> {
                 if labelled != table {
                     return Err(format!("the entry `{label}` is in another table"));
                 }
-                self.device.read_direct_counter(*table, *entry)
+                self.device().read_direct_counter(*table, *entry)
             }
         };
         let reading = reading.ok_or("there is no such counter")?;
@@ -324,16 +397,16 @@ impl<'a> Test<'a> {
         let texts = match kind {
             CommandKind::RegisterRead(register, index) => self.registers(*register, *index)?,
             CommandKind::CounterRead(counter, index) => {
-                let reading = self.device.read_counter(*counter, *index);
+                let reading = self.device().read_counter(*counter, *index);
                 let reading = reading.ok_or("there is no such counter")?;
                 let (packets, bytes) = (reading.packets, reading.bytes);
                 vec![format!("[{index}] {packets} packets, {bytes} bytes")]
             }
-            CommandKind::MeterRead(meter, index) => match self.device.read_meter(*meter, *index) {
+            CommandKind::MeterRead(meter, index) => match self.device().read_meter(*meter, *index) {
                 Some(rates) => vec![format!("[{index}] {rates}")],
                 None => vec![format!("[{index}] no rates")],
             },
-            CommandKind::MirrorGet(session) => match self.device.replication().session(*session) {
+            CommandKind::MirrorGet(session) => match self.device().replication().session(*session) {
                 Some(session) => vec![format!("{session:?}")],
                 None => vec![format!("there is no session {session}")],
             },
@@ -346,7 +419,7 @@ impl<'a> Test<'a> {
 
     fn registers(&self, register: ExternId, index: Option<u32>) -> Result<Vec<String>, String> {
         let cell = |index: u32| {
-            let values = self.device.read_register(register, index)?;
+            let values = self.device().read_register(register, index)?;
             let values: Vec<String> = values.iter().map(Value::to_string).collect();
             Some(format!("[{index}] {}", values.join(", ")))
         };
@@ -363,11 +436,11 @@ impl<'a> Test<'a> {
         self.compare_digests(commands);
         self.compare_log(commands);
         self.compare_idle(commands);
-        if let Err(error) = self.device.check_conservation() {
+        if let Err(error) = self.device().check_conservation() {
             let message = format!("packets are not conserved: {error}");
             self.report.failures.push(Failure::new(0, message));
         }
-        self.report.unusual = unusual(&self.device);
+        self.report.unusual = unusual(self.device());
         self.report
             .failures
             .sort_by_key(|failure| match failure.line {
@@ -461,7 +534,7 @@ impl<'a> Test<'a> {
         }
         for digest in observed {
             for message in self.digests.remove(&digest).unwrap_or_default() {
-                let name = &self.device.program().externs[digest].name;
+                let name = &self.program.externs[digest].name;
                 let message = format!(
                     "a digest message of {name} is not expected: {}",
                     message_text(&message)
@@ -472,7 +545,7 @@ impl<'a> Test<'a> {
     }
 
     fn compare_idle(&mut self, commands: &[Command]) {
-        let tables = &self.device.program().tables;
+        let tables = &self.program.tables;
         let told = std::mem::take(&mut self.idle);
         let mut number = 0;
         for command in commands {

@@ -63,8 +63,8 @@ impl std::fmt::Display for Unbalanced {
 impl std::error::Error for Unbalanced {}
 
 impl Ledger {
-    /// Adds another part of the same device's packets.
-    pub(crate) fn add(&mut self, other: &Ledger) {
+    /// Adds another part of the same packets.
+    pub fn add(&mut self, other: &Ledger) {
         self.received += other.received;
         self.generated += other.generated;
         self.replicated += other.replicated;
@@ -78,8 +78,14 @@ impl Ledger {
     }
 
     /// Notes a drop.
-    pub(crate) fn drop(&mut self, reason: DropReason) {
+    pub fn drop(&mut self, reason: DropReason) {
         self.dropped[reason.index()] += 1;
+    }
+
+    /// Notes packets that came in and were dropped at once.
+    pub fn refuse(&mut self, packets: u64, reason: DropReason) {
+        self.received += packets;
+        self.dropped[reason.index()] += packets;
     }
 
     /// Counts the packets that `refused` says were dropped no more as sent: they had left, and were dropped behind.

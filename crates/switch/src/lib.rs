@@ -44,4 +44,4 @@ pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
 pub use table::{CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use worker::{Stuck, Worker};
+pub use worker::{Shift, Stuck, Worker};

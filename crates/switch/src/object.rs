@@ -475,6 +475,17 @@ impl Device {
         })
     }
 
+    /// All objects of the device and of its cells, in the order of places: what [`Device::restore`] takes.
+    pub fn objects(&self) -> Vec<(Place, Object)> {
+        let mut places = all_places(self);
+        places.extend(counters_of(self));
+        places.extend(registers_of(self));
+        let objects = places
+            .into_iter()
+            .filter_map(|place| self.object(&place).map(|object| (place, object)));
+        objects.collect()
+    }
+
     /// Takes up the state that objects describe in place of all entries that there are, the program's own that are not const among them. Nothing is
     /// recorded. Objects come in the order of their places; the program's object says nothing here.
     ///

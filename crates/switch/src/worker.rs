@@ -43,11 +43,32 @@ pub(crate) struct Desk {
     version: AtomicU64,
     /// The publication that a worker must have taken before it goes on: cells were changed together with it.
     required: AtomicU64,
-    /// Whether the worker has packets in hand: it is set and cleared by the worker alone.
-    is_at_work: AtomicBool,
+    shift: Shift,
     inbox: ArrayQueue<Handed>,
     /// What to do when a packet is left here.
     wake: OnceLock<Wake>,
+}
+
+/// Whether a thread has packets in hand, for the devices whose workers it runs: it is set and cleared by that thread alone.
+#[derive(Clone, Debug, Default)]
+pub struct Shift {
+    is_at_work: Arc<AtomicBool>,
+}
+
+impl Shift {
+    /// The thread takes packets in hand.
+    pub fn begin(&self) {
+        self.is_at_work.store(true, Ordering::SeqCst);
+    }
+
+    /// It has none any more.
+    pub fn end(&self) {
+        self.is_at_work.store(false, Ordering::SeqCst);
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.is_at_work.load(Ordering::SeqCst)
+    }
 }
 
 /// What a worker has to tell the device.
@@ -81,13 +102,13 @@ impl Papers {
 }
 
 impl Desk {
-    fn new(published: Published) -> Desk {
+    fn new(published: Published, shift: Shift) -> Desk {
         Desk {
             papers: Mutex::default(),
             published: Mutex::new(published),
             version: AtomicU64::new(1),
             required: AtomicU64::new(0),
-            is_at_work: AtomicBool::new(false),
+            shift,
             inbox: ArrayQueue::new(MOST_HANDED),
             wake: OnceLock::new(),
         }
@@ -179,7 +200,7 @@ impl Office {
             let since = Instant::now();
             loop {
                 let mut desks = self.desks.iter();
-                if desks.all(|desk| !desk.is_at_work.load(Ordering::SeqCst)) {
+                if desks.all(|desk| !desk.shift.is_at_work()) {
                     return Ok(held);
                 }
                 if since.elapsed() > LONGEST_HOLD {
@@ -267,11 +288,23 @@ impl Worker {
         &mut self,
         frames: &mut [Frame],
         now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.desk.shift.begin();
+        self.forward_in_shift(frames, now, sent);
+        self.end();
+    }
+
+    /// [`Worker::forward`] within the shift of this worker's thread, which has begun: what workers of several devices do on one thread. What it has to
+    /// tell it tells with [`Worker::tell`].
+    pub fn forward_in_shift(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.begin(now);
         self.core.forward(&self.root, frames, &mut sent);
-        self.end();
     }
 
     /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
@@ -283,6 +316,7 @@ impl Worker {
         tracer: &mut dyn Tracer,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        self.desk.shift.begin();
         self.begin(now);
         tracer.event(TraceEvent::Received {
             port: frame.ingress.0,
@@ -296,7 +330,7 @@ impl Worker {
 
     /// What is due before any frame of a burst.
     fn begin(&mut self, now: Nanos) {
-        self.start_work();
+        self.wait_while_held();
         self.take_root();
         let now = self.core.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
@@ -339,24 +373,36 @@ impl Worker {
         }
     }
 
-    /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take.
-    fn start_work(&self) {
-        loop {
-            self.desk.is_at_work.store(true, Ordering::SeqCst);
-            if !self.office.is_held.load(Ordering::SeqCst) {
-                return;
-            }
-            self.desk.is_at_work.store(false, Ordering::SeqCst);
+    /// Counts packets that came for this worker and were dropped before it.
+    pub fn refuse(&mut self, packets: u64, reason: DropReason) {
+        self.core.ledger.refuse(packets, reason);
+    }
+
+    /// What became of this worker's packets.
+    pub fn ledger(&self) -> &Ledger {
+        &self.core.ledger
+    }
+
+    /// Packets that it holds.
+    pub fn held(&self) -> usize {
+        self.core.held() + self.desk.inbox.len()
+    }
+
+    /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take. Meanwhile the shift rests.
+    fn wait_while_held(&self) {
+        while self.office.is_held.load(Ordering::SeqCst) {
+            self.desk.shift.end();
             let mut looks = 0;
             while self.office.is_held.load(Ordering::Acquire) {
                 let_device_go_on(&mut looks);
             }
+            self.desk.shift.begin();
         }
     }
 
     fn end(&mut self) {
         self.tell();
-        self.desk.is_at_work.store(false, Ordering::SeqCst);
+        self.desk.shift.end();
     }
 
     fn take_root(&mut self) {
@@ -400,7 +446,8 @@ impl Worker {
         }
     }
 
-    fn tell(&mut self) {
+    /// Leaves what it has to tell for the device, unless that reads right now.
+    pub fn tell(&mut self) {
         if let Ok(mut papers) = self.desk.papers.try_lock() {
             papers.fill(&mut self.core);
         }
@@ -427,6 +474,13 @@ impl Device {
     /// Workers for this device's packets, which from now on go through them. The device itself goes on to be the control side; packets that it takes in
     /// itself (traced ones, those of a controller) are processed as before. Workers are made once; later calls give none.
     pub fn workers(&mut self, count: usize) -> Vec<Worker> {
+        let shifts: Vec<Shift> = (0..count).map(|_| Shift::default()).collect();
+        self.workers_in(&shifts)
+    }
+
+    /// [`Device::workers`] for threads that run workers of other devices too: one for each of these shifts.
+    pub fn workers_in(&mut self, shifts: &[Shift]) -> Vec<Worker> {
+        let count = shifts.len();
         if self.office.is_some() || count == 0 {
             return Vec::new();
         }
@@ -438,9 +492,9 @@ impl Device {
             root: Arc::clone(&self.root),
             queues: self.core.queues.configured(),
         };
-        let desk = |_| Arc::new(Desk::new(published.clone()));
+        let desk = |shift: &Shift| Arc::new(Desk::new(published.clone(), shift.clone()));
         let office = Arc::new(Office {
-            desks: (0..count).map(desk).collect(),
+            desks: shifts.iter().map(desk).collect(),
             is_held: AtomicBool::new(false),
         });
         self.core.handover = Some(Handover {

@@ -524,5 +524,14 @@ fn drop_words(reason: DropReason) -> &'static str {
         DropReason::AssertFailed => "an assert failed",
         DropReason::AssumeFailed => "an assume failed",
         DropReason::FrameTooLong => "the program made it longer than a frame may be",
+        DropReason::Unclassified => "no virtual data plane takes it",
+        DropReason::BadDescription => "the header that describes its virtual data plane is wrong",
+        DropReason::NoProgram => "its virtual data plane has no program",
+        DropReason::Suspended => "its virtual data plane is suspended",
+        DropReason::RateQuota => "its virtual data plane had its packets of this moment",
+        DropReason::PassQuota => "packets of its virtual data plane started over too often",
+        DropReason::CycleQuota => "its virtual data plane has used up its cycles",
+        DropReason::FairShare => "its virtual data plane had its share of a busy processor",
+        DropReason::LinkHops => "it went over too many links between virtual data planes",
     }
 }

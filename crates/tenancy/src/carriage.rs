@@ -1,0 +1,340 @@
+//! How a port carries description headers: in front of the packet, in MAC-in-MAC, or in VXLAN. docs/TENANCY.md has the layouts, byte by byte.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use packet::{Frame, FrameError};
+
+use crate::description::Description;
+use crate::vpdp::VpdpId;
+
+/// A MAC address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// Whether it is for one station.
+    pub fn is_unicast(self) -> bool {
+        self.0[0] & 1 == 0
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// Where the description header stands on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriage {
+    /// At the front of the frame.
+    Plain,
+    /// Behind an Ethernet header of the backbone (MAC-in-MAC).
+    MacInMac(Backbone),
+    /// Behind a VXLAN header.
+    Vxlan(Tunnel),
+}
+
+/// The ends of a MAC-in-MAC carriage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backbone {
+    /// This end: frames to other stations are not taken.
+    pub local: MacAddress,
+    /// Where frames are sent.
+    pub remote: MacAddress,
+}
+
+/// The ends of a VXLAN carriage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The outer Ethernet header's addresses.
+    pub backbone: Backbone,
+    /// This end: packets to other addresses are not taken.
+    pub local: Ipv4Addr,
+    /// Where packets are sent.
+    pub remote: Ipv4Addr,
+    /// The VXLAN network that is kept for described packets: 24 bits.
+    pub vni: u32,
+}
+
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+const UDP: usize = 8;
+const VXLAN: usize = 8;
+
+/// Where the headers behind Ethernet stand.
+const IPV4_AT: usize = ETHERNET;
+const UDP_AT: usize = IPV4_AT + IPV4;
+const VXLAN_AT: usize = UDP_AT + UDP;
+
+/// IEEE 802's first local experimental EtherType.
+const ETHERTYPE_DESCRIBED: u16 = 0x88b5;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const PROTOCOL_UDP: u8 = 17;
+/// IPv4 without options.
+const IPV4_START: u8 = 0x45;
+const DO_NOT_FRAGMENT: u16 = 0x4000;
+/// More fragments, or not the first.
+const FRAGMENT: u16 = 0x3fff;
+const TIME_TO_LIVE: u8 = 64;
+/// RFC 7348, section 5.
+const VXLAN_PORT: u16 = 4789;
+const VNI_IS_VALID: u8 = 0x08;
+/// Source ports from here on tell the underlay's routers vPDPs apart.
+const SOURCE_PORTS: u16 = 0xc000;
+
+impl Carriage {
+    /// Bytes in front of the packet, the description header among them.
+    pub fn bytes(&self) -> usize {
+        Description::BYTES
+            + match self {
+                Carriage::Plain => 0,
+                Carriage::MacInMac(_) => ETHERNET,
+                Carriage::Vxlan(_) => VXLAN_AT + VXLAN,
+            }
+    }
+
+    /// Takes what is in front of a packet away and says what it was; nothing, and the frame stays, if it fails a check.
+    #[inline]
+    pub fn take_off(&self, frame: &mut Frame) -> Option<Description> {
+        let bytes = frame.bytes();
+        let described = match self {
+            Carriage::Plain => bytes,
+            Carriage::MacInMac(backbone) => {
+                backbone
+                    .is_taken(bytes, ETHERTYPE_DESCRIBED)
+                    .then_some(())?;
+                &bytes[ETHERNET..]
+            }
+            Carriage::Vxlan(tunnel) => tunnel.payload(bytes)?,
+        };
+        let description = Description::decode(described)?;
+        let end = described.len();
+        frame.pull_front(self.bytes()).ok()?;
+        // What the underlay has padded goes.
+        frame.truncate(end - Description::BYTES);
+        Some(description)
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl Backbone {
+    /// Whether a frame is for this end, and of this kind.
+    fn is_taken(&self, bytes: &[u8], ethertype: u16) -> bool {
+        let destination = bytes.first_chunk().map(|bytes| MacAddress(*bytes));
+        let is_for_us = destination.is_some_and(|mac| mac == self.local || !mac.is_unicast());
+        is_for_us && word(bytes, ETHERNET - 2) == Some(ethertype)
+    }
+
+    fn header(&self, ethertype: u16) -> Vec<u8> {
+        let ethertype = ethertype.to_be_bytes();
+        [&self.remote.0[..], &self.local.0, &ethertype].concat()
+    }
+}
+
+impl Tunnel {
+    /// What stands behind the VXLAN header, if all in front of it is as it must be.
+    fn payload<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let is_ipv4 = self.backbone.is_taken(bytes, ETHERTYPE_IPV4);
+        let ip = bytes.get(IPV4_AT..UDP_AT).filter(|_| is_ipv4)?;
+        let total = usize::from(word(ip, 2)?);
+        let is_whole = word(ip, 6)? & FRAGMENT == 0;
+        let is_for_us = ip[0] == IPV4_START
+            && is_whole
+            && ip[9] == PROTOCOL_UDP
+            && ip[16..20] == self.local.octets()
+            && ones_complement_sum(ip) == 0xffff;
+        let packet = bytes.get(UDP_AT..IPV4_AT + total).filter(|_| is_for_us)?;
+        let is_vxlan =
+            word(packet, 2)? == VXLAN_PORT && usize::from(word(packet, 4)?) == packet.len();
+        let (header, payload) = packet.get(UDP..)?.split_first_chunk::<VXLAN>()?;
+        let has_vni = header[0] & VNI_IS_VALID != 0 && header[4..7] == self.vni.to_be_bytes()[1..];
+        (is_vxlan && has_vni).then_some(payload)
+    }
+
+    fn headers(&self, vpdp: VpdpId) -> Vec<u8> {
+        let mut bytes = self.backbone.header(ETHERTYPE_IPV4);
+        bytes.extend([IPV4_START, 0, 0, 0, 0, 0]);
+        bytes.extend(DO_NOT_FRAGMENT.to_be_bytes());
+        bytes.extend([TIME_TO_LIVE, PROTOCOL_UDP, 0, 0]);
+        bytes.extend(self.local.octets());
+        bytes.extend(self.remote.octets());
+        bytes.extend((SOURCE_PORTS | vpdp.get()).to_be_bytes());
+        bytes.extend(VXLAN_PORT.to_be_bytes());
+        // Without checksum: RFC 7348, section 5.
+        bytes.extend([0; 4]);
+        bytes.extend([VNI_IS_VALID, 0, 0, 0]);
+        bytes.extend((self.vni << 8).to_be_bytes());
+        bytes
+    }
+}
+
+/// RFC 1071; 0xffff over a header whose checksum is right.
+fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks_exact(2);
+    let mut sum: u32 = words
+        .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// What is put in front of a vPDP's packets at a port that carries descriptions.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    vpdp: VpdpId,
+    carriage: Carriage,
+    /// All in front of the description header, lengths left open.
+    outer: Box<[u8]>,
+}
+
+impl Envelope {
+    /// That of this vPDP's packets on a port of this carriage.
+    pub fn new(vpdp: VpdpId, carriage: Carriage) -> Envelope {
+        let outer = match &carriage {
+            Carriage::Plain => Vec::new(),
+            Carriage::MacInMac(backbone) => backbone.header(ETHERTYPE_DESCRIBED),
+            Carriage::Vxlan(tunnel) => tunnel.headers(vpdp),
+        };
+        Envelope {
+            vpdp,
+            carriage,
+            outer: outer.into(),
+        }
+    }
+
+    /// Puts it in front.
+    ///
+    /// # Errors
+    /// The frame would be longer than a frame, or an IPv4 packet, may be; it stays as it is.
+    #[inline]
+    pub fn put_on(&self, frame: &mut Frame) -> Result<(), FrameError> {
+        let len = frame.len() + self.carriage.bytes();
+        if len > packet::MAX_FRAME {
+            return Err(FrameError::TooLong { len });
+        }
+        let description = Description::of_packet(self.vpdp, frame.len());
+        frame.push_front(&description.encode())?;
+        if self.outer.is_empty() {
+            return Ok(());
+        }
+        frame.push_front(&self.outer)?;
+        if let Carriage::Vxlan(_) = self.carriage {
+            write_lengths(frame.bytes_mut());
+        }
+        Ok(())
+    }
+}
+
+/// Fills in what depends on the length. It fits into 16 bits: a frame is no longer.
+fn write_lengths(bytes: &mut [u8]) {
+    let len = bytes.len();
+    let mut write = |at: usize, value: u16| {
+        bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    };
+    write(IPV4_AT + 2, (len - IPV4_AT) as u16);
+    write(UDP_AT + 4, (len - UDP_AT) as u16);
+    let checksum = !ones_complement_sum(&bytes[IPV4_AT..UDP_AT]);
+    bytes[IPV4_AT + 10..IPV4_AT + 12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+    const REMOTE: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+
+    fn carriages(is_far_end: bool) -> [Carriage; 3] {
+        let (local, remote) = match is_far_end {
+            false => (LOCAL, REMOTE),
+            true => (REMOTE, LOCAL),
+        };
+        let backbone = Backbone { local, remote };
+        let ip = |mac: MacAddress| Ipv4Addr::new(192, 0, 2, mac.0[5]);
+        [
+            Carriage::Plain,
+            Carriage::MacInMac(backbone),
+            Carriage::Vxlan(Tunnel {
+                backbone,
+                local: ip(local),
+                remote: ip(remote),
+                vni: 0x12_3456,
+            }),
+        ]
+    }
+
+    fn vpdp() -> VpdpId {
+        VpdpId::new(300).unwrap()
+    }
+
+    #[test]
+    fn the_other_end_takes_off_what_one_end_puts_on() {
+        for (near, far) in carriages(false).into_iter().zip(carriages(true)) {
+            for len in [0, 60, 1514, 9000] {
+                let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+                let mut frame = Frame::from_bytes(&bytes).unwrap();
+                Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
+                assert_eq!(frame.len(), len + near.bytes());
+                let description = far.take_off(&mut frame).unwrap();
+                assert_eq!(description, Description::of_packet(vpdp(), len));
+                assert_eq!(frame.bytes(), bytes, "{near:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_wrong_bit_of_the_outer_headers_is_either_checked_or_of_no_meaning() {
+        // Source addresses, ports and flags that a receiver must not look at.
+        let unchecked = |at: usize| (6..12).contains(&at) || (34..36).contains(&at);
+        for (near, far) in carriages(false).into_iter().zip(carriages(true)) {
+            let mut frame = Frame::from_bytes(&[7; 60]).unwrap();
+            Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
+            let right = frame.bytes().to_vec();
+            for at in (0..near.bytes()).filter(|at| !unchecked(*at)) {
+                // The group bit makes it everyone's; UDP's checksum and VXLAN's reserved bits are not for us.
+                let mask = match at {
+                    0 => 0xfe,
+                    40 | 41 | 43..=45 | 49 => continue,
+                    42 => VNI_IS_VALID,
+                    _ => 0xff,
+                };
+                for bit in (0..8).filter(|bit| mask >> bit & 1 == 1) {
+                    let mut wrong = right.clone();
+                    wrong[at] ^= 1 << bit;
+                    let mut frame = Frame::from_bytes(&wrong).unwrap();
+                    let taken = far.take_off(&mut frame);
+                    assert_eq!(taken, None, "{near:?}: byte {at}, bit {bit}");
+                    assert_eq!(frame.bytes(), wrong);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_pads_an_outer_frame_does_not_come_in() {
+        let [_, _, near] = carriages(false);
+        let [_, _, far] = carriages(true);
+        let mut frame = Frame::from_bytes(&[7; 20]).unwrap();
+        Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
+        frame.push_back(&[0; 30]).unwrap();
+        far.take_off(&mut frame).unwrap();
+        assert_eq!(frame.bytes(), [7; 20]);
+    }
+
+    #[test]
+    fn a_frame_that_would_become_too_long_stays_as_it_is() {
+        for carriage in carriages(false) {
+            let mut frame = Frame::from_bytes(&vec![1; packet::MAX_FRAME - 3]).unwrap();
+            assert!(Envelope::new(vpdp(), carriage).put_on(&mut frame).is_err());
+            assert_eq!(frame.len(), packet::MAX_FRAME - 3);
+        }
+    }
+}

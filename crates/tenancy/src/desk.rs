@@ -1,0 +1,158 @@
+//! What the control side and a worker leave for each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use switch::{Ledger, Shift};
+
+use crate::gauge::Work;
+use crate::root::{Root, Slot};
+use crate::share::Fairness;
+
+/// A vPDP's worker on one thread.
+pub(crate) struct Seat {
+    pub(crate) slot: Slot,
+    /// Different for each vPDP that ever had seats.
+    pub(crate) serial: u64,
+    pub(crate) worker: switch::Worker,
+    /// Whether it has something to tell, and waits to be asked.
+    pub(crate) is_untold: bool,
+    /// Whether it is looked at when time goes on: packets wait in it.
+    pub(crate) is_watched: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(slot: Slot, serial: u64, worker: switch::Worker) -> Seat {
+        Seat {
+            slot,
+            serial,
+            worker,
+            is_untold: false,
+            is_watched: false,
+        }
+    }
+
+    /// What its packets have done so far.
+    pub(crate) fn work(&self) -> Work {
+        let ledger = self.worker.ledger();
+        Work {
+            packets: ledger.received,
+            passes: ledger.resubmitted + ledger.recirculated,
+        }
+    }
+}
+
+/// For a worker.
+#[derive(Default)]
+pub(crate) struct Published {
+    pub(crate) root: Arc<Root>,
+    pub(crate) fairness: Option<Fairness>,
+    /// Seats that it has not taken yet.
+    pub(crate) arrivals: Vec<Box<Seat>>,
+}
+
+/// For the control side.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Packets that were no vPDP's.
+    pub(crate) ledger: Ledger,
+    /// Packets that went over links between virtual ports.
+    pub(crate) linked: u64,
+    /// Seats that are not needed any more, and hold no packets.
+    pub(crate) gone: Vec<Box<Seat>>,
+}
+
+/// Wakes a worker's thread.
+pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// Between the control side and one worker.
+#[derive(Default)]
+pub(crate) struct Desk {
+    published: Mutex<Published>,
+    /// How often something was published.
+    version: AtomicU64,
+    told: Mutex<Told>,
+    /// Whether the worker is no more.
+    is_closed: AtomicBool,
+    /// Whether a packet was handed over to one of the worker's seats.
+    is_called: AtomicBool,
+    wake: OnceLock<Wake>,
+    pub(crate) shift: Shift,
+}
+
+impl Desk {
+    /// What is published, for the control side: it may wait.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Published)) {
+        let mut published = self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        change(&mut published);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// What is published, for the worker, if it is another version than this one: it does not wait.
+    pub(crate) fn take(&self, version: &mut u64) -> Option<MutexGuard<'_, Published>> {
+        let newest = self.version.load(Ordering::Acquire);
+        if newest == *version {
+            return None;
+        }
+        let published = unless_held(&self.published)?;
+        *version = newest;
+        Some(published)
+    }
+
+    /// What the worker told, for the control side.
+    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for the worker, unless the control side reads right now.
+    pub(crate) fn tell(&self) -> Option<MutexGuard<'_, Told>> {
+        unless_held(&self.told)
+    }
+
+    pub(crate) fn wake_by(&self, wake: Wake) {
+        let _ = self.wake.set(wake);
+    }
+
+    /// A packet was handed over to one of the worker's seats.
+    pub(crate) fn call(&self) {
+        self.is_called.store(true, Ordering::Release);
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    pub(crate) fn is_called(&self) -> bool {
+        self.is_called.load(Ordering::Acquire)
+    }
+
+    /// Whether it was called since the last time.
+    pub(crate) fn answer(&self) -> bool {
+        self.is_called() && self.is_called.swap(false, Ordering::AcqRel)
+    }
+
+    /// The worker goes. The seats that it had not taken stay here.
+    pub(crate) fn close(&self, seats: impl Iterator<Item = Box<Seat>>) {
+        self.told().gone.extend(seats);
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// The seats that have come back. What nobody will take comes back too.
+    pub(crate) fn come_back(&self) -> Vec<Box<Seat>> {
+        let mut back = std::mem::take(&mut self.told().gone);
+        if self.is_closed.load(Ordering::Acquire) {
+            self.publish(|published| back.append(&mut published.arrivals));
+        }
+        back
+    }
+}
+
+fn unless_held<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

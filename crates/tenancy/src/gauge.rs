@@ -1,0 +1,46 @@
+//! What packets cost: processor cycles, counted by whoever runs the workers, or reckoned.
+
+/// What a group of packets did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Packets that came in.
+    pub packets: u64,
+    /// Passes of packets that started over.
+    pub passes: u64,
+}
+
+/// Tells what groups of packets cost. A worker asks it at each group's begin and end, on its own thread.
+pub trait Gauge: Send {
+    /// A group begins.
+    fn begin(&mut self);
+
+    /// The cycles that the group has cost.
+    fn end(&mut self, work: Work) -> u64;
+}
+
+/// Reckons cycles by what packets did, so that the same packets always cost the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reckoned {
+    /// Cycles of a packet.
+    pub per_packet: u64,
+    /// Cycles of each pass after its first.
+    pub per_pass: u64,
+}
+
+impl Default for Reckoned {
+    fn default() -> Self {
+        Reckoned {
+            per_packet: 200,
+            per_pass: 200,
+        }
+    }
+}
+
+impl Gauge for Reckoned {
+    fn begin(&mut self) {}
+
+    fn end(&mut self, work: Work) -> u64 {
+        let packets = work.packets.saturating_mul(self.per_packet);
+        packets.saturating_add(work.passes.saturating_mul(self.per_pass))
+    }
+}

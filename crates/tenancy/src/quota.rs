@@ -1,0 +1,23 @@
+//! What a virtual data plane may use, and the error that says that it asked for more.
+
+/// So many a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Units a second.
+    pub per_second: u64,
+    /// Units that may come at once.
+    pub burst: u64,
+}
+
+/// The quotas of a vPDP; what is not given is not limited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Packets that come in.
+    pub packets: Option<Rate>,
+    /// Passes of packets that start over: resubmitted and recirculated ones.
+    pub passes: Option<Rate>,
+    /// Processor cycles, as the workers' [`crate::Gauge`]s count them.
+    pub cycles: Option<Rate>,
+    /// Its share of a processor that has too much to do, beside others' weights; 0 counts as 1.
+    pub weight: u32,
+}

@@ -1,0 +1,232 @@
+//! What workers see of the hypervisor: immutable, made by the control side, taken as a whole at the begin of a burst.
+
+use std::sync::Arc;
+
+use exec::DropReason;
+use packet::{Frame, PortId};
+
+use crate::carriage::Envelope;
+use crate::classifier::Classifier;
+use crate::gate::Gate;
+use crate::vpdp::{Connection, VpdpId};
+use crate::wiring::{Sharing, Wiring};
+
+/// The place of a vPDP among those of a hypervisor: dense, used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot(pub(crate) u32);
+
+impl Slot {
+    /// Of packets that are no vPDP's.
+    pub(crate) const NONE: Slot = Slot(u32::MAX);
+
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a packet goes in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inlet {
+    pub(crate) slot: Slot,
+    pub(crate) port: PortId,
+}
+
+/// A port of the switch, as packets come in.
+#[derive(Debug)]
+enum Entrance {
+    /// Nobody's.
+    Closed,
+    /// One vPDP's.
+    Whole(Inlet),
+    /// Several vPDPs'.
+    Shared(Shared),
+}
+
+#[derive(Debug)]
+struct Shared {
+    sharing: Sharing,
+    /// Where packets of each vPDP go in, by its number.
+    inlets: Box<[Option<Inlet>]>,
+}
+
+/// A virtual port, as packets leave.
+#[derive(Debug)]
+pub(crate) enum Exit {
+    /// They are dropped.
+    Open,
+    /// To a port of the switch.
+    Port(PortId),
+    /// To a port of the switch that carries descriptions.
+    Described(PortId, Envelope),
+    /// To another virtual port.
+    Link(Inlet),
+}
+
+/// Whether packets are let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// They are.
+    Open,
+    /// They are dropped for this reason.
+    Closed(DropReason),
+}
+
+/// A vPDP.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The workers' seats that serve it; 0 is none.
+    pub(crate) serial: u64,
+    pub(crate) admission: Admission,
+    pub(crate) gate: Arc<Gate>,
+    exits: Box<[Exit]>,
+}
+
+impl Place {
+    #[inline]
+    pub(crate) fn exit(&self, port: PortId) -> &Exit {
+        self.exits.get(port.0 as usize).unwrap_or(&Exit::Open)
+    }
+}
+
+/// What the control side says of a vPDP.
+pub(crate) struct Tenant {
+    pub(crate) vpdp: VpdpId,
+    pub(crate) slot: Slot,
+    pub(crate) serial: u64,
+    pub(crate) admission: Admission,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// All that packets need.
+#[derive(Debug, Default)]
+pub(crate) struct Root {
+    entrances: Box<[Entrance]>,
+    classifier: Option<Arc<Classifier>>,
+    places: Box<[Option<Place>]>,
+}
+
+impl Root {
+    /// The root of a wiring that was checked.
+    pub(crate) fn new(
+        wiring: &Wiring,
+        classifier: Option<Arc<Classifier>>,
+        tenants: &[Tenant],
+    ) -> Root {
+        let slot_of = |vpdp: VpdpId| {
+            let found = tenants.iter().find(|tenant| tenant.vpdp == vpdp);
+            found.map_or(Slot::NONE, |tenant| tenant.slot)
+        };
+        let most = tenants.iter().map(|tenant| tenant.slot.index() + 1).max();
+        let mut places: Vec<Option<Place>> = Vec::new();
+        places.resize_with(most.unwrap_or(0), || None);
+        for tenant in tenants {
+            let connections = wiring.ports.get(&tenant.vpdp).into_iter().flatten();
+            let exits = connections.map(|connection| match *connection {
+                Connection::Open => Exit::Open,
+                Connection::Physical(port) => match wiring.shared.get(&port) {
+                    Some(Sharing::Described(carriage)) => {
+                        Exit::Described(port, Envelope::new(tenant.vpdp, *carriage))
+                    }
+                    _ => Exit::Port(port),
+                },
+                Connection::Link(other) => Exit::Link(Inlet {
+                    slot: slot_of(other.vpdp),
+                    port: PortId(other.port),
+                }),
+            });
+            places[tenant.slot.index()] = Some(Place {
+                serial: tenant.serial,
+                admission: tenant.admission,
+                gate: Arc::clone(&tenant.gate),
+                exits: exits.collect(),
+            });
+        }
+        Root {
+            entrances: entrances(wiring, slot_of),
+            classifier,
+            places: places.into(),
+        }
+    }
+
+    /// Slots that there may be.
+    pub(crate) fn slots(&self) -> usize {
+        self.places.len()
+    }
+
+    #[inline]
+    pub(crate) fn place(&self, slot: Slot) -> Option<&Place> {
+        self.places.get(slot.index())?.as_ref()
+    }
+
+    /// The seats that serve a slot; 0 is none.
+    pub(crate) fn serial(&self, slot: Slot) -> u64 {
+        self.place(slot).map_or(0, |place| place.serial)
+    }
+
+    /// Where a packet goes in. A description in front of it is taken off.
+    ///
+    /// # Errors
+    /// It is no vPDP's: why.
+    #[inline]
+    pub(crate) fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
+        match self.entrances.get(frame.ingress.0 as usize) {
+            Some(Entrance::Whole(inlet)) => Ok(*inlet),
+            Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame),
+            Some(Entrance::Closed) | None => Err(DropReason::Unclassified),
+        }
+    }
+
+    fn shared_inlet(&self, shared: &Shared, frame: &mut Frame) -> Result<Inlet, DropReason> {
+        let by_rules = |frame: &Frame| {
+            let classifier = self.classifier.as_ref()?;
+            classifier.find(frame.ingress, frame.bytes())
+        };
+        let vpdp = match &shared.sharing {
+            Sharing::Described(carriage) => {
+                let description = carriage.take_off(frame);
+                Some(description.ok_or(DropReason::BadDescription)?.vpdp)
+            }
+            Sharing::Destination(prefix) => prefix.vpdp(frame.bytes()).or_else(|| by_rules(frame)),
+            Sharing::Rules => by_rules(frame),
+        };
+        let inlet = vpdp.and_then(|vpdp| *shared.inlets.get(vpdp.index())?);
+        inlet.ok_or(DropReason::Unclassified)
+    }
+}
+
+fn entrances(wiring: &Wiring, slot_of: impl Fn(VpdpId) -> Slot) -> Box<[Entrance]> {
+    let mut entrances: Vec<Entrance> = Vec::new();
+    for (virtual_port, physical) in wiring.physical() {
+        let at = physical.0 as usize;
+        if entrances.len() <= at {
+            entrances.resize_with(at + 1, || Entrance::Closed);
+        }
+        let inlet = Inlet {
+            slot: slot_of(virtual_port.vpdp),
+            port: PortId(virtual_port.port),
+        };
+        let Some(&sharing) = wiring.shared.get(&physical) else {
+            entrances[at] = Entrance::Whole(inlet);
+            continue;
+        };
+        if let Entrance::Closed = entrances[at] {
+            let inlets = vec![
+                None;
+                wiring
+                    .ports
+                    .keys()
+                    .last()
+                    .map_or(0, |last| last.index() + 1)
+            ];
+            entrances[at] = Entrance::Shared(Shared {
+                sharing,
+                inlets: inlets.into(),
+            });
+        }
+        if let Entrance::Shared(shared) = &mut entrances[at] {
+            shared.inlets[virtual_port.vpdp.index()] = Some(inlet);
+        }
+    }
+    entrances.into()
+}

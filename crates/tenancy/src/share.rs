@@ -1,0 +1,210 @@
+//! Fair shares of one worker's processor: weighted, by max-min, and only while virtual data planes together ask for more than there is.
+//!
+//! Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
+//! much each may use in the next: a level times its weight, where the level is the highest at which what is asked for fits into an interval. Who asks
+//! for less than that is not limited by it; who asks for more loses its own packets before they cost anything.
+
+use packet::Nanos;
+
+use crate::root::Slot;
+
+/// How a worker's processor is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fairness {
+    /// How long what was asked for counts.
+    pub interval: Nanos,
+    /// Cycles that packets may take of one worker in a second.
+    pub cycles_per_second: u64,
+}
+
+impl Fairness {
+    fn capacity(&self) -> f64 {
+        self.cycles_per_second as f64 * self.interval.as_secs_f64()
+    }
+}
+
+/// Cycles that a packet is taken to cost before one was seen.
+const FIRST_COST: f64 = 200.0;
+
+/// One vPDP on one worker.
+#[derive(Clone, Debug)]
+struct Account {
+    weight: f64,
+    used: f64,
+    served: u64,
+    refused: u64,
+    /// Cycles of a packet, as of the last interval in which one was served.
+    cost: f64,
+    /// What it may still use; below zero, what it has used before its time.
+    left: f64,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Account {
+            weight: 1.0,
+            used: 0.0,
+            served: 0,
+            refused: 0,
+            cost: FIRST_COST,
+            left: f64::INFINITY,
+        }
+    }
+}
+
+impl Account {
+    fn asked(&self) -> f64 {
+        self.used + self.refused as f64 * self.cost
+    }
+}
+
+/// The accounts of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    accounts: Vec<Account>,
+    ends: Nanos,
+}
+
+impl Shares {
+    /// Moves time on. To be called once a burst.
+    pub(crate) fn begin(&mut self, fairness: &Fairness, slots: usize, now: Nanos) {
+        if self.accounts.len() < slots {
+            self.accounts.resize(slots, Account::default());
+        }
+        if now < self.ends {
+            return;
+        }
+        self.ends = now + fairness.interval;
+        for account in &mut self.accounts {
+            if account.served > 0 {
+                account.cost = (account.used / account.served as f64).max(1.0);
+            }
+        }
+        let level = level(
+            fairness.capacity(),
+            self.accounts
+                .iter()
+                .map(|account| (account.asked(), account.weight)),
+        );
+        for account in &mut self.accounts {
+            let debt = account.left.min(0.0);
+            account.left = level * account.weight + debt;
+            account.used = 0.0;
+            (account.served, account.refused) = (0, 0);
+        }
+    }
+
+    /// How many of so many packets are served.
+    pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> usize {
+        let Some(account) = self.accounts.get_mut(slot.index()) else {
+            return packets;
+        };
+        account.weight = weight.into();
+        // The last one may cost more than is left: the next interval pays for it.
+        let given = (account.left / account.cost).ceil().max(0.0);
+        let given = packets.min(given as usize);
+        account.served += given as u64;
+        account.refused += (packets - given) as u64;
+        account.left -= given as f64 * account.cost;
+        given
+    }
+
+    /// Books what packets that were admitted have cost.
+    pub(crate) fn book(&mut self, slot: Slot, packets: usize, cycles: u64) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.used += cycles as f64;
+            account.left -= cycles as f64 - packets as f64 * account.cost;
+        }
+    }
+}
+
+/// The most cycles for each unit of weight at which what was asked for fits; no limit where all of it fits.
+fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let active = asked.filter(|(asked, _)| *asked > 0.0);
+    if active.clone().map(|(asked, _)| asked).sum::<f64>() <= capacity {
+        return f64::INFINITY;
+    }
+    // Those who ask for less than the level are satisfied, and leave the rest to fewer: the level only rises.
+    let mut level = 0.0;
+    loop {
+        let is_satisfied = |(asked, weight): &(f64, f64)| *asked <= level * weight;
+        let satisfied: f64 = active
+            .clone()
+            .filter(is_satisfied)
+            .map(|(asked, _)| asked)
+            .sum();
+        let open = active.clone().filter(|one| !is_satisfied(one));
+        let weights: f64 = open.map(|(_, weight)| weight).sum();
+        let next = (capacity - satisfied) / weights;
+        if weights == 0.0 || next <= level {
+            return level;
+        }
+        level = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level_of(capacity: f64, asked: &[(f64, f64)]) -> f64 {
+        level(capacity, asked.iter().copied())
+    }
+
+    #[test]
+    fn the_level_is_the_highest_that_fits() {
+        assert_eq!(level_of(100.0, &[(40.0, 1.0), (60.0, 1.0)]), f64::INFINITY);
+        assert_eq!(level_of(100.0, &[(90.0, 1.0), (60.0, 1.0)]), 50.0);
+        assert_eq!(level_of(100.0, &[(10.0, 1.0), (200.0, 1.0)]), 90.0);
+        assert_eq!(level_of(100.0, &[(200.0, 3.0), (200.0, 1.0)]), 25.0);
+        assert_eq!(
+            level_of(100.0, &[(5.0, 1.0), (40.0, 1.0), (500.0, 1.0)]),
+            55.0
+        );
+        assert_eq!(level_of(100.0, &[]), f64::INFINITY);
+    }
+
+    /// Serves what each of two ask for in a hundred intervals of a thousand cycles' capacity; cycles served in the last ninety.
+    fn serve(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+        };
+        let mut shares = Shares::default();
+        let mut cycles = [0; 2];
+        for round in 0..1000u64 {
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            for (slot, (packets, cost, weight)) in asks.iter().enumerate() {
+                let given = shares.admit(Slot(slot as u32), *weight, *packets);
+                let used = given as u64 * cost;
+                shares.book(Slot(slot as u32), given, used);
+                if round >= 100 {
+                    cycles[slot] += used;
+                }
+            }
+        }
+        cycles
+    }
+
+    #[test]
+    fn without_contention_nothing_is_refused() {
+        // 1,000 cycles a microsecond are there; 900 are asked for.
+        assert_eq!(serve([(3, 200, 1), (3, 100, 1)]), [540_000, 270_000]);
+    }
+
+    #[test]
+    fn who_asks_for_less_than_a_share_gets_it_and_the_other_gets_the_rest() {
+        let [victim, hog] = serve([(2, 100, 1), (100, 500, 1)]);
+        assert_eq!(victim, 900 * 200);
+        let rest = 900 * 800;
+        assert!(hog.abs_diff(rest) < rest / 20, "{hog} of {rest}");
+    }
+
+    #[test]
+    fn contenders_share_by_weight() {
+        let [one, three] = serve([(100, 100, 1), (100, 300, 3)]);
+        let share = three as f64 / one as f64;
+        assert!((share - 3.0).abs() < 0.15, "{three} to {one}");
+        assert!((one + three).abs_diff(900_000) < 45_000, "{}", one + three);
+    }
+}

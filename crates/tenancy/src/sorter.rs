@@ -1,0 +1,119 @@
+//! Frames of a burst, brought together by virtual data plane: those of one stay in their order.
+
+use std::ops::Range;
+
+use packet::Frame;
+
+use crate::root::Slot;
+
+/// Sorts bursts; keeps its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Sorter {
+    /// The slot of each frame of the burst.
+    pub(crate) slots: Vec<Slot>,
+    /// Frames of each slot, and then where its next frame goes; 0 between bursts.
+    counts: Vec<u32>,
+    /// Slots with frames, in the order of their first.
+    groups: Vec<(Slot, Range<usize>)>,
+    /// Where each frame goes.
+    targets: Vec<u32>,
+}
+
+impl Sorter {
+    /// Makes room for so many slots.
+    pub(crate) fn make_room(&mut self, slots: usize) {
+        if self.counts.len() < slots {
+            self.counts.resize(slots, 0);
+        }
+    }
+
+    /// Brings frames together by [`Sorter::slots`]. Those of no slot come last, in no group.
+    pub(crate) fn sort(&mut self, frames: &mut [Frame]) {
+        self.groups.clear();
+        let first = self.slots.first().copied().unwrap_or(Slot::NONE);
+        if self.slots.iter().all(|slot| *slot == first) {
+            if first != Slot::NONE {
+                self.groups.push((first, 0..frames.len()));
+            }
+            return;
+        }
+        for &slot in &self.slots {
+            if let Some(count) = self.counts.get_mut(slot.index()) {
+                if *count == 0 {
+                    self.groups.push((slot, 0..0));
+                }
+                *count += 1;
+            }
+        }
+        let mut begin = 0;
+        for (slot, range) in &mut self.groups {
+            let count = &mut self.counts[slot.index()];
+            *range = begin..begin + *count as usize;
+            *count = begin as u32;
+            begin = range.end;
+        }
+        let mut behind = begin as u32;
+        self.targets.clear();
+        for &slot in &self.slots {
+            let next = self.counts.get_mut(slot.index());
+            let next = next.unwrap_or(&mut behind);
+            self.targets.push(*next);
+            *next += 1;
+        }
+        for (slot, _) in &self.groups {
+            self.counts[slot.index()] = 0;
+        }
+        // Each swap brings a frame to its place.
+        for at in 0..frames.len() {
+            while self.targets[at] as usize != at {
+                let target = self.targets[at] as usize;
+                frames.swap(at, target);
+                self.targets.swap(at, target);
+            }
+        }
+    }
+
+    /// How many slots have frames.
+    pub(crate) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// A slot and where its frames are.
+    pub(crate) fn group(&self, number: usize) -> (Slot, Range<usize>) {
+        let (slot, range) = &self.groups[number];
+        (*slot, range.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn frames_of_a_slot_come_together_and_keep_their_order(
+            bursts in prop::collection::vec(prop::collection::vec(0u32..7, 0..70), 1..4),
+        ) {
+            let mut sorter = Sorter::default();
+            sorter.make_room(6);
+            for numbers in bursts {
+                let slot = |number: &u32| if *number == 6 { Slot::NONE } else { Slot(*number) };
+                sorter.slots = numbers.iter().map(slot).collect();
+                let frame = |number: usize| Frame::from_bytes(&[number as u8]).unwrap();
+                let mut frames: Vec<Frame> = (0..numbers.len()).map(frame).collect();
+                sorter.sort(&mut frames);
+                let mut seen = 0;
+                for number in 0..sorter.groups() {
+                    let (slot, range) = sorter.group(number);
+                    let got: Vec<u8> = frames[range].iter().map(|frame| frame.bytes()[0]).collect();
+                    let of_slot = (0u8..).zip(&numbers).filter(|(_, other)| **other == slot.0);
+                    let wanted: Vec<u8> = of_slot.map(|(number, _)| number).collect();
+                    seen += got.len();
+                    prop_assert_eq!(got, wanted);
+                }
+                prop_assert_eq!(seen, numbers.iter().filter(|number| **number != 6).count());
+            }
+        }
+    }
+}

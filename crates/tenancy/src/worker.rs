@@ -1,0 +1,446 @@
+//! The way of packets: a burst is classified, brought together by virtual data plane, let in as far as quotas go, run, and handed out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use exec::DropReason;
+use packet::{Frame, FramePool, Nanos, PortId};
+use switch::Ledger;
+
+use crate::desk::{Desk, Seat};
+use crate::gate::Used;
+use crate::gauge::{Gauge, Reckoned, Work};
+use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
+use crate::share::{Fairness, Shares};
+use crate::sorter::Sorter;
+
+/// Links between virtual ports that a packet goes over before it leaves or waits.
+pub const MAX_HOPS: usize = 8;
+
+/// Seats that tell the control side at the end of a burst; the others wait for their turn.
+const TOLD_A_BURST: usize = 4;
+
+/// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
+pub struct Worker {
+    desk: Arc<Desk>,
+    version: u64,
+    root: Arc<Root>,
+    fairness: Option<Fairness>,
+    seats: Vec<Option<Box<Seat>>>,
+    /// Seats that nobody sends packets to any more, and the root that their packets leave by.
+    leaving: Vec<(Box<Seat>, Arc<Root>)>,
+    sorter: Sorter,
+    /// Seats in which packets wait.
+    watched: Vec<Slot>,
+    /// Seats that have something to tell, those that have waited for the longest first.
+    untold: VecDeque<Slot>,
+    out: Links,
+    gauge: Box<dyn Gauge>,
+    shares: Shares,
+    /// Packets that are no vPDP's.
+    ledger: Ledger,
+    is_untold: bool,
+    now: Nanos,
+}
+
+/// Packets on links between virtual ports.
+#[derive(Default)]
+struct Links {
+    slots: Vec<Slot>,
+    frames: Vec<Frame>,
+    /// Empty frames for those that come.
+    spare: FramePool,
+    /// Packets that went over links.
+    count: u64,
+}
+
+impl Links {
+    /// Takes a packet that goes to another virtual port.
+    fn push(&mut self, inlet: Inlet, frame: &mut Frame) {
+        let mut taken = self.spare.get();
+        std::mem::swap(&mut taken, frame);
+        taken.ingress = inlet.port;
+        self.slots.push(inlet.slot);
+        self.frames.push(taken);
+        self.count += 1;
+    }
+}
+
+/// What a seat's packets go through on their way out, and how many had nowhere to go.
+struct Way<'w, S> {
+    place: &'w Place,
+    links: &'w mut Links,
+    sent: &'w mut S,
+    open: u64,
+    too_long: u64,
+}
+
+impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
+    #[inline]
+    fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
+        match self.place.exit(port) {
+            Exit::Port(port) => (self.sent)(*port, frame, time),
+            Exit::Described(port, envelope) => match envelope.put_on(frame) {
+                Ok(()) => (self.sent)(*port, frame, time),
+                Err(_) => self.too_long += 1,
+            },
+            Exit::Link(inlet) => self.links.push(*inlet, frame),
+            Exit::Open => self.open += 1,
+        }
+    }
+}
+
+/// Runs packets of a seat, and what is due in it.
+fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
+    seat: &mut Seat,
+    place: &Place,
+    links: &mut Links,
+    frames: &mut [Frame],
+    now: Nanos,
+    sent: &mut S,
+) {
+    let mut way = Way {
+        place,
+        links,
+        sent,
+        open: 0,
+        too_long: 0,
+    };
+    seat.worker
+        .forward_in_shift(frames, now, |port, frame, time| {
+            way.leave(port, frame, time);
+        });
+    let (open, too_long) = (way.open, way.too_long);
+    let lost = [
+        (open, DropReason::NoSuchPort),
+        (too_long, DropReason::FrameTooLong),
+    ];
+    for (packets, reason) in lost {
+        (0..packets).for_each(|_| seat.worker.count_drop(reason));
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(desk: Arc<Desk>) -> Worker {
+        Worker {
+            desk,
+            version: 0,
+            root: Arc::default(),
+            fairness: None,
+            seats: Vec::new(),
+            leaving: Vec::new(),
+            sorter: Sorter::default(),
+            watched: Vec::new(),
+            untold: VecDeque::new(),
+            out: Links::default(),
+            gauge: Box::new(Reckoned::default()),
+            shares: Shares::default(),
+            ledger: Ledger::default(),
+            is_untold: false,
+            now: Nanos::ZERO,
+        }
+    }
+
+    /// Has this gauge tell what packets cost, in place of [`Reckoned`].
+    pub fn measure_by(&mut self, gauge: impl Gauge + 'static) {
+        self.gauge = Box::new(gauge);
+    }
+
+    /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
+    pub fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.desk.wake_by(Box::new(wake));
+    }
+
+    /// When a packet may leave a queue of a virtual data plane on this worker, or is to be taken over by it.
+    pub fn next_time(&self) -> Option<Nanos> {
+        if self.desk.is_called() {
+            return Some(self.now);
+        }
+        let watched = self.watched.iter().filter_map(|slot| self.seat(*slot));
+        let leaving = self.leaving.iter().map(|(seat, _)| &**seat);
+        let times = watched.chain(leaving);
+        times.filter_map(|seat| seat.worker.next_time()).min()
+    }
+
+    fn seat(&self, slot: Slot) -> Option<&Seat> {
+        self.seats.get(slot.index())?.as_deref()
+    }
+
+    /// Takes frames in, each from its own port of the switch, and gives each packet that leaves to `sent`: the port of the switch, its frame, which may
+    /// be swapped for another, when it left. What stays in `frames` counts no more. Without frames it does what is due by `now`, and tells the control
+    /// side all that it has to tell.
+    pub fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.desk.shift.begin();
+        self.take_root();
+        let root = Arc::clone(&self.root);
+        if let Some(fairness) = &self.fairness {
+            self.shares.begin(fairness, root.slots(), now);
+        }
+        self.run_due(&root, &mut sent);
+        self.classify(&root, frames);
+        self.serve_all(&root, frames, &mut sent);
+        self.follow_links(&root, &mut sent);
+        self.tell(frames.is_empty());
+        self.desk.shift.end();
+    }
+
+    /// Takes what the control side has published.
+    fn take_root(&mut self) {
+        let Some(mut published) = self.desk.take(&mut self.version) else {
+            return;
+        };
+        let root = Arc::clone(&published.root);
+        // The control side keeps roots until nobody else does: nothing is freed here.
+        let before = std::mem::replace(&mut self.root, Arc::clone(&root));
+        self.fairness = published.fairness;
+        let slots = root.slots().max(self.seats.len());
+        self.seats.resize_with(slots, || None);
+        self.sorter.make_room(slots);
+        let arrivals = published.arrivals.drain(..);
+        for at in &mut self.seats {
+            let goes = |seat: &mut Box<Seat>| seat.serial != root.serial(seat.slot);
+            if let Some(seat) = at.take_if(goes) {
+                self.leaving.push((seat, Arc::clone(&before)));
+            }
+        }
+        for seat in arrivals {
+            match seat.serial == root.serial(seat.slot) {
+                true => {
+                    let at = seat.slot.index();
+                    self.seats[at] = Some(seat);
+                }
+                // It was to come and to go before this worker looked.
+                false => self.leaving.push((seat, Arc::clone(&root))),
+            }
+        }
+        let seats = &self.seats;
+        let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_ref);
+        self.watched
+            .retain(|slot| seat(slot).is_some_and(|seat| seat.is_watched));
+        self.untold
+            .retain(|slot| seat(slot).is_some_and(|seat| seat.is_untold));
+    }
+
+    /// Finds each frame's slot, and gives it the virtual port that it comes in by.
+    fn classify(&mut self, root: &Root, frames: &mut [Frame]) {
+        let Worker { sorter, ledger, .. } = self;
+        let mut refused = false;
+        sorter.slots.clear();
+        sorter
+            .slots
+            .extend(frames.iter_mut().map(|frame| match root.inlet(frame) {
+                Ok(inlet) => {
+                    frame.ingress = inlet.port;
+                    inlet.slot
+                }
+                Err(reason) => {
+                    ledger.refuse(1, reason);
+                    refused = true;
+                    Slot::NONE
+                }
+            }));
+        self.is_untold |= refused;
+    }
+
+    fn serve_all(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.sorter.sort(frames);
+        for number in 0..self.sorter.groups() {
+            let (slot, range) = self.sorter.group(number);
+            self.serve(root, slot, &mut frames[range], sent);
+        }
+    }
+
+    /// Runs packets of one vPDP, as many as it may have.
+    fn serve(
+        &mut self,
+        root: &Root,
+        slot: Slot,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let now = self.now;
+        let seat = self.seats.get_mut(slot.index());
+        let (Some(place), Some(seat)) = (root.place(slot), seat.and_then(Option::as_mut)) else {
+            let closed = root.place(slot).map(|place| place.admission);
+            let reason = match closed {
+                Some(Admission::Closed(reason)) => reason,
+                _ => DropReason::Unclassified,
+            };
+            self.ledger.refuse(frames.len() as u64, reason);
+            self.is_untold = true;
+            return;
+        };
+        if !seat.is_untold {
+            seat.is_untold = true;
+            self.untold.push_back(slot);
+        }
+        if let Admission::Closed(reason) = place.admission {
+            return seat.worker.refuse(frames.len() as u64, reason);
+        }
+        if place.gate.is_open() && self.fairness.is_none() {
+            run(seat, place, &mut self.out, frames, now, sent);
+        } else {
+            let (mut admitted, reason) = place.gate.admit(frames.len(), now);
+            seat.worker.refuse((frames.len() - admitted) as u64, reason);
+            if self.fairness.is_some() {
+                let served = self.shares.admit(slot, place.gate.weight, admitted);
+                seat.worker
+                    .refuse((admitted - served) as u64, DropReason::FairShare);
+                admitted = served;
+            }
+            let before = seat.work();
+            self.gauge.begin();
+            let frames = &mut frames[..admitted];
+            run(seat, place, &mut self.out, frames, now, sent);
+            let passes = seat.work().passes - before.passes;
+            let packets = admitted as u64;
+            let cycles = self.gauge.end(Work { packets, passes });
+            place.gate.charge(Used { passes, cycles }, now);
+            self.shares.book(slot, admitted, cycles);
+        }
+        if !seat.is_watched && seat.worker.next_time().is_some() {
+            seat.is_watched = true;
+            self.watched.push(slot);
+        }
+    }
+
+    /// Does what is due in seats in which packets wait.
+    fn run_due(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+        if self.desk.answer() {
+            self.watched.clear();
+            for seat in self.seats.iter_mut().flatten() {
+                seat.is_watched = true;
+                self.watched.push(seat.slot);
+            }
+        }
+        self.run_watched(root, sent);
+        self.run_leaving(sent);
+    }
+
+    fn run_watched(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+        let Worker {
+            watched,
+            seats,
+            untold,
+            out,
+            now,
+            ..
+        } = self;
+        watched.retain(|slot| {
+            let seat = seats.get_mut(slot.index()).and_then(Option::as_mut);
+            let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
+                return false;
+            };
+            if seat.worker.next_time().is_some_and(|next| next <= *now) {
+                run(seat, place, out, &mut [], *now, sent);
+                if !seat.is_untold {
+                    seat.is_untold = true;
+                    untold.push_back(*slot);
+                }
+            }
+            seat.is_watched = seat.worker.next_time().is_some();
+            seat.is_watched
+        });
+    }
+
+    /// Packets in seats that are to go finish; those without any go.
+    fn run_leaving(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        for (seat, root) in &mut self.leaving {
+            if let Some(place) = root.place(seat.slot) {
+                run(seat, place, &mut self.out, &mut [], self.now, sent);
+            }
+            seat.worker.tell();
+        }
+        let Some(mut told) = self.desk.tell() else {
+            return;
+        };
+        let is_done = |(seat, _): &mut (Box<Seat>, Arc<Root>)| seat.worker.held() == 0;
+        let gone = self.leaving.extract_if(.., is_done);
+        told.gone.extend(gone.map(|(seat, _)| seat));
+    }
+
+    /// Packets that went over links go in where they lead, over and over.
+    fn follow_links(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+        let mut hops = 1;
+        while !self.out.frames.is_empty() {
+            self.is_untold = true;
+            let mut frames = std::mem::take(&mut self.out.frames);
+            std::mem::swap(&mut self.sorter.slots, &mut self.out.slots);
+            self.out.slots.clear();
+            match hops <= MAX_HOPS {
+                true => self.serve_all(root, &mut frames, sent),
+                false => self.refuse_linked(),
+            }
+            hops += 1;
+            for frame in frames.drain(..) {
+                self.out.spare.put(frame);
+            }
+            if self.out.frames.is_empty() {
+                // Its memory is used again.
+                self.out.frames = frames;
+            }
+        }
+    }
+
+    /// Packets that are on the way in went over too many links.
+    fn refuse_linked(&mut self) {
+        for slot in &self.sorter.slots {
+            let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
+            match seat {
+                Some(seat) => seat.worker.refuse(1, DropReason::LinkHops),
+                None => self.ledger.refuse(1, DropReason::LinkHops),
+            }
+        }
+    }
+
+    /// Leaves what there is to tell for the control side: all of it, or what has waited for the longest.
+    fn tell(&mut self, all: bool) {
+        let told = match all {
+            true => self.untold.len(),
+            false => self.untold.len().min(TOLD_A_BURST),
+        };
+        for slot in self.untold.drain(..told) {
+            let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
+            if let Some(seat) = seat {
+                seat.is_untold = false;
+                seat.worker.tell();
+            }
+        }
+        if self.is_untold
+            && let Some(mut told) = self.desk.tell()
+        {
+            told.ledger.clone_from(&self.ledger);
+            told.linked = self.out.count;
+            self.is_untold = false;
+        }
+    }
+}
+
+impl Drop for Worker {
+    /// What the worker has done stays with the hypervisor.
+    fn drop(&mut self) {
+        let leaving = self.leaving.drain(..).map(|(seat, _)| seat);
+        let seats = self.seats.drain(..).flatten().chain(leaving);
+        {
+            let mut told = self.desk.told();
+            told.ledger.clone_from(&self.ledger);
+            told.linked = self.out.count;
+        }
+        self.desk.close(seats);
+    }
+}

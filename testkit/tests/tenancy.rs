@@ -1,0 +1,176 @@
+//! Every program with an STF test does in a virtual data plane what it does alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exec::Engine;
+use packet::{Frame, Nanos, PortId};
+use stf::{Plane, TakeSent};
+use switch::Device;
+use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
+
+/// Deep expressions take stack to walk.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Ports of the vPDP under test: those of the switch from [`FIRST`] on, the last one first.
+const PORTS: u32 = 512;
+const FIRST: u32 = 1000;
+
+/// A test that names a port that no vPDP has: PSA's number of the recirculation port.
+const REFUSED: [&str; 1] = ["psa_router"];
+
+/// A vPDP beside another one, on a switch with one worker.
+struct Hosted {
+    hypervisor: Hypervisor,
+    worker: Worker,
+    vpdp: VpdpId,
+}
+
+fn physical(port: u32) -> PortId {
+    PortId(FIRST + PORTS - 1 - port)
+}
+
+impl Hosted {
+    fn new(program: &Arc<ir::Program>, engine: Arc<dyn Engine>) -> Result<Self, tenancy::Refusal> {
+        let mut hypervisor = Hypervisor::new(engine);
+        let mut vpdps = Vec::new();
+        for (name, base) in [("neighbour", 0), ("tested", FIRST)] {
+            let ports = (0..PORTS).map(|port| match base {
+                0 => PortId(port),
+                _ => physical(port),
+            });
+            let vpdp = hypervisor.create(Spec {
+                name: name.into(),
+                ports: ports.map(Connection::Physical).collect(),
+                ..Spec::default()
+            })?;
+            hypervisor.load(vpdp, Arc::clone(program))?;
+            vpdps.push(vpdp);
+        }
+        let mut workers = hypervisor.workers(1);
+        Ok(Hosted {
+            hypervisor,
+            worker: workers.remove(0),
+            vpdp: vpdps[1],
+        })
+    }
+
+    fn run(&mut self, frames: &mut [Frame], now: Nanos, sent: &mut TakeSent<'_>) {
+        let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
+            let port = (FIRST + PORTS - 1).checked_sub(port.0);
+            let port = port.filter(|port| *port < PORTS);
+            sent(PortId(port.expect("a port of the vPDP")), frame.bytes());
+        };
+        self.device_mut().publish();
+        self.worker.forward(frames, now, &mut take);
+        self.worker.forward(&mut [], now, &mut take);
+        self.hypervisor.step(now, &mut take);
+    }
+}
+
+impl Plane for Hosted {
+    fn device(&self) -> &Device {
+        let vpdp = self.hypervisor.vpdp(self.vpdp).expect("it is there");
+        vpdp.device().expect("a program is loaded")
+    }
+
+    fn device_mut(&mut self) -> &mut Device {
+        let device = self.hypervisor.device_mut(self.vpdp);
+        device.expect("a program is loaded")
+    }
+
+    fn forward(&mut self, mut frame: Frame, now: Nanos, sent: &mut TakeSent<'_>) {
+        frame.ingress = physical(frame.ingress.0);
+        self.run(&mut [frame], now, sent);
+    }
+
+    fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>) {
+        self.run(&mut [], now, sent);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        let times = [self.device().next_time(), self.worker.next_time()];
+        times.into_iter().flatten().min()
+    }
+}
+
+/// The programs in a directory, and in the ones within it, that have a test.
+fn programs(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("the directory can be read") {
+        let path = entry.expect("the entry can be read").path();
+        if path.is_dir() {
+            found.extend(programs(&path));
+        } else if path.extension().is_some_and(|e| e == "stf") {
+            found.push(path.with_extension("p4"));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What is wrong with a program in a vPDP, on any engine.
+fn failures(path: &Path) -> Vec<String> {
+    let program = testkit::compile(path).expect("it compiles");
+    let test = path.with_extension("stf");
+    let text = std::fs::read_to_string(&test).expect("the test can be read");
+    let directory = path.parent().expect("a file is in a directory");
+    let read_file = |name: &str| {
+        std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"))
+    };
+    let mut failures = Vec::new();
+    for engine in testkit::engines() {
+        let name = engine.name();
+        let file = test.display().to_string();
+        let mut hosted = match Hosted::new(&program, engine) {
+            Ok(hosted) => hosted,
+            Err(refusal) => {
+                failures.push(format!("{name}: {file}: {refusal}"));
+                continue;
+            }
+        };
+        match stf::run_in(&mut hosted, &read_file, &file, &text) {
+            Ok(report) => failures.extend(
+                report
+                    .failures
+                    .iter()
+                    .map(|f| format!("{name}: {file}:{}: {}", f.line, f.message)),
+            ),
+            Err(refused) => failures.push(format!("{name}: {file}: {refused:?}")),
+        }
+        if let Err(error) = hosted.hypervisor.check_conservation() {
+            failures.push(format!("{name}: {file}: {error}"));
+        }
+    }
+    failures
+}
+
+fn all_pass(directory: &str, at_least: usize) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let checked = worker.spawn(move || {
+        let mut programs = programs(&root);
+        let is_refused = |path: &PathBuf| {
+            let name = path.file_stem().unwrap_or_default();
+            REFUSED.iter().any(|refused| name == *refused)
+        };
+        programs.retain(|path| !is_refused(path));
+        assert!(programs.len() >= at_least, "only {} tests", programs.len());
+        programs
+            .iter()
+            .flat_map(|p| failures(p))
+            .collect::<Vec<_>>()
+    });
+    let failures = checked.expect("a thread starts").join().expect("no panic");
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+#[test]
+fn every_feature_does_in_a_vpdp_what_its_test_says() {
+    all_pass("programs", 70);
+}
+
+#[test]
+fn every_example_does_in_a_vpdp_what_its_test_says() {
+    all_pass("../examples", 18);
+}
