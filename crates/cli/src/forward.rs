@@ -5,29 +5,27 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 use p4rt::Inbox;
 use packet::{Nanos, PortId};
-use port::{Bell, OpenedPort, Poller, PortStats, Signal};
+use port::{OpenedPort, Poller, Signal};
 use switch::Device;
 use tokio::sync::oneshot;
 
+use crate::carrier::Single;
+use crate::crew::Crew;
 use crate::early::Early;
 use crate::heard::Heard;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::spare::Spare;
 use crate::state;
-use crate::station::{Board, Common, Habits, Parts, Station, Told};
+use crate::station::{Common, Habits, Told};
 use crate::watch::{self, Filter, Tally, Traced, Watch};
 
 /// The longest that the office sleeps: what the program says is heard this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
-
-/// The stack of a worker, of which programs take little.
-const STACK_BYTES: usize = 4 << 20;
 
 /// Why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,16 +93,12 @@ pub(crate) struct Sample {
 /// Ports joined by a device.
 pub(crate) struct Forwarder {
     device: Device,
-    stations: Vec<Station>,
-    boards: Vec<Arc<Board>>,
-    names: Vec<(PortId, String)>,
+    crew: Crew<Single>,
     heard: Heard,
     inbox: Option<Inbox>,
     spare: Spare,
     asked: Option<Receiver<Ask>>,
     tally: Option<Arc<Tally>>,
-    common: Arc<Common>,
-    told: Receiver<Told>,
 }
 
 impl Forwarder {
@@ -117,50 +111,23 @@ impl Forwarder {
         ports: Vec<OpenedPort>,
         plan: Plan,
     ) -> Result<Forwarder, String> {
-        let workers = ports.first().map_or(1, |port| port.shares.len());
-        let shares = deal(ports, workers);
-        let names = shares.first().into_iter().flatten();
-        let names: Vec<_> = names
-            .map(|(port, _)| (port.id(), port.name().to_owned()))
-            .collect();
-        let bell = || Bell::new().map_err(|e| format!("cannot make a descriptor to wait for: {e}"));
-        let common = Arc::new(Common {
-            start: Instant::now(),
-            is_over: AtomicBool::new(false),
-            alive: AtomicUsize::new(names.len() * workers),
-            office: bell()?,
-        });
-        let (tell, told) = channel();
-        let (tally, watches) = watches(plan.tracing, workers, &tell, &common);
-        let made = device.workers(workers).into_iter().zip(shares).zip(watches);
-        let stations = made.enumerate().map(|(number, ((worker, shares), watch))| {
-            Ok(Station::new(Parts {
-                number,
-                worker,
-                watch,
-                shares,
-                bell: Arc::new(bell()?),
-                habits: plan.habits,
-                common: Arc::clone(&common),
-                tell: tell.clone(),
-            }))
-        });
-        let stations: Vec<Station> = stations.collect::<Result<_, String>>()?;
-        let mut forwarder = Forwarder {
+        let mut tally = None;
+        let crew = Crew::new(ports, plan.habits, |workers, tell, common| {
+            let (counts, watches) = watches(plan.tracing, workers, tell, common);
+            tally = counts;
+            let made = device.workers(workers).into_iter().zip(watches);
+            made.map(|(worker, watch)| Single { worker, watch })
+                .collect()
+        })?;
+        Ok(Forwarder {
             device,
-            boards: stations.iter().map(|s| Arc::clone(s.board())).collect(),
-            stations,
-            names,
+            crew,
             heard: Heard::default(),
             inbox: plan.inbox,
             spare: Spare::default(),
             asked: plan.asked,
             tally,
-            common,
-            told,
-        };
-        forwarder.stations.iter_mut().for_each(Station::finish);
-        Ok(forwarder)
+        })
     }
 
     /// Carries frames until something ends it. `observe` hears of what happens, and of the time every `interval`.
@@ -173,36 +140,8 @@ impl Forwarder {
         interval: Duration,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
-        let mut stations = std::mem::take(&mut self.stations);
-        let bells: Vec<Arc<Bell>> = stations.iter().map(|s| Arc::clone(s.bell())).collect();
-        let ended = std::thread::scope(|scope| {
-            let mut threads = Vec::new();
-            let mut started = Ok(());
-            for (number, station) in stations.iter_mut().enumerate() {
-                let builder = std::thread::Builder::new();
-                let builder = builder
-                    .name(format!("worker {number}"))
-                    .stack_size(STACK_BYTES);
-                match builder.spawn_scoped(scope, || station.run()) {
-                    Ok(thread) => threads.push(thread),
-                    Err(e) => started = Err(format!("cannot start a thread: {e}")),
-                }
-            }
-            let has_ended = || threads.iter().any(|thread| thread.is_finished());
-            let ended = started.and_then(|()| self.look_after(stop, interval, &has_ended, observe));
-            self.common.is_over.store(true, Ordering::Release);
-            bells.iter().for_each(|bell| bell.ring());
-            let mut worked = Ok(());
-            for thread in threads {
-                match thread.join() {
-                    Ok(done) => worked = worked.and(done),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            worked.and(ended)
-        });
-        stations.iter_mut().for_each(Station::finish);
-        self.stations = stations;
+        let threads = self.crew.muster();
+        let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
         self.hear(observe);
         ended
     }
@@ -216,9 +155,9 @@ impl Forwarder {
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
         let mut poller = Poller::new();
-        let mut next_tick = self.common.now() + Nanos::from(interval);
+        let mut next_tick = self.crew.now() + Nanos::from(interval);
         loop {
-            let now = self.common.now();
+            let now = self.crew.now();
             let has_more = self.serve();
             // No packet is here; but entries expire, and what workers' packets have learned is told.
             self.device.step(now);
@@ -237,7 +176,7 @@ impl Forwarder {
             }
             let has_work = !has_more && self.spare.turn(&mut self.device, now);
             if !has_more && !has_work {
-                self.sleep(now.max(self.common.now()), next_tick, stop, &mut poller)?;
+                self.sleep(now.max(self.crew.now()), next_tick, stop, &mut poller)?;
             }
         }
     }
@@ -273,7 +212,7 @@ impl Forwarder {
 
     /// Takes what the program and the workers say, so that there is room for more.
     fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
-        while let Ok(told) = self.told.try_recv() {
+        while let Some(told) = self.crew.hear() {
             match told {
                 Told::Notice(line) => observe(Event::Notice(line)),
                 Told::Link(port, is_up) => observe(Event::Link(port, is_up)),
@@ -311,8 +250,8 @@ impl Forwarder {
             .into_iter()
             .chain(stop.done)
             .chain(inbox);
-        let waited = poller.wait(fds.chain([self.common.office.before_sleep()]), timeout);
-        self.common.office.after_sleep();
+        let waited = poller.wait(fds.chain([self.crew.office().before_sleep()]), timeout);
+        self.crew.office().after_sleep();
         waited
             .map(drop)
             .map_err(|e| format!("cannot wait for signals: {e}"))
@@ -322,7 +261,7 @@ impl Forwarder {
         if let Some(signal) = stop.early.take_signal() {
             return Some(Ending::Stopped(signal));
         }
-        if self.common.alive.load(Ordering::Acquire) == 0 {
+        if self.crew.has_no_port_left() {
             return Some(Ending::NoPortLeft);
         }
         let done = stop
@@ -336,29 +275,20 @@ impl Forwarder {
     /// # Errors
     /// It cannot be kept.
     pub(crate) fn keep_state(&mut self) -> Result<(), String> {
-        self.device.step(self.common.now());
+        self.device.step(self.crew.now());
         self.device.keep_cells();
         state::commit(&mut self.device)
     }
 
     /// What the ports have carried.
     pub(crate) fn port_reports(&self) -> Vec<PortReport> {
-        let report = |(place, (id, name)): (usize, &(PortId, String))| {
-            let mut sum = PortStats::default();
-            for board in &self.boards {
-                if let Some(stats) = board.read().ports.get(place) {
-                    sum.add(stats);
-                }
-            }
-            PortReport::new(id.0, name, &sum)
-        };
-        self.names.iter().enumerate().map(report).collect()
+        self.crew.port_reports()
     }
 
     /// What each worker has done.
     pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
         let ledgers = self.device.worker_ledgers();
-        let both = self.boards.iter().zip(&ledgers).enumerate();
+        let both = self.crew.boards().iter().zip(&ledgers).enumerate();
         both.map(|(number, (board, ledger))| WorkerReport::new(number, &board.read(), ledger))
             .collect()
     }
@@ -381,17 +311,6 @@ impl Forwarder {
         let checked = self.device.check_conservation();
         checked.map_err(|unbalanced| unbalanced.to_string())
     }
-}
-
-/// Deals the ports' shares to workers, so that each worker is the owner of some. The owner's share tells of the port.
-fn deal(ports: Vec<OpenedPort>, workers: usize) -> Vec<Vec<(Box<dyn port::Port>, bool)>> {
-    let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-    for (number, port) in ports.into_iter().enumerate() {
-        for (share, part) in port.shares.into_iter().enumerate() {
-            dealt[(number + share) % workers].push((part, share == 0));
-        }
-    }
-    dealt
 }
 
 /// A watch for each worker, if packets are to be traced, and what they count together.

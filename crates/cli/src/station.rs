@@ -5,12 +5,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::carrier::Carrier;
+use crate::watch::Traced;
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{Bell, LinkState, Poller, Port, PortError, PortStats};
-use switch::Worker;
-
-use crate::watch::{Traced, Watch};
 
 /// The longest that a worker sleeps: links are looked after this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
@@ -86,10 +85,9 @@ pub(crate) struct Habits {
 }
 
 /// A worker with what it works with.
-pub(crate) struct Station {
+pub(crate) struct Station<C> {
     number: usize,
-    worker: Worker,
-    watch: Option<Watch>,
+    carrier: C,
     ports: Ports,
     batch: Batch,
     poller: Poller,
@@ -102,10 +100,9 @@ pub(crate) struct Station {
 }
 
 /// What a station is made of.
-pub(crate) struct Parts {
+pub(crate) struct Parts<C> {
     pub(crate) number: usize,
-    pub(crate) worker: Worker,
-    pub(crate) watch: Option<Watch>,
+    pub(crate) carrier: C,
     /// The worker's share of each port, and whether it is the one that tells the user of the port.
     pub(crate) shares: Vec<(Box<dyn Port>, bool)>,
     pub(crate) bell: Arc<Bell>,
@@ -114,18 +111,17 @@ pub(crate) struct Parts {
     pub(crate) tell: Sender<Told>,
 }
 
-impl Station {
-    pub(crate) fn new(parts: Parts) -> Station {
+impl<C: Carrier> Station<C> {
+    pub(crate) fn new(parts: Parts<C>) -> Station<C> {
         let shares = parts.shares.into_iter();
         let attached: Vec<Attached> = shares
             .map(|(port, tells)| Attached::new(port, tells))
             .collect();
         let ring = Arc::clone(&parts.bell);
-        parts.worker.wake_by(move || ring.ring());
+        parts.carrier.wake_by(move || ring.ring());
         Station {
             number: parts.number,
-            worker: parts.worker,
-            watch: parts.watch,
+            carrier: parts.carrier,
             ports: Ports::new(attached),
             batch: Batch::with_capacity(Batch::USUAL),
             poller: Poller::new(),
@@ -204,9 +200,11 @@ impl Station {
                 self.forward(now);
             }
         }
-        if received == 0 {
-            // What waits in queues leaves at its time all the same.
-            self.batch.clear();
+        self.batch.clear();
+        self.carrier.arrive(&mut self.batch, now);
+        received += self.batch.len();
+        if received == 0 || !self.batch.is_empty() {
+            // What waits in queues leaves at its time also when nothing came.
             self.forward(now);
         }
         self.ports.attached.iter_mut().for_each(Attached::flush);
@@ -237,23 +235,19 @@ impl Station {
     /// Takes the batch through the program.
     fn forward(&mut self, now: Nanos) {
         let Station {
-            worker,
-            watch,
+            carrier,
             ports,
             batch,
             ..
         } = self;
         let mut stranded = 0;
-        let mut sent = |port: PortId, frame: &mut Frame, _: Nanos| match ports.place(port) {
+        let sent = |port: PortId, frame: &mut Frame, _: Nanos| match ports.place(port) {
             Some(place) => ports.attached[place].send(frame),
             None => stranded += 1,
         };
-        match watch {
-            Some(watch) => watch.forward(worker, batch.frames_mut(), now, &mut sent),
-            None => worker.forward(batch.frames_mut(), now, sent),
-        }
+        carrier.forward(batch.frames_mut(), now, sent);
         for _ in 0..stranded {
-            worker.count_drop(DropReason::NoSuchPort);
+            carrier.count_drop(DropReason::NoSuchPort);
         }
     }
 
@@ -292,7 +286,7 @@ impl Station {
     /// Waits for a frame, another worker, the office or a timer.
     fn sleep(&mut self, now: Nanos) -> Result<(), String> {
         let bell = self.bell.before_sleep();
-        let until_timer = self.worker.next_time();
+        let until_timer = self.carrier.next_time();
         let until_timer = until_timer.map(|at| Duration::from(at.since(now)));
         let timeout = until_timer.map_or(LONGEST_SLEEP, |span| span.min(LONGEST_SLEEP));
         // Whoever said it before the bell was heard did not wake anybody.
@@ -301,6 +295,7 @@ impl Station {
         }
         let alive = self.ports.attached.iter().filter(|a| !a.is_gone());
         let fds = alive.filter_map(|attached| attached.port.poll_fd());
+        let fds = fds.chain(self.carrier.wake_fds());
         let waited = self.poller.wait(fds.chain([bell]), timeout);
         self.bell.after_sleep();
         self.figures.sleeps += 1;

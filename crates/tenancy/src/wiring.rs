@@ -54,6 +54,13 @@ impl MacPrefix {
     }
 }
 
+impl fmt::Display for MacPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}")
+    }
+}
+
 /// Why packets cannot be led so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WiringError {

@@ -1,0 +1,68 @@
+//! What a station takes frames through: the worker of one device, or that of all virtual data planes of a switch.
+
+use exec::DropReason;
+use packet::{Batch, Frame, Nanos, PortId};
+use std::os::fd::BorrowedFd;
+use switch::Worker;
+
+use crate::watch::Watch;
+
+/// A thread's share of what happens to frames.
+pub(crate) trait Carrier: Send {
+    /// Takes frames through; those that leave go to `sent`.
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    );
+
+    /// Puts frames into the batch that come by none of the station's ports.
+    fn arrive(&mut self, _batch: &mut Batch, _now: Nanos) {}
+
+    /// When something is to be done that needs no frame.
+    fn next_time(&self) -> Option<Nanos>;
+
+    /// Has `wake` called when there is something to do.
+    fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static);
+
+    /// Descriptors that become readable when frames come by none of the station's ports.
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    /// Counts a frame that left by a port that is not there.
+    fn count_drop(&mut self, reason: DropReason);
+}
+
+/// The worker of a device, with what watches its packets.
+pub(crate) struct Single {
+    pub(crate) worker: Worker,
+    pub(crate) watch: Option<Watch>,
+}
+
+impl Carrier for Single {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        match &mut self.watch {
+            Some(watch) => watch.forward(&mut self.worker, frames, now, &mut sent),
+            None => self.worker.forward(frames, now, sent),
+        }
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        self.worker.next_time()
+    }
+
+    fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.worker.wake_by(wake);
+    }
+
+    fn count_drop(&mut self, reason: DropReason) {
+        self.worker.count_drop(reason);
+    }
+}

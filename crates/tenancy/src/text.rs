@@ -1,0 +1,60 @@
+//! The words in which operators write rules, shared ports, connections and quotas, and in which they are shown again.
+
+mod rule;
+mod sharing;
+
+use std::fmt;
+
+/// Why a text is none of these things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// The words that are wrong; empty at the end of the text.
+    pub at: String,
+    /// What may stand there.
+    pub wanted: &'static str,
+}
+
+impl TextError {
+    fn at(word: impl Into<String>, wanted: &'static str) -> TextError {
+        TextError {
+            at: word.into(),
+            wanted,
+        }
+    }
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at.is_empty() {
+            true => write!(f, "the text ends where there should be {}", self.wanted),
+            false => write!(f, "`{}` is not {}", self.at, self.wanted),
+        }
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// The words of a text, one after the other.
+struct Words<'t>(std::str::SplitWhitespace<'t>);
+
+impl<'t> Words<'t> {
+    fn of(text: &'t str) -> Words<'t> {
+        Words(text.split_whitespace())
+    }
+
+    fn next(&mut self, wanted: &'static str) -> Result<&'t str, TextError> {
+        self.0.next().ok_or_else(|| TextError::at("", wanted))
+    }
+
+    fn value<T: std::str::FromStr>(&mut self, wanted: &'static str) -> Result<T, TextError> {
+        let word = self.next(wanted)?;
+        word.parse().map_err(|_| TextError::at(word, wanted))
+    }
+
+    fn end(mut self) -> Result<(), TextError> {
+        match self.0.next() {
+            None => Ok(()),
+            Some(word) => Err(TextError::at(word, "the end of the text")),
+        }
+    }
+}

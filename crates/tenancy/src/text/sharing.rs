@@ -1,0 +1,194 @@
+//! How ports are shared, what virtual ports are connected to, MAC addresses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use packet::PortId;
+
+use crate::carriage::{Backbone, Carriage, MacAddress, Tunnel};
+use crate::text::{TextError, Words};
+use crate::vpdp::{Connection, VirtualPort, VpdpId};
+use crate::wiring::{MacPrefix, Sharing};
+
+const MAC: &str = "a MAC address";
+
+impl FromStr for MacAddress {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<MacAddress, TextError> {
+        octets(text)
+            .map(MacAddress)
+            .ok_or_else(|| TextError::at(text, MAC))
+    }
+}
+
+/// Bytes as pairs of hexadecimal digits between colons.
+fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut octets = [0; N];
+    let mut parts = text.split(':');
+    for octet in &mut octets {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        // A sign is no digit.
+        let is_hex = part.bytes().all(|digit| digit.is_ascii_hexdigit());
+        *octet = u8::from_str_radix(part, 16).ok().filter(|_| is_hex)?;
+    }
+    parts.next().is_none().then_some(octets)
+}
+
+impl FromStr for Sharing {
+    type Err = TextError;
+
+    /// `rules`; `mac PREFIX`; `described`, `described mac-in-mac LOCAL REMOTE`, or `described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI`.
+    fn from_str(text: &str) -> Result<Sharing, TextError> {
+        const WANTED: &str = "`rules`, `mac` or `described`";
+        let mut words = Words::of(text);
+        let sharing = match words.next(WANTED)? {
+            "rules" => Sharing::Rules,
+            "mac" => {
+                const PREFIX: &str =
+                    "three bytes of a locally administered MAC address, as in 02:aa:bb";
+                let word = words.next(PREFIX)?;
+                let prefix = octets(word).and_then(MacPrefix::new);
+                Sharing::Destination(prefix.ok_or_else(|| TextError::at(word, PREFIX))?)
+            }
+            "described" => Sharing::Described(carriage(&mut words)?),
+            word => return Err(TextError::at(word, WANTED)),
+        };
+        words.end()?;
+        Ok(sharing)
+    }
+}
+
+fn carriage(words: &mut Words<'_>) -> Result<Carriage, TextError> {
+    match words.0.next() {
+        None => Ok(Carriage::Plain),
+        Some("mac-in-mac") => Ok(Carriage::MacInMac(backbone(words)?)),
+        Some("vxlan") => Ok(Carriage::Vxlan(Tunnel {
+            backbone: backbone(words)?,
+            local: words.value("this end's IPv4 address")?,
+            remote: words.value("the other end's IPv4 address")?,
+            vni: words.value("a VXLAN network's number")?,
+        })),
+        Some(word) => Err(TextError::at(word, "`mac-in-mac` or `vxlan`")),
+    }
+}
+
+fn backbone(words: &mut Words<'_>) -> Result<Backbone, TextError> {
+    Ok(Backbone {
+        local: words.value("this end's MAC address")?,
+        remote: words.value("the other end's MAC address")?,
+    })
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sharing::Rules => f.write_str("rules"),
+            Sharing::Destination(prefix) => write!(f, "mac {prefix}"),
+            Sharing::Described(Carriage::Plain) => f.write_str("described"),
+            Sharing::Described(Carriage::MacInMac(Backbone { local, remote })) => {
+                write!(f, "described mac-in-mac {local} {remote}")
+            }
+            Sharing::Described(Carriage::Vxlan(tunnel)) => {
+                let Backbone { local, remote } = tunnel.backbone;
+                write!(
+                    f,
+                    "described vxlan {local} {remote} {} {} {}",
+                    tunnel.local, tunnel.remote, tunnel.vni
+                )
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Reads what a virtual port is connected to: `open`, the number of a port of the switch, or `VPDP:PORT`, another virtual port. `find` tells which
+    /// vPDP a word means.
+    ///
+    /// # Errors
+    /// What is wrong, and what may stand there.
+    pub fn read(
+        text: &str,
+        find: impl FnOnce(&str) -> Option<VpdpId>,
+    ) -> Result<Connection, TextError> {
+        const WANTED: &str = "`open`, a port of the switch, or VPDP:PORT";
+        let wrong = || TextError::at(text, WANTED);
+        match text.rsplit_once(':') {
+            None if text == "open" => Ok(Connection::Open),
+            None => {
+                let port = text.parse().map_err(|_| wrong())?;
+                Ok(Connection::Physical(PortId(port)))
+            }
+            Some((vpdp, port)) => Ok(Connection::Link(VirtualPort {
+                vpdp: find(vpdp).ok_or_else(wrong)?,
+                port: port.parse().map_err(|_| wrong())?,
+            })),
+        }
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Connection::Open => f.write_str("open"),
+            Connection::Physical(port) => port.fmt(f),
+            Connection::Link(VirtualPort { vpdp, port }) => write!(f, "{vpdp}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sharings_are_shown_as_they_can_be_read() {
+        let texts = [
+            "rules",
+            "mac 02:aa:bb",
+            "described",
+            "described mac-in-mac 02:00:00:00:00:01 02:00:00:00:00:02",
+            "described vxlan 02:00:00:00:00:01 02:00:00:00:00:02 10.0.0.1 10.0.0.2 77",
+        ];
+        for text in texts {
+            let sharing: Result<Sharing, TextError> = text.parse();
+            assert_eq!(
+                sharing.map(|sharing| sharing.to_string()),
+                Ok(text.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_of_a_sharing_is_named() {
+        let cases = [
+            ("", ""),
+            ("shared", "shared"),
+            ("mac 01:aa:bb", "01:aa:bb"),
+            ("mac 02:aa:+b", "02:aa:+b"),
+            ("described gre", "gre"),
+            ("described mac-in-mac 02:00:00:00:00:01", ""),
+            ("rules 7", "7"),
+        ];
+        for (text, at) in cases {
+            let sharing: Result<Sharing, TextError> = text.parse();
+            assert_eq!(
+                sharing.map_err(|error| error.at),
+                Err(at.to_owned()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn connections_are_shown_as_they_can_be_read() {
+        let find = |word: &str| word.parse().ok().and_then(VpdpId::new);
+        for text in ["open", "7", "3:0"] {
+            let read = Connection::read(text, find).map(|connection| connection.to_string());
+            assert_eq!(read, Ok(text.to_owned()));
+        }
+        for text in ["closed", "-1", "x:0", "3:", "0:1"] {
+            assert!(Connection::read(text, find).is_err(), "{text}");
+        }
+    }
+}
