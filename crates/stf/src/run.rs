@@ -402,14 +402,18 @@ impl<'a> Test<'a> {
                 let (packets, bytes) = (reading.packets, reading.bytes);
                 vec![format!("[{index}] {packets} packets, {bytes} bytes")]
             }
-            CommandKind::MeterRead(meter, index) => match self.device().read_meter(*meter, *index) {
-                Some(rates) => vec![format!("[{index}] {rates}")],
-                None => vec![format!("[{index}] no rates")],
-            },
-            CommandKind::MirrorGet(session) => match self.device().replication().session(*session) {
-                Some(session) => vec![format!("{session:?}")],
-                None => vec![format!("there is no session {session}")],
-            },
+            CommandKind::MeterRead(meter, index) => {
+                match self.device().read_meter(*meter, *index) {
+                    Some(rates) => vec![format!("[{index}] {rates}")],
+                    None => vec![format!("[{index}] no rates")],
+                }
+            }
+            CommandKind::MirrorGet(session) => {
+                match self.device().replication().session(*session) {
+                    Some(session) => vec![format!("{session:?}")],
+                    None => vec![format!("there is no session {session}")],
+                }
+            }
             _ => Vec::new(),
         };
         let lines = texts.into_iter().map(|text| format!("line {line}: {text}"));
