@@ -5,7 +5,7 @@ use std::sync::Arc;
 use interp::Interp;
 use ir::Program;
 use packet::{Nanos, PortId};
-use switch::{Carry, Device, DeviceConfig, Fate, MayLose, Migration};
+use switch::{AdoptError, Carry, Device, DeviceConfig, Fate, MayLose, Migration};
 use testkit::compile_text;
 
 /// What programs differ in. A table `t` sends by the port that its action `go` gets; what misses it is dropped.
@@ -125,7 +125,8 @@ fn check(old: &Parts, entries: &str, new: &Parts, lines: &[&str], packets: &[Pac
     let careful = changed.adopt(device(&after), careful);
     let migration = match &careful {
         Ok(migration) => migration.clone(),
-        Err(refused) => {
+        Err(AdoptError::Exceeded(error)) => panic!("{error}"),
+        Err(AdoptError::WouldLose(refused)) => {
             assert!(refused.lines.iter().all(|line| line.lost > 0));
             assert!(Arc::ptr_eq(changed.program(), &before));
             let anything = Carry::State(MayLose::Anything);

@@ -282,17 +282,15 @@ fn profile(kind: &ExternKind) -> Option<ActionProfile> {
     }
 }
 
-/// Sums what is allocated at once, before anything is.
+/// Bytes of a program's state that are allocated at once: cells, and tables that packets write; at least so many.
+pub fn state_bytes(program: &Program) -> u64 {
+    let parts = preallocated(program).map(|(_, bytes)| bytes);
+    parts.fold(0, u64::saturating_add)
+}
+
 fn check_memory(program: &Program) -> Result<(), ConfigurationError> {
-    let externs = program
-        .externs
-        .values()
-        .map(|e| (&e.name, cell_bytes(&e.kind)));
-    let learning = program.tables.values().filter(|table| table.add_on_miss);
-    // Keys, parameters and cells of an entry that a packet adds: some hundred bytes.
-    let learning = learning.map(|table| (&table.name, u64::from(table.size) * 512));
     let mut bytes = 0u64;
-    for (name, more) in externs.chain(learning) {
+    for (name, more) in preallocated(program) {
         bytes = bytes.saturating_add(more);
         if bytes > MAX_STATE_BYTES {
             let name = name.clone();
@@ -300,6 +298,18 @@ fn check_memory(program: &Program) -> Result<(), ConfigurationError> {
         }
     }
     Ok(())
+}
+
+/// What is allocated at once, by name.
+fn preallocated(program: &Program) -> impl Iterator<Item = (&String, u64)> {
+    let externs = program
+        .externs
+        .values()
+        .map(|e| (&e.name, cell_bytes(&e.kind)));
+    let learning = program.tables.values().filter(|table| table.add_on_miss);
+    // Keys, parameters and cells of an entry that a packet adds: some hundred bytes.
+    let learning = learning.map(|table| (&table.name, u64::from(table.size) * 512));
+    externs.chain(learning)
 }
 
 /// Bytes of an extern's cells, at least.

@@ -33,7 +33,7 @@ pub mod wide;
 
 pub use atomic::{AtomicDepth, AtomicGate};
 pub use bit_buffer::BitBuffer;
-pub use configuration::{Configuration, ConfigurationError};
+pub use configuration::{Configuration, ConfigurationError, state_bytes};
 pub use context::{CurrentEntry, Derived, DigestMessage, Digests, PacketContext, WORK_BUDGET};
 pub use convert::{action_params, field_match, key_shape, table_spec};
 pub use drop::DropReason;

@@ -8,7 +8,7 @@ use ir::Program;
 use p4info::P4Info;
 use p4info::p4::v1::ForwardingPipelineConfig;
 use packet::Nanos;
-use switch::{Device, MayLose, WouldLose};
+use switch::{AdoptError, Device, MayLose};
 use tonic::Code;
 use tonic::metadata::MetadataMap;
 
@@ -171,8 +171,11 @@ pub(crate) fn may_lose(metadata: &MetadataMap) -> Checked<MayLose> {
     })
 }
 
-/// State that has no place in a program, in words.
-pub(crate) fn told(refused: &WouldLose) -> String {
+/// Why a program does not take the running one's place, in words.
+pub(crate) fn told(refused: &AdoptError) -> String {
+    let AdoptError::WouldLose(refused) = refused else {
+        return refused.to_string();
+    };
     let mut names: Vec<&str> = refused
         .lines
         .iter()

@@ -10,7 +10,7 @@ use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::p4::v1::{ForwardingPipelineConfig, StreamMessageResponse, WriteRequest};
 use packet::{Nanos, PortId};
-use switch::{Carry, Device, LoadError, MayLose, WouldLose};
+use switch::{AdoptError, Carry, Device, LoadError, MayLose};
 use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
@@ -434,7 +434,7 @@ impl Site {
             let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
             Ok((other, exchange, before, waiting))
         });
-        let adopted: Result<_, WouldLose> = adopted.await?;
+        let adopted: Result<_, AdoptError> = adopted.await?;
         let (mut other, exchange, (extras, notes), waiting) =
             adopted.or_else(|refused| invalid(pipeline::told(&refused)))?;
         if let Some(waiting) = waiting {

@@ -191,6 +191,7 @@ type Applied = Result<Option<EntryId>, ControlError>;
 impl Device {
     /// Makes a change; packets see it from the next step on.
     pub fn apply(&mut self, change: Change) -> Result<Option<EntryId>, ControlError> {
+        self.check_room(&change)?;
         let entry = self.change(&change)?;
         match change {
             // Packets do not see it.

@@ -14,6 +14,7 @@ use crate::control::{Change, Record};
 use crate::core::{Code, Core, Digest, Root, Trace};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Unbalanced};
+use crate::limits::{self, Exceeded, Limits};
 use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
@@ -38,6 +39,8 @@ pub struct DeviceConfig {
     pub queue: QueueConfig,
     /// PNA: the host's ports.
     pub host_ports: Vec<u32>,
+    /// What it may hold.
+    pub limits: Limits,
 }
 
 /// Why a program cannot be loaded.
@@ -49,6 +52,8 @@ pub enum LoadError {
     Unsupported(Unsupported),
     /// An entry of the program does not fit its table.
     Entry(ConfigurationError),
+    /// The device may not hold so much.
+    Exceeded(Exceeded),
 }
 
 impl fmt::Display for LoadError {
@@ -60,11 +65,32 @@ impl fmt::Display for LoadError {
             }
             LoadError::Unsupported(unsupported) => unsupported.fmt(f),
             LoadError::Entry(error) => error.fmt(f),
+            LoadError::Exceeded(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for LoadError {}
+
+/// Why a device does not take another program. The running one and all state stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdoptError {
+    /// There is state for which the new program has no place, and which may not be lost.
+    WouldLose(WouldLose),
+    /// The device may not hold so much.
+    Exceeded(Exceeded),
+}
+
+impl fmt::Display for AdoptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdoptError::WouldLose(error) => error.fmt(f),
+            AdoptError::Exceeded(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AdoptError {}
 
 /// What of a device's state stays when another program takes its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +120,7 @@ pub struct Device {
     pub(crate) core: Core,
     pub(crate) configuration: Configuration,
     pub(crate) replication: ReplicationEngine,
+    pub(crate) limits: Limits,
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
     pub(crate) root: Arc<Root>,
@@ -119,13 +146,17 @@ impl Device {
     /// A device that runs this program.
     ///
     /// # Errors
-    /// The program is not well formed, the engine does not run it, or its own entries do not fit its tables.
+    /// The program is not well formed, the engine does not run it, its own entries do not fit its tables, or it is more than the device may hold.
     pub fn new(
         program: Arc<Program>,
         engine: &dyn Engine,
         config: &DeviceConfig,
     ) -> Result<Device, LoadError> {
         ir::verify(&program).map_err(LoadError::Verify)?;
+        let limits = config.limits;
+        limits
+            .check_program(&program)
+            .map_err(LoadError::Exceeded)?;
         let layout = Layout::of(&program);
         let loaded = engine
             .load(&program, &layout, &Natives::standard())
@@ -137,6 +168,8 @@ impl Device {
         configuration.host_ports = host_ports.into();
         let code = Arc::new(Code::new(program, layout, loaded));
         let replication = ReplicationEngine::default();
+        let entries = limits::entries(&configuration, &replication);
+        limits.check_entries(entries).map_err(LoadError::Exceeded)?;
         let root = Root {
             code: Arc::clone(&code),
             state: configuration.snapshot(),
@@ -148,6 +181,7 @@ impl Device {
             core,
             configuration,
             replication,
+            limits,
             next_own_id: 0,
             code,
             root: Arc::new(root),
@@ -457,6 +491,8 @@ impl Device {
     ) -> Result<Migration, LoadError> {
         let mut new = Device::new(program, engine, config)?;
         let carried = self.carry_to(&mut new);
+        self.check_limits(&new, &self.replication, &carried)
+            .map_err(LoadError::Exceeded)?;
         Ok(self.begin(&mut new, carried).0)
     }
 
@@ -464,8 +500,9 @@ impl Device {
     /// of a burst, once it is published. The new device's own state counts where nothing stays.
     ///
     /// # Errors
-    /// There is state for which the new program has no place, and which may not be lost. The running program and all state stay.
-    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, WouldLose> {
+    /// There is state for which the new program has no place, and which may not be lost, or the new program and its state are more than this device may
+    /// hold. The running program and all state stay.
+    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, AdoptError> {
         let exchange = self.exchange(&mut new, carry)?;
         self.is_provisional = false;
         Ok(exchange.migration)
@@ -476,23 +513,31 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::adopt`].
-    pub fn exchange(&mut self, new: &mut Device, carry: Carry) -> Result<Exchange, WouldLose> {
+    pub fn exchange(&mut self, new: &mut Device, carry: Carry) -> Result<Exchange, AdoptError> {
         let has_replication = carry == Carry::Nothing;
         let carried = match carry {
             Carry::State(may_lose) => {
                 let carried = self.carry_to(new);
                 let lines = carried.migration.refused_by(&may_lose);
                 if !lines.is_empty() {
-                    return Err(WouldLose { lines });
+                    return Err(AdoptError::WouldLose(WouldLose { lines }));
                 }
                 carried
             }
             Carry::Nothing => {
                 self.share_with(new);
-                std::mem::swap(&mut self.replication, &mut new.replication);
                 Carried::default()
             }
         };
+        let replication = match has_replication {
+            true => &new.replication,
+            false => &self.replication,
+        };
+        self.check_limits(new, replication, &carried)
+            .map_err(AdoptError::Exceeded)?;
+        if has_replication {
+            std::mem::swap(&mut self.replication, &mut new.replication);
+        }
         let (migration, moved) = self.begin(new, carried);
         self.is_provisional = self.is_kept();
         Ok(Exchange {
@@ -518,6 +563,19 @@ impl Device {
         }
         self.turn_to(before);
         self.is_provisional = false;
+    }
+
+    /// Checks that this device may hold another one's program and state, with these copies and what is carried over.
+    fn check_limits(
+        &self,
+        new: &Device,
+        replication: &ReplicationEngine,
+        carried: &Carried,
+    ) -> Result<(), Exceeded> {
+        self.limits.check_program(new.program())?;
+        let entries = limits::entries(&new.configuration, replication);
+        let moving = carried.moving(&self.configuration, &new.configuration);
+        self.limits.check_entries(entries + moving)
     }
 
     /// Makes a device ready to run on this one's workers.

@@ -9,6 +9,7 @@
 //! - workers free no program and no table: roots live with the device until nothing refers to them;
 //! - another program takes state over by the rule of docs/MIGRATION.md, or is refused and changes nothing;
 //! - every change, be it of the control side, of a packet or of time, is one numbered [`Record`], in one order; a refused change changes nothing;
+//! - a device holds no more than its [`Limits`], whoever writes to it and whatever program it adopts;
 //! - time and seeds come from outside: the same inputs give the same outputs.
 //!
 //! Tests: `tests/`, one file an architecture; `testkit` runs programs.
@@ -22,6 +23,7 @@ mod forward;
 mod journal;
 mod learned;
 mod ledger;
+mod limits;
 mod migration;
 mod object;
 mod outbox;
@@ -34,9 +36,10 @@ mod worker;
 
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::Digest;
-pub use device::{Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
+pub use device::{AdoptError, Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
 pub use ledger::{Ledger, Unbalanced};
+pub use limits::{Exceeded, Limited, Limits};
 pub use migration::{Fate, Line, MayLose, Migration, StateKind, WouldLose};
 pub use object::{CELLS, Object, Place, arguments, key_match};
 pub use pre::{CloneSession, Replica, ReplicationEngine};

@@ -490,7 +490,7 @@ impl Device {
     /// recorded. Objects come in the order of their places; the program's object says nothing here.
     ///
     /// # Errors
-    /// An object does not fit the program; the device is not to be used then.
+    /// An object does not fit the program, or there are more than the device may hold; the device is not to be used then.
     pub fn restore(
         &mut self,
         objects: impl IntoIterator<Item = (Place, Object)>,
@@ -507,7 +507,9 @@ impl Device {
             entries.number_from(EntryId(last.map_or(0, |last| last.0.saturating_add(1))));
         }
         self.is_stale = true;
-        Ok(())
+        let entries = self.entries();
+        let checked = self.limits().check_entries(entries);
+        checked.or_else(|error| refused(ControlCode::ResourceExhausted, error.to_string()))
     }
 
     fn put(&mut self, place: Place, object: Object) -> Result<(), ControlError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use common::{code, device, entry, ns, packet, ports, send, sent, v1model, value};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
-use switch::{Action, Carry, Change, Device, DeviceConfig, Fate, MayLose, StateKind};
+use switch::{Action, AdoptError, Carry, Change, Device, DeviceConfig, Fate, MayLose, StateKind};
 
 fn replace(device: &mut Device, text: &str) -> Vec<(StateKind, String, u64)> {
     let program = common::program(text);
@@ -315,7 +315,10 @@ table forward {
     let keep = |may_lose| Carry::State(may_lose);
     let these = |name: &str| keep(MayLose::These(vec![name.to_owned()]));
     for word in [keep(MayLose::Nothing), these("other")] {
-        let refused = device.adopt(beside("other"), word).unwrap_err();
+        let AdoptError::WouldLose(refused) = device.adopt(beside("other"), word).unwrap_err()
+        else {
+            panic!("no limit is set");
+        };
         assert_eq!(refused.lines.len(), 1);
         assert_eq!(
             (refused.lines[0].name.as_str(), refused.lines[0].lost),

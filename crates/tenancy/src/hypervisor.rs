@@ -33,7 +33,7 @@ pub struct Spec {
     pub ports: Vec<Connection>,
     /// What it may use.
     pub quotas: Quotas,
-    /// How its device is set up.
+    /// How its device is set up; its limits are those of the quotas.
     pub device: DeviceConfig,
 }
 
@@ -255,8 +255,11 @@ impl Hypervisor {
             name: spec.name,
             owner: spec.owner,
             gate: Arc::new(Gate::new(&spec.quotas, self.now)),
+            config: DeviceConfig {
+                limits: spec.quotas.limits,
+                ..spec.device
+            },
             quotas: spec.quotas,
-            config: spec.device,
             slot: self.free_slot(),
             is_suspended: false,
             loaded: None,
@@ -329,10 +332,15 @@ impl Hypervisor {
     /// Gives a vPDP other quotas. What it has used of its rates is forgotten.
     ///
     /// # Errors
-    /// There is no such vPDP.
+    /// There is no such vPDP, or it holds more already.
     pub fn set_quotas(&mut self, id: VpdpId, quotas: Quotas) -> Result<(), Refusal> {
         let now = self.now;
         let vpdp = self.find_mut(id)?;
+        if let Some(loaded) = &mut vpdp.loaded {
+            let set = loaded.device.set_limits(quotas.limits);
+            set.map_err(|error| Refusal::Exceeded(id, error))?;
+        }
+        vpdp.config.limits = quotas.limits;
         vpdp.gate = Arc::new(Gate::new(&quotas, now));
         vpdp.quotas = quotas;
         self.publish(Vec::new());
@@ -405,7 +413,7 @@ impl Hypervisor {
         let vpdp = self.find_mut(id)?;
         let loaded = vpdp.loaded.as_mut().ok_or(Refusal::NoProgram(id))?;
         let adopted = loaded.device.adopt(new, carry);
-        let migration = adopted.map_err(|error| Refusal::WouldLose(id, error))?;
+        let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
         loaded.device.publish();
         loaded.before = Some(before);
         Ok(migration)

@@ -1,5 +1,7 @@
 //! What a virtual data plane may use, and the error that says that it asked for more.
 
+use switch::Limits;
+
 /// So many a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -12,6 +14,8 @@ pub struct Rate {
 /// The quotas of a vPDP; what is not given is not limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
+    /// What its device may hold, which the device itself refuses to exceed: no way to write to it goes around.
+    pub limits: Limits,
     /// Packets that come in.
     pub packets: Option<Rate>,
     /// Passes of packets that start over: resubmitted and recirculated ones.

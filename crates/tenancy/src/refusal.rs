@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use switch::{ControlError, LoadError, WouldLose};
+use switch::{AdoptError, ControlError, Exceeded, LoadError};
 
 use crate::vpdp::{VirtualPort, VpdpId};
 use crate::wiring::WiringError;
@@ -30,8 +30,10 @@ pub enum Refusal {
     NothingBefore(VpdpId),
     /// The program cannot be loaded.
     Load(VpdpId, String),
-    /// The new program has no place for state that may not be lost.
-    WouldLose(VpdpId, WouldLose),
+    /// The vPDP does not take the new program: it has no place for state that may not be lost, or is more than the quotas allow.
+    Update(VpdpId, AdoptError),
+    /// The vPDP holds more already than its new quotas allow.
+    Exceeded(VpdpId, Exceeded),
     /// What was exported does not fit its own program.
     Import(ControlError),
 }
@@ -81,10 +83,12 @@ impl fmt::Display for Refusal {
             Refusal::Load(id, error) => {
                 write!(f, "vPDP {id} cannot run the program: {error}")
             }
-            Refusal::WouldLose(id, error) => write!(
+            Refusal::Update(id, error @ AdoptError::WouldLose(_)) => write!(
                 f,
                 "vPDP {id} keeps its program: {error}; say what may be lost"
             ),
+            Refusal::Update(id, error) => write!(f, "vPDP {id} keeps its program: {error}"),
+            Refusal::Exceeded(id, error) => write!(f, "vPDP {id} keeps its quotas: {error}"),
             Refusal::Import(error) => {
                 write!(f, "the exported state does not fit its program: {error}")
             }

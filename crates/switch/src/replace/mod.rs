@@ -36,6 +36,15 @@ struct Move {
 }
 
 impl Carried {
+    /// Entries that there are more in the new tables when the change is made.
+    pub(crate) fn moving(&self, old: &Configuration, new: &Configuration) -> u64 {
+        let moving = self.moves.iter().map(|one| {
+            let there = new.tables[one.to].len();
+            (old.tables[one.from].len() + one.initial.len()).saturating_sub(there)
+        });
+        moving.sum::<usize>() as u64
+    }
+
     /// Makes the change. What takes back the moves of whole tables comes with it.
     pub(crate) fn finish(
         self,

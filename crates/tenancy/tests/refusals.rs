@@ -1,0 +1,310 @@
+//! Wrong changes are refused with what is wrong and how to mend it, and change nothing.
+
+mod common;
+
+use std::net::Ipv4Addr;
+
+use common::{forward, frame, hypervisor, id, marker, port, program, spec};
+use packet::PortId;
+use switch::{Action, Carry, Change, Limits, MayLose, TableEntry};
+use tenancy::{
+    Carriage, Condition, Connection, Hypervisor, Quotas, Refusal, Rule, Sharing, Spec, Vlan,
+};
+
+fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rule {
+    Rule {
+        name: name.into(),
+        vpdp: id(vpdp),
+        priority,
+        conditions,
+    }
+}
+
+/// vPDP 1 with a program on ports 10 and 11, linked to vPDP 2, which has none; both share port 5 by rules.
+fn scene() -> Hypervisor {
+    let mut hypervisor = hypervisor();
+    hypervisor.share(PortId(5), Some(Sharing::Rules)).unwrap();
+    for (number, ports) in [(1, [10, 11, 5]), (2, [20, 21, 5])] {
+        let mut spec = spec(number, &ports);
+        spec.ports.push(Connection::Open);
+        if number == 2 {
+            spec.quotas.limits = SMALL;
+        }
+        hypervisor.create(spec).unwrap();
+    }
+    hypervisor.load(id(1), marker(1)).unwrap();
+    hypervisor.link(port(1, 3), port(2, 3)).unwrap();
+    let vlan = vec![Condition::Vlan(Vlan::Id(7))];
+    hypervisor.add_rule(rule("seven", 1, 0, vlan)).unwrap();
+    hypervisor
+}
+
+/// All that can be read of a hypervisor.
+fn picture(hypervisor: &Hypervisor) -> String {
+    let vpdps = hypervisor.vpdps().map(|vpdp| {
+        let program = vpdp.device().map(|device| device.program().name.clone());
+        let objects = vpdp.device().map(switch::Device::objects);
+        let ports = hypervisor.ports(vpdp.id());
+        let name = vpdp.name();
+        format!(
+            "{} {name} {ports:?} {:?} {program:?} {objects:?}",
+            vpdp.id(),
+            vpdp.quotas()
+        )
+    });
+    let vpdps: Vec<String> = vpdps.collect();
+    let shared: Vec<_> = hypervisor.shared().collect();
+    format!("{vpdps:?} {shared:?} {:?}", hypervisor.rules())
+}
+
+const SMALL: Limits = Limits {
+    entries: Some(1),
+    state_bytes: Some(7),
+    stages: Some(2),
+};
+
+/// A table with two entries, and one without.
+const TABLES: &str = "
+    action a() {}
+    table two { key = { hdr.h.mark : exact; } actions = { a; } const entries = { 0 : a(); 1 : a(); } }
+    table none { key = { hdr.h.mark : exact; } actions = { a; } }";
+
+type Wrong = fn(&mut Hypervisor) -> Result<(), Refusal>;
+
+fn net(a: u8, length: u8) -> Condition {
+    Condition::Ipv4Source(Ipv4Addr::new(a, 0, 0, 0), length)
+}
+
+const CASES: &[(&str, Wrong)] = &[
+    ("there is no vPDP 9", |h| h.load(id(9), marker(1))),
+    ("there is a vPDP 1 already", |h| {
+        h.create(spec(1, &[30])).map(drop)
+    }),
+    ("vPDP 2 is called `tenant 2` already", |h| {
+        let name = "tenant 2".into();
+        h.create(Spec {
+            name,
+            ..Spec::default()
+        })
+        .map(drop)
+    }),
+    (
+        "port 1 of vPDP 3 cannot have the switch's port 10, which is port 0 of vPDP 1",
+        |h| h.create(spec(3, &[30, 10])).map(drop),
+    ),
+    (
+        "cannot have the switch's port 5, which is port 0 of vPDP 1",
+        |h| h.connect(port(1, 0), Some(PortId(5))),
+    ),
+    ("the switch's ports go up to 65535", |h| {
+        h.connect(port(1, 0), Some(PortId(65_536)))
+    }),
+    ("there is no port 4 of vPDP 1", |h| {
+        h.link(port(1, 4), port(2, 0))
+    }),
+    ("port 3 of vPDP 1 is connected already", |h| {
+        h.link(port(1, 3), port(2, 0))
+    }),
+    ("port 3 of vPDP 1 is connected already", |h| {
+        h.connect(port(1, 3), None)
+    }),
+    ("port 0 of vPDP 1 has no link", |h| h.unlink(port(1, 0))),
+    (
+        "vPDP 2 is in use: port 3 of vPDP 2 is linked to port 3 of vPDP 1; remove the link first",
+        |h| h.delete(id(2)),
+    ),
+    ("vPDP 1 is in use: the rule `seven`", |h| {
+        h.unlink(port(1, 3)).and_then(|()| {
+            let refused = h.delete(id(1));
+            h.link(port(1, 3), port(2, 3)).and(refused)
+        })
+    }),
+    (
+        "a packet can meet both the rule `seven` and the rule `net`, which lead it to different vPDPs; give one of them a larger priority",
+        |h| h.add_rule(rule("net", 2, 0, vec![net(10, 8)])),
+    ),
+    ("there is a rule `seven` already", |h| {
+        h.add_rule(rule("seven", 1, 9, Vec::new()))
+    }),
+    ("there is no rule `eight`", |h| h.remove_rule("eight")),
+    ("the rule `x` is for vPDP 9, which is not there", |h| {
+        h.add_rule(rule("x", 9, 1, Vec::new()))
+    }),
+    (
+        "about the switch's port 10, whose packets do not go by rules",
+        |h| h.add_rule(rule("x", 1, 1, vec![Condition::Port(PortId(10))])),
+    ),
+    ("two conditions are about the IPv4 source", |h| {
+        h.add_rule(rule("x", 1, 1, vec![net(10, 8), net(10, 9)]))
+    }),
+    ("the IPv4 source cannot have this value", |h| {
+        h.add_rule(rule("x", 1, 1, vec![net(10, 33)]))
+    }),
+    ("the VLAN cannot have this value", |h| {
+        h.add_rule(rule("x", 1, 1, vec![Condition::Vlan(Vlan::Id(4095))]))
+    }),
+    (
+        "the L4 source port cannot have this value, or its range is empty",
+        |h| {
+            #[expect(clippy::reversed_empty_ranges)]
+            h.add_rule(rule("x", 1, 1, vec![Condition::L4Source(5..=4)]))
+        },
+    ),
+    ("they ask for two values of the EtherType", |h| {
+        let arp = Condition::EtherType(0x806);
+        h.add_rule(rule("x", 1, 1, vec![net(10, 8), arp]))
+    }),
+    ("has more than 24 bits", |h| {
+        let mac = tenancy::MacAddress([2, 0, 0, 0, 0, 1]);
+        let tunnel = tenancy::Tunnel {
+            backbone: tenancy::Backbone {
+                local: mac,
+                remote: mac,
+            },
+            local: Ipv4Addr::LOCALHOST,
+            remote: Ipv4Addr::LOCALHOST,
+            vni: 1 << 24,
+        };
+        let sharing = Sharing::Described(Carriage::Vxlan(tunnel));
+        h.share(PortId(6), Some(sharing))
+    }),
+    (
+        "port 2 of vPDP 2 cannot have the switch's port 5, which is port 2 of vPDP 1",
+        |h| h.share(PortId(5), None),
+    ),
+    ("vPDP 1 has a program", |h| h.load(id(1), marker(2))),
+    (
+        "the program has 4 stages, but the quota is 2; make it shorter",
+        |h| {
+            let code = "apply { none.apply(); standard.egress_spec = 1; none.apply(); }";
+            h.load(id(2), program(&format!("{TABLES} {code}")))
+        },
+    ),
+    (
+        "take 8 bytes, but the quota is 7; declare fewer cells",
+        |h| {
+            h.load(
+                id(2),
+                program("register<bit<32>>(1) r; apply { r.write(0, 1); }"),
+            )
+        },
+    ),
+    (
+        "there would be 2 entries, but the quota is 1; delete some first",
+        |h| {
+            h.load(
+                id(2),
+                program(&format!("{TABLES} apply {{ two.apply(); }}")),
+            )
+        },
+    ),
+    ("vPDP 1 keeps its quotas: counters, meters", |h| {
+        let limits = SMALL;
+        h.set_quotas(
+            id(1),
+            Quotas {
+                limits,
+                ..Quotas::default()
+            },
+        )
+    }),
+    ("vPDP 2 has no program", |h| {
+        h.update(id(2), marker(2), Carry::Nothing).map(drop)
+    }),
+    ("vPDP 2 has no program", |h| h.unload(id(2))),
+    ("vPDP 1 had no other program", |h| {
+        h.roll_back(id(1)).map(drop)
+    }),
+    ("has no place for 1 registers of `In.seen`", |h| {
+        let carry = Carry::State(MayLose::Nothing);
+        let other = program("apply { standard.egress_spec = 1; }");
+        h.update(id(1), other, carry).map(drop)
+    }),
+];
+
+#[test]
+fn a_wrong_change_says_what_is_wrong_and_changes_nothing() {
+    for (expected, change) in CASES {
+        let mut hypervisor = scene();
+        let mut worker = hypervisor.workers(1).remove(0);
+        // State that can be lost.
+        assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
+        let before = picture(&hypervisor);
+        let refusal = change(&mut hypervisor).expect_err(expected);
+        let message = refusal.to_string();
+        assert!(message.contains(expected), "{message}, not {expected}");
+        assert_eq!(picture(&hypervisor), before, "{message}");
+        assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 2).len(), 1);
+        hypervisor.check_conservation().unwrap();
+    }
+}
+
+#[test]
+fn rules_that_overlap_are_told_apart_by_priority() {
+    let mut hypervisor = scene();
+    hypervisor
+        .add_rule(rule("net", 2, 1, vec![net(10, 8)]))
+        .unwrap();
+    hypervisor
+        .add_rule(rule("part", 2, 1, vec![net(10, 16)]))
+        .unwrap();
+    hypervisor
+        .add_rule(rule("other", 1, 1, vec![net(11, 8)]))
+        .unwrap();
+    let refused = hypervisor.add_rule(rule("half", 1, 1, vec![net(8, 6)]));
+    assert!(refused.is_err());
+    assert_eq!(hypervisor.rules().len(), 4);
+}
+
+#[test]
+fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
+    let mut hypervisor = hypervisor();
+    let mut spec = spec(1, &[1, 2]);
+    spec.quotas.limits.entries = Some(3);
+    hypervisor.create(spec).unwrap();
+    let tables = |code: &str| program(&format!("{TABLES} apply {{ {code} }}"));
+    hypervisor.load(id(1), tables("none.apply();")).unwrap();
+    let insert = |mark: u8| {
+        let call = ir::ActionCall {
+            action: 0,
+            args: Vec::new(),
+        };
+        let entry = TableEntry {
+            keys: vec![ir::KeyMatch::Exact(bits::Value::truncated(mark.into(), 8))],
+            priority: None,
+            action: Action::Call(call),
+            idle_timeout: None,
+            meter: None,
+            counter: None,
+        };
+        Change::Insert(ir::TableId::new(0), entry)
+    };
+    let device = hypervisor.device_mut(id(1)).unwrap();
+    for mark in 0..2 {
+        device.apply(insert(mark)).unwrap();
+    }
+    let copy = switch::Replica {
+        port: PortId(1),
+        instance: 0,
+    };
+    device.apply(Change::SetMulticast(1, vec![copy])).unwrap();
+    let refused = [
+        insert(9),
+        Change::SetMulticast(1, vec![copy; 2]),
+        Change::SetMulticast(2, vec![copy]),
+    ];
+    for change in refused {
+        let changes = device.changes();
+        let refusal = device.apply(change).unwrap_err();
+        assert_eq!(refusal.code, switch::ControlCode::ResourceExhausted);
+        assert!(refusal.message.contains("the quota is 3"), "{refusal}");
+        assert_eq!((device.entries(), device.changes()), (3, changes));
+    }
+    // A table with two entries of its own beside the one that moves.
+    let more = tables("two.apply(); none.apply();");
+    let nothing = Carry::State(MayLose::Nothing);
+    let refusal = hypervisor.update(id(1), more, nothing).unwrap_err();
+    let message = "vPDP 1 keeps its program: there would be 5 entries, but the quota is 3";
+    assert!(refusal.to_string().starts_with(message), "{refusal}");
+    assert_eq!(hypervisor.device_mut(id(1)).unwrap().entries(), 3);
+}
