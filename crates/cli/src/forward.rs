@@ -140,7 +140,7 @@ impl Forwarder {
                 watch,
                 shares,
                 bell: Arc::new(bell()?),
-                habits: plan.habits,
+                habits: plan.habits.clone(),
                 common: Arc::clone(&common),
                 tell: tell.clone(),
             }))

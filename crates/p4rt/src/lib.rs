@@ -83,5 +83,5 @@ pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use notes::{Notes, forget_config, has_config};
 pub use rehearsal::{Rehearsal, Rehearsed};
-pub use server::{Server, ServerError, Setup};
+pub use server::{Server, ServerError, Setup, Urgency};
 pub use site::Loader;

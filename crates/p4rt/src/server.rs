@@ -138,6 +138,15 @@ impl Sites {
     }
 }
 
+/// How urgent a server's threads are beside those that carry packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// As urgent: it has cores that no worker has.
+    AsWorkers,
+    /// Less urgent: workers come first where they run, and what controllers ask for takes the time that packets leave.
+    BelowWorkers,
+}
+
 /// A server that runs until it is dropped.
 pub struct Server {
     address: SocketAddr,
@@ -152,7 +161,11 @@ impl Server {
     ///
     /// # Errors
     /// The address cannot be had or may not be, or something is wrong with the devices.
-    pub fn start(listen: impl Into<Listen>, setups: Vec<Setup>) -> Result<Server, ServerError> {
+    pub fn start(
+        listen: impl Into<Listen>,
+        setups: Vec<Setup>,
+        urgency: Urgency,
+    ) -> Result<Server, ServerError> {
         let listen = listen.into();
         let address = listen.address;
         let door = listen.door();
@@ -175,7 +188,13 @@ impl Server {
         };
         let thread = std::thread::Builder::new()
             .name("p4runtime".to_owned())
-            .spawn(move || run(runtime, listener, door, service, stopped))
+            .spawn(move || {
+                if urgency == Urgency::BelowWorkers {
+                    // On a system that refuses, it is as urgent as they are.
+                    let _ = rustix::process::nice(LESS_URGENT);
+                }
+                run(runtime, listener, door, service, stopped);
+            })
             .map_err(io)?;
         Ok(Server {
             address: bound,
@@ -253,7 +272,7 @@ fn open(setups: Vec<Setup>, runtime: &Runtime) -> Result<Sites, ServerError> {
     Ok(sites)
 }
 
-/// By how much threads that serve controllers are less urgent than those that carry packets: nice(2), Linux 2.6.
+/// [`Urgency::BelowWorkers`], for nice(2), Linux 2.6.
 const LESS_URGENT: i32 = 10;
 
 fn run(
@@ -263,8 +282,6 @@ fn run(
     service: Service,
     stopped: oneshot::Receiver<()>,
 ) {
-    // Workers come first: what controllers ask for takes the time that packets leave. On a system that refuses, it is as urgent as they are.
-    let _ = rustix::process::nice(LESS_URGENT);
     runtime.block_on(async move {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
             return;
