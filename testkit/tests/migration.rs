@@ -1125,3 +1125,75 @@ fn groups_and_sessions_are_the_device_s() {
         .unwrap();
     assert!(kept.replication().session(3).is_none());
 }
+
+#[test]
+fn actions_that_go_to_another_profile_leave_their_entries_and_members_behind() {
+    // `t` chooses `go` and, at first, `other` by its profile; `u` has another profile.
+    let with = |of_t: &'static str, of_u: &'static str, listed, listed_by_u: &str| {
+        Parts {
+        declarations: format!(
+            "action_profile(8) s1; action_profile(8) s2; action other(bit<9> p) {{ s.egress_spec = p; }}
+             action none() {{ }}
+             table u {{ key = {{ hdr.h.b : exact @name(\"k\"); }} actions = {{ {listed_by_u} }} implementation = {of_u}; }}"
+        )
+        .leak(),
+        apply: "u.apply();",
+        listed,
+        properties: match of_t {
+            "s1" => "implementation = s1;",
+            _ => "implementation = s2;",
+        },
+        ..PARTS
+    }
+    };
+    let before = with("s1", "s2", "go; other;", "none;");
+    let entries = "s1 member 1 -> go(5)\ns1 member 2 -> other(6)\ns2 member 1 -> none()\n\
+        t { k: 1 } -> member 1\nt { k: 2 } -> member 2\nu { k: 9 } -> member 1";
+    // The action moves from the profile of `t` to that of `u`.
+    check(
+        &before,
+        entries,
+        &with("s1", "s2", "go;", "none; other;"),
+        &[
+            "s1: members what fits, 1 of 2: the action `I.other` is gone",
+            "t: entries what fits, 1 of 2: the action `I.other` is gone",
+        ],
+        &[((1, 0, 0), 5), ((2, 0, 0), 0)],
+    );
+    // The tables change profiles: members stay where their profile has their action, entries do not follow.
+    let elsewhere = "its actions are in another profile";
+    let lines = [
+        "s1: members what fits, 0 of 2: the action `I.go` is gone; the action `I.other` is gone"
+            .to_owned(),
+        "s2: members what fits, 0 of 1: the action `I.none` is gone".to_owned(),
+        format!("u: entries lost, 0 of 1: {elsewhere}"),
+        format!("t: entries lost, 0 of 2: {elsewhere}"),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let exchanged = with("s2", "s1", "go; other;", "none;");
+    check(&before, entries, &exchanged, &lines, &[((1, 0, 0), 0)]);
+}
+
+#[test]
+fn what_belongs_to_no_object_of_a_program_is_the_device_s() {
+    let (before, after) = (program(&PARTS), program(&with_cells("", COUNTER, "")));
+    let mut changed = device(&before);
+    let hash = exec::HashParameters {
+        toeplitz_key: vec![7; 40],
+        ..changed.configuration().hash.as_ref().clone()
+    };
+    for change in [
+        switch::Change::SetHostPorts(vec![4, 2]),
+        switch::Change::SetExpireProfile(3, Some(Nanos(77))),
+        switch::Change::SetHashParameters(hash.clone()),
+    ] {
+        changed.apply(change).unwrap();
+    }
+    changed
+        .adopt(device(&after), Carry::State(MayLose::Nothing))
+        .unwrap();
+    let kept = changed.configuration();
+    assert_eq!(kept.host_ports[..], [2, 4]);
+    assert_eq!(kept.expire_profiles.timeout_ns(3), Some(77));
+    assert_eq!(*kept.hash, hash);
+}

@@ -55,7 +55,7 @@ impl<C: Carrier> Crew<C> {
                 carrier,
                 shares,
                 bell: Arc::new(bell()?),
-                habits,
+                habits: habits.clone(),
                 common: Arc::clone(&common),
                 tell: tell.clone(),
             }))

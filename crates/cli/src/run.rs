@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use p4rt::Server;
+use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
-use port::{Bell, OpenedPort, Poller, PortError, PortSpec, PortTarget, TapPort};
+use port::{Bell, Cores, OpenedPort, Poller, PortError, PortSpec, PortTarget, TapPort};
 use serde::Serialize;
 use switch::Device;
 
@@ -142,22 +142,20 @@ impl Workers {
         self.workers.into()
     }
 
-    /// How the workers of each of so many devices work.
-    fn habits(&self, devices: usize) -> Vec<Habits> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = self.number() * devices;
-        if workers > cores {
-            out::note(&format!(
-                "{workers} workers share {}: none has one of its own",
-                amount::count(cores as u64, "core")
-            ));
-        }
-        let are_pinned = workers > 1 && workers <= cores;
-        let habits = |device| Habits {
-            first_core: are_pinned.then_some(device * self.number()),
-            spin: Duration::from_micros(self.spin),
+    /// How the workers of a device work, where there are so many in all.
+    fn habits(&self, device: usize, all: usize, cores: &Cores) -> Habits {
+        let of_worker = |worker| match all > 1 && all <= cores.count() {
+            true => cores.nth(worker),
+            // Alone it runs where there is room: other switches of the machine have a first core, too.
+            false => Some(cores.clone()),
         };
-        (0..devices).map(habits).collect()
+        let first = device * self.number();
+        Habits {
+            cores: (first..first + self.number())
+                .filter_map(of_worker)
+                .collect(),
+            spin: Duration::from_micros(self.spin),
+        }
     }
 }
 
@@ -172,9 +170,26 @@ impl Trace {
 }
 
 impl Carrying {
-    /// Begins to log; before anything is written.
-    pub(crate) fn begin_log(&self) {
+    /// Begins to log, and leaves the first cores to the workers of so many devices if there are more: before anything is written, and before threads
+    /// start. How those workers work, and how urgent a server is beside them.
+    pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
         log::begin(self.log);
+        let workers = self.workers() * devices;
+        // Where the system does not say, threads run where they are put.
+        let cores = Cores::allowed().unwrap_or_default();
+        if workers > cores.count() && cores.count() > 0 {
+            out::note(&format!(
+                "{workers} workers share {}: none has one of its own",
+                amount::count(cores.count() as u64, "core")
+            ));
+        }
+        let others = cores.behind(workers);
+        let urgency = match others.count() > 0 && others.keep_to().is_ok() {
+            true => Urgency::AsWorkers,
+            false => Urgency::BelowWorkers,
+        };
+        let habits = |device| self.workers.habits(device, workers, &cores);
+        ((0..devices).map(habits).collect(), urgency)
     }
 
     /// How many threads forward.
@@ -184,7 +199,7 @@ impl Carrying {
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    options.carrying.begin_log();
+    let (habits, urgency) = options.carrying.begin(1);
     let Some(device) = device(options)? else {
         return Ok(Ended::WithErrors);
     };
@@ -205,7 +220,8 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             configure::device_config(&options.setup),
         )?;
         let listen = options.guard.listen(address)?;
-        let server = Server::start(listen, vec![setup]).map_err(|error| error.to_string())?;
+        let server = Server::start(listen, vec![setup], urgency);
+        let server = server.map_err(|error| error.to_string())?;
         out::note(&format!("P4Runtime is served at {}", server.address()));
         Ok::<_, String>((line, Desk::new(&Arc::new(server), id)))
     };
@@ -217,7 +233,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         ports: options.ports.clone(),
         control,
     };
-    carry(vec![carried], carrying, early)
+    carry(vec![carried], habits, carrying, early)
 }
 
 /// The device, with the state that was kept. With errors in the program or its entries, they are shown and there is none.
@@ -262,9 +278,10 @@ pub(crate) struct Carried {
     pub(crate) control: Option<(Line, Desk)>,
 }
 
-/// Carries packets through devices until something ends it, and reports.
+/// Carries packets through devices, each with its workers' habits, until something ends it, and reports.
 pub(crate) fn carry(
     carried: Vec<Carried>,
+    habits: Vec<Habits>,
     options: &Carrying,
     early: &Early,
 ) -> Result<Ended, String> {
@@ -274,7 +291,6 @@ pub(crate) fn carry(
     }
     let mut rounds = Vec::new();
     let mut subjects = Vec::new();
-    let habits = options.workers.habits(carried.len());
     for (one, habits) in carried.into_iter().zip(habits) {
         let (ask, asked) = channel();
         let desk = one.control.as_ref().map(|(_, desk)| desk.clone());

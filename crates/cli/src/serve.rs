@@ -169,7 +169,6 @@ fn deal(devices: &[DeviceSpec], ports: &[DevicePort]) -> Result<Vec<Vec<PortSpec
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    options.carrying.begin_log();
     let only = [DeviceSpec {
         id: 1,
         program: None,
@@ -178,6 +177,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         true => &only[..],
         false => &options.devices[..],
     };
+    let (habits, urgency) = options.carrying.begin(devices.len());
     let config = DeviceConfig {
         seed: options.seed,
         host_ports: options.host_ports.clone(),
@@ -216,7 +216,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         made.push((spec, device, ports, line, is_programmed));
     }
     let listen = options.guard.listen(options.address)?;
-    let server = Server::start(listen, setups).map_err(|error| error.to_string())?;
+    let server = Server::start(listen, setups, urgency).map_err(|error| error.to_string())?;
     let waiting = match is_waiting {
         true => "; the switch waits for a program",
         false => "",
@@ -239,7 +239,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             ports,
             control: Some((line, Desk::new(&server, spec.id))),
         });
-    run::carry(carried.collect(), &options.carrying, early)
+    run::carry(carried.collect(), habits, &options.carrying, early)
 }
 
 /// A device with what was kept of it, or with what it runs at first; with errors in that, they are shown and there is none.

@@ -9,7 +9,7 @@ use crate::carrier::Carrier;
 use crate::watch::Traced;
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{Bell, LinkState, Poller, Port, PortError, PortStats};
+use port::{Bell, Cores, LinkState, Poller, Port, PortError, PortStats};
 
 /// The longest that a worker sleeps: links are looked after this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
@@ -76,10 +76,10 @@ impl Board {
 }
 
 /// How workers work.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Habits {
-    /// The core of the first worker, if each has one of its own.
-    pub(crate) first_core: Option<usize>,
+    /// Where each worker runs; one that is not here runs where it is put.
+    pub(crate) cores: Vec<Cores>,
     /// How long a worker goes on looking for frames before it sleeps.
     pub(crate) spin: Duration,
 }
@@ -149,9 +149,10 @@ impl<C: Carrier> Station<C> {
     /// # Errors
     /// The operating system does not let the thread wait for its ports.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        if let Some(first) = self.habits.first_core {
-            // Where threads may not be pinned they run where they are put.
-            self.figures.core = port::pin_to_core(first + self.number).ok();
+        if let Some(cores) = self.habits.cores.get(self.number)
+            && cores.keep_to().is_ok()
+        {
+            self.figures.core = cores.only();
         }
         let mut next_look = Nanos::ZERO;
         let mut awake_until = Nanos::ZERO;

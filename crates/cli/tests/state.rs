@@ -4,6 +4,7 @@
 #[path = "../../p4rt/tests/p4rt/rig.rs"]
 mod rig;
 
+use std::ffi::CString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,9 +17,38 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
 use rig::*;
+use rustix::mount::{MountFlags, UnmountFlags};
+use tempfile::TempDir;
+use tonic::Code;
 
 /// Entries that every batch changes.
 const STRIPE: u64 = 3;
+
+/// A file system of a few bytes, in memory, that is gone with it.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// # Errors
+    /// This user or this machine may not mount one.
+    fn mount(bytes: u32) -> std::io::Result<SmallDisk> {
+        let place = tempfile::tempdir()?;
+        let size = CString::new(format!("size={bytes}")).expect("no zero byte");
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount("tmpfs", place.path(), "tmpfs", flags, size.as_c_str())?;
+        Ok(SmallDisk(place))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Files may still be open; it goes with the last of them.
+        let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
 
 /// A running switch; killed when it is dropped.
 struct Switch {
@@ -199,6 +229,64 @@ async fn a_switch_that_is_killed_two_hundred_times_has_all_that_it_acknowledged(
     let kept = kill(200).await;
     println!("{kept} batches were kept over 200 kills");
     assert!(kept > 200, "{kept}");
+}
+
+/// Entries of a batch that fills a disk, and the bytes that each has beside.
+const MANY: u64 = 200;
+const LARGE: usize = 1024;
+
+#[tokio::test]
+async fn what_a_real_disk_has_no_room_for_is_refused_and_goes_in_when_there_is_room() {
+    let disk = match SmallDisk::mount(8 << 20) {
+        Ok(disk) => disk,
+        Err(error) => return println!("skipped: a small file system cannot be mounted: {error}"),
+    };
+    let ballast = disk.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 4 << 20]).expect("there is room");
+    let state = disk.path().join("state");
+    let mut switch = Switch::serve(&state);
+    let (mut client, stream) = switch.primary().await;
+    let text = ALL.replace("size = 16;", "size = 1000000;");
+    let loaded = client.load(Action::VerifyAndCommit, &text).await;
+    loaded.expect("there is room for it");
+    let objects = Objects::of(&client.config().await);
+    let filling = |client: &Client, number: u64| {
+        let one = |key| match forwards(&objects, number * MANY + key, 1) {
+            Kind::TableEntry(mut one) => {
+                one.metadata = vec![7; LARGE];
+                (Type::Insert, Kind::TableEntry(one))
+            }
+            other => panic!("{other:?}"),
+        };
+        client.batch((0..MANY).map(one).collect())
+    };
+    let all = || Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    let mut kept = 0;
+    let refused = loop {
+        assert!(kept * MANY * (LARGE as u64) < 8 << 20, "more than it holds");
+        match client.grpc.write(filling(&client, kept)).await {
+            Ok(_) => kept += 1,
+            Err(status) => break status,
+        }
+    };
+    assert!(kept > 0, "{refused}");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let told = refused.message();
+    assert!(told.contains("no space is left on the disk"), "{told}");
+    assert_eq!(client.read(all()).await.len() as u64, kept * MANY);
+    // Neither a crash nor a start with a full disk takes what was acknowledged.
+    drop(stream);
+    switch.kill();
+    let switch = Switch::serve(&state);
+    let (mut client, _stream) = switch.primary().await;
+    assert_eq!(client.read(all()).await.len() as u64, kept * MANY);
+    let again = client.grpc.write(filling(&client, kept)).await;
+    let again = again.expect_err("the disk is as full as before");
+    assert_eq!(again.code(), Code::ResourceExhausted, "{again}");
+    std::fs::remove_file(&ballast).expect("it is there");
+    let written = client.grpc.write(filling(&client, kept)).await;
+    written.expect("there is room");
+    assert_eq!(client.read(all()).await.len() as u64, (kept + 1) * MANY);
 }
 
 #[tokio::test]

@@ -1,25 +1,30 @@
 //! How fast a controller writes and reads over loopback gRPC, in batches of 1,000, in memory and with the state kept on a disk, and what packets notice:
 //! `cargo bench -p p4rt`. Behind `--` may stand a number of exact entries, a number of routes (`routes=964000`) and a directory for the state
 //! (`state=DIR`; its disk is what is measured). The figures are of the whole way, the client's part included, which runs in the same process.
+//!
+//! As in the command, all but the worker leave the first core to it. Beside packets a controller writes as fast as it can, then at the rates that a
+//! switch must bear while it forwards: 100,000 exact entries a second in memory, 50,000 kept. Windows of writing stand between windows of rest, with
+//! which their packets are compared: by the clock, and by the worker's processor time, in which others of the machine have no part.
 
 #[expect(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/p4rt/rig.rs"]
 mod rig;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
-use p4rt::{Server, Setup};
+use p4rt::{Loader, Server, Setup, Urgency};
 use packet::{Frame, Nanos, PortId};
-use port::Poller;
+use port::{Cores, Poller};
 use rig::*;
 use store::Directory;
-use switch::{KeptCells, Worker};
+use switch::{Device, KeptCells, Worker};
 
 /// Updates of a batch.
 const BATCH: u32 = 1000;
@@ -30,6 +35,12 @@ const MOST_UNDER_WAY: usize = 4;
 /// Frames of a burst.
 const BURST: usize = 64;
 
+/// How long packets are measured while nothing is written, before each window of writing.
+const REST: Duration = Duration::from_millis(500);
+
+/// How often all entries are inserted, modified and deleted beside packets; each is a window.
+const ROUNDS: usize = 3;
+
 struct Wanted {
     entries: u32,
     routes: u32,
@@ -37,6 +48,11 @@ struct Wanted {
 }
 
 fn main() {
+    // The worker's thread is free to go there; all others inherit this.
+    let cores = Cores::allowed().expect("the system tells");
+    if cores.behind(1).keep_to().is_err() {
+        println!("there is one core: the worker shares it");
+    }
     let mut wanted = Wanted {
         entries: 100_000,
         routes: 964_000,
@@ -55,7 +71,7 @@ fn main() {
     runtime.expect("a runtime").block_on(async {
         for is_kept in [false, true] {
             for has_traffic in [false, true] {
-                measure(&wanted, is_kept, has_traffic).await;
+                measure(&wanted, &cores, is_kept, has_traffic).await;
             }
         }
     });
@@ -69,33 +85,40 @@ struct Switch {
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// What a worker notices: the time of each burst, in nanoseconds.
+/// What a worker notices.
 #[derive(Default)]
 struct Traffic {
     is_on: AtomicBool,
-    packets: AtomicU64,
-    bursts: Mutex<Vec<u32>>,
+    seen: Mutex<Seen>,
+}
+
+/// What a worker has noticed since the last time.
+#[derive(Default)]
+struct Seen {
+    /// The time of each burst, in nanoseconds.
+    bursts: Vec<u32>,
+    /// The worker's processor time at the beginning and at the end.
+    processor: (Duration, Duration),
 }
 
 impl Switch {
-    fn start(state: Option<&std::path::Path>) -> Switch {
-        let mut device = empty_device();
-        if let Some(state) = state {
-            let kept = Directory::open(state).and_then(|directory| directory.device(1));
-            let keeper = kept.and_then(|kept| kept.keep()).expect("it is new");
-            device.keep_in(Box::new(keeper), KeptCells::default(), false);
-        }
+    fn start(cores: &Cores, state: Option<&Path>) -> Switch {
+        let mut device = match state {
+            Some(state) => kept_device(state),
+            None => empty_device(),
+        };
+        let is_programmed = p4rt::has_config(device.notes());
         let (mut inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let setup = Setup {
             id: 1,
             remote,
             loader: Arc::new(Compiler),
-            program: None,
+            program: is_programmed.then(|| Arc::clone(device.program())),
             notes: device.notes().clone(),
             allowed: Vec::new(),
         };
         let address: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::start(address, vec![setup]).expect("a free port");
+        let server = Server::start(address, vec![setup], Urgency::AsWorkers).expect("a free port");
         let (stop, traffic) = (Arc::new(AtomicBool::new(false)), Arc::<Traffic>::default());
         let worker = device.workers(1).remove(0);
         let office = {
@@ -115,7 +138,11 @@ impl Switch {
         };
         let carrying = {
             let (stop, traffic) = (Arc::clone(&stop), Arc::clone(&traffic));
-            std::thread::spawn(move || carry(worker, &stop, &traffic))
+            let cores = cores.clone();
+            std::thread::spawn(move || {
+                cores.keep_to().expect("it could run there before");
+                carry(worker, &stop, &traffic);
+            })
         };
         Switch {
             server,
@@ -124,6 +151,25 @@ impl Switch {
             threads: vec![office, carrying],
         }
     }
+}
+
+/// A device with what a directory has of it.
+fn kept_device(state: &Path) -> Device {
+    let kept = Directory::open(state).and_then(|directory| directory.device(1));
+    let kept = kept.expect("it is a directory of ours");
+    let program = kept.program().expect("it can be read");
+    let has_program = program.is_some();
+    let mut device = match program {
+        Some(program) => {
+            let mut device = Compiler.device(program).expect("it ran before");
+            kept.restore(&mut device).expect("it fits");
+            device
+        }
+        None => empty_device(),
+    };
+    let keeper = Box::new(kept.keep().expect("a thread"));
+    device.keep_in(keeper, KeptCells::default(), has_program);
+    device
 }
 
 impl Drop for Switch {
@@ -155,29 +201,64 @@ fn carry(mut worker: Worker, stop: &AtomicBool, traffic: &Traffic) {
         let burst = Instant::now();
         worker.forward(&mut frames, now, |_, _, _| {});
         let nanos = u32::try_from(burst.elapsed().as_nanos()).unwrap_or(u32::MAX);
-        traffic.packets.fetch_add(BURST as u64, Ordering::Relaxed);
-        traffic.bursts.lock().expect("nobody panics").push(nanos);
+        let mut seen = traffic.seen.lock().expect("nobody panics");
+        seen.bursts.push(nanos);
+        seen.processor.1 = processor_time();
     }
+}
+
+/// How long the calling thread has run.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("it is not negative")
+}
+
+/// Packets of a window.
+#[derive(Clone, Copy)]
+struct Packets {
+    /// A second.
+    rate: f64,
+    /// A second of the worker's processor time.
+    own_rate: f64,
+    /// The median and the 99th hundredth of bursts, in microseconds.
+    median: f64,
+    most: f64,
 }
 
 impl Traffic {
-    /// Packets a second and the median and the 99th hundredth of bursts, since `begin` and the last time.
-    fn take(&self, begin: Instant) -> (f64, u32, u32) {
-        let packets = self.packets.swap(0, Ordering::Relaxed);
-        let mut bursts = std::mem::take(&mut *self.bursts.lock().expect("nobody panics"));
+    /// What was noticed since `begin` and the last time.
+    fn take(&self, begin: Instant) -> Packets {
+        let mut seen = self.seen.lock().expect("nobody panics");
+        let time = begin.elapsed().as_secs_f64();
+        let Seen {
+            mut bursts,
+            processor,
+        } = std::mem::take(&mut *seen);
+        seen.processor = (processor.1, processor.1);
+        drop(seen);
         bursts.sort_unstable();
+        let count = (bursts.len() * BURST) as f64;
         let at = |part: usize| bursts.get(bursts.len() * part / 100).copied().unwrap_or(0);
-        (
-            packets as f64 / begin.elapsed().as_secs_f64(),
-            at(50),
-            at(99),
-        )
+        Packets {
+            rate: count / time,
+            own_rate: count / (processor.1 - processor.0).as_secs_f64(),
+            median: f64::from(at(50)) / 1e3,
+            most: f64::from(at(99)) / 1e3,
+        }
     }
 }
 
-async fn measure(wanted: &Wanted, is_kept: bool, has_traffic: bool) {
+/// A switch with a primary and a program, whose objects are known.
+struct Bench {
+    switch: Switch,
+    client: Client,
+    objects: Objects,
+    _stream: Stream,
+}
+
+async fn measure(wanted: &Wanted, cores: &Cores, is_kept: bool, has_traffic: bool) {
     let state = tempfile::tempdir_in(&wanted.state).expect("a directory");
-    let switch = Switch::start(is_kept.then(|| state.path()));
+    let state = is_kept.then(|| state.path());
     println!(
         "\nstate {}, {}",
         if is_kept { "kept" } else { "in memory" },
@@ -187,58 +268,115 @@ async fn measure(wanted: &Wanted, is_kept: bool, has_traffic: bool) {
             "no traffic"
         }
     );
-    let mut client = Client::connect(switch.server.address()).await;
-    let _stream = client.open(Some(1), "").await;
-    let text = ALL.replace("size = 16;", &format!("size = {};", wanted.entries));
-    let lpm = "table lpm_table {";
-    let text = text.replace(lpm, &format!("{lpm} size = {};", wanted.routes.max(1)));
-    let loaded = client.load(Action::VerifyAndCommit, &text).await;
-    loaded.expect("it loads");
-    let objects = Objects::of(&client.config().await);
-    switch.traffic.is_on.store(has_traffic, Ordering::Relaxed);
-    if has_traffic {
-        switch.traffic.take(Instant::now());
-        let begin = Instant::now();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        tell_traffic("nothing is written", &switch.traffic, begin);
-    }
-    let exact_entry = |number: u32, port: u8| {
-        let forward = does(objects.id("forward"), &[&[port]]);
-        let key = bits::Value::truncated(number.into(), 48).to_p4rt_bytes();
-        entry(objects.id("exact_table"), vec![exact(1, &key)], forward)
-    };
-    for (what, ty, port) in [
-        ("exact entries inserted", Type::Insert, 1),
-        ("exact entries modified", Type::Modify, 2),
-        ("exact entries deleted", Type::Delete, 2),
-    ] {
-        if ty == Type::Delete {
-            let begin = Instant::now();
-            let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
-            assert_eq!(client.read(all).await.len(), wanted.entries as usize);
-            tell("exact entries read", wanted.entries, begin);
+    let mut bench = Bench::start(wanted, Switch::start(cores, state)).await;
+    match (has_traffic, is_kept) {
+        (false, _) => {
+            bench.alone(wanted).await;
+            drop(bench);
+            if let Some(state) = state {
+                start_again(wanted, cores, state).await;
+            }
         }
-        let made = |number| Kind::TableEntry(exact_entry(number, port));
-        write(&client, &switch, what, ty, wanted.entries, made).await;
-    }
-    if wanted.routes > 0 {
-        let made = |number| {
-            let (address, length) = route(number);
-            let forward = does(objects.id("forward"), &[b"\x03"]);
-            let address = bits::Value::truncated(address.into(), 48).to_p4rt_bytes();
-            Kind::TableEntry(entry(
-                objects.id("lpm_table"),
-                vec![lpm_of(&address, length)],
-                forward,
-            ))
-        };
-        let what = "routes inserted";
-        write(&client, &switch, what, Type::Insert, wanted.routes, made).await;
+        (true, false) => bench.beside_packets(wanted, 100_000).await,
+        (true, true) => bench.beside_packets(wanted, 50_000).await,
     }
 }
 
-fn lpm_of(address: &[u8], length: i32) -> p4info::p4::v1::FieldMatch {
-    lpm(1, address, length)
+/// How long a switch takes to start with the routes that it had, until it answers a controller.
+async fn start_again(wanted: &Wanted, cores: &Cores, state: &Path) {
+    let begin = Instant::now();
+    let switch = Switch::start(cores, Some(state));
+    let mut client = Client::connect(switch.server.address()).await;
+    let objects = Objects::of(&client.config().await);
+    let time = begin.elapsed();
+    let all = Kind::TableEntry(entry(objects.id("lpm_table"), vec![], None));
+    assert_eq!(client.read(all).await.len(), wanted.routes as usize);
+    tell("routes there when it starts again", wanted.routes, time);
+}
+
+/// The passes over all exact entries: the updates, and the port that they forward to.
+const PASSES: [(&str, Type, u8); 3] = [
+    ("exact entries inserted", Type::Insert, 1),
+    ("exact entries modified", Type::Modify, 2),
+    ("exact entries deleted", Type::Delete, 2),
+];
+
+impl Bench {
+    async fn start(wanted: &Wanted, switch: Switch) -> Bench {
+        let mut client = Client::connect(switch.server.address()).await;
+        let stream = client.open(Some(1), "").await;
+        let text = ALL.replace("size = 16;", &format!("size = {};", wanted.entries));
+        let lpm = "table lpm_table {";
+        let text = text.replace(lpm, &format!("{lpm} size = {};", wanted.routes.max(1)));
+        let loaded = client.load(Action::VerifyAndCommit, &text).await;
+        loaded.expect("it loads");
+        let objects = Objects::of(&client.config().await);
+        Bench {
+            switch,
+            client,
+            objects,
+            _stream: stream,
+        }
+    }
+
+    fn exact_entry(&self, number: u32, port: u8) -> Kind {
+        let forward = does(self.objects.id("forward"), &[&[port]]);
+        let key = bits::Value::truncated(number.into(), 48).to_p4rt_bytes();
+        let table = self.objects.id("exact_table");
+        Kind::TableEntry(entry(table, vec![exact(1, &key)], forward))
+    }
+
+    fn route(&self, number: u32) -> Kind {
+        let (address, length) = route(number);
+        let forward = does(self.objects.id("forward"), &[b"\x03"]);
+        let address = bits::Value::truncated(address.into(), 48).to_p4rt_bytes();
+        let matches = vec![lpm(1, &address, length)];
+        Kind::TableEntry(entry(self.objects.id("lpm_table"), matches, forward))
+    }
+
+    /// Writes and reads, and nothing beside.
+    async fn alone(&mut self, wanted: &Wanted) {
+        let count = wanted.entries;
+        for (what, ty, port) in PASSES {
+            if ty == Type::Delete {
+                let begin = Instant::now();
+                let all = Kind::TableEntry(entry(self.objects.id("exact_table"), vec![], None));
+                assert_eq!(self.client.read(all).await.len(), count as usize);
+                tell("exact entries read", count, begin.elapsed());
+            }
+            let made = |number| (ty, self.exact_entry(number, port));
+            tell(what, count, write(&self.client, count, None, made).await);
+        }
+        if wanted.routes > 0 {
+            let made = |number| (Type::Insert, self.route(number));
+            let time = write(&self.client, wanted.routes, None, made).await;
+            tell("routes inserted", wanted.routes, time);
+        }
+    }
+
+    /// Writes while packets go through, as fast as it can and then at a rate.
+    async fn beside_packets(&mut self, wanted: &Wanted, rate: u32) {
+        self.switch.traffic.is_on.store(true, Ordering::Relaxed);
+        for pace in [None, Some(rate)] {
+            let mut windows = Vec::new();
+            for (_, ty, port) in PASSES.repeat(ROUNDS) {
+                let resting = self.packets_while(tokio::time::sleep(REST)).await.0;
+                let made = |number| (ty, self.exact_entry(number, port));
+                let writing = write(&self.client, wanted.entries, pace, made);
+                let (packets, time) = self.packets_while(writing).await;
+                let rate = f64::from(wanted.entries) / time.as_secs_f64();
+                windows.push((rate, resting, packets));
+            }
+            tell_windows(pace, &windows);
+        }
+    }
+
+    async fn packets_while<T>(&self, work: impl Future<Output = T>) -> (Packets, T) {
+        let begin = Instant::now();
+        self.switch.traffic.take(begin);
+        let done = work.await;
+        (self.switch.traffic.take(begin), done)
+    }
 }
 
 /// Prefixes of the lengths of an Internet table: more than half have 24 bits, the rest 16 to 23.
@@ -255,22 +393,23 @@ fn route(number: u32) -> (u64, i32) {
     (u64::from(prefix) << (48 - length), length)
 }
 
-/// Writes in batches, several under way, and tells how fast, and what packets noticed.
+/// Writes in batches, several under way, at so many updates a second at most, and says how long it took.
 async fn write(
     client: &Client,
-    switch: &Switch,
-    what: &str,
-    ty: Type,
     count: u32,
-    made: impl Fn(u32) -> Kind,
-) {
-    let begin = Instant::now();
-    switch.traffic.take(begin);
-    let mut under_way = std::collections::VecDeque::new();
+    pace: Option<u32>,
+    made: impl Fn(u32) -> (Type, Kind),
+) -> Duration {
+    let begin = tokio::time::Instant::now();
+    let mut under_way = VecDeque::new();
     let mut refused = 0;
     for first in (0..count).step_by(BATCH as usize) {
+        if let Some(pace) = pace {
+            let due = Duration::from_secs_f64(f64::from(first) / f64::from(pace));
+            tokio::time::sleep_until(begin + due).await;
+        }
         let numbers = first..count.min(first + BATCH);
-        let request = client.batch(numbers.map(|number| (ty, made(number))).collect());
+        let request = client.batch(numbers.map(&made).collect());
         let mut grpc = client.grpc.clone();
         under_way.push_back(tokio::spawn(async move { grpc.write(request).await }));
         if under_way.len() >= MOST_UNDER_WAY
@@ -282,11 +421,8 @@ async fn write(
     for last in under_way {
         refused += refusals(last.await.expect("it ends"));
     }
-    tell(what, count, begin);
-    assert_eq!(refused, 0, "{what}");
-    if switch.traffic.is_on.load(Ordering::Relaxed) {
-        tell_traffic(what, &switch.traffic, begin);
-    }
+    assert_eq!(refused, 0);
+    begin.elapsed()
 }
 
 fn refusals<T>(answer: Result<T, tonic::Status>) -> usize {
@@ -299,18 +435,37 @@ fn refusals<T>(answer: Result<T, tonic::Status>) -> usize {
     }
 }
 
-fn tell(what: &str, count: u32, begin: Instant) {
-    let seconds = begin.elapsed().as_secs_f64();
+fn tell(what: &str, count: u32, time: Duration) {
+    let seconds = time.as_secs_f64();
     let rate = f64::from(count) / seconds;
     println!("  {count} {what} in {seconds:.2} s: {rate:.0} a second");
 }
 
-fn tell_traffic(what: &str, traffic: &Traffic, begin: Instant) {
-    let (rate, median, most) = traffic.take(begin);
+/// Medians over windows: updates a second, packets while nothing is written, and packets while it is.
+fn tell_windows(pace: Option<u32>, windows: &[(f64, Packets, Packets)]) {
+    let median = |figure: &dyn Fn(&(f64, Packets, Packets)) -> f64| {
+        let mut all: Vec<f64> = windows.iter().map(figure).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let pace = pace.map_or("as fast as it can".to_owned(), |pace| {
+        format!("at {pace} a second")
+    });
     println!(
-        "    packets while {what}: {:.0} thousand a second; a burst of {BURST} takes {:.1} us, 99 of 100 at most {:.1} us",
-        rate / 1e3,
-        f64::from(median) / 1e3,
-        f64::from(most) / 1e3
+        "  a controller writes {pace}: {:.0} exact entries a second",
+        median(&|(rate, ..)| *rate)
+    );
+    println!(
+        "    packets: {:.0} thousand a second before, {:.2} of that while it writes ({:.2} by processor time)",
+        median(&|(_, before, _)| before.rate) / 1e3,
+        median(&|(_, before, while_it)| while_it.rate / before.rate),
+        median(&|(_, before, while_it)| while_it.own_rate / before.own_rate),
+    );
+    println!(
+        "    a burst of {BURST}: {:.1} us before, {:.2} of that while it writes; 99 of 100 at most {:.1} and {:.1} us",
+        median(&|(_, before, _)| before.median),
+        median(&|(_, before, while_it)| while_it.median / before.median),
+        median(&|(_, before, _)| before.most),
+        median(&|(.., while_it)| while_it.most),
     );
 }

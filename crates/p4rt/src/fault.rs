@@ -101,7 +101,14 @@ fn shortened(mut message: String) -> String {
     message
 }
 
-/// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages").
+/// The bytes of all messages in the details of a status, which travel in a header as well: clients take 16 KiB of headers or more.
+const MOST_DETAILED: usize = 4096;
+
+/// The most elements of a batch whose errors are told one by one.
+const MOST_DETAILS: usize = 1 << 16;
+
+/// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages"). Of many, the first ones say
+/// what is wrong, and the others have their codes; of very many there is a message only.
 pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     let Some(first) = results.iter().find_map(|result| result.as_ref().err()) else {
@@ -112,11 +119,24 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
         all => format!("{failed} of {all} failed; the first: {first}"),
     };
     let message = shortened(message);
+    if results.len() > MOST_DETAILS {
+        return Err(Status::new(Code::Unknown, message));
+    }
+    let mut room = MOST_DETAILED;
+    let mut error = |fault: &Fault| {
+        let mut error = fault.error();
+        error.message = shortened(error.message);
+        match room.checked_sub(error.message.len()) {
+            Some(left) => room = left,
+            None => error.message.clear(),
+        }
+        error
+    };
     let detail = |result: &Checked| prost_types::Any {
         type_url: "type.googleapis.com/p4.v1.Error".to_owned(),
         value: match result {
             Ok(()) => Error::default(),
-            Err(fault) => fault.error(),
+            Err(fault) => error(fault),
         }
         .encode_to_vec(),
     };

@@ -91,7 +91,7 @@ pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use notes::{Notes, forget_config, has_config};
 pub use rehearsal::{Rehearsal, Rehearsed};
-pub use server::{Server, ServerError, Setup};
+pub use server::{Server, ServerError, Setup, Urgency};
 pub use site::Loader;
 pub use tenants::{Answer, Denial, Petition, Petitioner, Petitions, petitions};
 pub use tonic::Code;

@@ -220,6 +220,15 @@ impl Sites {
     }
 }
 
+/// How urgent a server's threads are beside those that carry packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// As urgent: it has cores that no worker has.
+    AsWorkers,
+    /// Less urgent: workers come first where they run, and what controllers ask for takes the time that packets leave.
+    BelowWorkers,
+}
+
 /// A server that runs until it is dropped.
 pub struct Server {
     address: SocketAddr,
@@ -234,8 +243,12 @@ impl Server {
     ///
     /// # Errors
     /// The address cannot be had or may not be, or something is wrong with the devices.
-    pub fn start(listen: impl Into<Listen>, setups: Vec<Setup>) -> Result<Server, ServerError> {
-        Server::begin(listen.into(), setups, None)
+    pub fn start(
+        listen: impl Into<Listen>,
+        setups: Vec<Setup>,
+        urgency: Urgency,
+    ) -> Result<Server, ServerError> {
+        Server::begin(listen.into(), setups, urgency, None)
     }
 
     /// As [`Server::start`], with the service for virtual data planes, and without a device at first.
@@ -244,14 +257,16 @@ impl Server {
     /// The address cannot be had or may not be.
     pub fn for_tenants(
         listen: impl Into<Listen>,
+        urgency: Urgency,
         petitioner: Petitioner,
     ) -> Result<Server, ServerError> {
-        Server::begin(listen.into(), Vec::new(), Some(petitioner))
+        Server::begin(listen.into(), Vec::new(), urgency, Some(petitioner))
     }
 
     fn begin(
         listen: Listen,
         setups: Vec<Setup>,
+        urgency: Urgency,
         petitioner: Option<Petitioner>,
     ) -> Result<Server, ServerError> {
         let address = listen.address;
@@ -282,7 +297,13 @@ impl Server {
         };
         let thread = std::thread::Builder::new()
             .name("p4runtime".to_owned())
-            .spawn(move || run(runtime, listener, door, (devices, tenancy), stopped))
+            .spawn(move || {
+                if urgency == Urgency::BelowWorkers {
+                    // On a system that refuses, it is as urgent as they are.
+                    let _ = rustix::process::nice(LESS_URGENT);
+                }
+                run(runtime, listener, door, (devices, tenancy), stopped);
+            })
             .map_err(io)?;
         Ok(Server {
             address: bound,
@@ -345,7 +366,7 @@ impl Drop for Server {
     }
 }
 
-/// By how much threads that serve controllers are less urgent than those that carry packets: nice(2), Linux 2.6.
+/// [`Urgency::BelowWorkers`], for nice(2), Linux 2.6.
 const LESS_URGENT: i32 = 10;
 
 fn run(
@@ -355,8 +376,6 @@ fn run(
     (devices, tenancy): (Service, Option<tenants::Service>),
     stopped: oneshot::Receiver<()>,
 ) {
-    // Workers come first: what controllers ask for takes the time that packets leave. On a system that refuses, it is as urgent as they are.
-    let _ = rustix::process::nice(LESS_URGENT);
     runtime.block_on(async move {
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
             return;

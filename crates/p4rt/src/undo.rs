@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::{ExternId, KeyMatch, TableId};
 use switch::{Action, Change, Device, EntryId, TableEntry, arguments, is_one_shot, key_match};
-use table::{ActionRef, Entry, EntryAction, FieldMatch, GroupId, MemberId};
+use table::{ActionRef, ColorCounts, Entry, EntryAction, FieldMatch, GroupId, MemberId};
 
 use crate::extras::Extras;
 use crate::fault::Checked;
@@ -90,6 +90,8 @@ struct Snapshot {
     id: EntryId,
     key: EntryKey,
     entry: TableEntry,
+    /// What its direct meter has marked.
+    colors: Option<ColorCounts>,
     metadata: Box<[u8]>,
 }
 
@@ -100,6 +102,7 @@ impl Snapshot {
         Some(Snapshot {
             id: entry.id,
             entry: TableEntry { counter, ..written },
+            colors: entry.meter.as_ref().map(|meter| meter.counts()),
             key: EntryKey {
                 table,
                 keys: entry.matches.iter().map(key_match).collect(),
@@ -138,11 +141,14 @@ impl Snapshot {
         };
         let meter = entry.meter.as_ref();
         let meter = meter.map(|_| Change::SetDirectMeter(table, Some(id), self.entry.meter));
+        let colors = self.colors;
+        let colors = colors.map(|counts| Change::WriteDirectColorCounts(table, Some(id), counts));
         let counter = self.entry.counter;
         let counter = counter.map(|reading| Change::WriteDirectCounter(table, Some(id), reading));
         let metadata = (!entry.is_const && entry.metadata != self.metadata)
             .then(|| Change::SetMetadata(table, id, self.metadata.clone()));
-        meter.into_iter().chain(counter).chain(metadata).collect()
+        let meter = meter.into_iter().chain(colors);
+        meter.chain(counter).chain(metadata).collect()
     }
 }
 
@@ -231,12 +237,16 @@ impl<'a> Target<'a> {
             Action::Call(call) => Some(call),
             _ => None,
         });
-        let meter = entries.default_meter().map(|meter| meter.config());
+        let meter = entries.default_meter();
+        let colors = meter.map(|meter| meter.counts());
+        let meter = meter.map(|meter| meter.config());
         let counter = entries.counter(None);
         self.remember(move |device| {
             let default = default.map(|call| Change::SetDefault(table, call));
             let meter = meter.map(|config| Change::SetDirectMeter(table, None, config));
             let counter = counter.map(|value| Change::WriteDirectCounter(table, None, value));
+            let colors = colors.map(|counts| Change::WriteDirectColorCounts(table, None, counts));
+            let meter = meter.into_iter().chain(colors);
             for change in default.into_iter().chain(meter).chain(counter) {
                 let _ = device.apply(change);
             }

@@ -32,9 +32,9 @@ pub use flow::flow_hash;
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, AfXdpPort, Bell, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
-    PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
-    XdpMode, enter_private, interfaces, open_interface, pin_to_core, spread,
+    AfPacketPort, AfXdpPort, Bell, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort,
+    Poller, PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
+    TestbedError, XdpMode, enter_private, interfaces, open_interface, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

@@ -8,8 +8,8 @@ use exec::{ExternState, HashParameters, Registers, action_params, field_match};
 use ir::{ActionCall, ActionId, ActionScope, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use packet::{Nanos, PortId};
 use table::{
-    ActionRef, CounterReading, EntryAction, EntryId, FieldMatch, KeyField, LearnedEntry,
-    MeterConfig, NewEntry,
+    ActionRef, ColorCounts, CounterReading, EntryAction, EntryId, FieldMatch, KeyField,
+    LearnedEntry, MeterArray, MeterCell, MeterConfig, NewEntry,
 };
 
 use crate::device::Device;
@@ -105,6 +105,10 @@ pub enum Change {
     ResetMeter(ExternId, Option<u32>),
     /// Sets, or takes away, the rates of the direct meter of an entry, or of the default action.
     SetDirectMeter(TableId, Option<EntryId>, Option<MeterConfig>),
+    /// Writes what one meter, or all, have marked with each colour.
+    WriteColorCounts(ExternId, Option<u32>, ColorCounts),
+    /// Writes what the direct meter of an entry, or of the default action, has marked with each colour.
+    WriteDirectColorCounts(TableId, Option<EntryId>, ColorCounts),
     /// Writes one counter, or all of them.
     WriteCounter(ExternId, Option<u32>, CounterReading),
     /// Writes the direct counter of an entry, or of the default action.
@@ -262,6 +266,12 @@ impl Device {
             Change::ResetMeter(meter, index) => self.set_meter(*meter, *index, None)?,
             Change::SetDirectMeter(table, entry, config) => {
                 self.set_direct_meter(*table, *entry, *config)?
+            }
+            Change::WriteColorCounts(meter, index, counts) => {
+                self.write_color_counts(*meter, *index, *counts)?
+            }
+            Change::WriteDirectColorCounts(table, entry, counts) => {
+                self.direct_meter(*table, *entry)?.write_counts(*counts);
             }
             Change::WriteDirectCounter(table, entry, reading) => {
                 self.write_direct_counter(*table, *entry, *reading)?
@@ -587,15 +597,20 @@ impl Device {
         Ok(())
     }
 
+    fn meters(&self, id: ExternId) -> Result<&MeterArray, ControlError> {
+        match self.cells(id) {
+            Some(ExternState::Meter(meters)) => Ok(meters),
+            _ => refused(ControlCode::NotFound, "there is no such meter"),
+        }
+    }
+
     fn set_meter(
         &self,
         id: ExternId,
         index: Option<u32>,
         config: Option<MeterConfig>,
     ) -> Result<(), ControlError> {
-        let Some(ExternState::Meter(meters)) = self.cells(id) else {
-            return refused(ControlCode::NotFound, "there is no such meter");
-        };
+        let meters = self.meters(id)?;
         for index in indices(index, meters.len() as u32)? {
             let set = config.map(|config| meters.configure(index.into(), config));
             match set {
@@ -617,12 +632,27 @@ impl Device {
         )
     }
 
-    fn set_direct_meter(
+    fn write_color_counts(
+        &self,
+        id: ExternId,
+        index: Option<u32>,
+        counts: ColorCounts,
+    ) -> Result<(), ControlError> {
+        let meters = self.meters(id)?;
+        for index in indices(index, meters.len() as u32)? {
+            meters
+                .write_counts(index.into(), counts)
+                .unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// The direct meter of an entry, or of the default action.
+    fn direct_meter(
         &self,
         table: TableId,
         entry: Option<EntryId>,
-        config: Option<MeterConfig>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<&MeterCell, ControlError> {
         self.table_of(table)?;
         let entries = &self.configuration.tables[table];
         let meter = match entry {
@@ -632,12 +662,22 @@ impl Device {
                 None => return self.no_such_entry(table),
             },
         };
-        let Some(meter) = meter else {
-            return refused(
+        match meter {
+            Some(meter) => Ok(meter),
+            None => refused(
                 ControlCode::InvalidArgument,
                 "the table has no direct meter",
-            );
-        };
+            ),
+        }
+    }
+
+    fn set_direct_meter(
+        &self,
+        table: TableId,
+        entry: Option<EntryId>,
+        config: Option<MeterConfig>,
+    ) -> Result<(), ControlError> {
+        let meter = self.direct_meter(table, entry)?;
         match config {
             None => meter.reset(),
             Some(config) => meter
@@ -729,6 +769,14 @@ impl Device {
     pub fn read_meter(&self, id: ExternId, index: u32) -> Option<MeterConfig> {
         match self.cells(id)? {
             ExternState::Meter(meters) => meters.config(index.into()),
+            _ => None,
+        }
+    }
+
+    /// What a meter has marked with each colour.
+    pub fn read_color_counts(&self, id: ExternId, index: u32) -> Option<ColorCounts> {
+        match self.cells(id)? {
+            ExternState::Meter(meters) => meters.counts(index.into()),
             _ => None,
         }
     }

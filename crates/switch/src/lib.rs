@@ -46,5 +46,5 @@ pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
-pub use table::{CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
+pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
 pub use worker::{Shift, Stuck, Worker};

@@ -199,6 +199,8 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
         Change::SetMeter(id, index, _) | Change::ResetMeter(id, index) => {
             cells(*id, *index, Place::Meters)
         }
+        // Of meters, rates are kept.
+        Change::WriteColorCounts(..) | Change::WriteDirectColorCounts(..) => Vec::new(),
         Change::WriteCounter(id, index, _) => cells(*id, *index, Place::Counters),
         Change::WriteDirectCounter(table, id, _) => vec![Place::DirectCounter(*table, *id)],
         Change::SetValueSet(id, _) => vec![Place::ValueSet(*id)],

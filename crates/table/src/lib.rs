@@ -55,7 +55,9 @@ pub use entry::{
 };
 pub use key::{FieldMatch, KeyError, KeyFault, KeyField, KeyShape, MatchKind};
 pub use learning::{Learn, LearnError, Learned, LearnedEntry, LearningTable};
-pub use meter::{Color, MeterArray, MeterCell, MeterConfig, MeterConfigError, MeterUnit};
+pub use meter::{
+    Color, ColorCounts, MeterArray, MeterCell, MeterConfig, MeterConfigError, MeterUnit,
+};
 pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
 pub use records::Records;
 pub use register::RegisterArray;

@@ -1,12 +1,13 @@
 //! Meters: three colour markers, of two rates (RFC 2698) or of one (RFC 2697), indirect ([`MeterArray`]) and direct ([`MeterCell`]
 //! of an entry).
 //!
-//! A meter has two token buckets. Time is an input: tokens are computed from the time of the packet,
+//! A meter has two token buckets, and counts what it marks with each colour. Time is an input: tokens are computed from the time of the packet,
 //! never from a clock of this room. A meter that is not configured marks green.
 
+use crate::counter::CounterReading;
 use portable_atomic::AtomicU128;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// How a meter marks a packet, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -106,6 +107,44 @@ impl fmt::Display for MeterConfigError {
 }
 
 impl std::error::Error for MeterConfigError {}
+
+/// What a meter has marked with each colour, whatever it meters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ColorCounts {
+    /// What was within the committed rate.
+    pub green: CounterReading,
+    /// What was beyond it, within the peak rate.
+    pub yellow: CounterReading,
+    /// The rest.
+    pub red: CounterReading,
+}
+
+/// What was marked with one colour. Both numbers wrap at 64 bits; a reading may be between them.
+#[derive(Debug, Default)]
+struct Marked {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Marked {
+    #[inline]
+    fn add(&self, bytes: u64) {
+        self.packets.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn read(&self) -> CounterReading {
+        CounterReading {
+            packets: self.packets.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+        }
+    }
+
+    fn write(&self, reading: CounterReading) {
+        self.packets.store(reading.packets, Relaxed);
+        self.bytes.store(reading.bytes, Relaxed);
+    }
+}
 
 /// The largest number of tokens in a bucket; more bits are for marks.
 const MOST: u64 = u64::MAX >> 1;
@@ -223,29 +262,32 @@ fn generated(now_ns: u64, rate: u64) -> u128 {
     whole + u128::from(nanos * in_a_second / SECOND)
 }
 
-/// One meter.
+/// One meter, with what it meters.
 #[derive(Debug)]
 pub struct MeterCell {
     unit: MeterUnit,
-    buckets: Buckets,
+    meter: Meter,
 }
 
 #[derive(Debug)]
-struct Buckets {
+struct Meter {
     committed: Bucket,
     /// The peak bucket, or the excess bucket of a single rate.
     beyond: Bucket,
     is_single_rate: AtomicBool,
     generation: AtomicU64,
+    /// By colour, green first.
+    marked: [Marked; 3],
 }
 
-impl Buckets {
+impl Meter {
     fn new() -> Self {
         Self {
             committed: Bucket::new(),
             beyond: Bucket::new(),
             is_single_rate: false.into(),
             generation: 0.into(),
+            marked: Default::default(),
         }
     }
 
@@ -255,11 +297,13 @@ impl Buckets {
             MeterUnit::Packets => 1,
             MeterUnit::Bytes => bytes,
         };
-        if self.is_single_rate.load(SeqCst) {
+        let color = if self.is_single_rate.load(SeqCst) {
             self.single_rate(pre_color, tokens, now_ns)
         } else {
             self.two_rate(pre_color, tokens, now_ns)
-        }
+        };
+        self.marked[color as usize].add(bytes);
+        color
     }
 
     /// RFC 2698, section 3: the peak bucket first, and the committed one only if that had enough.
@@ -345,6 +389,22 @@ impl Buckets {
         self.beyond.level.store(UNCONFIGURED, SeqCst);
         self.committed.level.store(UNCONFIGURED, SeqCst);
     }
+
+    fn counts(&self) -> ColorCounts {
+        let [green, yellow, red] = &self.marked;
+        ColorCounts {
+            green: green.read(),
+            yellow: yellow.read(),
+            red: red.read(),
+        }
+    }
+
+    fn write_counts(&self, counts: ColorCounts) {
+        let readings = [counts.green, counts.yellow, counts.red];
+        for (marked, reading) in self.marked.iter().zip(readings) {
+            marked.write(reading);
+        }
+    }
 }
 
 impl MeterCell {
@@ -352,7 +412,7 @@ impl MeterCell {
     pub fn new(unit: MeterUnit) -> Self {
         Self {
             unit,
-            buckets: Buckets::new(),
+            meter: Meter::new(),
         }
     }
 
@@ -360,22 +420,32 @@ impl MeterCell {
     /// before (colour-aware), or [`Color::Green`] (colour-blind).
     #[inline]
     pub fn execute(&self, pre_color: Color, bytes: u64, now_ns: u64) -> Color {
-        self.buckets.execute(self.unit, pre_color, bytes, now_ns)
+        self.meter.execute(self.unit, pre_color, bytes, now_ns)
     }
 
     /// Sets rates and bursts, and fills both buckets.
     pub fn configure(&self, config: MeterConfig) -> Result<(), MeterConfigError> {
-        self.buckets.configure(config)
+        self.meter.configure(config)
     }
 
     /// The configuration, if there is one.
     pub fn config(&self) -> Option<MeterConfig> {
-        self.buckets.config()
+        self.meter.config()
     }
 
     /// Takes the configuration away: all is green.
     pub fn reset(&self) {
-        self.buckets.reset();
+        self.meter.reset();
+    }
+
+    /// What was marked with each colour.
+    pub fn counts(&self) -> ColorCounts {
+        self.meter.counts()
+    }
+
+    /// Sets what was marked with each colour.
+    pub fn write_counts(&self, counts: ColorCounts) {
+        self.meter.write_counts(counts);
     }
 }
 
@@ -383,7 +453,7 @@ impl MeterCell {
 #[derive(Debug)]
 pub struct MeterArray {
     unit: MeterUnit,
-    meters: Box<[Buckets]>,
+    meters: Box<[Meter]>,
 }
 
 impl MeterArray {
@@ -391,7 +461,7 @@ impl MeterArray {
     pub fn new(unit: MeterUnit, size: usize) -> Self {
         Self {
             unit,
-            meters: (0..size).map(|_| Buckets::new()).collect(),
+            meters: (0..size).map(|_| Meter::new()).collect(),
         }
     }
 
@@ -428,11 +498,21 @@ impl MeterArray {
 
     /// Takes the configuration of meter `index` away; `None` beyond the end.
     pub fn reset(&self, index: u64) -> Option<()> {
-        self.meter(index).map(Buckets::reset)
+        self.meter(index).map(Meter::reset)
+    }
+
+    /// What meter `index` has marked with each colour; `None` beyond the end.
+    pub fn counts(&self, index: u64) -> Option<ColorCounts> {
+        self.meter(index).map(Meter::counts)
+    }
+
+    /// Sets what meter `index` has marked with each colour; `None` beyond the end.
+    pub fn write_counts(&self, index: u64, counts: ColorCounts) -> Option<()> {
+        self.meter(index).map(|meter| meter.write_counts(counts))
     }
 
     #[inline]
-    fn meter(&self, index: u64) -> Option<&Buckets> {
+    fn meter(&self, index: u64) -> Option<&Meter> {
         self.meters.get(usize::try_from(index).ok()?)
     }
 }

@@ -11,7 +11,7 @@ use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::table_action::Type as GivenAction;
 use switch::{CounterReading, Device, EntryId, MeterConfig};
-use table::{Entry, EntryAction, FieldMatch};
+use table::{ColorCounts, Entry, EntryAction, FieldMatch};
 use tonic::Code;
 
 use super::{chosen, is_told, message};
@@ -55,6 +55,7 @@ pub(crate) struct EntryQuery {
 #[derive(Clone, Copy, Debug)]
 struct Wants {
     meter: bool,
+    colors: bool,
     counter: bool,
     elapsed: bool,
 }
@@ -87,6 +88,7 @@ struct FoundEntry {
 struct Direct {
     counter: Option<CounterReading>,
     meter: Option<MeterConfig>,
+    colors: Option<ColorCounts>,
 }
 
 impl EntryQuery {
@@ -96,9 +98,6 @@ impl EntryQuery {
         role: &str,
         entry: &rt::TableEntry,
     ) -> Checked<EntryQuery> {
-        if entry.meter_counter_data.is_some() {
-            return refuse(Code::Unimplemented, "meters do not count packets by colour");
-        }
         EntryQuery::new(schema, role, entry, Aspect::Entries)
     }
 
@@ -119,12 +118,12 @@ impl EntryQuery {
         role: &str,
         entry: &rt::DirectMeterEntry,
     ) -> Checked<EntryQuery> {
-        if entry.counter_data.is_some() {
-            return refuse(Code::Unimplemented, "meters do not count packets by colour");
-        }
         let all = rt::TableEntry::default();
-        let named = entry.table_entry.as_ref().unwrap_or(&all);
-        EntryQuery::new(schema, role, &key_of(named), Aspect::Meters)
+        let named = rt::TableEntry {
+            meter_counter_data: entry.counter_data,
+            ..key_of(entry.table_entry.as_ref().unwrap_or(&all))
+        };
+        EntryQuery::new(schema, role, &named, Aspect::Meters)
     }
 
     fn new(
@@ -146,6 +145,7 @@ impl EntryQuery {
         tables.reverse();
         let wants = Wants {
             meter: entry.meter_config.is_some(),
+            colors: entry.meter_counter_data.is_some(),
             counter: entry.counter_data.is_some(),
             elapsed: entry.time_since_last_hit.is_some(),
         };
@@ -322,6 +322,9 @@ impl EntryQuery {
                 .then(|| table.counter(entry.map(|entry| entry.id)))
                 .flatten(),
             meter: meter.and_then(|meter| meter.config()),
+            colors: meter
+                .filter(|_| self.wants.colors)
+                .map(|meter| meter.counts()),
         }
     }
 
@@ -444,6 +447,7 @@ impl FoundEntry {
         let direct = self.direct.unwrap_or_default();
         let counter = direct.counter.map(message::counter);
         let config = direct.meter.map(message::meter);
+        let colors = direct.colors.map(message::colors);
         Some(match aspect {
             Aspect::Counters => Kind::DirectCounterEntry(rt::DirectCounterEntry {
                 table_entry: Some(key),
@@ -452,7 +456,7 @@ impl FoundEntry {
             Aspect::Meters => Kind::DirectMeterEntry(rt::DirectMeterEntry {
                 table_entry: Some(key),
                 config,
-                counter_data: None,
+                counter_data: colors,
             }),
             Aspect::Entries => Kind::TableEntry(rt::TableEntry {
                 action: self.action(schema),
@@ -466,6 +470,7 @@ impl FoundEntry {
                     },
                 ),
                 meter_config: config.filter(|_| wants.meter),
+                meter_counter_data: colors,
                 counter_data: counter.filter(|_| wants.counter),
                 ..key
             }),

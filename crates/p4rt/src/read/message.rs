@@ -10,7 +10,7 @@ use p4info::p4::v1 as rt;
 use p4info::p4::v1::field_match::{self, FieldMatchType};
 use p4info::p4::v1::table_action::Type as Action;
 use switch::{CounterReading, MeterConfig};
-use table::{ActionRef, FieldMatch};
+use table::{ActionRef, ColorCounts, FieldMatch};
 
 use crate::coding::Names;
 use crate::extras::{Kept, Shot};
@@ -158,6 +158,15 @@ pub(crate) fn counter(reading: CounterReading) -> rt::CounterData {
     rt::CounterData {
         byte_count: reading.bytes as i64,
         packet_count: reading.packets as i64,
+    }
+}
+
+/// What a meter has marked with each colour.
+pub(crate) fn colors(counts: ColorCounts) -> rt::MeterCounterData {
+    rt::MeterCounterData {
+        green: Some(counter(counts.green)),
+        yellow: Some(counter(counts.yellow)),
+        red: Some(counter(counts.red)),
     }
 }
 

@@ -30,7 +30,8 @@ enum Asked {
     Members(Vec<u32>, u32),
     Groups(Vec<u32>, u32),
     Counters(Vec<u32>, Option<u32>),
-    Meters(Vec<u32>, Option<u32>),
+    /// And whether with what was marked.
+    Meters(Vec<u32>, Option<u32>, bool),
     Registers(Vec<u32>, Option<u32>),
     Multicast(u32),
     Sessions(u32),
@@ -43,7 +44,7 @@ pub(crate) enum FoundObject {
     Member(u32, u32, ActionRef),
     Ready(Box<Kind>),
     Counters(u32, Cells, Arc<CounterArray>),
-    Meters(u32, Cells, Arc<MeterArray>),
+    Meters(u32, Cells, Arc<MeterArray>, bool),
     Registers(u32, Cells, Arc<Registers>),
     ValueSet(u32, Vec<Vec<FieldMatch>>),
 }
@@ -81,9 +82,6 @@ impl ObjectQuery {
                 Asked::Counters(ids, at)
             }
             Kind::MeterEntry(entry) => {
-                if entry.counter_data.is_some() {
-                    return refuse(Code::Unimplemented, "meters do not count packets by colour");
-                }
                 let ids = chosen(&schema.meters, "meter", entry.meter_id, cells)?;
                 let at = array_index(
                     "meter",
@@ -91,7 +89,7 @@ impl ObjectQuery {
                     entry.meter_id,
                     entry.index.as_ref(),
                 )?;
-                Asked::Meters(ids, at)
+                Asked::Meters(ids, at, entry.counter_data.is_some())
             }
             Kind::RegisterEntry(entry) => {
                 let ids = chosen(&schema.registers, "register", entry.register_id, cells)?;
@@ -166,13 +164,14 @@ impl ObjectQuery {
                     _ => None,
                 }
             }),
-            Asked::Meters(ids, at) => found_cells(&ids, |id| {
+            Asked::Meters(ids, at, wants_colors) => found_cells(&ids, |id| {
                 let view = schema.meters.get(&id)?;
                 match cells(view.instance)? {
                     ExternState::Meter(all) => Some(FoundObject::Meters(
                         id,
                         range(at, view.size),
                         Arc::clone(all),
+                        wants_colors,
                     )),
                     _ => None,
                 }
@@ -391,13 +390,14 @@ impl FoundObject {
                 };
                 cells.map(one).collect()
             }
-            FoundObject::Meters(id, cells, all) => {
+            FoundObject::Meters(id, cells, all, wants_colors) => {
                 let one = |at: u32| {
+                    let colors = all.counts(at.into()).filter(|_| wants_colors);
                     Kind::MeterEntry(rt::MeterEntry {
                         meter_id: id,
                         index: Some(rt::Index { index: at.into() }),
                         config: all.config(at.into()).map(message::meter),
-                        counter_data: None,
+                        counter_data: colors.map(message::colors),
                     })
                 };
                 cells.map(one).collect()

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::update::Type;
-use switch::{Change, Device};
+use switch::{Change, ColorCounts, Device};
 
-use super::entry::{check_color_counters, meter_config, reading};
+use super::entry::{clears_colors, meter_config, reading};
 use super::{check_modify, check_role, index};
 use crate::data::DataCoder;
 use crate::fault::{Checked, invalid};
@@ -96,17 +96,31 @@ pub(super) fn meter(
 ) -> Checked<Op> {
     let view = lookup(&schema.meters, "meter", entry.meter_id)?;
     let (place, at) = cell("meter", view, role, ty, entry.index.as_ref())?;
-    check_color_counters(&place, entry.counter_data.as_ref())?;
+    let clears_colors = clears_colors(&place, entry.counter_data.as_ref())?;
     let config = meter_config(&place, view.meter, entry.config.as_ref())?;
     let (id, size) = (view.instance, view.size);
     let set = move |index: Option<u32>, config| match config {
         Some(config) => Change::SetMeter(id, index, config),
         None => Change::ResetMeter(id, index),
     };
-    Ok(with_backs(set(at, config), move |device| {
+    let configure = with_backs(set(at, config), move |device| {
         backs(cells_of(at, size), |index| {
             Some(set(Some(index), device.read_meter(id, index)))
         })
+    });
+    if !clears_colors {
+        return Ok(configure);
+    }
+    let none = Change::WriteColorCounts(id, at, ColorCounts::default());
+    let clear = with_backs(none, move |device| {
+        backs(cells_of(at, size), |index| {
+            let counts = device.read_color_counts(id, index)?;
+            Some(Change::WriteColorCounts(id, Some(index), counts))
+        })
+    });
+    Ok(Box::new(move |target| {
+        configure(target)?;
+        clear(target)
     }))
 }
 

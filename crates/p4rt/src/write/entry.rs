@@ -12,7 +12,7 @@ use p4info::p4::v1 as rt;
 use p4info::p4::v1::table_action::Type as Given;
 use p4info::p4::v1::update::Type;
 use packet::Nanos;
-use switch::{Action, Change, CounterReading, EntryId, MeterConfig, TableEntry};
+use switch::{Action, Change, ColorCounts, CounterReading, EntryId, MeterConfig, TableEntry};
 use table::Entry;
 use tonic::Code;
 
@@ -62,7 +62,6 @@ pub(super) fn convert(
         restriction::check_entry(&place, constraint, names, &view.keys, &key.keys, priority)?;
     }
     check_idle(view, &place, entry)?;
-    check_color_counters(&place, entry.meter_counter_data.as_ref())?;
     check_direct(schema, view, entry)?;
     let action = entry
         .action
@@ -79,6 +78,7 @@ pub(super) fn convert(
         },
         timeout: (entry.idle_timeout_ns > 0).then_some(Nanos(entry.idle_timeout_ns as u64)),
         meter: meter_config(&place, view.meter, entry.meter_config.as_ref())?,
+        clears_colors: clears_colors(&place, entry.meter_counter_data.as_ref())?,
         counter: reading(&place, entry.counter_data.as_ref())?,
     };
     match (ty, action) {
@@ -93,6 +93,7 @@ struct Written {
     kept: Kept,
     timeout: Option<Nanos>,
     meter: Option<MeterConfig>,
+    clears_colors: bool,
     counter: Option<CounterReading>,
 }
 
@@ -159,7 +160,7 @@ fn check_idle(view: &TableView, place: &str, entry: &rt::TableEntry) -> Checked 
 /// Whether the table has the direct resources that an update sets.
 fn check_direct(schema: &Schema, view: &TableView, entry: &rt::TableEntry) -> Checked {
     let table = &schema.program.tables[view.table];
-    if entry.meter_config.is_some() {
+    if entry.meter_config.is_some() || entry.meter_counter_data.is_some() {
         check_has(table.direct_meter.is_some(), &view.name, "direct meter")?;
     }
     if entry.counter_data.is_some() {
@@ -168,14 +169,21 @@ fn check_direct(schema: &Schema, view: &TableView, entry: &rt::TableEntry) -> Ch
     Ok(())
 }
 
-pub(super) fn check_color_counters(place: &str, data: Option<&rt::MeterCounterData>) -> Checked {
-    match data {
-        None => Ok(()),
-        Some(_) => refuse(
-            Code::Unimplemented,
-            format!("{place}: meters do not count packets by colour"),
-        ),
+/// Whether an update sets what a meter has marked back to nothing, which is all that it may be set to (section "`MeterCounterData`").
+pub(super) fn clears_colors(place: &str, data: Option<&rt::MeterCounterData>) -> Checked<bool> {
+    let Some(data) = data else { return Ok(false) };
+    for (color, counts) in [
+        ("green", &data.green),
+        ("yellow", &data.yellow),
+        ("red", &data.red),
+    ] {
+        if counts.is_some_and(|counts| counts != rt::CounterData::default()) {
+            return invalid(format!(
+                "{place}: the counts of {color} packets can be set to 0 only"
+            ));
+        }
     }
+    Ok(true)
 }
 
 /// Rates and bursts as a kind of meter may have them (section "MeterEntry & DirectMeterEntry").
@@ -385,7 +393,7 @@ fn check_action(
 ) -> Checked {
     profile::check_style(target, table, &given.action)?;
     let set = direct::Set {
-        meter: written.meter.is_some(),
+        meter: written.meter.is_some() || written.clears_colors,
         counter: written.counter.is_some(),
     };
     let actions = direct::actions(target.device, table, &given.action);
@@ -555,6 +563,10 @@ fn set_direct(
     if written.meter.is_some() || is_configured {
         target.change(Change::SetDirectMeter(table, entry, written.meter))?;
     }
+    if written.clears_colors {
+        let none = ColorCounts::default();
+        target.change(Change::WriteDirectColorCounts(table, entry, none))?;
+    }
     if let Some(reading) = written.counter {
         target.change(Change::WriteDirectCounter(table, entry, reading))?;
     }
@@ -582,7 +594,6 @@ fn default_entry(
     if entry.idle_timeout_ns != 0 || entry.time_since_last_hit.is_some() {
         return invalid(format!("{place} has no idle time-out"));
     }
-    check_color_counters(&place, entry.meter_counter_data.as_ref())?;
     check_direct(schema, view, entry)?;
     if schema.program.tables[view.table].default_is_const {
         return refuse(Code::PermissionDenied, format!("{place} is const"));
@@ -614,6 +625,7 @@ fn default_entry(
         },
         timeout: None,
         meter: meter_config(&place, view.meter, entry.meter_config.as_ref())?,
+        clears_colors: clears_colors(&place, entry.meter_counter_data.as_ref())?,
         counter: reading(&place, entry.counter_data.as_ref())?,
     };
     Ok(set_default(view.table, call, written))
@@ -625,14 +637,15 @@ fn set_default(table: TableId, call: Option<ActionCall>, written: Written) -> Op
         target.before_default(table);
         let Some(call) = call else {
             target.change(Change::ResetDefault(table))?;
-            let has_counter = target.device.configuration().tables[table]
-                .counter(None)
-                .is_some();
+            let entries = &target.device.configuration().tables[table];
+            let has_counter = entries.counter(None).is_some();
+            let has_meter = entries.default_meter().is_some();
             target.extras.defaults.remove(&table);
             let nothing = Written {
                 kept: Kept::default(),
                 timeout: None,
                 meter: None,
+                clears_colors: has_meter,
                 counter: has_counter.then(CounterReading::default),
             };
             return set_direct(target, table, None, &nothing);
@@ -732,11 +745,15 @@ pub(super) fn direct_meter(
         &view.name,
         what,
     )?;
-    check_color_counters(&place, entry.counter_data.as_ref())?;
+    let clears_colors = clears_colors(&place, entry.counter_data.as_ref())?;
     let config = meter_config(&place, view.meter, entry.config.as_ref())?;
     Ok(Box::new(move |target| {
         let id = direct_target(target, table, key.as_ref())?;
         target.change(Change::SetDirectMeter(table, id, config))?;
+        if clears_colors {
+            let none = ColorCounts::default();
+            target.change(Change::WriteDirectColorCounts(table, id, none))?;
+        }
         Ok(())
     }))
 }

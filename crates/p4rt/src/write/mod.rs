@@ -83,7 +83,9 @@ pub(crate) fn seen(update: &Update) -> Seen {
         .and_then(|entity| entity.entity.as_ref());
     match entity {
         Some(Kind::TableEntry(entry)) => {
-            let has_cells = entry.meter_config.is_some() || entry.counter_data.is_some();
+            let has_cells = entry.meter_config.is_some()
+                || entry.meter_counter_data.is_some()
+                || entry.counter_data.is_some();
             match update.r#type() == Type::Modify && has_cells {
                 true => Seen::AtOnceOfEntry,
                 false => Seen::WhenPublished,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action as ConfigAction;
-use p4rt::{Clients, Listen, Reach, Server, Tls};
+use p4rt::{Clients, Listen, Reach, Server, Tls, Urgency};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
@@ -360,7 +360,7 @@ fn an_address_that_other_machines_reach_needs_to_be_meant_and_certificates() {
             tls,
             reach,
         };
-        let refused = Server::start(listen, Vec::new()).map(drop);
+        let refused = Server::start(listen, Vec::new(), Urgency::AsWorkers).map(drop);
         refused.map_err(|error| error.to_string())
     };
     let refused = |tls, reach, word: &str| {
@@ -381,7 +381,7 @@ fn what_is_wrong_with_certificates_is_told() {
     let refused = |change: fn(&mut Tls), word: &str| {
         let mut listen = good.clone();
         listen.tls.as_mut().map(change);
-        let refused = Server::start(listen, Vec::new()).map(drop);
+        let refused = Server::start(listen, Vec::new(), Urgency::AsWorkers).map(drop);
         let message = refused.expect_err("it is refused").to_string();
         assert!(message.contains(word), "{message}");
     };

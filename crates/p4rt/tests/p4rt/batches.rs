@@ -497,3 +497,162 @@ async fn packets_do_not_wait_for_a_batch_of_many_cells() {
     let made = client.write_all(Atomicity::RollbackOnError, batch()).await;
     made.expect("packets may see a part of it");
 }
+
+#[tokio::test]
+async fn updates_of_a_batch_are_made_in_their_order() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let in_turn = vec![
+        (Type::Insert, one(&objects, 1, 3)),
+        (Type::Modify, one(&objects, 1, 4)),
+        (Type::Delete, one(&objects, 1, 4)),
+        (Type::Insert, one(&objects, 1, 5)),
+    ];
+    let member = Kind::ActionProfileMember(rt::ActionProfileMember {
+        action_profile_id: objects.id("selector"),
+        member_id: 7,
+        action: Some(call(objects.id("forward"), &[b"\x03"])),
+    });
+    let group = Kind::ActionProfileGroup(rt::ActionProfileGroup {
+        action_profile_id: objects.id("selector"),
+        group_id: 9,
+        members: vec![rt::action_profile_group::Member {
+            member_id: 7,
+            weight: 1,
+            watch_kind: None,
+        }],
+        max_size: 4,
+    });
+    let through = Kind::TableEntry(entry(
+        objects.id("balanced"),
+        vec![exact(1, b"\x01")],
+        Some(rt::TableAction {
+            r#type: Some(rt::table_action::Type::ActionProfileGroupId(9)),
+        }),
+    ));
+    let built: Vec<_> = [member, group, through]
+        .map(|kind| (Type::Insert, kind))
+        .to_vec();
+    let upside_down: Vec<_> = built.iter().rev().cloned().collect();
+    let taken_down = upside_down.iter().cloned();
+    let taken_down: Vec<_> = taken_down.map(|(_, kind)| (Type::Delete, kind)).collect();
+    for atomicity in [
+        Atomicity::ContinueOnError,
+        Atomicity::RollbackOnError,
+        Atomicity::DataplaneAtomic,
+    ] {
+        for updates in [in_turn.clone(), built.clone(), taken_down.clone()] {
+            let made = client.write_all(atomicity, updates).await;
+            assert_eq!(made, Ok(()), "{atomicity:?}");
+        }
+        let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+        assert_eq!(client.read(all).await, [one(&objects, 1, 5)]);
+        client.delete(one(&objects, 1, 5)).await;
+        let refused = client.write_all(atomicity, upside_down.clone()).await;
+        assert_eq!(
+            refused.expect_err("the entry comes before its group")[0],
+            Code::NotFound as i32
+        );
+        if atomicity == Atomicity::ContinueOnError {
+            client.delete(built[0].1.clone()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_the_program_does_not_have_is_not_found() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let key = || entry(0x0200_0001, vec![exact(1, b"\x01")], None);
+    let named = [
+        Kind::TableEntry(key()),
+        Kind::DirectCounterEntry(rt::DirectCounterEntry {
+            table_entry: Some(key()),
+            data: None,
+        }),
+        Kind::DirectMeterEntry(rt::DirectMeterEntry {
+            table_entry: Some(key()),
+            ..Default::default()
+        }),
+        Kind::ActionProfileMember(rt::ActionProfileMember {
+            action_profile_id: 0x1100_0001,
+            member_id: 1,
+            action: Some(call(objects.id("drop"), &[])),
+        }),
+        Kind::ActionProfileGroup(rt::ActionProfileGroup {
+            action_profile_id: 0x1100_0001,
+            group_id: 1,
+            ..Default::default()
+        }),
+        Kind::CounterEntry(rt::CounterEntry {
+            counter_id: 0x1200_0001,
+            ..Default::default()
+        }),
+        Kind::MeterEntry(rt::MeterEntry {
+            meter_id: 0x1300_0001,
+            ..Default::default()
+        }),
+        Kind::RegisterEntry(rt::RegisterEntry {
+            register_id: 0x1600_0001,
+            ..Default::default()
+        }),
+        Kind::ValueSetEntry(rt::ValueSetEntry {
+            value_set_id: 0x0300_00ff,
+            members: vec![],
+        }),
+        Kind::DigestEntry(rt::DigestEntry {
+            digest_id: 0x1700_0001,
+            config: Some(Default::default()),
+        }),
+    ];
+    for kind in named {
+        let written = client.write(Type::Modify, kind.clone()).await;
+        let refused = written.expect_err("there is none");
+        assert_eq!(refused.canonical_code, Code::NotFound as i32, "{kind:?}");
+        let read = client.try_read(vec![kind.clone()]).await;
+        let refused = errors(&read.expect_err("there is none"));
+        assert_eq!(refused[0].canonical_code, Code::NotFound as i32, "{kind:?}");
+    }
+    let of_others = Kind::ExternEntry(rt::ExternEntry {
+        extern_type_id: 0x8100_0000,
+        extern_id: 1,
+        entry: None,
+    });
+    assert_eq!(
+        client.refused(Type::Modify, of_others).await,
+        Code::Unimplemented
+    );
+}
+
+#[tokio::test]
+async fn the_errors_of_a_large_batch_stay_within_what_clients_take() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let missing = |count: usize| vec![(Type::Modify, one(&objects, 9, 1)); count];
+    let refused = |status: tonic::Status| {
+        let errors = errors(&status);
+        let not_found = Code::NotFound as i32;
+        assert!(errors.iter().all(|error| error.canonical_code == not_found));
+        let messages = errors.iter().map(|error| error.message.len());
+        (
+            errors.len(),
+            status.details().len(),
+            messages.collect::<Vec<_>>(),
+        )
+    };
+    let request = client.batch(missing(150));
+    let status = client.grpc.write(request).await.expect_err("none is there");
+    let (count, bytes, messages) = refused(status);
+    assert_eq!(count, 150);
+    assert!(bytes < 16 << 10, "{bytes}");
+    assert!(messages[0] > 0, "the first ones say what is wrong");
+    // So many that a client could not take a code for each.
+    let request = client.batch(vec![
+        (Type::Modify, Kind::TableEntry(Default::default()));
+        100_000
+    ]);
+    let status = client.grpc.write(request).await.expect_err("none is there");
+    assert_eq!(status.code(), Code::Unknown);
+    assert!(status.details().is_empty());
+    assert!(status.message().starts_with("100000 of 100000 failed"));
+}

@@ -168,23 +168,170 @@ async fn meters_are_configured_reset_and_read_back() {
         client.refused(Type::Modify, meter(index(0), excess)).await,
         Code::InvalidArgument
     );
-    let coloured = Kind::MeterEntry(rt::MeterEntry {
+}
+
+/// What a meter has marked green, yellow and red: packets and bytes.
+fn marked(green: (i64, i64), yellow: (i64, i64), red: (i64, i64)) -> Option<rt::MeterCounterData> {
+    Some(rt::MeterCounterData {
+        green: count(green.0, green.1),
+        yellow: count(yellow.0, yellow.1),
+        red: count(red.0, red.1),
+    })
+}
+
+/// What asks for counts by colour, or clears them.
+const COLORS: Option<rt::MeterCounterData> = Some(rt::MeterCounterData {
+    green: None,
+    yellow: None,
+    red: None,
+});
+
+#[tokio::test]
+async fn meters_count_what_they_mark_by_colour_until_it_is_cleared() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let meter = |at, config, colors| {
+        Kind::MeterEntry(rt::MeterEntry {
+            meter_id: objects.id("ports_meter"),
+            index: index(at),
+            config,
+            counter_data: colors,
+        })
+    };
+    // Buckets of 2 and 3 packets that nothing fills.
+    let few = rates(0, 2, 0, 3);
+    client.modify(meter(1, few, None)).await;
+    let bytes = frame(1, 2, 0x9999);
+    let length = bytes.len() as i64;
+    for _ in 0..5 {
+        rig.receive(1, &bytes);
+    }
+    rig.receive(2, &bytes);
+    assert_eq!(rig.sent_now(), None);
+    let expected = marked((2, 2 * length), (1, length), (2, 2 * length));
+    let asked = meter(1, None, COLORS);
+    assert_eq!(
+        client.read(asked.clone()).await,
+        [meter(1, few, expected)],
+        "2 packets within, 1 between, 2 beyond"
+    );
+    // A meter without rates marks green.
+    let green = marked((1, length), (0, 0), (0, 0));
+    assert_eq!(
+        client.read(meter(2, None, COLORS)).await,
+        [meter(2, None, green)]
+    );
+    // Who does not ask is not told; rates alone leave the counts.
+    client.modify(meter(1, few, None)).await;
+    assert_eq!(
+        client.read(meter(1, None, None)).await,
+        [meter(1, few, None)]
+    );
+    assert_eq!(client.read(asked.clone()).await, [meter(1, few, expected)]);
+    // They can be cleared and no more, and a batch that fails does not clear them.
+    let wrong = meter(1, few, marked((0, 0), (1, 0), (0, 0)));
+    assert_eq!(
+        client.refused(Type::Modify, wrong.clone()).await,
+        Code::InvalidArgument
+    );
+    let missing = Kind::MeterEntry(rt::MeterEntry {
         meter_id: objects.id("ports_meter"),
-        counter_data: Some(rt::MeterCounterData::default()),
+        index: index(99),
         ..Default::default()
     });
-    assert_eq!(
-        client.refused(Type::Modify, coloured.clone()).await,
-        Code::Unimplemented
-    );
-    let refused = client
-        .try_read(vec![coloured])
-        .await
-        .expect_err("no counts by colour");
-    assert_eq!(
-        errors(&refused)[0].canonical_code,
-        Code::Unimplemented as i32
-    );
+    let member = Kind::ActionProfileMember(rt::ActionProfileMember {
+        action_profile_id: objects.id("profile"),
+        member_id: 7,
+        action: Some(call(objects.id("drop"), &[])),
+    });
+    for last in [(Type::Modify, missing), (Type::Modify, member)] {
+        let updates = vec![(Type::Modify, meter(1, few, COLORS)), last];
+        let written = client
+            .write_all(rt::write_request::Atomicity::RollbackOnError, updates)
+            .await;
+        written.expect_err("the last update is refused");
+        assert_eq!(client.read(asked.clone()).await, [meter(1, few, expected)]);
+    }
+    client.modify(meter(1, few, COLORS)).await;
+    let none = marked((0, 0), (0, 0), (0, 0));
+    assert_eq!(client.read(asked).await, [meter(1, few, none)]);
+}
+
+#[tokio::test]
+async fn direct_meters_count_by_colour_for_as_long_as_their_entry_is_there() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let few = rates(0, 50, 0, 50);
+    let one = |colors| {
+        let mut one = entry(
+            objects.id("metered"),
+            vec![exact(1, b"\x02")],
+            does(objects.id("read_meter"), &[]),
+        );
+        (one.meter_config, one.meter_counter_data) = (few, colors);
+        one
+    };
+    client.insert(Kind::TableEntry(one(COLORS))).await;
+    let bytes = frame(1, 2, 0x9999);
+    let length = bytes.len() as i64;
+    assert!(2 * length <= 50 && 3 * length > 50, "2 packets fit");
+    let expected = marked((2, 2 * length), (0, 0), (1, length));
+    let key = entry(objects.id("metered"), vec![exact(1, b"\x02")], None);
+    let direct = |colors| {
+        Kind::DirectMeterEntry(rt::DirectMeterEntry {
+            table_entry: Some(key.clone()),
+            config: few,
+            counter_data: colors,
+        })
+    };
+    let mut asked = key.clone();
+    (asked.meter_config, asked.meter_counter_data) = (few, COLORS);
+    // By the entry and by the direct meter, one is cleared by the other.
+    for clear in [Kind::TableEntry(one(COLORS)), direct(COLORS)] {
+        for _ in 0..3 {
+            rig.receive(1, &bytes);
+        }
+        assert_eq!(rig.sent_now(), None);
+        assert_eq!(client.read(direct(COLORS)).await, [direct(expected)]);
+        assert_eq!(client.read(direct(None)).await, [direct(None)]);
+        assert_eq!(
+            client.read(Kind::TableEntry(asked.clone())).await,
+            [Kind::TableEntry(one(expected))]
+        );
+        // What leaves the counts alone: modified without them, and deleted in vain.
+        client.modify(Kind::TableEntry(one(None))).await;
+        let twice = vec![
+            (Type::Delete, Kind::TableEntry(key.clone())),
+            (Type::Delete, Kind::TableEntry(key.clone())),
+        ];
+        let written = client
+            .write_all(rt::write_request::Atomicity::RollbackOnError, twice)
+            .await;
+        written.expect_err("there is one entry");
+        assert_eq!(client.read(direct(COLORS)).await, [direct(expected)]);
+        client.modify(clear).await;
+        let none = marked((0, 0), (0, 0), (0, 0));
+        assert_eq!(client.read(direct(COLORS)).await, [direct(none)]);
+    }
+    for wrong in [Type::Insert, Type::Modify] {
+        let mut elsewhere = entry(
+            objects.id("exact_table"),
+            vec![exact(1, b"\x01")],
+            does(objects.id("forward"), &[b"\x01"]),
+        );
+        elsewhere.meter_counter_data = COLORS;
+        assert_eq!(
+            client.refused(wrong, Kind::TableEntry(elsewhere)).await,
+            Code::InvalidArgument,
+            "the table has no direct meter"
+        );
+        let full = one(marked((1, 0), (0, 0), (0, 0)));
+        assert_eq!(
+            client.refused(wrong, Kind::TableEntry(full)).await,
+            Code::InvalidArgument,
+            "counts can only be cleared"
+        );
+    }
 }
 
 #[tokio::test]

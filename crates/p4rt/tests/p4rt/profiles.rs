@@ -492,3 +492,23 @@ async fn a_direct_meter_needs_a_member_whose_action_executes_it() {
         Code::InvalidArgument
     );
 }
+
+#[tokio::test]
+async fn a_group_may_be_empty_and_a_modification_replaces_all_its_members() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    for (id, port) in [(1, 3), (2, 4)] {
+        client.insert(member(&objects, "selector", id, port)).await;
+    }
+    let with = |members| Kind::ActionProfileGroup(group(&objects, 9, members));
+    client.insert(with(vec![])).await;
+    for members in [
+        vec![part(1, 1, None), part(2, 2, None)],
+        vec![part(2, 1, None)],
+        vec![],
+    ] {
+        client.modify(with(members.clone())).await;
+        assert_eq!(client.read(with(vec![])).await, [with(members)]);
+    }
+    client.delete(member(&objects, "selector", 1, 3)).await;
+}

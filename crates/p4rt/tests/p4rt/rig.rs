@@ -18,7 +18,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::update::Type;
 use p4rt::service::p4_runtime_client::P4RuntimeClient;
-use p4rt::{CpuPort, Inbox, Listen, Loader, Server, Setup};
+use p4rt::{CpuPort, Inbox, Listen, Loader, Server, Setup, Urgency};
 use packet::{Nanos, PortId};
 use prost::Message;
 use switch::{Device, DeviceConfig, LoadError};
@@ -202,7 +202,7 @@ impl Rig {
 
     fn behind(listen: Listen, places: impl IntoIterator<Item = (Place, Setup)>) -> Rig {
         let (places, setups) = places.into_iter().unzip();
-        let server = Server::start(listen, setups).expect("a free port");
+        let server = Server::start(listen, setups, Urgency::AsWorkers).expect("a free port");
         Rig { server, places }
     }
 

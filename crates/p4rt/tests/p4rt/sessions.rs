@@ -237,3 +237,25 @@ async fn a_write_in_flight_is_whole_when_the_next_primary_is_told() {
     }
     assert_eq!(second.read(all).await.len(), found);
 }
+
+#[tokio::test]
+async fn everybody_reads_and_the_primary_alone_writes() {
+    let rig = Rig::empty();
+    let (mut primary, _stream, objects) = rig.loaded().await;
+    let one = Kind::TableEntry(entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x01")],
+        does(objects.id("forward"), &[b"\x01"]),
+    ));
+    primary.insert(one.clone()).await;
+    let mut backup = rig.client().await;
+    let _backup_stream = backup.open(None, "").await;
+    let without_session = rig.client().await;
+    for mut client in [backup, without_session] {
+        let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+        assert_eq!(client.read(all).await, [one.clone()]);
+        let request = client.request(Type::Delete, one.clone());
+        let refused = client.grpc.write(request).await.expect_err("not primary");
+        assert_eq!(refused.code(), Code::PermissionDenied);
+    }
+}

@@ -294,3 +294,71 @@ async fn an_idle_entry_is_told_again_after_each_time_out() {
         assert!(begin.elapsed() >= Duration::from_millis(200 * round - 20));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn packets_of_a_session_stay_in_their_order() {
+    let rig = Rig::empty();
+    let (mut client, mut stream, objects) = rig.loaded().await;
+    for number in 0..200u16 {
+        let out = rt::PacketOut {
+            payload: frame(1, 2, number),
+            metadata: vec![metadata(1, b"\x04")],
+        };
+        stream.send(Ask::Packet(out)).await;
+    }
+    for number in 0..200u16 {
+        let (_, bytes) = rig.sent().expect("it leaves");
+        assert_eq!(bytes, frame(1, 2, number));
+    }
+    let up = does(objects.id("to_controller"), &[]);
+    let one = entry(objects.id("exact_table"), vec![exact(1, b"\x01")], up);
+    client.insert(Kind::TableEntry(one)).await;
+    for number in 0..200u16 {
+        rig.receive(3, &frame(1, 2, number));
+    }
+    for number in 0..200u16 {
+        match stream.next().await {
+            Ok(Told::Packet(packet)) => assert_eq!(packet.payload, frame(1, 2, number)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn digests_stay_on_by_name_when_another_program_takes_over_and_what_waited_is_dropped() {
+    let rig = Rig::empty();
+    let (mut client, mut stream, objects) = rig.loaded().await;
+    let learn = does(objects.id("learn"), &[]);
+    let one = entry(objects.id("exact_table"), vec![exact(1, b"\x01")], learn);
+    client.insert(Kind::TableEntry(one)).await;
+    let hour = 3_600_000_000_000;
+    client.insert(digest(&objects, 2, hour, hour)).await;
+    // It waits for another one in its list.
+    rig.receive(3, &frame(1, 1, 0x9999));
+    assert!(stream.is_quiet().await);
+    let reconcile = rt::set_forwarding_pipeline_config_request::Action::ReconcileAndCommit;
+    let wider = ALL.replace("Mac     address;", "bit<64>  address;");
+    let wider = wider.replace(
+        "{ hdr.ethernet.src, sm.ingress_port }",
+        "{ (bit<64>) hdr.ethernet.src, sm.ingress_port }",
+    );
+    client.load(reconcile, &wider).await.expect("it is kept");
+    let objects = Objects::of(&client.config().await);
+    let asked = Kind::DigestEntry(rt::DigestEntry::default());
+    assert_eq!(
+        client.read(asked.clone()).await,
+        [digest(&objects, 2, hour, hour)]
+    );
+    for source in [1, 2] {
+        rig.receive(3, &frame(1, source, 0x9999));
+    }
+    assert_eq!(
+        list(&mut stream).await.data,
+        [learned(b"\x01", b"\x03"), learned(b"\x02", b"\x03")],
+        "two of the new program's, none of the old one's"
+    );
+    // A digest of another name is another one, which is off.
+    let renamed = ALL.replace("learned_t", "seen_t");
+    client.load(reconcile, &renamed).await.expect("it is kept");
+    assert_eq!(client.read(asked).await, []);
+}

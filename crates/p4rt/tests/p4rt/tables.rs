@@ -674,3 +674,60 @@ async fn the_time_since_the_last_hit_is_told_without_a_time_out_too() {
     assert_eq!(time(&silent), None);
     assert!(time(&told).is_some_and(|elapsed| elapsed >= 0));
 }
+
+#[tokio::test]
+async fn zero_is_a_value_as_others() {
+    let rig = Rig::empty();
+    let (mut client, _stream, objects) = rig.loaded().await;
+    let zero = Kind::TableEntry(entry(
+        objects.id("exact_table"),
+        vec![exact(1, b"\x00")],
+        does(objects.id("forward"), &[b"\x00"]),
+    ));
+    client.insert(zero.clone()).await;
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    assert_eq!(client.read(all).await, [zero]);
+    rig.receive(1, &frame(0, 2, 0x9999));
+    assert_eq!(rig.sent().expect("it is forwarded").0, 0);
+}
+
+#[tokio::test]
+async fn translated_numbers_have_the_controller_s_width_and_the_device_s_room() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let text = ALL.replace(
+        r#"@p4runtime_translation("test/port_name", string)"#,
+        r#"@p4runtime_translation("test/port", 32)"#,
+    );
+    let action = rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit;
+    client.load(action, &text).await.expect("it loads");
+    let config = client.config().await;
+    let objects = Objects::of(&config);
+    let info = config.p4info.expect("it has one");
+    let forward = info.actions.iter().find(|action| {
+        let preamble = action.preamble.as_ref();
+        preamble.is_some_and(|one| one.id == objects.id("forward_by_name"))
+    });
+    assert_eq!(forward.expect("it is there").params[0].bitwidth, 32);
+    let one = |port: &[u8]| {
+        let action = does(objects.id("forward_by_name"), &[port]);
+        Kind::TableEntry(entry(
+            objects.id("exact_table"),
+            vec![exact(1, b"\x01")],
+            action,
+        ))
+    };
+    // 9 bits of the device.
+    for port in [&b"\x02\x00"[..], b"\x01\x00\x00\x00\x00"] {
+        assert_eq!(
+            client.refused(Type::Insert, one(port)).await,
+            Code::InvalidArgument
+        );
+    }
+    client.insert(one(b"\x00\x00\x01\x02")).await;
+    let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
+    assert_eq!(client.read(all).await, [one(b"\x01\x02")]);
+    rig.receive(1, &frame(1, 2, 0x9999));
+    assert_eq!(rig.sent().expect("it is forwarded").0, 0x102);
+}

@@ -22,7 +22,7 @@ pub use af_packet::AfPacketPort;
 pub use af_xdp::{AfXdpPort, XdpMode};
 pub use bell::Bell;
 pub use choose::{OpenedPort, PortIo, open_interface};
-pub use core::pin_to_core;
+pub use core::{Cores, pin_to_core};
 pub use echo::EchoSocket;
 pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};

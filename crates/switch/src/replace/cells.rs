@@ -89,6 +89,10 @@ impl Keeper<'_> {
         }
         let mut count = Count::all_kept(held());
         for (index, config) in configs().enumerate() {
+            if let Some(counts) = before.counts(index as u64) {
+                // Of meters that are gone, what they marked goes with them.
+                let _ = after.write_counts(index as u64, counts);
+            }
             let Some(config) = config else { continue };
             let is_kept = after.configure(index as u64, config).is_ok();
             count.lost += usize::from(!is_kept);

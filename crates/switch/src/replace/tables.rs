@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exec::Configuration;
 use ir::{ActionScope, ExternId, Program, TableId};
 use table::{
-    ActionRef, CounterReading, Entry, EntryAction, EntryId, FieldMatch, LearnedEntry, MeterConfig,
+    ActionRef, CounterReading, Entry, EntryAction, EntryId, FieldMatch, LearnedEntry, MeterCell,
     NewEntry, TableError,
 };
 
@@ -316,9 +316,7 @@ impl Keeper<'_> {
         if let Some(reading) = old.tables[old_id].counter(None) {
             self.write_counter(id, None, reading);
         }
-        let meter = old.tables[old_id].default_meter();
-        let config = meter.and_then(|meter| meter.config());
-        self.configure(id, None, config);
+        self.carry_meter((old_id, id), None, old.tables[old_id].default_meter());
         count
     }
 
@@ -328,14 +326,28 @@ impl Keeper<'_> {
         }
     }
 
-    fn configure(&self, id: TableId, entry: Option<EntryId>, config: Option<MeterConfig>) {
+    /// Gives the direct meter of an entry, or of the default action, the rates of the old one, and what that has marked.
+    fn carry_meter(
+        &self,
+        (old_id, id): (TableId, TableId),
+        entry: Option<EntryId>,
+        before: Option<&MeterCell>,
+    ) {
         let table = &self.new.tables[id];
+        if self.old.tables[old_id].spec().direct_meter != table.spec().direct_meter {
+            // It is told of elsewhere.
+            return;
+        }
         let meter = match entry {
             None => table.default_meter(),
             Some(entry) => table.get(entry).and_then(|entry| entry.meter.as_deref()),
         };
-        if let (Some(meter), Some(config)) = (meter, config) {
-            // Of another unit it is told of elsewhere; of the same it was accepted before.
+        let (Some(meter), Some(before)) = (meter, before) else {
+            return;
+        };
+        meter.write_counts(before.counts());
+        if let Some(config) = before.config() {
+            // It was accepted before.
             let _ = meter.configure(config);
         }
     }
@@ -382,12 +394,7 @@ impl Keeper<'_> {
         if let Some(counted) = self.old.tables[old_id].counter(Some(entry.id)) {
             self.write_counter(id, Some(inserted), counted);
         }
-        let same_unit =
-            self.old.tables[old_id].spec().direct_meter == self.new.tables[id].spec().direct_meter;
-        if same_unit {
-            let config = entry.meter.as_ref().and_then(|meter| meter.config());
-            self.configure(id, Some(inserted), config);
-        }
+        self.carry_meter((old_id, id), Some(inserted), entry.meter.as_deref());
         true
     }
 

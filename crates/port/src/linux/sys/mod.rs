@@ -602,23 +602,32 @@ pub(super) fn enter_netns(fd: &OwnedFd) -> io::Result<()> {
     check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
 }
 
-/// Lets the calling thread run on the `number`th of the cores that it may run on, and on no other; says which core that is.
-pub(super) fn pin_to_core(number: usize) -> io::Result<usize> {
+/// The cores that the calling thread may run on.
+pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
     // SAFETY: all-zero bytes are a valid cpu_set_t, which has integers only.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: the pointer and the length are those of `set`.
     check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
     let cores = 0..libc::CPU_SETSIZE as usize;
     // SAFETY: the number is below the set's size.
-    let mut allowed = cores.filter(|&core| unsafe { libc::CPU_ISSET(core, &set) });
-    let core = allowed.nth(number).ok_or(io::ErrorKind::NotFound)?;
-    // SAFETY: as above.
-    let mut one: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the number is below the set's size.
-    unsafe { libc::CPU_SET(core, &mut one) };
-    // SAFETY: the pointer and the length are those of `one`.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&one), &raw const one) })?;
-    Ok(core)
+    Ok(cores
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect())
+}
+
+/// Lets the calling thread, and those that it starts, run on these cores only.
+pub(super) fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid cpu_set_t, which has integers only.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &core in cores {
+        if core >= libc::CPU_SETSIZE as usize {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // SAFETY: the number is below the set's size.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    // SAFETY: the pointer and the length are those of `set`.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }).map(drop)
 }
 
 /// The effective user and group of the process.
