@@ -444,7 +444,7 @@ impl Translator<'_> {
         self.note_written(step);
         match step {
             PassStep::Set(field, input) => self.set(*field, *input),
-            PassStep::Copy { from, to } => self.copy(*from, *to),
+            PassStep::Copy { from, to } => self.copy_field(*from, *to),
             PassStep::Parse { parser, errors } => {
                 let after = self.begin_code();
                 self.parser(*parser)?;
@@ -691,7 +691,7 @@ impl Translator<'_> {
         }
     }
 
-    fn copy(&mut self, from: FieldId, to: FieldId) {
+    fn copy_field(&mut self, from: FieldId, to: FieldId) {
         let limbs = self.program.fields.get(from).map_or(0, |f| limbs_of(f.ty));
         let value = self.load_slots(self.slot(from), limbs);
         self.store_slots(self.slot(to), &value);
