@@ -55,6 +55,10 @@ fn failures(path: &Path, program: &Arc<Program>, what: &str) -> Vec<String> {
     failures
 }
 
+/// Programs that do something else if a step follows: what their egress does to the copies of a group happens to the one packet that there is before
+/// the last step.
+const OTHERWISE_IF_FOLLOWED: &[&str] = &["multicast"];
+
 #[test]
 fn a_program_between_steps_that_do_nothing_does_what_its_test_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
@@ -67,7 +71,11 @@ fn a_program_between_steps_that_do_nothing_does_what_its_test_says() {
             if program.arch != Arch::V1model {
                 continue;
             }
-            for policy in ["x", "before -> x", "x -> after", "before -> x -> after"] {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let may_be_followed = !OTHERWISE_IF_FOLLOWED.contains(&name.as_ref());
+            let first_or_last = ["x", "before -> x"].into_iter();
+            let between = ["x -> after", "before -> x -> after"].into_iter();
+            for policy in first_or_last.chain(between.filter(|_| may_be_followed)) {
                 let read = Policy::read(policy).expect("a policy");
                 let steps = [("before", &pass), ("x", &program), ("after", &pass)];
                 let steps = steps.map(|(step, program)| StepProgram { step, program });
