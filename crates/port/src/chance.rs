@@ -2,15 +2,17 @@
 
 /// The SplitMix64 generator: a counter and a mixing function, good enough to choose frames.
 #[derive(Clone, Debug)]
-pub(crate) struct SplitMix(u64);
+pub struct SplitMix(u64);
 
 impl SplitMix {
-    pub(crate) fn new(seed: u64) -> SplitMix {
+    /// The draws that belong to this seed.
+    pub fn new(seed: u64) -> SplitMix {
         SplitMix(seed)
     }
 
+    /// The next draw: 64 bits, each as likely set as not.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +23,7 @@ impl SplitMix {
 
 /// One of `n` choices: `draw` scaled to `0..n`.
 #[inline]
-pub(crate) fn scale(draw: u32, n: usize) -> usize {
+pub fn scale(draw: u32, n: usize) -> usize {
     ((u64::from(draw) * n as u64) >> 32) as usize
 }
 
@@ -77,7 +79,7 @@ impl Weighted {
     /// One choice.
     #[inline]
     pub(crate) fn choose(&self, chance: &mut SplitMix) -> usize {
-        let draw = chance.next();
+        let draw = chance.draw();
         let i = scale((draw >> 32) as u32, self.columns.len());
         let column = self.columns[i];
         // Chance decides, which no processor predicts: no branch.

@@ -10,6 +10,15 @@ use std::os::fd::BorrowedFd;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerMillion(pub u32);
 
+impl PerMillion {
+    /// Whether what has this probability happens by this draw.
+    #[inline]
+    pub fn hits(self, draw: u64) -> bool {
+        // The high half of the draw, scaled to 0..1_000_000.
+        ((draw >> 32) * 1_000_000) >> 32 < u64::from(self.0)
+    }
+}
+
 /// How often each fault happens to a frame that arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultRates {
@@ -81,17 +90,17 @@ impl<P: Port> FaultPort<P> {
     fn strike(&mut self) {
         for i in 0..self.arrived.len() {
             let [drop, duplicate, reorder, corrupt, place] =
-                std::array::from_fn(|_| self.chance.next());
-            if hits(self.rates.drop, drop) {
+                std::array::from_fn(|_| self.chance.draw());
+            if self.rates.drop.hits(drop) {
                 self.counts.dropped += 1;
                 continue;
             }
             let mut frame = self.pool.get();
             std::mem::swap(&mut frame, &mut self.arrived.frames_mut()[i]);
-            if hits(self.rates.corrupt, corrupt) && flip_bit(&mut frame, place) {
+            if self.rates.corrupt.hits(corrupt) && flip_bit(&mut frame, place) {
                 self.counts.corrupted += 1;
             }
-            if hits(self.rates.duplicate, duplicate) {
+            if self.rates.duplicate.hits(duplicate) {
                 let mut twin = self.pool.get();
                 twin.copy_from(&frame);
                 self.ready.push_back(twin);
@@ -99,7 +108,7 @@ impl<P: Port> FaultPort<P> {
             }
             self.ready.push_back(frame);
             let last = self.ready.len() - 1;
-            if last > 0 && hits(self.rates.reorder, reorder) {
+            if last > 0 && self.rates.reorder.hits(reorder) {
                 self.ready.swap(last - 1, last);
                 self.counts.reordered += 1;
             }
@@ -169,11 +178,6 @@ impl<P: Port> Port for FaultPort<P> {
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.poll_fd()
     }
-}
-
-fn hits(rate: PerMillion, draw: u64) -> bool {
-    // The high half of the draw, scaled to 0..1_000_000.
-    ((draw >> 32) * 1_000_000) >> 32 < u64::from(rate.0)
 }
 
 /// Inverts the bit that `place` selects; whether there is one.

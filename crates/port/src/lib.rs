@@ -26,6 +26,7 @@ mod pcap;
 mod spec;
 mod stats;
 
+pub use chance::{SplitMix, scale};
 pub use error::PortError;
 pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
 pub use flow::flow_hash;

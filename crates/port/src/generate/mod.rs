@@ -107,7 +107,7 @@ impl Choice {
                 *next = if this + 1 == *count { 0 } else { this + 1 };
                 this
             }
-            Choice::Equal(count) => scale((chance.next() >> 32) as u32, *count),
+            Choice::Equal(count) => scale((chance.draw() >> 32) as u32, *count),
             Choice::Weighted(weighted) => weighted.choose(chance),
         }
     }

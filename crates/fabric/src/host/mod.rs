@@ -1,0 +1,495 @@
+//! A host: a TCP/IP stack behind one network card, and applications: flows that are sent, a sink that takes them, pings and their answers.
+
+mod nic;
+mod session;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::net::Ipv4Addr;
+
+use packet::{Nanos, PortId};
+use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol,
+    EthernetRepr, Icmpv4Message, Icmpv4Packet, IpCidr, IpProtocol, Ipv4Packet, TcpPacket,
+};
+
+use crate::events::Events;
+use crate::node::{Node, Tally};
+use crate::topology::{HostSpec, LinkSpec};
+use nic::Nic;
+pub(crate) use session::{Echoes, Receipt};
+use session::{Session, instant, nanos};
+
+/// The port at which every host takes what is sent to it.
+const SINK: u16 = 5001;
+
+/// The first port that a host sends flows from, and how many there are.
+const FIRST_PORT: u16 = 10_000;
+const PORTS: u16 = u16::MAX - FIRST_PORT;
+
+/// How long the stack's neighbours are left as they are. It forgets them after a minute.
+const REFRESH: Nanos = Nanos::from_secs(30);
+
+/// What a packet that has arrived is for.
+enum Kind {
+    /// A TCP segment from this port of this peer to this port of ours, and whether it asks for a connection.
+    Tcp { flow: FlowKey, is_request: bool },
+    /// The answer to an echo request with this identifier.
+    EchoReply(u16),
+    /// What neighbours say of their addresses.
+    Neighbour,
+    /// What the stack answers by itself.
+    Other,
+}
+
+/// The other end of a connection, and our port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FlowKey {
+    peer: Ipv4Addr,
+    peer_port: u16,
+    own_port: u16,
+}
+
+/// What a host begins at a time of its own.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Flow {
+        to: Ipv4Addr,
+        bytes: u64,
+        port: u16,
+    },
+    Ping {
+        to: Ipv4Addr,
+        count: u16,
+        interval: Nanos,
+        ident: u16,
+    },
+}
+
+/// The host.
+pub(crate) struct HostNode {
+    address: Ipv4Addr,
+    mac: [u8; 6],
+    interface: Interface,
+    nic: Nic,
+    gateway: Option<Ipv4Addr>,
+    neighbours: Vec<Station>,
+    refresh_at: Nanos,
+    starts: Events<Start>,
+    next_port: u16,
+    pings: u16,
+    sessions: Vec<Option<Session>>,
+    free: Vec<usize>,
+    by_flow: BTreeMap<FlowKey, usize>,
+    by_ident: BTreeMap<u16, usize>,
+    /// When to look at a session; one that was put off meanwhile is put in anew then.
+    timers: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Sessions that wait for the card, first come, first served.
+    blocked: VecDeque<usize>,
+    receipts: BTreeMap<(Ipv4Addr, u16), Receipt>,
+    received: u64,
+    /// For packets that no session has part in.
+    nobody: SocketSet<'static>,
+}
+
+impl HostNode {
+    pub(crate) fn new(spec: &HostSpec, seed: u64) -> HostNode {
+        let mut nic = Nic::new();
+        let mut config = Config::new(EthernetAddress(spec.mac).into());
+        config.random_seed = seed;
+        let mut interface = Interface::new(config, &mut nic, instant(Nanos::ZERO));
+        interface.update_ip_addrs(|addresses| {
+            let pushed = addresses.push(IpCidr::new(spec.address.into(), spec.prefix_len));
+            debug_assert!(pushed.is_ok(), "a new interface has room for an address");
+        });
+        if let Some(gateway) = spec.gateway {
+            let added = interface.routes_mut().add_default_ipv4_route(gateway);
+            debug_assert!(added.is_ok(), "a new interface has room for a route");
+        }
+        HostNode {
+            address: spec.address,
+            mac: spec.mac,
+            interface,
+            nic,
+            gateway: spec.gateway,
+            neighbours: spec.neighbours.clone(),
+            refresh_at: Nanos::ZERO,
+            starts: Events::default(),
+            next_port: 0,
+            pings: 0,
+            sessions: Vec::new(),
+            free: Vec::new(),
+            by_flow: BTreeMap::new(),
+            by_ident: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            blocked: VecDeque::new(),
+            receipts: BTreeMap::new(),
+            received: 0,
+            nobody: SocketSet::new(Vec::new()),
+        }
+    }
+
+    /// Has a flow be sent; the port by which the receiver knows it. None if the host has no port left.
+    pub(crate) fn send_flow(&mut self, to: Ipv4Addr, bytes: u64, at: Nanos) -> Option<u16> {
+        if self.next_port == PORTS {
+            return None;
+        }
+        let port = FIRST_PORT + self.next_port;
+        self.next_port += 1;
+        self.starts.push(at, Start::Flow { to, bytes, port });
+        Some(port)
+    }
+
+    /// Has echoes be asked for; the number of the series.
+    pub(crate) fn ping(&mut self, to: Ipv4Addr, count: u16, interval: Nanos, at: Nanos) -> u16 {
+        self.pings += 1;
+        let ident = self.pings;
+        let start = Start::Ping {
+            to,
+            count,
+            interval,
+            ident,
+        };
+        self.starts.push(at, start);
+        ident
+    }
+
+    /// What came of a flow from there.
+    pub(crate) fn receipt(&self, from: Ipv4Addr, port: u16) -> Option<Receipt> {
+        self.receipts.get(&(from, port)).copied()
+    }
+
+    /// What a series of pings has seen.
+    pub(crate) fn echoes(&self, ident: u16) -> Option<&Echoes> {
+        let session = self.sessions[*self.by_ident.get(&ident)?].as_ref()?;
+        session.echoes()
+    }
+
+    /// Gives a session a place, by which packets find it that are of its flow.
+    fn add(&mut self, mut session: Session, flow: Option<FlowKey>) -> usize {
+        session.flow = flow;
+        let place = self.place(session);
+        if let Some(flow) = flow {
+            self.by_flow.insert(flow, place);
+        }
+        place
+    }
+
+    fn place(&mut self, session: Session) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.sessions[place] = Some(session);
+                place
+            }
+            None => {
+                self.sessions.push(Some(session));
+                self.sessions.len() - 1
+            }
+        }
+    }
+
+    fn start(&mut self, start: Start, now: Nanos) {
+        let place = match start {
+            Start::Flow { to, bytes, port } => {
+                let mut session = Session::sender(bytes);
+                let context = self.interface.context();
+                let connected = session
+                    .tcp()
+                    .map(|socket| socket.connect(context, (to, SINK), port));
+                debug_assert!(matches!(connected, Some(Ok(()))), "{connected:?}");
+                let flow = FlowKey {
+                    peer: to,
+                    peer_port: SINK,
+                    own_port: port,
+                };
+                self.add(session, Some(flow))
+            }
+            Start::Ping {
+                to,
+                count,
+                interval,
+                ident,
+            } => {
+                let session = Session::pinger(to.into(), ident, count, interval, now);
+                let place = self.add(session, None);
+                self.by_ident.insert(ident, place);
+                place
+            }
+        };
+        self.poll(place, now);
+    }
+
+    /// Lets the stack and a session's application work until neither has anything to do, or the card's queue is full.
+    fn poll(&mut self, place: usize, now: Nanos) {
+        let Some(session) = self.sessions[place].as_mut() else {
+            return;
+        };
+        let at = instant(now);
+        let (interface, nic, sockets) = (&mut self.interface, &mut self.nic, &mut session.sockets);
+        // At most one frame is there.
+        interface.poll_ingress_single(at, nic, sockets);
+        loop {
+            let has_worked = session.work(now);
+            // One segment at a time, and none that the card does not take: the stack would forget that it was to be sent again.
+            let has_sent = self.nic.room_at().is_none()
+                && self
+                    .interface
+                    .poll_egress(at, &mut self.nic, &mut session.sockets)
+                    == PollResult::SocketStateChanged;
+            if !has_worked && !has_sent {
+                break;
+            }
+        }
+        let due = self.interface.poll_at(at, &session.sockets).map(nanos);
+        let due = due.into_iter().chain(session.next_time()).min();
+        self.keep_receipt(place);
+        self.put_off(place, due, now);
+    }
+
+    /// Notes what a receiver has: it is forgotten when it is over.
+    fn keep_receipt(&mut self, place: usize) {
+        let session = self.sessions[place].as_ref();
+        let kept = session.and_then(|session| Some((session.flow?, session.receipt()?)));
+        if let Some((flow, receipt)) = kept {
+            self.receipts.insert((flow.peer, flow.peer_port), receipt);
+        }
+    }
+
+    /// Sees to it that a session is looked at again when it is due, or forgets it.
+    fn put_off(&mut self, place: usize, due: Option<Nanos>, now: Nanos) {
+        let Some(session) = &mut self.sessions[place] else {
+            return;
+        };
+        if session.is_over() {
+            self.forget(place);
+            return;
+        }
+        session.due = due;
+        match due {
+            // What is due at once and was not done waits for the card.
+            Some(at) if at <= now && self.nic.room_at().is_some() => {
+                session.due = None;
+                if !std::mem::replace(&mut session.is_blocked, true) {
+                    self.blocked.push_back(place);
+                }
+            }
+            Some(at) => {
+                // The stack's clock shows nothing shorter than a microsecond.
+                let at = at.max(now + Nanos::from_micros(1));
+                session.due = Some(at);
+                if session.armed.is_none_or(|armed| armed > at) {
+                    session.armed = Some(at);
+                    self.timers.push(Reverse((at, place)));
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, place: usize) {
+        let session = self.sessions[place].take();
+        if let Some(flow) = session.and_then(|session| session.flow) {
+            self.by_flow.remove(&flow);
+        }
+        self.free.push(place);
+    }
+
+    /// Does what is due by now, in the order of time.
+    fn tick(&mut self, now: Nanos) {
+        while self
+            .timers
+            .peek()
+            .is_some_and(|Reverse((at, _))| *at <= now)
+            && let Some(Reverse((at, place))) = self.timers.pop()
+        {
+            let Some(session) = self.sessions[place].as_mut() else {
+                continue;
+            };
+            if session.armed != Some(at) {
+                continue;
+            }
+            session.armed = None;
+            match session.due {
+                Some(due) if due <= now => self.poll(place, now),
+                due => self.put_off(place, due, now),
+            }
+        }
+    }
+
+    /// Lets those send that wait for the card, as long as it has room.
+    fn unblock(&mut self, now: Nanos) {
+        while self.nic.room_at().is_none()
+            && let Some(place) = self.blocked.pop_front()
+        {
+            if let Some(session) = self.sessions[place].as_mut() {
+                session.is_blocked = false;
+                self.poll(place, now);
+            }
+        }
+    }
+
+    /// Lets the stack have a packet that no session has part in.
+    fn hear(&mut self, now: Nanos) {
+        self.interface
+            .poll_ingress_single(instant(now), &mut self.nic, &mut self.nobody);
+    }
+
+    /// Tells the stack of the neighbours that are known, as if they had told themselves, and asks for the gateway: the stack's answers to what comes
+    /// first would be lost otherwise, while it asks where they go.
+    fn refresh(&mut self, now: Nanos) {
+        if now < self.refresh_at {
+            return;
+        }
+        self.refresh_at = now + REFRESH;
+        for neighbour in self.neighbours.clone() {
+            let told = arp(ArpOperation::Reply, neighbour, (self.address, self.mac));
+            self.nic.arrive(&told);
+            self.hear(now);
+        }
+        let is_known = |gateway| self.neighbours.iter().any(|(known, _)| *known == gateway);
+        if let Some(gateway) = self.gateway.filter(|gateway| !is_known(*gateway)) {
+            let everybody = (gateway, EthernetAddress::BROADCAST.0);
+            let asked = arp(ArpOperation::Request, (self.address, self.mac), everybody);
+            self.nic.send(&asked);
+        }
+    }
+
+    /// The session that a packet is for; a new one if it asks for a connection to the sink.
+    fn session_of(&mut self, kind: &Kind) -> Option<usize> {
+        match kind {
+            Kind::Tcp { flow, is_request } => {
+                let known = self.by_flow.get(flow).copied();
+                if known.is_some() || !is_request || flow.own_port != SINK {
+                    return known;
+                }
+                Some(self.add(Session::receiver(SINK), Some(*flow)))
+            }
+            Kind::EchoReply(ident) => self.by_ident.get(ident).copied(),
+            Kind::Neighbour | Kind::Other => None,
+        }
+    }
+
+    /// Lets sessions look whether the address has come that they wait for.
+    fn poll_all(&mut self, now: Nanos) {
+        for place in 0..self.sessions.len() {
+            self.poll(place, now);
+        }
+    }
+}
+
+impl Node for HostNode {
+    fn attach(&mut self, _: PortId, link: &LinkSpec) {
+        self.nic.attach(link);
+    }
+
+    fn receive(&mut self, _: PortId, bytes: &[u8], now: Nanos) {
+        self.nic.set_time(now);
+        self.refresh(now);
+        self.received += 1;
+        let kind = kind_of(bytes);
+        self.nic.arrive(bytes);
+        match self.session_of(&kind) {
+            Some(place) => self.poll(place, now),
+            None => self.hear(now),
+        }
+        if matches!(kind, Kind::Neighbour) {
+            self.poll_all(now);
+        }
+    }
+
+    fn step(&mut self, now: Nanos) {
+        self.nic.set_time(now);
+        self.refresh(now);
+        while let Some((_, start)) = self.starts.pop_by(now) {
+            self.start(start, now);
+        }
+        self.tick(now);
+        self.unblock(now);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let card = match self.blocked.is_empty() {
+            true => None,
+            false => self.nic.known_room_at(),
+        };
+        let first = (self.refresh_at == Nanos::ZERO).then_some(Nanos::ZERO);
+        [first, self.starts.next_time(), timer, card]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
+        self.nic.drain(|bytes, start| take(PortId(0), bytes, start));
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            received: self.received,
+            made: self.nic.sent(),
+            delivered: self.received,
+            sent: self.nic.sent(),
+            ..Tally::default()
+        }
+    }
+}
+
+/// A station: its two addresses.
+type Station = (Ipv4Addr, [u8; 6]);
+
+/// What a station asks, or tells, by ARP.
+fn arp(operation: ArpOperation, (from, from_mac): Station, (to, to_mac): Station) -> Vec<u8> {
+    let ethernet = EthernetRepr {
+        src_addr: EthernetAddress(from_mac),
+        dst_addr: EthernetAddress(to_mac),
+        ethertype: EthernetProtocol::Arp,
+    };
+    let arp = ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: ethernet.src_addr,
+        source_protocol_addr: from,
+        target_hardware_addr: ethernet.dst_addr,
+        target_protocol_addr: to,
+    };
+    let mut bytes = vec![0; ethernet.buffer_len() + arp.buffer_len()];
+    let mut frame = EthernetFrame::new_unchecked(&mut bytes[..]);
+    ethernet.emit(&mut frame);
+    arp.emit(&mut ArpPacket::new_unchecked(frame.payload_mut()));
+    bytes
+}
+
+/// Looks at a packet just as far as is needed to find whose it is. The stack checks it.
+fn kind_of(bytes: &[u8]) -> Kind {
+    let Ok(frame) = EthernetFrame::new_checked(bytes) else {
+        return Kind::Other;
+    };
+    match frame.ethertype() {
+        EthernetProtocol::Arp => Kind::Neighbour,
+        EthernetProtocol::Ipv4 => kind_of_ipv4(frame.payload()).unwrap_or(Kind::Other),
+        _ => Kind::Other,
+    }
+}
+
+fn kind_of_ipv4(payload: &[u8]) -> Option<Kind> {
+    let packet = Ipv4Packet::new_checked(payload).ok()?;
+    match packet.next_header() {
+        IpProtocol::Tcp => {
+            let segment = TcpPacket::new_checked(packet.payload()).ok()?;
+            let flow = FlowKey {
+                peer: packet.src_addr(),
+                peer_port: segment.src_port(),
+                own_port: segment.dst_port(),
+            };
+            let is_request = segment.syn() && !segment.ack();
+            Some(Kind::Tcp { flow, is_request })
+        }
+        IpProtocol::Icmp => {
+            let message = Icmpv4Packet::new_checked(packet.payload()).ok()?;
+            let is_reply = message.msg_type() == Icmpv4Message::EchoReply;
+            is_reply.then(|| Kind::EchoReply(message.echo_ident()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! One direction of a simulated link: a queue, a rate, a delay, and losses by a seed.
+
+use std::collections::VecDeque;
+
+use packet::{Frame, Nanos};
+use port::SplitMix;
+
+use crate::pacer::Pacer;
+use crate::topology::LinkSpec;
+
+/// What a line does with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// It arrives at the other end.
+    Arrives(Nanos),
+    /// It is lost on the way.
+    Lost,
+    /// There was no room for it in the queue.
+    Overflows,
+}
+
+/// What a line has carried: offered = arrived + lost + overflowed + on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LineCounts {
+    pub(crate) offered: u64,
+    pub(crate) arrived: u64,
+    pub(crate) arrived_bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) overflowed: u64,
+    /// The most frames that waited at once.
+    pub(crate) longest_queue: usize,
+    /// How long the line was busy with frames.
+    pub(crate) busy: Nanos,
+}
+
+/// The line.
+#[derive(Debug)]
+pub(crate) struct Line {
+    spec: LinkSpec,
+    pacer: Pacer,
+    chance: SplitMix,
+    counts: LineCounts,
+    /// Frames on the way, in the order of their arrival: they cannot overtake each other.
+    on_the_way: VecDeque<Frame>,
+}
+
+impl Line {
+    pub(crate) fn new(spec: LinkSpec, seed: u64) -> Line {
+        Line {
+            pacer: Pacer::new(spec.rate),
+            chance: SplitMix::new(seed),
+            counts: LineCounts::default(),
+            on_the_way: VecDeque::new(),
+            spec,
+        }
+    }
+
+    /// Decides what becomes of a frame that is offered now; one that arrives is then to be put on the way.
+    pub(crate) fn offer(&mut self, bytes: usize, now: Nanos) -> Carried {
+        self.counts.offered += 1;
+        let waiting = self.pacer.waiting(now);
+        let leaving = match self.pacer.room_at(self.spec.queue) {
+            Some(_) => {
+                self.counts.overflowed += 1;
+                return Carried::Overflows;
+            }
+            None => self.pacer.place(bytes, now),
+        };
+        let waits = usize::from(leaving.start > now);
+        self.counts.longest_queue = self.counts.longest_queue.max(waiting + waits);
+        self.counts.busy += leaving.end.since(leaving.start);
+        if self.spec.loss.hits(self.chance.draw()) {
+            self.counts.lost += 1;
+            return Carried::Lost;
+        }
+        Carried::Arrives(leaving.end + self.spec.delay)
+    }
+
+    /// Puts a frame on the way that arrives.
+    pub(crate) fn put(&mut self, frame: Frame) {
+        self.on_the_way.push_back(frame);
+    }
+
+    /// The frame that arrives next.
+    pub(crate) fn take(&mut self) -> Option<Frame> {
+        let frame = self.on_the_way.pop_front()?;
+        self.counts.arrived += 1;
+        self.counts.arrived_bytes += frame.len() as u64;
+        Some(frame)
+    }
+
+    pub(crate) fn counts(&self) -> LineCounts {
+        self.counts
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.on_the_way.len() as u64
+    }
+
+    pub(crate) fn spec(&self) -> &LinkSpec {
+        &self.spec
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::BitRate;
+    use port::PerMillion;
+
+    fn line(queue: usize, loss: u32) -> Line {
+        let spec = LinkSpec {
+            rate: Some(BitRate(8_000_000_000)),
+            delay: Nanos(500),
+            loss: PerMillion(loss),
+            queue,
+        };
+        Line::new(spec, 1)
+    }
+
+    #[test]
+    fn a_frame_arrives_after_its_time_on_the_line_and_the_delay() {
+        let mut line = line(10, 0);
+        assert_eq!(line.offer(100, Nanos(0)), Carried::Arrives(Nanos(600)));
+        assert_eq!(line.offer(100, Nanos(10)), Carried::Arrives(Nanos(700)));
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_more_until_a_frame_has_begun_to_leave() {
+        let mut line = line(2, 0);
+        let carried: Vec<Carried> = (0..4).map(|_| line.offer(100, Nanos(0))).collect();
+        // One is on the line, two wait.
+        assert_eq!(carried[3], Carried::Overflows);
+        assert_eq!(line.offer(100, Nanos(99)), Carried::Overflows);
+        assert_eq!(line.offer(100, Nanos(100)), Carried::Arrives(Nanos(900)));
+        assert_eq!(line.counts().longest_queue, 2);
+        assert_eq!(line.counts().overflowed, 2);
+    }
+
+    #[test]
+    fn losses_come_as_often_as_they_should_and_by_the_seed() {
+        let outcomes = |seed| -> Vec<bool> {
+            let mut line = line(1, 100_000);
+            line.chance = SplitMix::new(seed);
+            (0..10_000)
+                .map(|n| line.offer(100, Nanos(n * 100)) == Carried::Lost)
+                .collect()
+        };
+        let lost = outcomes(1).iter().filter(|lost| **lost).count();
+        assert!((900..1100).contains(&lost), "{lost}");
+        assert_eq!(outcomes(1), outcomes(1));
+        assert_ne!(outcomes(1), outcomes(2));
+    }
+}

@@ -1,0 +1,290 @@
+//! What became of flows, links and switches.
+
+use packet::Nanos;
+use serde::Serialize;
+
+use crate::line::LineCounts;
+use crate::simulation::{Flow, Laid, Pings, Simulation};
+use crate::topology::{FlowKind, NodeId};
+
+/// What a simulation has seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The topology's name.
+    pub fabric: String,
+    /// How long it lasted, in simulated seconds.
+    pub seconds: f64,
+    /// Each flow, in the order of being added.
+    pub flows: Vec<FlowReport>,
+    /// Each series of pings.
+    pub pings: Vec<PingReport>,
+    /// Each link, a line for each direction.
+    pub links: Vec<LinkReport>,
+    /// Each switch.
+    pub switches: Vec<SwitchReport>,
+    /// What hosts and switches made.
+    pub made: u64,
+    /// What reached a host.
+    pub delivered: u64,
+    /// What was dropped, by reason.
+    pub dropped: Vec<Drop>,
+    /// What is on the way.
+    pub in_flight: u64,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// Who sent.
+    pub from: String,
+    /// To whom.
+    pub to: String,
+    /// What it is part of.
+    pub kind: FlowKind,
+    /// How much was to be sent.
+    pub bytes: u64,
+    /// How much has arrived.
+    pub received: u64,
+    /// Whether what has arrived is what was sent.
+    pub is_intact: bool,
+    /// From the begin of the connection to the last byte, if that has come: the flow completion time.
+    pub completion_seconds: Option<f64>,
+    /// Bits a second of what was to be sent over that time.
+    pub bits_per_second: Option<f64>,
+}
+
+/// A series of pings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PingReport {
+    /// Who asked.
+    pub from: String,
+    /// Whom.
+    pub to: String,
+    /// Requests.
+    pub sent: u16,
+    /// How long each answer took, in microseconds.
+    pub microseconds: Vec<f64>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkReport {
+    /// Where frames come from.
+    pub from: String,
+    /// Where they go.
+    pub to: String,
+    /// Frames that arrived.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames lost on the way.
+    pub lost: u64,
+    /// Frames for which the line's queue had no room.
+    pub overflowed: u64,
+    /// The share of the time at which the line was busy; none without a rate.
+    pub utilisation: Option<f64>,
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SwitchReport {
+    /// Its name.
+    pub name: String,
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that left.
+    pub sent: u64,
+    /// What was dropped, by reason.
+    pub dropped: Vec<Drop>,
+}
+
+/// Packets dropped for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Drop {
+    /// The reason's stable name.
+    pub reason: String,
+    /// How many.
+    pub packets: u64,
+}
+
+impl Simulation {
+    /// What became of everything so far.
+    pub fn report(&self) -> Report {
+        let mut dropped = Drops::default();
+        let (mut made, mut delivered, mut in_flight) = (0, 0, 0);
+        let mut switches = Vec::new();
+        for node in self.nodes() {
+            let tally = self.tally(node);
+            made += tally.made;
+            delivered += tally.delivered;
+            in_flight += tally.held;
+            dropped.add_all(&tally.dropped);
+            if let NodeId::Switch(_) = node {
+                let mut own = Drops::default();
+                own.add_all(&tally.dropped);
+                switches.push(SwitchReport {
+                    name: self.topology().name_of(node).to_owned(),
+                    received: tally.received,
+                    sent: tally.sent,
+                    dropped: own.0,
+                });
+            }
+        }
+        for laid in self.lines() {
+            let counts = laid.line.counts();
+            in_flight += laid.line.in_flight();
+            dropped.add("link_loss", counts.lost);
+            dropped.add("link_queue_full", counts.overflowed);
+        }
+        Report {
+            fabric: self.topology().name.clone(),
+            seconds: self.now().as_secs_f64(),
+            flows: self.flows().iter().map(|f| self.flow_report(f)).collect(),
+            pings: self.pings().iter().map(|p| self.ping_report(p)).collect(),
+            links: self.lines().iter().map(|l| self.link_report(l)).collect(),
+            switches,
+            made,
+            delivered,
+            dropped: dropped.0,
+            in_flight,
+        }
+    }
+
+    fn flow_report(&self, flow: &Flow) -> FlowReport {
+        let spec = &flow.spec;
+        let [from, to] = [spec.from, spec.to].map(|id| &self.topology().hosts[id.0]);
+        let receipt = self.host(spec.to).receipt(from.address, flow.port);
+        let received = receipt.map_or(0, |receipt| receipt.bytes);
+        let last = receipt.filter(|receipt| receipt.bytes >= spec.bytes);
+        let time = last.map(|receipt| receipt.last.since(spec.at).as_secs_f64());
+        FlowReport {
+            from: from.name.clone(),
+            to: to.name.clone(),
+            kind: spec.kind,
+            bytes: spec.bytes,
+            received,
+            is_intact: receipt.is_none_or(|receipt| receipt.is_intact),
+            completion_seconds: time,
+            bits_per_second: time.map(|seconds| spec.bytes as f64 * 8.0 / seconds),
+        }
+    }
+
+    fn ping_report(&self, ping: &Pings) -> PingReport {
+        let [from, to] = [ping.spec.from, ping.spec.to].map(NodeId::Host);
+        let echoes = self.host(ping.spec.from).echoes(ping.ident);
+        let (sent, times) = echoes.map_or((0, &[][..]), |echoes| (echoes.sent, &echoes.times[..]));
+        PingReport {
+            from: self.topology().name_of(from).to_owned(),
+            to: self.topology().name_of(to).to_owned(),
+            sent,
+            microseconds: times.iter().map(|time| time.0 as f64 / 1e3).collect(),
+        }
+    }
+
+    fn link_report(&self, laid: &Laid) -> LinkReport {
+        let LineCounts {
+            arrived,
+            arrived_bytes,
+            lost,
+            overflowed,
+            busy,
+            ..
+        } = laid.line.counts();
+        let all = self.now();
+        let has_rate = laid.line.spec().rate.is_some() && all > Nanos::ZERO;
+        LinkReport {
+            from: self.topology().end_text(laid.from),
+            to: self.topology().end_text(laid.to),
+            packets: arrived,
+            bytes: arrived_bytes,
+            lost,
+            overflowed,
+            utilisation: has_rate.then(|| busy.as_secs_f64() / all.as_secs_f64()),
+        }
+    }
+}
+
+/// Drops added up by reason, in the order of their first coming.
+#[derive(Default)]
+struct Drops(Vec<Drop>);
+
+impl Drops {
+    fn add(&mut self, reason: &str, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        match self.0.iter_mut().find(|drop| drop.reason == reason) {
+            Some(drop) => drop.packets += packets,
+            None => self.0.push(Drop {
+                reason: reason.to_owned(),
+                packets,
+            }),
+        }
+    }
+
+    fn add_all(&mut self, drops: &[(&str, u64)]) {
+        for (reason, packets) in drops {
+            self.add(reason, *packets);
+        }
+    }
+}
+
+impl Report {
+    /// The flows of one kind.
+    pub fn flows_of(&self, kind: FlowKind) -> impl Iterator<Item = &FlowReport> {
+        self.flows.iter().filter(move |flow| flow.kind == kind)
+    }
+
+    /// Completion times of the flows of one kind that are complete, in seconds.
+    pub fn completion_times(&self, kind: FlowKind) -> Distribution {
+        distribution(
+            self.flows_of(kind)
+                .filter_map(|flow| flow.completion_seconds),
+        )
+    }
+
+    /// Throughputs of the flows of one kind that are complete, in bits a second.
+    pub fn throughputs(&self, kind: FlowKind) -> Distribution {
+        distribution(self.flows_of(kind).filter_map(|flow| flow.bits_per_second))
+    }
+}
+
+/// Values in ascending order: the cumulative distribution function is the share of them up to a value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Distribution(pub Vec<f64>);
+
+/// The distribution of values.
+pub fn distribution(values: impl Iterator<Item = f64>) -> Distribution {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    Distribution(values)
+}
+
+impl Distribution {
+    /// The smallest value that so large a share of the values does not exceed.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = (share * self.0.len() as f64).ceil() as usize;
+        self.0.get(rank.saturating_sub(1)).copied()
+    }
+
+    /// The function's steps: each value with the share of values up to it.
+    pub fn steps(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let all = self.0.len() as f64;
+        let values = self.0.iter().enumerate();
+        values.map(move |(rank, value)| (*value, (rank + 1) as f64 / all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_came() {
+        let values = distribution([4.0, 1.0, 3.0, 2.0].into_iter());
+        let quantiles = [0.0, 0.25, 0.5, 0.51, 0.9, 1.0].map(|share| values.quantile(share));
+        assert_eq!(quantiles, [1.0, 1.0, 2.0, 3.0, 4.0, 4.0].map(Some));
+        assert_eq!(values.steps().last(), Some((4.0, 1.0)));
+        assert_eq!(distribution(std::iter::empty()).quantile(0.5), None);
+    }
+}

@@ -1,0 +1,451 @@
+//! A fabric in simulated time: one event after the other, in one thread.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use packet::{FramePool, Nanos};
+use port::SplitMix;
+
+use crate::events::Events;
+use crate::host::HostNode;
+use crate::line::{Carried, Line};
+use crate::node::{Node, Tally};
+use crate::topology::{End, FlowSpec, HostId, NodeId, PingSpec, SwitchId, SwitchSpec, Topology};
+
+/// Makes the node of a switch: compiles its program, loads it on an engine, applies its entries; or says why it cannot.
+pub type MakeSwitch<'a> = dyn FnMut(&SwitchSpec) -> Result<Box<dyn Node>, String> + 'a;
+
+/// How often [`Simulation::run`] looks whether all is done.
+const LOOK: Nanos = Nanos::from_millis(1);
+
+/// Why a fabric cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FabricError {
+    /// A switch cannot be made.
+    Switch {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A host has more flows than there are ports to send them from.
+    TooManyFlows {
+        /// Its name.
+        host: String,
+    },
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FabricError::Switch { name, why } => write!(f, "switch {name}: {why}"),
+            FabricError::TooManyFlows { host } => write!(
+                f,
+                "{host} has no port left to send another flow from; give it fewer flows"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FabricError {}
+
+/// Packets that are not accounted for: a defect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unbalanced {
+    /// Where: a node, a line, or the whole.
+    pub place: String,
+    /// Packets that came into being, or came in.
+    pub came: u64,
+    /// Packets that went, and those that are inside.
+    pub went: u64,
+}
+
+impl fmt::Display for Unbalanced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unbalanced { place, came, went } = self;
+        write!(
+            f,
+            "{place}: {came} packets came, but {went} are accounted for"
+        )
+    }
+}
+
+impl std::error::Error for Unbalanced {}
+
+/// How far a simulation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The simulated time.
+    pub now: Nanos,
+    /// Bytes of flows that their receivers have.
+    pub received: u64,
+    /// Bytes of all flows.
+    pub bytes: u64,
+    /// Frames that have arrived at an end of a link.
+    pub frames: u64,
+    /// Whether all flows and pings are over.
+    pub is_done: bool,
+}
+
+/// One direction of a link: where frames arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineId(usize);
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Arrival(LineId),
+    /// A node wanted to do something at this time; void if it has changed its mind since.
+    Wake(NodeId),
+}
+
+/// A flow, and the port that its sender sends it from.
+pub(crate) struct Flow {
+    pub(crate) spec: FlowSpec,
+    pub(crate) port: u16,
+}
+
+/// A series of pings, and its number at its host.
+pub(crate) struct Pings {
+    pub(crate) spec: PingSpec,
+    pub(crate) ident: u16,
+}
+
+/// A line and its ends.
+pub(crate) struct Laid {
+    pub(crate) from: End,
+    pub(crate) to: End,
+    pub(crate) line: Line,
+}
+
+/// What is between the nodes.
+#[derive(Default)]
+struct Wires {
+    lines: Vec<Laid>,
+    by_end: BTreeMap<End, LineId>,
+    events: Events<Event>,
+    pool: FramePool,
+    frames: u64,
+    /// Frames that were sent at a port without a link, by switch.
+    nowhere: BTreeMap<NodeId, u64>,
+}
+
+/// The fabric.
+pub struct Simulation {
+    topology: Topology,
+    hosts: Vec<HostNode>,
+    switches: Vec<Box<dyn Node>>,
+    wires: Wires,
+    /// When each node is to be woken.
+    wakes: BTreeMap<NodeId, Nanos>,
+    flows: Vec<Flow>,
+    /// Flows that are not known to be over.
+    open: Vec<usize>,
+    pings: Vec<Pings>,
+    now: Nanos,
+}
+
+impl Simulation {
+    /// A fabric of this topology with the flows and pings that it names. `make` makes the switches.
+    ///
+    /// # Errors
+    /// A switch cannot be made, or a host has too many flows.
+    pub fn new(topology: Topology, make: &mut MakeSwitch<'_>) -> Result<Simulation, FabricError> {
+        let mut seeds = SplitMix::new(topology.seed);
+        let mut switches = Vec::new();
+        for spec in &topology.switches {
+            let switch = make(spec).map_err(|why| FabricError::Switch {
+                name: spec.name.clone(),
+                why,
+            })?;
+            switches.push(switch);
+        }
+        let hosts = topology.hosts.iter();
+        let hosts = hosts.map(|spec| HostNode::new(spec, seeds.draw()));
+        let mut simulation = Simulation {
+            hosts: hosts.collect(),
+            switches,
+            wires: Wires::default(),
+            wakes: BTreeMap::new(),
+            flows: Vec::new(),
+            open: Vec::new(),
+            pings: Vec::new(),
+            now: Nanos::ZERO,
+            topology,
+        };
+        simulation.lay(&mut seeds);
+        simulation.begin()?;
+        Ok(simulation)
+    }
+
+    fn lay(&mut self, seeds: &mut SplitMix) {
+        for link in self.topology.links.clone() {
+            let [a, b] = link.ends;
+            for (from, to) in [(a, b), (b, a)] {
+                let id = LineId(self.wires.lines.len());
+                let line = Line::new(link.spec, seeds.draw());
+                self.wires.lines.push(Laid { from, to, line });
+                self.wires.by_end.insert(from, id);
+                self.node(from.node).attach(from.port, &link.spec);
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), FabricError> {
+        for flow in self.topology.flows.clone() {
+            self.add_flow(flow)?;
+        }
+        for ping in self.topology.pings.clone() {
+            self.add_ping(ping);
+        }
+        if let Some(workload) = self.topology.workload {
+            for flow in workload.flows(self.hosts.len(), self.topology.seed) {
+                self.add_flow(flow)?;
+            }
+        }
+        self.nodes().for_each(|node| self.settle(node));
+        Ok(())
+    }
+
+    /// Has one more flow be sent, from its time on or from now.
+    ///
+    /// # Errors
+    /// The host has no port left.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> Result<(), FabricError> {
+        let to = self.topology.hosts[spec.to.0].address;
+        let at = spec.at.max(self.now);
+        let port = self.hosts[spec.from.0].send_flow(to, spec.bytes, at);
+        let port = port.ok_or_else(|| FabricError::TooManyFlows {
+            host: self.topology.hosts[spec.from.0].name.clone(),
+        })?;
+        self.open.push(self.flows.len());
+        self.flows.push(Flow {
+            spec: FlowSpec { at, ..spec },
+            port,
+        });
+        self.settle(NodeId::Host(spec.from));
+        Ok(())
+    }
+
+    /// Has one more series of pings be sent.
+    pub fn add_ping(&mut self, spec: PingSpec) {
+        let to = self.topology.hosts[spec.to.0].address;
+        let at = spec.at.max(self.now);
+        let ident = self.hosts[spec.from.0].ping(to, spec.count, spec.interval, at);
+        self.pings.push(Pings { spec, ident });
+        self.settle(NodeId::Host(spec.from));
+    }
+
+    fn node(&mut self, node: NodeId) -> &mut dyn Node {
+        node_of(&mut self.hosts, &mut self.switches, node)
+    }
+
+    /// Lets all happen that happens by `end`.
+    pub fn run_until(&mut self, end: Nanos) {
+        while let Some((now, event)) = self.wires.events.pop_by(end) {
+            self.now = now;
+            match event {
+                Event::Arrival(line) => self.arrive(line),
+                Event::Wake(node) if self.wakes.get(&node) == Some(&now) => {
+                    self.wakes.remove(&node);
+                    self.node(node).step(now);
+                    self.settle(node);
+                }
+                Event::Wake(_) => {}
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Runs until all flows and pings are over, or until `end`. `observe` is told of the progress often, and says whether to go on.
+    pub fn run(&mut self, end: Nanos, observe: &mut dyn FnMut(Progress) -> bool) {
+        while self.now < end && !self.is_done() && observe(self.progress()) {
+            self.run_until((self.now + LOOK).min(end));
+        }
+    }
+
+    fn arrive(&mut self, id: LineId) {
+        let laid = &mut self.wires.lines[id.0];
+        let to = laid.to;
+        let Some(frame) = laid.line.take() else {
+            return;
+        };
+        self.wires.frames += 1;
+        let now = self.now;
+        let node = self.node(to.node);
+        node.receive(to.port, frame.bytes(), now);
+        node.step(now);
+        self.wires.pool.put(frame);
+        self.settle(to.node);
+    }
+
+    /// Puts what a node has sent on its lines, and asks when it wants to be woken.
+    fn settle(&mut self, id: NodeId) {
+        let now = self.now;
+        let node = node_of(&mut self.hosts, &mut self.switches, id);
+        let wires = &mut self.wires;
+        node.drain_sent(&mut |port, bytes, at| {
+            wires.send(End { node: id, port }, bytes, at.max(now))
+        });
+        // Each step has done all that was to be done by then.
+        let wake = node.next_time().map(|at| at.max(now));
+        match wake {
+            Some(at) if self.wakes.get(&id) != Some(&at) => {
+                self.wakes.insert(id, at);
+                wires.events.push(at, Event::Wake(id));
+            }
+            Some(_) => {}
+            None => {
+                self.wakes.remove(&id);
+            }
+        }
+    }
+
+    /// Whether all flows and pings are over.
+    pub fn is_done(&mut self) -> bool {
+        let (flows, hosts, topology) = (&self.flows, &self.hosts, &self.topology);
+        self.open.retain(|number| {
+            let flow = &flows[*number];
+            received(flow, hosts, topology) < flow.spec.bytes
+        });
+        self.open.is_empty() && self.pings.iter().all(|ping| self.is_answered(ping))
+    }
+
+    fn is_answered(&self, ping: &Pings) -> bool {
+        let echoes = self.hosts[ping.spec.from.0].echoes(ping.ident);
+        echoes.is_some_and(|echoes| echoes.times.len() >= usize::from(ping.spec.count))
+    }
+
+    /// How far it is.
+    pub fn progress(&mut self) -> Progress {
+        let is_done = self.is_done();
+        let flows = self.flows.iter();
+        Progress {
+            now: self.now,
+            received: flows
+                .clone()
+                .map(|flow| received(flow, &self.hosts, &self.topology))
+                .sum(),
+            bytes: flows.map(|flow| flow.spec.bytes).sum(),
+            frames: self.wires.frames,
+            is_done,
+        }
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What became of each node's packets.
+    pub fn tally(&self, node: NodeId) -> Tally {
+        let mut tally = match node {
+            NodeId::Host(id) => self.hosts[id.0].tally(),
+            NodeId::Switch(id) => self.switches[id.0].tally(),
+        };
+        // It sent them as far as it knows.
+        if let Some(nowhere) = self.wires.nowhere.get(&node) {
+            tally.sent -= nowhere;
+            tally.dropped.push(("no_link", *nowhere));
+        }
+        tally
+    }
+
+    /// All nodes, switches first.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        let switches = (0..self.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
+        let hosts = (0..self.hosts.len()).map(|n| NodeId::Host(HostId(n)));
+        switches.chain(hosts)
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    pub(crate) fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    pub(crate) fn pings(&self) -> &[Pings] {
+        &self.pings
+    }
+
+    pub(crate) fn host(&self, id: HostId) -> &HostNode {
+        &self.hosts[id.0]
+    }
+
+    pub(crate) fn lines(&self) -> &[Laid] {
+        &self.wires.lines
+    }
+
+    /// Whether all packets are accounted for, at each node, on each line and over the whole fabric.
+    ///
+    /// # Errors
+    /// They are not: a defect of the fabric or of a node.
+    pub fn check_conservation(&self) -> Result<(), Unbalanced> {
+        let balanced = |place: &dyn Fn() -> String, came: u64, went: u64| match came == went {
+            true => Ok(()),
+            false => Err(Unbalanced {
+                place: place(),
+                came,
+                went,
+            }),
+        };
+        let (mut made, mut ended) = (0, 0);
+        for node in self.nodes() {
+            let tally = self.tally(node);
+            let went = tally.delivered + tally.sent + tally.drops() + tally.held;
+            let place = || self.topology.name_of(node).to_owned();
+            balanced(&place, tally.received + tally.made, went)?;
+            made += tally.made;
+            ended += tally.delivered + tally.drops() + tally.held;
+        }
+        for Laid { from, to, line } in &self.wires.lines {
+            let counts = line.counts();
+            let went = counts.arrived + counts.lost + counts.overflowed + line.in_flight();
+            let place = || {
+                let ends = (self.topology.end_text(*from), self.topology.end_text(*to));
+                format!("{} to {}", ends.0, ends.1)
+            };
+            balanced(&place, counts.offered, went)?;
+            ended += counts.lost + counts.overflowed + line.in_flight();
+        }
+        balanced(&|| "the fabric".to_owned(), made, ended)
+    }
+}
+
+impl Wires {
+    fn send(&mut self, from: End, bytes: &[u8], at: Nanos) {
+        let Some(id) = self.by_end.get(&from) else {
+            *self.nowhere.entry(from.node).or_default() += 1;
+            return;
+        };
+        let line = &mut self.lines[id.0].line;
+        let Carried::Arrives(arrival) = line.offer(bytes.len(), at) else {
+            return;
+        };
+        let mut frame = self.pool.get();
+        // A node's frames are no longer than a frame may be.
+        let copied = frame.assign(bytes);
+        debug_assert!(copied.is_ok());
+        line.put(frame);
+        self.events.push(arrival, Event::Arrival(*id));
+    }
+}
+
+fn node_of<'a>(
+    hosts: &'a mut [HostNode],
+    switches: &'a mut [Box<dyn Node>],
+    node: NodeId,
+) -> &'a mut dyn Node {
+    match node {
+        NodeId::Host(id) => &mut hosts[id.0],
+        NodeId::Switch(id) => switches[id.0].as_mut(),
+    }
+}
+
+/// Bytes of a flow that its receiver has.
+fn received(flow: &Flow, hosts: &[HostNode], topology: &Topology) -> u64 {
+    let from = topology.hosts[flow.spec.from.0].address;
+    let receipt = hosts[flow.spec.to.0].receipt(from, flow.port);
+    receipt.map_or(0, |receipt| receipt.bytes)
+}

@@ -1,0 +1,127 @@
+//! A device in a fabric: packets wait for its processor, then for their ports.
+
+use std::collections::VecDeque;
+
+use packet::{Frame, FramePool, Nanos, PortId};
+use switch::{Change, Device, QueueConfig};
+
+use crate::node::{Node, Tally};
+use crate::topology::{LinkSpec, ServiceSpec};
+
+/// A packet that the processor has, or that waits for it.
+struct Served {
+    frame: Frame,
+    port: PortId,
+    done: Nanos,
+}
+
+/// A device with a model of the time that its processor takes for a packet: one after the other, each as long as [`ServiceSpec`] says. Its ports
+/// send at their links' rates, by the device's own traffic manager: programs see the queues.
+pub struct SwitchNode {
+    device: Device,
+    service: ServiceSpec,
+    /// First come, first served.
+    served: VecDeque<Served>,
+    free_at: Nanos,
+    pool: FramePool,
+    overloaded: u64,
+    too_long: u64,
+}
+
+impl SwitchNode {
+    /// The name of the reason for which packets are dropped that find the processor's queue full.
+    pub const OVERLOADED: &'static str = "processor_overload";
+
+    /// A device, and how fast it is.
+    pub fn new(device: Device, service: ServiceSpec) -> SwitchNode {
+        SwitchNode {
+            device,
+            service,
+            served: VecDeque::new(),
+            free_at: Nanos::ZERO,
+            pool: FramePool::default(),
+            overloaded: 0,
+            too_long: 0,
+        }
+    }
+
+    /// Gives the device what its processor has done by now, each packet at its time.
+    fn finish(&mut self, now: Nanos) {
+        while self.served.front().is_some_and(|first| first.done <= now)
+            && let Some(served) = self.served.pop_front()
+        {
+            if self
+                .device
+                .receive(served.port, served.frame.bytes())
+                .is_err()
+            {
+                self.too_long += 1;
+            }
+            self.device.step(served.done);
+            self.pool.put(served.frame);
+        }
+    }
+}
+
+impl Node for SwitchNode {
+    fn attach(&mut self, port: PortId, link: &LinkSpec) {
+        let queue = QueueConfig {
+            depth: link.queue,
+            bits_per_second: link.rate.map(|rate| rate.0),
+            packets_per_second: None,
+        };
+        let set = self.device.apply(Change::SetQueue(port, queue));
+        debug_assert!(set.is_ok(), "a queue can be set for every port: {set:?}");
+    }
+
+    fn receive(&mut self, port: PortId, bytes: &[u8], now: Nanos) {
+        self.finish(now);
+        // One is with the processor, the others wait.
+        if self.served.len() > self.service.backlog {
+            self.overloaded += 1;
+            return;
+        }
+        let mut frame = self.pool.get();
+        if frame.assign(bytes).is_err() {
+            self.too_long += 1;
+            return;
+        }
+        let done = self.free_at.max(now) + self.service.time;
+        self.free_at = done;
+        self.served.push_back(Served { frame, port, done });
+    }
+
+    fn step(&mut self, now: Nanos) {
+        self.finish(now);
+        self.device.step(now);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        let served = self.served.front().map(|served| served.done);
+        served.into_iter().chain(self.device.next_time()).min()
+    }
+
+    fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
+        self.device.drain_sent(take);
+    }
+
+    fn tally(&self) -> Tally {
+        let ledger = self.device.ledger();
+        let waiting = self.served.len() as u64;
+        let own = [
+            (Self::OVERLOADED, self.overloaded),
+            ("frame_too_long", self.too_long),
+        ];
+        let dropped = ledger.drops().map(|(reason, n)| (reason.name(), n));
+        Tally {
+            received: ledger.received + waiting + self.overloaded + self.too_long,
+            made: ledger.generated + ledger.replicated,
+            delivered: 0,
+            sent: ledger.sent,
+            dropped: dropped
+                .chain(own.into_iter().filter(|(_, n)| *n > 0))
+                .collect(),
+            held: self.device.held() as u64 + waiting,
+        }
+    }
+}

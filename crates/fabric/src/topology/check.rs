@@ -1,0 +1,515 @@
+//! From what is written to a topology in which everything is there: names looked up, quantities read, places checked.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use packet::{Nanos, PortId};
+use port::PerMillion;
+use toml::Spanned;
+
+use super::error::{Mistake, line_of};
+use super::file::{self, File, Text};
+use super::quantity::Quantity;
+use super::{
+    BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, NodeId,
+    PingSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, WorkloadSpec,
+};
+
+/// Frames that wait for a link that does not say how many may.
+const QUEUE: usize = 100;
+
+/// Packets that wait for a switch's processor that does not say how many may.
+const BACKLOG: usize = 1024;
+
+/// HyperVDP, section V-D.
+const PAPER: WorkloadSpec = WorkloadSpec {
+    elephants: 40,
+    elephant_bytes: 100_000_000,
+    mice: 1000,
+    mouse_bytes: 10_000,
+};
+
+/// Collects what is wrong while the rest is looked at.
+struct Check<'a> {
+    text: &'a str,
+    directory: &'a Path,
+    mistakes: Vec<Mistake>,
+    /// All names, and the line of each.
+    names: BTreeMap<String, (NodeId, usize)>,
+}
+
+/// Checks a file.
+pub(super) fn check(file: File, text: &str, directory: &Path) -> Result<Topology, Vec<Mistake>> {
+    let mut check = Check {
+        text,
+        directory,
+        mistakes: Vec::new(),
+        names: BTreeMap::new(),
+    };
+    let topology = check.topology(file);
+    match check.mistakes.is_empty() {
+        true => Ok(topology),
+        false => Err(check.mistakes),
+    }
+}
+
+impl Check<'_> {
+    fn topology(&mut self, file: File) -> Topology {
+        self.take_names(&file);
+        let link_defaults = self.link_spec(&file.defaults.link, None);
+        let service_defaults = ServiceSpec {
+            time: self.time(&file.defaults.switch.service, Nanos::ZERO),
+            backlog: self.number(&file.defaults.switch.backlog, 1, BACKLOG),
+        };
+        let program = file.defaults.switch.program.as_ref();
+        let switches = file.switches.iter();
+        let switches = switches.map(|switch| self.switch(switch, program, service_defaults));
+        let switches = switches.collect();
+        let hosts = file.hosts.iter().map(|host| self.host(host.get_ref()));
+        let hosts: Vec<HostSpec> = hosts.collect();
+        let links = file.links.iter();
+        let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
+        let links: Vec<Link> = links.collect();
+        self.check_places(&file, &links);
+        self.check_addresses(&file, &hosts);
+        let workload = file.workload.as_ref();
+        let workload = workload.map(|workload| self.workload(workload, hosts.len()));
+        Topology {
+            name: file.name.unwrap_or_else(|| "fabric".to_owned()),
+            seed: file.seed,
+            switches,
+            hosts,
+            links,
+            flows: file.flows.iter().filter_map(|f| self.flow(f)).collect(),
+            pings: file.pings.iter().filter_map(|p| self.ping(p)).collect(),
+            workload,
+            commands: file
+                .commands
+                .iter()
+                .filter_map(|c| self.command(c))
+                .collect(),
+        }
+    }
+
+    fn mistake<T>(&mut self, at: &Spanned<T>, message: String, mend: impl Into<String>) {
+        self.mistakes.push(Mistake {
+            line: line_of(self.text, at.span().start),
+            message,
+            mend: mend.into(),
+        });
+    }
+
+    fn take_names(&mut self, file: &File) {
+        for (number, switch) in file.switches.iter().enumerate() {
+            self.take_name(&switch.get_ref().name, NodeId::Switch(SwitchId(number)));
+        }
+        for (number, host) in file.hosts.iter().enumerate() {
+            self.take_name(&host.get_ref().name, NodeId::Host(HostId(number)));
+        }
+        if self.names.is_empty() {
+            self.mistakes.push(Mistake {
+                line: 1,
+                message: "there is no switch and no host".to_owned(),
+                mend: "add [[switch]], [[host]] and [[link]] sections".to_owned(),
+            });
+        }
+    }
+
+    fn take_name(&mut self, name: &Text, node: NodeId) {
+        let text = name.get_ref();
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        // It becomes part of the names of network namespaces and interfaces.
+        if text.is_empty() || text.len() > 15 || !text.chars().all(is_fine) {
+            let message = format!("\"{text}\" cannot be a name");
+            self.mistake(name, message, "take 1 to 15 letters, digits, _ and -");
+            return;
+        }
+        let line = line_of(self.text, name.span().start);
+        match self.names.get(text) {
+            Some((_, first)) => {
+                let mend = format!("line {first} has the name already; take another");
+                self.mistake(name, format!("two nodes are called {text}"), mend);
+            }
+            None => {
+                self.names.insert(text.clone(), (node, line));
+            }
+        }
+    }
+
+    fn switch(
+        &mut self,
+        switch: &Spanned<file::Switch>,
+        program: Option<&Text>,
+        service: ServiceSpec,
+    ) -> SwitchSpec {
+        let (place, switch) = (switch, switch.get_ref());
+        let name = switch.name.get_ref().clone();
+        let program = match switch.program.as_ref().or(program) {
+            Some(program) => self.directory.join(program.get_ref()),
+            None => {
+                let mend = "add program = \"FILE.p4\" here or below [defaults.switch]";
+                self.mistake(place, format!("the switch {name} has no program"), mend);
+                self.directory.to_path_buf()
+            }
+        };
+        SwitchSpec {
+            name,
+            program,
+            entries: switch
+                .entries
+                .as_ref()
+                .map(|entries| self.directory.join(entries.get_ref())),
+            service: ServiceSpec {
+                time: self.time(&switch.service, service.time),
+                backlog: self.number(&switch.backlog, 1, service.backlog),
+            },
+        }
+    }
+
+    fn host(&mut self, host: &file::Host) -> HostSpec {
+        let (address, prefix_len) = self.network(&host.ip);
+        let gateway = host.gateway.as_ref().and_then(|gateway| {
+            let router = self.address(gateway.get_ref(), gateway)?;
+            if !same_network(address, router, prefix_len) || router == address {
+                let network = format!("{}'s network, {}", host.name.get_ref(), host.ip.get_ref());
+                let message = format!("the gateway {router} is no other address of {network}");
+                self.mistake(gateway, message, "name the router's address in the network");
+            }
+            Some(router)
+        });
+        let known = host.neighbours.iter();
+        let neighbours = known.filter_map(|(neighbour, mac)| {
+            let address = self.address(neighbour, mac);
+            Some((address?, self.mac(mac)?))
+        });
+        let neighbours = neighbours.collect();
+        HostSpec {
+            name: host.name.get_ref().clone(),
+            mac: self.mac(&host.mac).unwrap_or_default(),
+            address,
+            prefix_len,
+            gateway,
+            neighbours,
+        }
+    }
+
+    fn network(&mut self, text: &Text) -> (Ipv4Addr, u8) {
+        let parts = text.get_ref().split_once('/');
+        let parsed = parts.and_then(|(address, length)| {
+            let address: Ipv4Addr = address.parse().ok()?;
+            Some((address, length.parse().ok().filter(|len| *len <= 32)?))
+        });
+        match parsed {
+            Some((address, length)) if is_unicast(address) => (address, length),
+            _ => {
+                let message = format!("\"{}\" is no address of a host", text.get_ref());
+                let mend = "write an IPv4 address with its prefix length, as in \"10.0.1.2/24\"";
+                self.mistake(text, message, mend);
+                (Ipv4Addr::LOCALHOST, 32)
+            }
+        }
+    }
+
+    fn address(&mut self, text: &str, at: &Text) -> Option<Ipv4Addr> {
+        let parsed = text.parse().ok();
+        let address = parsed.filter(|address| is_unicast(*address));
+        if address.is_none() {
+            let message = format!("\"{text}\" is no address of a neighbour");
+            self.mistake(at, message, "write an IPv4 address, as in \"10.0.1.1\"");
+        }
+        address
+    }
+
+    fn mac(&mut self, text: &Text) -> Option<[u8; 6]> {
+        let bytes: Option<Vec<u8>> = text
+            .get_ref()
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16).ok())
+            .collect();
+        let mac: Option<[u8; 6]> = bytes.and_then(|bytes| bytes.try_into().ok());
+        // The lowest bit of the first byte marks groups.
+        let station = mac.filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
+        if station.is_none() {
+            let message = format!("\"{}\" is no MAC address of a station", text.get_ref());
+            let mend = "write six bytes, the first one even, as in \"02:00:00:00:00:01\"";
+            self.mistake(text, message, mend);
+        }
+        station
+    }
+
+    fn link(&mut self, link: &file::Link, defaults: LinkSpec) -> Option<Link> {
+        let parts = file::LinkParts {
+            rate: link.rate.clone(),
+            delay: link.delay.clone(),
+            loss: link.loss.clone(),
+            queue: link.queue.clone(),
+        };
+        let spec = self.link_spec(&parts, Some(defaults));
+        let [a, b] = link.ends.each_ref().map(|end| self.end(end));
+        let (a, b) = (a?, b?);
+        if a.node == b.node {
+            let name = link.ends[0].get_ref().split(':').next().unwrap_or_default();
+            let message = format!("the link joins {name} with itself");
+            self.mistake(&link.ends[1], message, "name two nodes");
+            return None;
+        }
+        Some(Link { ends: [a, b], spec })
+    }
+
+    fn link_spec(&mut self, parts: &file::LinkParts, defaults: Option<LinkSpec>) -> LinkSpec {
+        let defaults = defaults.unwrap_or(LinkSpec {
+            rate: None,
+            delay: Nanos::ZERO,
+            loss: PerMillion(0),
+            queue: QUEUE,
+        });
+        let rate = parts.rate.as_ref().and_then(|rate| {
+            let bits = self.quantity(rate, Quantity::Rate)?;
+            if bits == 0 {
+                let message = "a link with rate 0 carries nothing".to_owned();
+                let mend = "give it a rate, or leave rate away for one without a limit";
+                self.mistake(rate, message, mend);
+            }
+            Some(BitRate(bits.max(1)))
+        });
+        let loss = parts.loss.as_ref().map(|loss| {
+            let share = *loss.get_ref();
+            if !(0.0..=1.0).contains(&share) {
+                let mend = "write the share of frames that are lost, from 0 to 1, as in 0.001";
+                self.mistake(loss, format!("{share} is no share of frames"), mend);
+            }
+            PerMillion((share * 1e6).round() as u32)
+        });
+        LinkSpec {
+            rate: rate.or(defaults.rate),
+            delay: self.time(&parts.delay, defaults.delay),
+            loss: loss.unwrap_or(defaults.loss),
+            queue: self.number(&parts.queue, 1, defaults.queue),
+        }
+    }
+
+    /// Reads `h1` or `s1:2`.
+    fn end(&mut self, text: &Text) -> Option<End> {
+        let written = text.get_ref();
+        let (name, port) = match written.split_once(':') {
+            Some((name, port)) => (name, Some(port)),
+            None => (written.as_str(), None),
+        };
+        let node = self.node(text, name)?;
+        let port = match (node, port) {
+            (NodeId::Host(_), None) => Some(PortId(0)),
+            (NodeId::Switch(_), Some(port)) => port.parse().ok().map(PortId),
+            (NodeId::Host(_), Some(_)) => {
+                let message = format!("the host {name} has a single port, which has no number");
+                self.mistake(text, message, format!("write \"{name}\""));
+                return None;
+            }
+            (NodeId::Switch(_), None) => None,
+        };
+        if port.is_none() {
+            let message = format!("\"{written}\" does not say which port of {name} it is");
+            self.mistake(
+                text,
+                message,
+                format!("write its number, as in \"{name}:1\""),
+            );
+        }
+        Some(End { node, port: port? })
+    }
+
+    fn node(&mut self, at: &Text, name: &str) -> Option<NodeId> {
+        let found = self.names.get(name).map(|(node, _)| *node);
+        if found.is_none() {
+            let names: Vec<&str> = self.names.keys().map(String::as_str).collect();
+            let mend = format!("there are {}", names.join(", "));
+            self.mistake(at, format!("there is no switch and no host {name}"), mend);
+        }
+        found
+    }
+
+    fn host_id(&mut self, text: &Text) -> Option<HostId> {
+        let name = text.get_ref();
+        match self.node(text, name)? {
+            NodeId::Host(host) => Some(host),
+            NodeId::Switch(_) => {
+                let message = format!("{name} is a switch, which neither sends nor receives");
+                self.mistake(text, message, "name a host");
+                None
+            }
+        }
+    }
+
+    /// Each port has one link, each host exactly one.
+    fn check_places(&mut self, file: &File, links: &[Link]) {
+        let mut taken: BTreeMap<End, usize> = BTreeMap::new();
+        // Links with mistakes of their own are told, and not here.
+        if links.len() < file.links.len() {
+            return;
+        }
+        for (link, written) in links.iter().zip(&file.links) {
+            for (end, text) in link.ends.iter().zip(&written.get_ref().ends) {
+                let line = line_of(self.text, text.span().start);
+                if let Some(first) = taken.insert(*end, line) {
+                    let message = format!("{} has two links", text.get_ref());
+                    let mend = format!("line {first} has one there already; take another port");
+                    self.mistake(text, message, mend);
+                }
+            }
+        }
+        for (number, host) in file.hosts.iter().enumerate() {
+            let end = End {
+                node: NodeId::Host(HostId(number)),
+                port: PortId(0),
+            };
+            if !taken.contains_key(&end) {
+                let name = host.get_ref().name.get_ref();
+                let mend = format!("add a [[link]] with ends = [\"{name}\", \"SWITCH:PORT\"]");
+                self.mistake(host, format!("the host {name} has no link"), mend);
+            }
+        }
+    }
+
+    /// Addresses tell hosts apart.
+    fn check_addresses(&mut self, file: &File, hosts: &[HostSpec]) {
+        let mut macs = BTreeMap::new();
+        let mut addresses = BTreeMap::new();
+        for (written, host) in file.hosts.iter().map(Spanned::get_ref).zip(hosts) {
+            let name = &host.name;
+            if let Some(first) = macs.insert(host.mac, name) {
+                let message = format!("{name} has the MAC address of {first}");
+                self.mistake(&written.mac, message, "give each host its own");
+            }
+            if let Some(first) = addresses.insert(host.address, name) {
+                let message = format!("{name} has the address of {first}");
+                self.mistake(&written.ip, message, "give each host its own");
+            }
+        }
+    }
+
+    fn flow(&mut self, flow: &file::Flow) -> Option<FlowSpec> {
+        let (from, to) = self.peers(&flow.from, &flow.to)?;
+        Some(FlowSpec {
+            from,
+            to,
+            bytes: self.bytes(&flow.bytes)?,
+            at: self.time(&flow.at, Nanos::ZERO),
+            kind: FlowKind::Named,
+        })
+    }
+
+    fn ping(&mut self, ping: &file::Ping) -> Option<PingSpec> {
+        let (from, to) = self.peers(&ping.from, &ping.to)?;
+        Some(PingSpec {
+            from,
+            to,
+            count: self.number(&ping.count, 1, 4u16),
+            interval: self.time(&ping.interval, Nanos::from_secs(1)),
+            at: self.time(&ping.at, Nanos::ZERO),
+        })
+    }
+
+    fn peers(&mut self, from: &Text, to: &Text) -> Option<(HostId, HostId)> {
+        let ids = (self.host_id(from), self.host_id(to));
+        let (sender, receiver) = (ids.0?, ids.1?);
+        if sender == receiver {
+            let message = format!("{} sends to itself", from.get_ref());
+            self.mistake(to, message, "name another host");
+            return None;
+        }
+        Some((sender, receiver))
+    }
+
+    fn workload(&mut self, workload: &file::Workload, hosts: usize) -> WorkloadSpec {
+        let spec = WorkloadSpec {
+            elephants: self.number(&workload.elephants, 0, PAPER.elephants),
+            mice: self.number(&workload.mice, 0, PAPER.mice),
+            elephant_bytes: self.bytes_or(&workload.elephant_bytes, PAPER.elephant_bytes),
+            mouse_bytes: self.bytes_or(&workload.mouse_bytes, PAPER.mouse_bytes),
+        };
+        if hosts < 2 {
+            self.mistakes.push(Mistake {
+                line: 1,
+                message: "a workload needs two hosts".to_owned(),
+                mend: "add [[host]] sections, or take [workload] away".to_owned(),
+            });
+        }
+        spec
+    }
+
+    fn command(&mut self, command: &file::Command) -> Option<CommandSpec> {
+        let host = self.host_id(&command.host)?;
+        if command.run.get_ref().is_empty() {
+            let mend = "write the program and its arguments, as in [\"ping\", \"10.0.1.2\"]";
+            self.mistake(&command.run, "there is nothing to run".to_owned(), mend);
+        }
+        Some(CommandSpec {
+            host,
+            run: command.run.get_ref().clone(),
+            is_server: command.server,
+        })
+    }
+
+    fn bytes(&mut self, text: &Text) -> Option<u64> {
+        let bytes = self.quantity(text, Quantity::Size)?;
+        if bytes == 0 {
+            let message = "a flow of no bytes is none".to_owned();
+            self.mistake(text, message, Quantity::Size.form());
+        }
+        Some(bytes)
+    }
+
+    fn bytes_or(&mut self, text: &Option<Text>, default: u64) -> u64 {
+        let given = text.as_ref().and_then(|text| self.bytes(text));
+        given.unwrap_or(default)
+    }
+
+    fn time(&mut self, text: &Option<Text>, default: Nanos) -> Nanos {
+        let given = text.as_ref();
+        let given = given.and_then(|text| self.quantity(text, Quantity::Time));
+        given.map_or(default, Nanos)
+    }
+
+    fn quantity(&mut self, text: &Text, quantity: Quantity) -> Option<u64> {
+        let parsed = quantity.parse(text.get_ref());
+        if parsed.is_none() {
+            let message = format!("\"{}\" is not understood", text.get_ref());
+            self.mistake(text, message, quantity.form());
+        }
+        parsed
+    }
+
+    /// A number that is at least `least` and fits its type.
+    fn number<T: TryFrom<i64>>(
+        &mut self,
+        given: &Option<Spanned<i64>>,
+        least: i64,
+        default: T,
+    ) -> T {
+        let Some(given) = given else {
+            return default;
+        };
+        let number = *given.get_ref();
+        match T::try_from(number) {
+            Ok(fits) if number >= least => fits,
+            _ => {
+                let message = format!(
+                    "{number} is too {}",
+                    ["large", "small"][usize::from(number < least)]
+                );
+                let mend = format!("write a number from {least} on");
+                self.mistake(given, message, mend);
+                default
+            }
+        }
+    }
+}
+
+fn same_network(a: Ipv4Addr, b: Ipv4Addr, prefix_len: u8) -> bool {
+    let differ = a.to_bits() ^ b.to_bits();
+    differ.checked_shr(32 - u32::from(prefix_len)).unwrap_or(0) == 0
+}
+
+fn is_unicast(address: Ipv4Addr) -> bool {
+    !address.is_broadcast() && !address.is_multicast() && !address.is_unspecified()
+}

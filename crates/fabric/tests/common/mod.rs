@@ -1,0 +1,82 @@
+//! What the tests share: programs compiled, topologies read and simulated.
+#![allow(dead_code, unreachable_pub)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exec::Engine;
+use fabric::topology::SwitchSpec;
+use fabric::{Node, Report, Simulation, SwitchNode, Topology};
+use interp::Interp;
+use packet::Nanos;
+use switch::{Device, DeviceConfig};
+
+/// Long enough for everything that is to end.
+pub const LONG: Nanos = Nanos::from_secs(1000);
+
+/// The examples.
+pub fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// A topology given as text, whose files are examples.
+pub fn topology(text: &str) -> Topology {
+    Topology::read("test.toml", text, &examples()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A simulation of it on the interpreter.
+pub fn simulation(topology: Topology) -> Simulation {
+    let simulation = Simulation::new(topology, &mut |spec| make(spec, &Interp));
+    simulation.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs it until all flows and pings are over.
+pub fn run(text: &str) -> Report {
+    let mut simulation = simulation(topology(text));
+    finish(&mut simulation)
+}
+
+/// Runs until all flows and pings are over; that they are, and that no packet was forgotten, is checked.
+pub fn finish(simulation: &mut Simulation) -> Report {
+    simulation.run(LONG, &mut |_| true);
+    simulation.check_conservation().unwrap();
+    let report = simulation.report();
+    assert!(simulation.is_done(), "{report:#?}");
+    report
+}
+
+/// A switch with its program and entries.
+pub fn make(spec: &SwitchSpec, engine: &dyn Engine) -> Result<Box<dyn Node>, String> {
+    let program = Arc::new(compile(&spec.program)?);
+    let device = Device::new(program, engine, &DeviceConfig::default());
+    let mut device = device.map_err(|error| error.to_string())?;
+    if let Some(path) = &spec.entries {
+        add_entries(&mut device, path)?;
+    }
+    Ok(Box::new(SwitchNode::new(device, spec.service)))
+}
+
+fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let program = Arc::clone(device.program());
+    let file = path.display().to_string();
+    let entries = entries::read(&program, &file, &text);
+    let entries = entries.map_err(|errors| format!("{}", errors[0]))?;
+    stf::apply_file(device, &entries).map_err(|error| error.to_string())
+}
+
+fn compile(path: &Path) -> Result<ir::Program, String> {
+    let options = syntax::ParseOptions {
+        builtin: Some(sema::arch::builtin_include),
+        ..Default::default()
+    };
+    let parsed = syntax::parse_file(path, &options);
+    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
+    let mut diagnostics = parsed.diagnostics;
+    diagnostics.extend(checked.diagnostics);
+    if diagnostics.has_errors() {
+        return Err(diagnostics.render(&parsed.sources, false));
+    }
+    let lowered = lower::lower(&checked.program, &parsed.sources, "program");
+    lowered.map_err(|errors| format!("{errors:?}"))
+}

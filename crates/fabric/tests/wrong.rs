@@ -1,0 +1,248 @@
+//! Wrong topologies: each is told with its line and what to do.
+
+mod common;
+
+use fabric::Topology;
+
+/// Line 1 is empty, as in all of the cases.
+const NODES: &str = r#"
+[[switch]]
+name = "s"
+program = "router/router.p4"
+[[host]]
+name = "a"
+mac = "02:00:00:00:00:0a"
+ip = "10.0.0.1/24"
+[[host]]
+name = "b"
+mac = "02:00:00:00:00:0b"
+ip = "10.0.0.2/24"
+[[link]]
+ends = ["a", "s:1"]
+[[link]]
+ends = ["b", "s:2"]
+"#;
+
+#[test]
+fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
+    // What is replaced, by what; the line, the message, the mend.
+    let cases = [
+        (
+            "ends = [\"b\", \"s:2\"]",
+            "ends = [\"b\", \"t:2\"]",
+            16,
+            "there is no switch and no host t",
+            "there are a, b, s",
+        ),
+        (
+            "\"s:2\"",
+            "\"s:1\"",
+            16,
+            "s:1 has two links",
+            "line 14 has one there already",
+        ),
+        ("\"s:2\"", "\"a\"", 16, "a has two links", "line 14"),
+        (
+            "[[link]]\nends = [\"b\", \"s:2\"]\n",
+            "",
+            9,
+            "the host b has no link",
+            "ends = [\"b\", \"SWITCH:PORT\"]",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\nrate = \"0 bit/s\"",
+            17,
+            "a link with rate 0 carries nothing",
+            "leave rate away",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\nrate = \"fast\"",
+            17,
+            "\"fast\" is not understood",
+            "as in \"1 Gbit/s\"",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\ndelay = \"10\"",
+            17,
+            "\"10\" is not understood",
+            "as in \"10 us\"",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\nloss = 1.5",
+            17,
+            "1.5 is no share of frames",
+            "from 0 to 1",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\nqueue = 0",
+            17,
+            "0 is too small",
+            "a number from 1 on",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\nspeed = 1",
+            17,
+            "unknown field `speed`",
+            "docs/FABRIC.md",
+        ),
+        (
+            "name = \"b\"",
+            "name = \"a\"",
+            10,
+            "two nodes are called a",
+            "line 6 has the name already",
+        ),
+        (
+            "name = \"b\"",
+            "name = \"b c\"",
+            10,
+            "\"b c\" cannot be a name",
+            "letters, digits",
+        ),
+        (
+            "[\"b\", \"s:2\"]",
+            "[\"s:3\", \"s:2\"]",
+            16,
+            "the link joins s with itself",
+            "name two nodes",
+        ),
+        (
+            "\"s:2\"",
+            "\"s\"",
+            16,
+            "\"s\" does not say which port of s it is",
+            "as in \"s:1\"",
+        ),
+        (
+            "\"s:2\"",
+            "\"s:x\"",
+            16,
+            "\"s:x\" does not say which port of s it is",
+            "as in \"s:1\"",
+        ),
+        (
+            "[\"b\"",
+            "[\"b:1\"",
+            16,
+            "the host b has a single port",
+            "write \"b\"",
+        ),
+        (
+            "program = \"router/router.p4\"\n",
+            "",
+            2,
+            "the switch s has no program",
+            "program = \"FILE.p4\"",
+        ),
+        (
+            "02:00:00:00:00:0b",
+            "02:00:00:00:00:0a",
+            11,
+            "b has the MAC address of a",
+            "its own",
+        ),
+        (
+            "02:00:00:00:00:0b",
+            "03:00:00:00:00:0b",
+            11,
+            "is no MAC address of a station",
+            "the first one even",
+        ),
+        (
+            "10.0.0.2/24",
+            "10.0.0.1/24",
+            12,
+            "b has the address of a",
+            "its own",
+        ),
+        (
+            "10.0.0.2/24",
+            "10.0.0.2/33",
+            12,
+            "\"10.0.0.2/33\" is no address of a host",
+            "as in \"10.0.1.2/24\"",
+        ),
+        (
+            "10.0.0.2/24\"",
+            "10.0.0.2/24\"\ngateway = \"10.0.1.1\"",
+            13,
+            "the gateway 10.0.1.1 is no other address",
+            "in the network",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[flow]]\nfrom = \"a\"\nto = \"a\"\nbytes = \"1 B\"",
+            19,
+            "a sends to itself",
+            "another host",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[flow]]\nfrom = \"a\"\nto = \"s\"\nbytes = \"1 B\"",
+            19,
+            "s is a switch",
+            "name a host",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[flow]]\nfrom = \"a\"\nto = \"b\"\nbytes = \"0 B\"",
+            20,
+            "a flow of no bytes",
+            "100 MB",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[command]]\nhost = \"a\"\nrun = []",
+            19,
+            "there is nothing to run",
+            "the program and its arguments",
+        ),
+        (
+            "[[link]]\nends = [\"b\"",
+            "[[link]\nends = [\"b\"",
+            15,
+            "",
+            "docs/FABRIC.md",
+        ),
+    ];
+    for (old, new, line, message, mend) in cases {
+        assert!(NODES.contains(old), "{old}");
+        let text = NODES.replacen(old, new, 1);
+        let Err(error) = Topology::read("t.toml", &text, &common::examples()) else {
+            panic!("{new} is accepted");
+        };
+        let told = error.to_string();
+        let found = error.mistakes.iter().any(|mistake| {
+            mistake.line == line && mistake.message.contains(message) && mistake.mend.contains(mend)
+        });
+        assert!(
+            found,
+            "for {new}, line {line}, \"{message}\", \"{mend}\":\n{told}"
+        );
+        assert!(told.starts_with("t.toml:"), "{told}");
+    }
+    assert!(Topology::read("t.toml", NODES, &common::examples()).is_ok());
+}
+
+#[test]
+fn nothing_at_all_is_no_topology() {
+    let error = Topology::read("t.toml", "", &common::examples()).unwrap_err();
+    assert!(
+        error.to_string().contains("there is no switch and no host"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_switch_that_cannot_be_made_is_named() {
+    let topology = common::topology(NODES);
+    let made = fabric::Simulation::new(topology, &mut |_| Err("no such program".to_owned()));
+    let error = made.err().map(|error| error.to_string());
+    assert_eq!(error.as_deref(), Some("switch s: no such program"));
+}
