@@ -1,6 +1,6 @@
 //! The room of passes: IR to IR.
 //!
-//! **In:** structured code with table applications ([`sequence::Node`]), whole programs. **Out:** lines of stages, simpler programs.
+//! **In:** structured code with table applications ([`sequence::Node`]), whole programs. **Out:** lines of stages, simpler programs, stages in slots.
 //! **May import:** `ir`, `bits`.
 //!
 //! Invariants:
@@ -15,4 +15,5 @@ pub mod fold;
 mod link;
 pub mod sequence;
 pub mod simplify;
+pub mod slots;
 mod uses;

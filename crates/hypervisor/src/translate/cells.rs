@@ -1,0 +1,51 @@
+//! Which cells of the shared registers, counters and meters a function has.
+
+use std::collections::HashMap;
+
+use ir::{ExternId, ExternKind, Program};
+
+/// The first cells that a function may have; the ones before stand for indices out of range.
+const FIRST: u32 = 2;
+/// How many cells there are of each kind.
+const CELLS: u32 = 65536;
+
+/// A function's cells of one instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// The first.
+    pub(crate) base: u32,
+    /// How many.
+    pub(crate) count: u32,
+}
+
+/// All cells of a function.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cells {
+    ranges: HashMap<ExternId, Range>,
+}
+
+impl Cells {
+    /// Gives each instance its cells, from `skip` on. `None` if there are too few.
+    pub(crate) fn new(program: &Program, skip: u32) -> Option<Cells> {
+        let mut cells = Cells::default();
+        let (mut registers, mut counters, mut meters) = (FIRST + skip, FIRST + skip, FIRST + skip);
+        for (id, instance) in program.externs.iter() {
+            let (next, count) = match &instance.kind {
+                ExternKind::Register { cell, size, .. } => {
+                    (&mut registers, size.checked_mul(cell.len() as u32)?)
+                }
+                ExternKind::Counter { size, .. } => (&mut counters, *size),
+                ExternKind::Meter { size, .. } => (&mut meters, *size),
+                _ => continue,
+            };
+            cells.ranges.insert(id, Range { base: *next, count });
+            *next = next.checked_add(count).filter(|end| *end <= CELLS)?;
+        }
+        Some(cells)
+    }
+
+    /// The cells of an instance.
+    pub(crate) fn of(&self, id: ExternId) -> Option<Range> {
+        self.ranges.get(&id).copied()
+    }
+}

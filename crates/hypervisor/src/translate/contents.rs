@@ -1,0 +1,133 @@
+//! What is in a function's tables, by the program and by updates.
+
+use std::collections::HashMap;
+
+use entries::{EntryAction, TableEntry, Update};
+use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, Program, TableId};
+
+use super::paths::ValueSets;
+use super::refusal::{Refusal, refuse};
+
+/// An entry with the action that it runs.
+#[derive(Clone, Debug)]
+pub(super) struct Filled {
+    pub(super) keys: Vec<KeyMatch>,
+    /// The larger one wins.
+    pub(super) rank: i32,
+    pub(super) call: ActionCall,
+}
+
+/// The contents of all tables.
+pub(super) struct Contents {
+    entries: HashMap<TableId, Vec<Filled>>,
+    defaults: HashMap<TableId, ActionCall>,
+    pub(super) value_sets: ValueSets,
+    /// Changes that are the same for the hypervisor.
+    pub(super) others: Vec<Update>,
+}
+
+impl Contents {
+    pub(super) fn new(program: &Program, updates: &[Update]) -> Result<Contents, Refusal> {
+        let mut contents = Contents {
+            entries: HashMap::new(),
+            defaults: HashMap::new(),
+            value_sets: HashMap::new(),
+            others: Vec::new(),
+        };
+        for (id, table) in program.tables.iter() {
+            contents.defaults.insert(id, table.default.clone());
+            for (position, entry) in table.entries.iter().enumerate() {
+                let priority = entry.priority.map(|priority| match table.largest_priority_wins {
+                    true => priority,
+                    false => 1_000_000_000 - priority,
+                });
+                // Without a priority the first entry wins.
+                let order = 1_000_000 - position as i32;
+                let rank = rank(program, id, &entry.keys, priority, order);
+                let filled = Filled { keys: entry.keys.clone(), rank, call: entry.action.clone() };
+                contents.entries.entry(id).or_default().push(filled);
+            }
+        }
+        let mut members: HashMap<(ExternId, u32), (ActionId, Vec<bits::Value>)> = HashMap::new();
+        for update in updates {
+            if let Update::Member { profile, id, action, args } = update {
+                members.insert((*profile, *id), (*action, args.clone()));
+            }
+        }
+        for update in updates {
+            match update {
+                Update::Insert(table, entry) => contents.insert(program, *table, entry, &members)?,
+                Update::SetDefault(table, call) => {
+                    contents.defaults.insert(*table, call.clone());
+                }
+                Update::ValueSet { value_set, members } => {
+                    let fields = members.iter().map(|member| member.fields.clone());
+                    contents.value_sets.insert(*value_set, fields.collect());
+                }
+                Update::Member { .. } => {}
+                Update::Group { .. } => return refuse("group of an action selector", None),
+                Update::ExpireProfile { .. } => return refuse("time-out profile", None),
+                other => contents.others.push(other.clone()),
+            }
+        }
+        Ok(contents)
+    }
+
+    fn insert(
+        &mut self,
+        program: &Program,
+        id: TableId,
+        entry: &TableEntry,
+        members: &HashMap<(ExternId, u32), (ActionId, Vec<bits::Value>)>,
+    ) -> Result<(), Refusal> {
+        let table = &program.tables[id];
+        if entry.idle_timeout_ns.is_some() {
+            return refuse(format!("idle time-out (table {})", table.name), table.loc);
+        }
+        let call = match &entry.action {
+            EntryAction::Call(call) => call.clone(),
+            EntryAction::Member(member) => {
+                let found = table.implementation.and_then(|own| members.get(&(own, *member)));
+                let Some((action, args)) = found else {
+                    return refuse(format!("member {member} of table {}", table.name), table.loc);
+                };
+                let position = table.actions.iter().position(|own| own.action == *action);
+                ActionCall { action: position.unwrap_or(0), args: args.clone() }
+            }
+            EntryAction::Group(_) | EntryAction::OneShot(_) => {
+                return refuse(format!("action selector (table {})", table.name), table.loc);
+            }
+        };
+        let rank = rank(program, id, &entry.keys, entry.priority, 0);
+        self.entries.entry(id).or_default().push(Filled { keys: entry.keys.clone(), rank, call });
+        Ok(())
+    }
+
+    pub(super) fn entries(&self, table: TableId) -> &[Filled] {
+        self.entries.get(&table).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn default(&self, table: TableId) -> &ActionCall {
+        &self.defaults[&table]
+    }
+}
+
+/// Which entry wins: by priority, by the length of a prefix, or else none is in the way of another.
+fn rank(
+    program: &Program,
+    table: TableId,
+    keys: &[KeyMatch],
+    priority: Option<i32>,
+    order: i32,
+) -> i32 {
+    if let Some(priority) = priority {
+        return priority;
+    }
+    let kinds = program.tables[table].keys.iter().filter(|key| key.match_kind != MatchKind::Selector);
+    let mut lengths = kinds.zip(keys).filter_map(|(key, wanted)| match (key.match_kind, wanted) {
+        (MatchKind::Lpm, KeyMatch::Lpm(_, len)) => Some(*len as i32),
+        (MatchKind::Lpm, _) => Some(0),
+        _ => None,
+    });
+    lengths.next().unwrap_or(order)
+}

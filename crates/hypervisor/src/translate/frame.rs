@@ -1,0 +1,239 @@
+//! Where a function's fields are in the file.
+//!
+//! Headers whose validity only the parser decides (*fixed* ones) stay where they were read, which differs from path to path; on a path that does not read
+//! them they are not there. Everything else has one place on all paths: variables from the file's end up, behind the arguments of entries; below what was
+//! read the headers that are sent, where code changes which; and between them temporaries.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use bits::Id;
+use ir::{FieldId, HeaderId, Program, ScalarTy};
+
+use super::paths::Path;
+use super::pattern::{Bit, Bits, PORT, Places};
+use super::refusal::{Refusal, refuse};
+use crate::FILE_BITS;
+
+/// A standard metadata field: its name, and where `read_standard` finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standard {
+    pub(super) name: &'static str,
+    pub(super) at: u32,
+    pub(super) width: u32,
+}
+
+/// The fields in the order in which `read_standard` joins them, the last first.
+const STANDARD: &[(&str, u32)] = &[
+    ("priority", 3),
+    ("egress_rid", 16),
+    ("mcast_grp", 16),
+    ("egress_global_timestamp", 48),
+    ("ingress_global_timestamp", 48),
+    ("deq_qdepth", 19),
+    ("deq_timedelta", 32),
+    ("enq_qdepth", 19),
+    ("enq_timestamp", 32),
+    ("packet_length", 32),
+    ("egress_port", 9),
+    ("egress_spec", 9),
+    ("ingress_port", 9),
+    ("instance_type", 32),
+];
+
+/// What all paths share.
+pub(super) struct Layout<'a> {
+    pub(super) program: &'a Program,
+    standard: HashMap<FieldId, Standard>,
+    ingress_port: Option<FieldId>,
+    /// The fields of fixed headers.
+    fixed: HashSet<FieldId>,
+    /// Fields that only the parser writes.
+    parsed: HashSet<FieldId>,
+    shared: RefCell<Shared>,
+}
+
+struct Shared {
+    places: HashMap<FieldId, u32>,
+    /// The end of the variables, and the beginning of the temporaries.
+    variables: u32,
+    temporaries: u32,
+    lowest: u32,
+}
+
+/// What the code of a function writes, apart from its parser.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) fields: HashSet<FieldId>,
+}
+
+impl<'a> Layout<'a> {
+    /// The layout of a function whose entries have so many bits of arguments and whose parser consumes at most `read` bits.
+    pub(super) fn new(program: &'a Program, written: &Written, arguments: u32, read: u32) -> Self {
+        let intrinsic = |name: &str| program.pipeline.intrinsics.get(&format!("standard_metadata.{name}"));
+        let mut standard = HashMap::new();
+        let mut at = 0;
+        for (name, width) in STANDARD {
+            if let Some(field) = intrinsic(name) {
+                standard.insert(*field, Standard { name, at, width: *width });
+            }
+            at += width;
+        }
+        let mut fixed = HashSet::new();
+        for header in program.headers.values() {
+            if !written.fields.contains(&header.valid) {
+                let count = program.header_types[header.ty].fields.len() + 1;
+                fixed.extend((0..count).map(|n| FieldId::from_index(header.valid.index() + n)));
+            }
+        }
+        let unwritten = program.fields.ids().filter(|field| !written.fields.contains(field));
+        let top = FILE_BITS - read;
+        Layout {
+            program,
+            ingress_port: intrinsic("ingress_port").copied(),
+            standard,
+            fixed,
+            parsed: unwritten.collect(),
+            shared: RefCell::new(Shared {
+                places: HashMap::new(),
+                variables: arguments,
+                temporaries: top,
+                lowest: top,
+            }),
+        }
+    }
+
+    /// Whether only the parser decides whether this header is valid.
+    pub(super) fn is_fixed(&self, header: HeaderId) -> bool {
+        self.fixed.contains(&self.program.headers[header].valid)
+    }
+
+    /// The standard metadata field that this is, if it is one that is not kept in the file.
+    pub(super) fn standard(&self, field: FieldId) -> Option<Standard> {
+        self.standard.get(&field).copied()
+    }
+
+    /// Gives a header its place among those that are sent.
+    pub(super) fn place(&self, field: FieldId, at: u32) {
+        self.shared.borrow_mut().places.insert(field, at);
+    }
+
+    /// Takes room below what is read for headers that are sent; where it begins.
+    pub(super) fn reserve(&self, bits: u32) -> Result<u32, Refusal> {
+        let at = self.temporary(bits)?;
+        Ok(at)
+    }
+
+    /// The place of a variable, if it has one already.
+    pub(super) fn used(&self, field: FieldId) -> Option<u32> {
+        self.shared.borrow().places.get(&field).copied()
+    }
+
+    fn variable(&self, field: FieldId) -> u32 {
+        let width = self.program.fields[field].ty.width();
+        let mut shared = self.shared.borrow_mut();
+        let next = shared.variables;
+        let at = *shared.places.entry(field).or_insert(next);
+        if at == next {
+            shared.variables += width;
+        }
+        at
+    }
+
+    /// Room for a temporary.
+    pub(super) fn temporary(&self, width: u32) -> Result<u32, Refusal> {
+        let mut shared = self.shared.borrow_mut();
+        match shared.temporaries.checked_sub(width) {
+            Some(at) => {
+                shared.temporaries = at;
+                shared.lowest = shared.lowest.min(at);
+                Ok(at)
+            }
+            None => no_room(),
+        }
+    }
+
+    /// Where temporaries begin, to give back what is taken from here on.
+    pub(super) fn mark(&self) -> u32 {
+        self.shared.borrow().temporaries
+    }
+
+    pub(super) fn release(&self, mark: u32) {
+        self.shared.borrow_mut().temporaries = mark;
+    }
+
+    /// Whether all has found room.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let shared = self.shared.borrow();
+        if shared.variables > shared.lowest {
+            return no_room();
+        }
+        Ok(())
+    }
+}
+
+fn no_room<T>() -> Result<T, Refusal> {
+    refuse(format!("room for more than {FILE_BITS} bits of headers, metadata and variables"), None)
+}
+
+/// The places of one path.
+pub(super) struct Frame<'a> {
+    pub(super) layout: &'a Layout<'a>,
+    pub(super) path: &'a Path,
+    /// The bits of the parameters of the action that is being read.
+    pub(super) params: Vec<Bits>,
+}
+
+impl Frame<'_> {
+    /// Whether a field belongs to a header that is not there on this path.
+    pub(super) fn is_absent(&self, field: FieldId) -> bool {
+        self.layout.fixed.contains(&field) && !self.path.fields.contains_key(&field)
+    }
+}
+
+impl Places for Frame<'_> {
+    fn program(&self) -> &Program {
+        self.layout.program
+    }
+
+    fn field(&self, field: FieldId) -> Option<Bits> {
+        let ty = self.layout.program.fields[field].ty;
+        let width = ty.width();
+        if self.layout.ingress_port == Some(field) {
+            return Some((0..width).rev().map(|bit| Bit::At(PORT + bit)).collect());
+        }
+        if self.layout.standard.contains_key(&field) {
+            return None;
+        }
+        if self.layout.fixed.contains(&field) {
+            let nothing = match ty {
+                ScalarTy::Varbit(_) => Vec::new(),
+                _ => vec![Bit::Is(false); width as usize],
+            };
+            return Some(self.path.fields.get(&field).cloned().unwrap_or(nothing));
+        }
+        if matches!(ty, ScalarTy::Varbit(_)) {
+            return None;
+        }
+        if self.layout.parsed.contains(&field) {
+            let is = self.path.fields.get(&field);
+            let unset = || vec![Bit::Is(false); width as usize];
+            let bits = is.cloned().unwrap_or_else(unset);
+            if bits.iter().all(|bit| matches!(bit, Bit::Is(_))) && !self.path.lengths.contains(&field) {
+                return Some(bits);
+            }
+        }
+        let at = self.layout.variable(field);
+        Some((at..at + width).rev().map(Bit::At).collect())
+    }
+
+    fn param(&self, index: u32) -> Option<Bits> {
+        self.params.get(index as usize).cloned()
+    }
+}
+
+/// Where `read_standard` finds a field.
+pub(super) fn standard_at(name: &str) -> u32 {
+    let before = STANDARD.iter().take_while(|(own, _)| *own != name);
+    before.map(|(_, width)| width).sum()
+}

@@ -1,0 +1,462 @@
+//! The paths through a function's parser. The general parser sees a packet's first bytes as one blob; what the function's parser does with them is a list of
+//! paths, tried in order: the bits of the blob that lead there, how long the packet is at least, and what is then known of the function's fields.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bits::{Id, Value};
+use ir::{
+    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, ParserId, Place,
+    Program, SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
+};
+
+use super::pattern::{self, Bit, Bits, Cube, Places};
+use super::refusal::{Refusal, refuse};
+use crate::{FILE_BITS, HEADER_BITS};
+
+/// Most paths through a parser.
+const MOST_PATHS: usize = 2048;
+/// Most states that one path goes through.
+const MOST_STATES: u32 = 128;
+/// Most bits of the packet that a length or an index may be computed from.
+const MOST_CHOSEN_BITS: usize = 8;
+
+/// The members of value sets.
+pub(super) type ValueSets = HashMap<ValueSetId, Vec<Vec<KeyMatch>>>;
+
+/// One path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    /// What the blob must be.
+    pub(super) cube: Cube,
+    /// How many bytes of headers it must have.
+    pub(super) least_bytes: u32,
+    /// How many it has at most.
+    pub(super) most_bytes: u32,
+    /// Bits that the function's parser has consumed.
+    pub(super) cursor: u32,
+    /// What the fields are that it has set: bits of the blob, or known.
+    pub(super) fields: BTreeMap<FieldId, Bits>,
+    /// The headers that it has extracted, in order: where each begins, and its bits.
+    pub(super) extracted: Vec<(HeaderId, u32, u32)>,
+    /// The error with which it ended.
+    pub(super) error: u32,
+    /// Fields that get the packet's length.
+    pub(super) lengths: Vec<FieldId>,
+    states: u32,
+}
+
+/// All paths, the first that fits is taken.
+pub(super) fn paths(
+    program: &Program,
+    parser: ParserId,
+    value_sets: &ValueSets,
+) -> Result<Vec<Path>, Refusal> {
+    let mut walk = Walk { program, parser, value_sets, done: Vec::new() };
+    let whole = Path { most_bytes: HEADER_BITS / 8, ..Path::default() };
+    walk.state(program.parsers[parser].start, whole)?;
+    Ok(walk.done)
+}
+
+/// The place in the file of a bit of the blob.
+pub(super) fn place_of(offset: u32) -> u32 {
+    FILE_BITS - 1 - offset
+}
+
+struct Walk<'a> {
+    program: &'a Program,
+    parser: ParserId,
+    value_sets: &'a ValueSets,
+    done: Vec<Path>,
+}
+
+/// The fields of one path.
+struct On<'a>(&'a Program, &'a Path);
+
+impl Places for On<'_> {
+    fn program(&self) -> &Program {
+        self.0
+    }
+
+    fn field(&self, field: FieldId) -> Option<Bits> {
+        let width = self.0.fields[field].ty.width() as usize;
+        let unset = || vec![Bit::Is(false); width];
+        let bits = self.1.fields.get(&field).cloned().unwrap_or_else(unset);
+        Some(self.1.cube.known(&bits))
+    }
+
+    fn param(&self, _: u32) -> Option<Bits> {
+        None
+    }
+}
+
+impl Walk<'_> {
+    fn state(&mut self, id: StateId, mut path: Path) -> Result<(), Refusal> {
+        let state = &self.program.parsers[self.parser].states[id];
+        path.states += 1;
+        if path.states > MOST_STATES {
+            return refuse("a parser that loops without reading to an end", state.loc);
+        }
+        let mut paths = vec![path];
+        for stmt in &state.body {
+            let mut next = Vec::new();
+            for path in paths {
+                next.extend(self.stmt(stmt, path)?);
+            }
+            paths = next;
+        }
+        for path in paths {
+            self.transition(&state.transition, path)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, path: Path) -> Result<(), Refusal> {
+        if self.done.len() >= MOST_PATHS {
+            return refuse(format!("a parser with more than {MOST_PATHS} paths"), None);
+        }
+        self.done.push(path);
+        Ok(())
+    }
+
+    fn fail(&mut self, mut path: Path, error: &str) -> Result<(), Refusal> {
+        let number = self.program.errors.iter().position(|name| name == error);
+        path.error = number.unwrap_or(0) as u32;
+        self.end(path)
+    }
+
+    fn goto(&mut self, target: Target, path: Path) -> Result<(), Refusal> {
+        match target {
+            Target::State(state) => self.state(state, path),
+            Target::Accept | Target::Reject => self.end(path),
+        }
+    }
+
+    fn transition(&mut self, transition: &Transition, path: Path) -> Result<(), Refusal> {
+        let (keys, cases) = match transition {
+            Transition::Direct(target) => return self.goto(*target, path),
+            Transition::Select { keys, cases } => (keys, cases),
+        };
+        let keys: Vec<Expr> = keys.iter().map(|key| self.resolve(key, &path)).collect();
+        // A key that is computed is known when the bits that it depends on are.
+        let computed = keys.iter().find(|key| pattern::bits(&On(self.program, &path), key).is_none());
+        if let Some(computed) = computed {
+            for known in self.known(&path, computed)? {
+                self.transition(transition, known)?;
+            }
+            return Ok(());
+        }
+        let bits = keys.iter().filter_map(|key| pattern::bits(&On(self.program, &path), key));
+        let bits: Vec<Bits> = bits.collect();
+        for case in cases {
+            for cube in self.case(case, &bits, &path)? {
+                let Some(both) = path.cube.and(&cube) else {
+                    continue;
+                };
+                let is_certain = both == path.cube;
+                self.goto(case.target, Path { cube: both, ..path.clone() })?;
+                if is_certain {
+                    return Ok(());
+                }
+            }
+        }
+        self.fail(path, "NoMatch")
+    }
+
+    fn case(&self, case: &SelectCase, keys: &[Bits], path: &Path) -> Result<Vec<Cube>, Refusal> {
+        let sets = match &case.keyset {
+            Keyset::ValueSet(set) => return Ok(self.members(*set, keys)),
+            Keyset::Sets(sets) => sets,
+        };
+        let mut all = vec![Cube::default()];
+        for (set, bits) in sets.iter().zip(keys) {
+            let own = self.set(set, bits, path)?;
+            let pairs = all.iter().flat_map(|a| own.iter().map(move |b| (a, b)));
+            all = pairs.filter_map(|(a, b)| a.and(b)).collect();
+        }
+        Ok(all)
+    }
+
+    fn set(&self, set: &KeySet, bits: &Bits, path: &Path) -> Result<Vec<Cube>, Refusal> {
+        let value = |expr: &Expr| {
+            let bits = pattern::bits(&On(self.program, path), expr);
+            let value = bits.and_then(|bits| pattern::constant(&bits));
+            value.map_or_else(|| refuse("a select case that is not constant", None), Ok)
+        };
+        Ok(match set {
+            KeySet::Any => vec![Cube::default()],
+            KeySet::Value(is) => Cube::equal(bits, &value(is)?).into_iter().collect(),
+            KeySet::Mask(is, mask) => {
+                Cube::masked(bits, &value(is)?, &value(mask)?).into_iter().collect()
+            }
+            KeySet::Range(low, high) => pattern::within(bits, &value(low)?, &value(high)?),
+            KeySet::ValueSet(set) => self.members(*set, std::slice::from_ref(bits)),
+        })
+    }
+
+    fn members(&self, set: ValueSetId, keys: &[Bits]) -> Vec<Cube> {
+        let members = self.value_sets.get(&set).into_iter().flatten();
+        members.flat_map(|member| super::keys::cubes(keys, member)).collect()
+    }
+
+    /// The path once for every way in which this expression can be known, the ones that cannot be left out.
+    fn known(&self, path: &Path, expr: &Expr) -> Result<Vec<Path>, Refusal> {
+        let mut support = BTreeSet::new();
+        super::support(expr, &mut |field| {
+            let bits = On(self.program, path).field(field).unwrap_or_default();
+            support.extend(bits.iter().filter_map(|bit| match bit {
+                Bit::At(at) => Some(*at),
+                Bit::Is(_) => None,
+            }));
+        });
+        if support.len() > MOST_CHOSEN_BITS {
+            return refuse(
+                format!("a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"),
+                None,
+            );
+        }
+        let ways = (0..1u32 << support.len()).map(|way| {
+            let bits = support.iter().enumerate().map(|(number, at)| (*at, way >> number & 1 == 1));
+            Path { cube: Cube(path.cube.0.clone().into_iter().chain(bits).collect()), ..path.clone() }
+        });
+        Ok(ways.collect())
+    }
+
+    /// The value of an expression, once for every way in which it can be known.
+    fn values(&self, path: &Path, expr: &Expr) -> Result<Vec<(Path, Value)>, Refusal> {
+        let of = |path: &Path| {
+            let expr = self.resolve(expr, path);
+            pattern::constant(&pattern::bits(&On(self.program, path), &expr)?)
+        };
+        if let Some(value) = of(path) {
+            return Ok(vec![(path.clone(), value)]);
+        }
+        let known = self.known(path, expr)?.into_iter();
+        let valued = known.map(|path| match of(&path) {
+            Some(value) => Ok((path, value)),
+            None => refuse("a computation of this kind in a parser", None),
+        });
+        valued.collect()
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, path: Path) -> Result<Vec<Path>, Refusal> {
+        let at = |refusal: Refusal| refusal.at(stmt.loc);
+        self.kind(&stmt.kind, path).map_err(at)
+    }
+
+    fn kind(&mut self, kind: &StmtKind, mut path: Path) -> Result<Vec<Path>, Refusal> {
+        match kind {
+            StmtKind::Extract(place, size) => return self.extract(place, size.as_ref(), path),
+            StmtKind::Assign(place, value) => return self.assign(place, value, path),
+            StmtKind::Advance(by) => {
+                let mut on = Vec::new();
+                for (path, by) in self.values(&path, by)? {
+                    let by = by.to_u64().unwrap_or(u64::MAX).min(1 << 20) as u32;
+                    on.push(self.consume(path, by)?);
+                }
+                return Ok(on);
+            }
+            StmtKind::Lookahead { total, dests } => {
+                let start = path.cursor;
+                let mut long = self.fork_short(path, *total)?;
+                for (place, offset) in dests {
+                    let width = self.program.fields[place.base].ty.width();
+                    long.fields.insert(place.base, blob(start + offset, width));
+                }
+                return Ok(vec![long]);
+            }
+            StmtKind::PacketLength(place) => path.lengths.push(place.base),
+            StmtKind::Verify(cond, error) => return self.verify(cond, error, path),
+            StmtKind::Fail(error) => {
+                path.error = *error;
+                self.end(path)?;
+                return Ok(Vec::new());
+            }
+            StmtKind::If(cond, then, otherwise) => {
+                let mut on = Vec::new();
+                for (path, is) in self.values(&path, cond)? {
+                    let body = if is.is_zero() { otherwise } else { then };
+                    let mut paths = vec![path];
+                    for stmt in body {
+                        let mut next = Vec::new();
+                        for path in paths {
+                            next.extend(self.stmt(stmt, path)?);
+                        }
+                        paths = next;
+                    }
+                    on.extend(paths);
+                }
+                return Ok(on);
+            }
+            other => return refuse(format!("{} in a parser", super::construct(other)), None),
+        }
+        Ok(vec![path])
+    }
+
+    /// Ends the path for packets that are too short for so many more bits; what stays is long enough.
+    fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
+        let end = path.cursor + bits;
+        if end > HEADER_BITS {
+            return refuse(format!("a parser that reads more than {} bytes", HEADER_BITS / 8), None);
+        }
+        let bytes = end.div_ceil(8);
+        if bytes > path.least_bytes {
+            self.fail(Path { most_bytes: bytes - 1, ..path.clone() }, "PacketTooShort")?;
+        }
+        Ok(Path { least_bytes: path.least_bytes.max(bytes), ..path })
+    }
+
+    fn consume(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
+        let path = self.fork_short(path, bits)?;
+        Ok(Path { cursor: path.cursor + bits, ..path })
+    }
+
+    fn extract(
+        &mut self,
+        place: &HeaderPlace,
+        size: Option<&Expr>,
+        path: Path,
+    ) -> Result<Vec<Path>, Refusal> {
+        let mut found = vec![(path, place.base.get(), true)];
+        for Dim { index, len, stride } in &place.dims {
+            let mut next = Vec::new();
+            for (path, base, is_inside) in found {
+                for (path, index) in self.values(&path, index)? {
+                    let index = index.to_u64().unwrap_or(u64::MAX);
+                    let is_inside = is_inside && index < u64::from(*len);
+                    let offset = index.min(u64::from(*len)) as u32 * stride;
+                    next.push((path, base + offset, is_inside));
+                }
+            }
+            found = next;
+        }
+        let mut on = Vec::new();
+        for (path, base, is_inside) in found {
+            if !is_inside {
+                self.fail(path, "StackOutOfBounds")?;
+                continue;
+            }
+            let header = HeaderId::from_index(base as usize);
+            match size {
+                None => on.extend(self.extract_bits(header, None, path)?),
+                Some(size) => {
+                    for (path, size) in self.values(&path, size)? {
+                        let bits = size.to_u64().unwrap_or(u64::MAX).min(1 << 20) as u32;
+                        on.extend(self.extract_bits(header, Some(bits), path)?);
+                    }
+                }
+            }
+        }
+        Ok(on)
+    }
+
+    fn extract_bits(
+        &mut self,
+        id: HeaderId,
+        varbit: Option<u32>,
+        path: Path,
+    ) -> Result<Option<Path>, Refusal> {
+        let header = &self.program.headers[id];
+        let fields = &self.program.header_types[header.ty].fields;
+        let is_varbit = |ty: ir::ScalarTy| matches!(ty, ir::ScalarTy::Varbit(_));
+        let width = |ty: ir::ScalarTy| if is_varbit(ty) { varbit.unwrap_or(0) } else { ty.width() };
+        let total: u32 = fields.iter().map(|field| width(field.ty)).sum();
+        let most = fields.iter().find(|field| is_varbit(field.ty)).map_or(0, |field| field.ty.width());
+        let fixed = total - varbit.unwrap_or(0);
+        // The packet's end comes first: a varbit too long for its field is found only where the packet has it.
+        if varbit.unwrap_or(0) > most {
+            let seen = fixed + varbit.unwrap_or(0);
+            if path.cursor + seen > HEADER_BITS {
+                return refuse("a varbit field whose length may be beyond the bytes that are read", None);
+            }
+            let long = self.fork_short(path, seen)?;
+            self.fail(long, "HeaderTooShort")?;
+            return Ok(None);
+        }
+        let start = path.cursor;
+        let mut path = self.consume(path, total)?;
+        path.fields.insert(header.valid, vec![Bit::Is(true)]);
+        let mut at = start;
+        for (number, field) in fields.iter().enumerate() {
+            let own = FieldId::from_index(header.valid.index() + 1 + number);
+            path.fields.insert(own, blob(at, width(field.ty)));
+            at += width(field.ty);
+        }
+        path.extracted.retain(|(other, ..)| *other != id);
+        path.extracted.push((id, start, total));
+        Ok(Some(path))
+    }
+
+    fn assign(&mut self, place: &Place, value: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
+        let field = place.base;
+        if !place.dims.is_empty() {
+            return refuse("an element chosen at run time, written in a parser", None);
+        }
+        let resolved = self.resolve(value, &path);
+        if let Some(bits) = pattern::bits(&On(self.program, &path), &resolved) {
+            let mut path = path;
+            path.fields.insert(field, bits);
+            return Ok(vec![path]);
+        }
+        let mut on = Vec::new();
+        for (mut path, value) in self.values(&path, &resolved)? {
+            path.fields.insert(field, pattern::of_value(&value));
+            on.push(path);
+        }
+        Ok(on)
+    }
+
+    /// An expression with the elements that it chooses named, where their indices are known.
+    fn resolve(&self, expr: &Expr, path: &Path) -> Expr {
+        super::map_places(expr, &|place| {
+            let mut base = place.base.get();
+            for Dim { index, len, stride } in &place.dims {
+                let index = self.resolve(index, path);
+                let bits = pattern::bits(&On(self.program, path), &index)?;
+                let index = pattern::constant(&bits)?.to_u64()?;
+                if index >= u64::from(*len) {
+                    return None;
+                }
+                base += index as u32 * stride;
+            }
+            Some(Place::from(FieldId::from_index(base as usize)))
+        })
+    }
+
+    fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
+        let error = pattern::bits(&On(self.program, &path), error);
+        let error = error.and_then(|bits| pattern::constant(&bits)).and_then(|error| error.to_u64());
+        let Some(error) = error else {
+            return refuse("verify with an error that is computed", None);
+        };
+        let cond = &self.resolve(cond, &path);
+        let failing = pattern::dnf(&On(self.program, &path), cond, false);
+        let Some(failing) = failing else {
+            let mut on = Vec::new();
+            for (mut path, holds) in self.values(&path, cond)? {
+                if holds.is_zero() {
+                    path.error = error as u32;
+                    self.end(path)?;
+                } else {
+                    on.push(path);
+                }
+            }
+            return Ok(on);
+        };
+        for cube in failing {
+            let Some(cube) = path.cube.and(&cube) else {
+                continue;
+            };
+            let is_certain = cube == path.cube;
+            self.end(Path { cube, error: error as u32, ..path.clone() })?;
+            if is_certain {
+                return Ok(Vec::new());
+            }
+        }
+        Ok(vec![path])
+    }
+}
+
+/// Bits of the blob.
+fn blob(offset: u32, width: u32) -> Bits {
+    (offset..offset + width).map(|offset| Bit::At(place_of(offset))).collect()
+}

@@ -1,0 +1,46 @@
+//! What cannot be expressed in entries.
+
+use std::fmt;
+
+use ir::{Loc, Program};
+
+/// A construct that the hypervisor cannot run, and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The construct.
+    pub what: String,
+    /// Where it stands in the function's source.
+    pub loc: Option<Loc>,
+}
+
+impl Refusal {
+    /// The same, at this place unless a nearer one is known.
+    pub(super) fn at(self, loc: Option<Loc>) -> Refusal {
+        Refusal { loc: self.loc.or(loc), ..self }
+    }
+
+    /// What is refused, with file, line and column.
+    pub fn text(&self, program: &Program) -> String {
+        let what = &self.what;
+        let place = self.loc.and_then(|loc| Some((loc, program.files.get(loc.file as usize)?)));
+        match place {
+            Some((Loc { line, column, .. }, file)) => {
+                format!("{file}:{line}:{column}: the hypervisor has no {what}")
+            }
+            None => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the hypervisor has no {}", self.what)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Refuses a construct.
+pub(super) fn refuse<T>(what: impl Into<String>, loc: Option<Loc>) -> Result<T, Refusal> {
+    Err(Refusal { what: what.into(), loc })
+}

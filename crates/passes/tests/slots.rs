@@ -1,0 +1,240 @@
+//! Stages in slots: against a checker that looks at every link and every slot, on random lines of stages; errors by hand.
+
+use bits::{Id, IdVec, Value};
+use ir::{
+    Arch, Block, BlockCode, BlockRole, Control, Expr, MatchNext, MatchOutcome, Next, Pipeline,
+    Program, ScalarTy, Stage, StageId, StageKind, Table,
+};
+use passes::slots::{self, Capacity, Demand, Pipe, SlotError, SlotMap, SlotPlan};
+use proptest::prelude::*;
+
+/// A stage to make: what it is, how far its two links skip, the size of its table.
+type Shape = (u8, usize, usize, u32);
+
+fn program(ingress: &[Shape], egress: &[Shape]) -> Program {
+    let mut program = Program {
+        name: "p".into(),
+        arch: Arch::V1model,
+        files: Vec::new(),
+        errors: Vec::new(),
+        enums: IdVec::default(),
+        header_types: IdVec::default(),
+        fields: IdVec::default(),
+        headers: IdVec::default(),
+        stacks: IdVec::default(),
+        parsers: IdVec::default(),
+        controls: IdVec::default(),
+        actions: IdVec::default(),
+        tables: IdVec::default(),
+        value_sets: IdVec::default(),
+        externs: IdVec::default(),
+        pipeline: Pipeline::default(),
+        named_types: Vec::new(),
+        annotations: Vec::new(),
+    };
+    for (role, shapes) in [(BlockRole::Ingress, ingress), (BlockRole::Egress, egress)] {
+        let stages = (0..shapes.len())
+            .map(|at| stage(&mut program, shapes, at))
+            .collect();
+        let name = format!("{role:?}").to_lowercase();
+        let code = BlockCode::Control(program.controls.push(Control { name, stages }));
+        program.pipeline.blocks.push(Block { role, code });
+    }
+    program
+}
+
+fn stage(program: &mut Program, shapes: &[Shape], at: usize) -> Stage {
+    let (kind, one, two, size) = shapes[at];
+    let next = |skip: usize| match at + 1 + skip {
+        to if to < shapes.len() => Next::Stage(StageId::from_index(to)),
+        _ => Next::End,
+    };
+    let kind = match kind {
+        0 => StageKind::Condition {
+            cond: Expr::Const(ScalarTy::Bool, Value::zero(1)),
+            then: next(one),
+            otherwise: next(two),
+        },
+        1 => StageKind::Action {
+            body: Vec::new(),
+            next: next(one),
+        },
+        _ => StageKind::Match {
+            table: program.tables.push(table(size)),
+            outcome: MatchOutcome::default(),
+            next: MatchNext::ByHit {
+                hit: next(one),
+                miss: next(two),
+            },
+        },
+    };
+    Stage {
+        name: format!("stage_{at}"),
+        kind,
+        loc: None,
+    }
+}
+
+fn table(size: u32) -> Table {
+    Table {
+        name: "t".into(),
+        keys: Vec::new(),
+        actions: Vec::new(),
+        default: ir::ActionCall {
+            action: 0,
+            args: Vec::new(),
+        },
+        default_is_const: false,
+        entries: Vec::new(),
+        entries_are_const: false,
+        largest_priority_wins: true,
+        size,
+        size_is_declared: true,
+        implementation: None,
+        direct_counter: None,
+        direct_meter: None,
+        idle_timeout: false,
+        add_on_miss: false,
+        annotations: Vec::new(),
+        loc: None,
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Vec<Shape>> {
+    prop::collection::vec((0u8..3, 0usize..4, 0usize..4, 1u32..50), 0..14)
+}
+
+/// What does not hold of a map, looked at link by link and slot by slot.
+fn wrong(plan: &SlotPlan, programs: &[Program], map: &SlotMap) -> Option<String> {
+    let mut held = vec![Demand::default(); map.slots.len()];
+    for place in &map.placements {
+        let slot = &mut held[place.slot as usize];
+        slot.tables += place.demand.tables;
+        slot.entries += place.demand.entries;
+        slot.memory += place.demand.memory;
+        let stages = &programs[place.program].controls[place.control].stages;
+        for link in slots::links(&stages[place.stage].kind) {
+            let mut all = map.placements.iter();
+            let to = all.find(|to| {
+                (to.program, to.control, to.stage) == (place.program, place.control, link)
+            });
+            let Some(to) = to else {
+                return Some(format!("{link:?} has no place"));
+            };
+            let from = (place.pass, place.slot, place.pipe);
+            if (to.pass, to.slot, to.pipe) <= from {
+                return Some(format!("{} does not ascend to {}", place.name, to.name));
+            }
+        }
+        if place.role == BlockRole::Egress && place.pass > 0 {
+            return Some(format!(
+                "{} comes after a resubmission from egress",
+                place.name
+            ));
+        }
+    }
+    let is_over = |bound: Option<u64>, got: u64| bound.is_some_and(|bound| got > bound);
+    if held != map.slots {
+        return Some("the slots hold something else than what is in them".into());
+    }
+    let Capacity {
+        tables,
+        entries,
+        memory,
+    } = plan.capacity;
+    let mut all = held.iter();
+    let over = all.any(|slot| {
+        is_over(tables, slot.tables)
+            || is_over(entries, slot.entries)
+            || is_over(memory, slot.memory)
+    });
+    let too_many = plan.slots.is_some_and(|slots| held.len() > slots as usize);
+    (over || too_many).then(|| "a bound of the device does not hold".into())
+}
+
+fn mapped(plan: &SlotPlan, programs: &[Program]) -> Result<SlotMap, SlotError> {
+    let named: Vec<(&str, &Program)> = programs.iter().map(|p| ("p", p)).collect();
+    slots::map(plan, &named)
+}
+
+proptest! {
+    #[test]
+    fn stages_ascend_along_links_within_the_bounds(
+        programs in prop::collection::vec((shapes(), shapes()), 1..4),
+        count in prop::option::of(1u32..8),
+        tables in prop::option::of(1u64..6),
+        entries in prop::option::of(20u64..200),
+    ) {
+        let programs: Vec<Program> = programs.iter().map(|(i, e)| program(i, e)).collect();
+        let plan = SlotPlan { slots: count, capacity: Capacity { tables, entries, memory: None } };
+        if let Ok(map) = mapped(&plan, &programs) {
+            let stages: usize = programs.iter().flat_map(|p| p.controls.values()).map(|c| c.stages.len()).sum();
+            prop_assert_eq!(map.placements.len(), stages);
+            prop_assert_eq!(wrong(&plan, &programs, &map), None);
+        }
+    }
+
+    #[test]
+    fn every_program_fits_without_bounds_and_is_never_resubmitted(ingress in shapes(), egress in shapes()) {
+        let map = mapped(&SlotPlan::default(), &[program(&ingress, &egress)]).expect("there is no bound");
+        prop_assert_eq!(map.resubmissions(0), 0);
+    }
+}
+
+#[test]
+fn a_condition_its_match_and_the_code_behind_share_a_slot() {
+    let one = program(&[(0, 0, 1, 0), (2, 0, 0, 9), (1, 0, 0, 0)], &[]);
+    let map = mapped(&SlotPlan::default(), &[one]).expect("there is no bound");
+    let at: Vec<(u32, Pipe)> = map.placements.iter().map(|p| (p.slot, p.pipe)).collect();
+    assert_eq!(
+        at,
+        [(0, Pipe::Condition), (0, Pipe::Match), (0, Pipe::Action)]
+    );
+}
+
+#[test]
+fn exclusive_branches_share_a_slot() {
+    // A match on either side of a condition.
+    let one = program(&[(0, 0, 1, 0), (2, 9, 9, 5), (2, 9, 9, 6)], &[]);
+    let map = mapped(&SlotPlan::default(), &[one]).expect("there is no bound");
+    assert_eq!(map.slots.len(), 1);
+    assert_eq!(map.slots[0].tables, 2);
+}
+
+#[test]
+fn a_line_longer_than_the_slots_goes_on_by_resubmission() {
+    let line = [(2, 0, 0, 1); 7];
+    let plan = SlotPlan {
+        slots: Some(3),
+        ..SlotPlan::default()
+    };
+    let map = mapped(&plan, &[program(&line, &[])]).expect("ingress is resubmitted");
+    assert_eq!(map.resubmissions(0), 2);
+    let error = mapped(&plan, &[program(&[], &line)]).expect_err("egress is not");
+    assert!(
+        matches!(error, SlotError::NoResubmission { slots: 3, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let plan = |slots, entries| SlotPlan {
+        slots: Some(slots),
+        capacity: Capacity {
+            entries: Some(entries),
+            ..Capacity::default()
+        },
+    };
+    let two = [(2, 0, 0, 60), (2, 0, 0, 60)];
+    let error = |plan| mapped(&plan, &[program(&two, &[])]).expect_err("it does not fit");
+    assert_eq!(error(plan(0, 100)), SlotError::NoSlots);
+    assert_eq!(
+        error(plan(1, 100)).to_string(),
+        "no slot has room for stage p: stage_1: it takes 60 entries, and the emptiest slot has 40 left; declare more slots, or delete a program"
+    );
+    assert_eq!(
+        error(plan(4, 50)).to_string(),
+        "stage p: stage_0 takes 60 entries, but a slot holds 50; declare a smaller size for its table, or slots of at least 60 entries"
+    );
+}
