@@ -18,7 +18,7 @@ use crate::engine::Choice;
 const PSA_CPU: u32 = 0xffff_fffd;
 
 /// The port for controllers elsewhere: the largest one of v1model.
-const USUAL_CPU: u32 = 510;
+pub(crate) const USUAL_CPU: u32 = 510;
 
 /// The port for controllers.
 #[derive(Args, Clone, Copy)]
@@ -47,10 +47,11 @@ pub(crate) struct Line {
 }
 
 /// The compiler and the engine that the command was started with.
-struct Compiler {
-    choice: Choice,
-    config: DeviceConfig,
-    ports: BTreeSet<PortId>,
+pub(crate) struct Compiler {
+    pub(crate) choice: Choice,
+    pub(crate) config: DeviceConfig,
+    /// The ports that can be watched.
+    pub(crate) ports: BTreeSet<PortId>,
 }
 
 impl Loader for Compiler {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use packet::{Nanos, PortId};
+use packet::PortId;
 use port::{Bell, OpenedPort, PortStats};
 
 use crate::carrier::Carrier;
@@ -79,20 +79,14 @@ impl<C: Carrier> Crew<C> {
         }
     }
 
-    /// What wakes the office.
-    pub(crate) fn office(&self) -> &Bell {
-        &self.common.office
+    /// What stations and the office share.
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
     }
 
-    /// The time since the start.
-    pub(crate) fn now(&self) -> Nanos {
-        self.common.now()
-    }
-
-    /// What wakes each station.
-    pub(crate) fn bells(&self) -> Vec<Arc<Bell>> {
-        let bells = self.stations.iter().map(|s| Arc::clone(s.bell()));
-        bells.collect()
+    /// What wakes the first station; before they are mustered.
+    pub(crate) fn first_bell(&self) -> Option<Arc<Bell>> {
+        self.stations.first().map(|s| Arc::clone(s.bell()))
     }
 
     /// The next thing that a station has told.

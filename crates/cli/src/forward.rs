@@ -155,9 +155,9 @@ impl Forwarder {
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
         let mut poller = Poller::new();
-        let mut next_tick = self.crew.now() + Nanos::from(interval);
+        let mut next_tick = self.crew.common().now() + Nanos::from(interval);
         loop {
-            let now = self.crew.now();
+            let now = self.crew.common().now();
             let has_more = self.serve();
             // No packet is here; but entries expire, and what workers' packets have learned is told.
             self.device.step(now);
@@ -176,7 +176,7 @@ impl Forwarder {
             }
             let has_work = !has_more && self.spare.turn(&mut self.device, now);
             if !has_more && !has_work {
-                self.sleep(now.max(self.crew.now()), next_tick, stop, &mut poller)?;
+                self.sleep(now.max(self.crew.common().now()), next_tick, stop, &mut poller)?;
             }
         }
     }
@@ -250,8 +250,8 @@ impl Forwarder {
             .into_iter()
             .chain(stop.done)
             .chain(inbox);
-        let waited = poller.wait(fds.chain([self.crew.office().before_sleep()]), timeout);
-        self.crew.office().after_sleep();
+        let waited = poller.wait(fds.chain([self.crew.common().office.before_sleep()]), timeout);
+        self.crew.common().office.after_sleep();
         waited
             .map(drop)
             .map_err(|e| format!("cannot wait for signals: {e}"))
@@ -275,7 +275,7 @@ impl Forwarder {
     /// # Errors
     /// It cannot be kept.
     pub(crate) fn keep_state(&mut self) -> Result<(), String> {
-        self.device.step(self.crew.now());
+        self.device.step(self.crew.common().now());
         self.device.keep_cells();
         state::commit(&mut self.device)
     }

@@ -111,7 +111,7 @@ pub(crate) struct Carrying {
 
 /// The threads that forward.
 #[derive(Args)]
-struct Workers {
+pub(crate) struct Workers {
     /// Threads that forward, each pinned to a core if there are several and cores enough. Packets of a flow go through one of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
     workers: u16,
@@ -138,8 +138,29 @@ struct Trace {
 }
 
 impl Workers {
-    fn number(&self) -> usize {
+    pub(crate) fn number(&self) -> usize {
         self.workers.into()
+    }
+
+    /// Leaves the first cores to the workers of so many devices if there are more, before threads start. How those workers work, and how urgent a server
+    /// is beside them.
+    pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
+        let workers = self.number() * devices;
+        // Where the system does not say, threads run where they are put.
+        let cores = Cores::allowed().unwrap_or_default();
+        if workers > cores.count() && cores.count() > 0 {
+            out::note(&format!(
+                "{workers} workers share {}: none has one of its own",
+                amount::count(cores.count() as u64, "core")
+            ));
+        }
+        let others = cores.behind(workers);
+        let urgency = match others.count() > 0 && others.keep_to().is_ok() {
+            true => Urgency::AsWorkers,
+            false => Urgency::BelowWorkers,
+        };
+        let habits = |device| self.habits(device, workers, &cores);
+        ((0..devices).map(habits).collect(), urgency)
     }
 
     /// How the workers of a device work, where there are so many in all.
@@ -170,26 +191,10 @@ impl Trace {
 }
 
 impl Carrying {
-    /// Begins to log, and leaves the first cores to the workers of so many devices if there are more: before anything is written, and before threads
-    /// start. How those workers work, and how urgent a server is beside them.
+    /// Begins to log, and as [`Workers::begin`]: before anything is written.
     pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
         log::begin(self.log);
-        let workers = self.workers() * devices;
-        // Where the system does not say, threads run where they are put.
-        let cores = Cores::allowed().unwrap_or_default();
-        if workers > cores.count() && cores.count() > 0 {
-            out::note(&format!(
-                "{workers} workers share {}: none has one of its own",
-                amount::count(cores.count() as u64, "core")
-            ));
-        }
-        let others = cores.behind(workers);
-        let urgency = match others.count() > 0 && others.keep_to().is_ok() {
-            true => Urgency::AsWorkers,
-            false => Urgency::BelowWorkers,
-        };
-        let habits = |device| self.workers.habits(device, workers, &cores);
-        ((0..devices).map(habits).collect(), urgency)
+        self.workers.begin(devices)
     }
 
     /// How many threads forward.
@@ -391,7 +396,7 @@ impl Round {
         for spec in ports {
             configure::check_port(carried.device.program(), spec.id)?;
         }
-        let open = |spec| open(spec, options);
+        let open = |spec| open(spec, options.io, options.workers());
         let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
         let mut opened = opened?;
         announce(&carried, options, &opened, is_one_of_several);
@@ -441,12 +446,13 @@ impl Round {
     }
 }
 
-fn open(spec: &PortSpec, options: &Carrying) -> Result<OpenedPort, String> {
-    let workers = options.workers.number();
+/// Opens a port, with a share for each of so many workers.
+///
+/// # Errors
+/// It cannot be opened; the port is named.
+pub(crate) fn open(spec: &PortSpec, io: Io, workers: usize) -> Result<OpenedPort, String> {
     let opened: Result<OpenedPort, PortError> = match &spec.target {
-        PortTarget::Interface(name) => {
-            port::open_interface(spec.id, name, options.io.into(), workers)
-        }
+        PortTarget::Interface(name) => port::open_interface(spec.id, name, io.into(), workers),
         PortTarget::Tap(name) => TapPort::open(spec.id, name)
             .and_then(|port| OpenedPort::new(Box::new(port), "TAP", workers)),
     };

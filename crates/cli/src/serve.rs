@@ -21,7 +21,7 @@ use crate::state::{Found, Keeping};
 use crate::{Ended, compile, out};
 
 /// What runs until a controller sets a program: every packet is dropped by name.
-const EMPTY: &str = r#"
+pub(crate) const EMPTY: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
 struct none_t { }

@@ -131,6 +131,21 @@ impl CpuPort {
     pub fn give(&self, bytes: &[u8]) -> bool {
         self.events.tell(Event::PacketIn(bytes.to_vec()))
     }
+
+    /// The way to controllers, for others who send by this port.
+    pub fn to_controllers(&self) -> ToControllers {
+        ToControllers(self.events.clone())
+    }
+}
+
+/// The way of packets to the controllers of a device.
+pub struct ToControllers(Events);
+
+impl ToControllers {
+    /// As [`CpuPort::give`].
+    pub fn give(&self, bytes: &[u8]) -> bool {
+        self.0.tell(Event::PacketIn(bytes.to_vec()))
+    }
 }
 
 /// The end of who has the device.

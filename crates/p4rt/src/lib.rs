@@ -85,10 +85,11 @@ pub mod service {
 }
 
 pub use access::{Allow, AllowError};
-pub use control::{CpuPort, Inbox, Remote, channel};
+pub use control::{CpuPort, Inbox, Remote, ToControllers, channel};
 pub use device_config::device_config;
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
+pub use pipeline::read_program;
 pub use notes::{Notes, forget_config, has_config};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};

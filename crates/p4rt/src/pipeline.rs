@@ -119,6 +119,14 @@ fn own_info(program: &Program) -> Checked<P4Info> {
     })
 }
 
+/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which `loader` compiles.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn read_program(loader: &dyn Loader, text: &str) -> Result<Program, String> {
+    program(loader, text.as_bytes()).map_err(|fault| fault.message)
+}
+
 /// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.
 fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
     let text = match std::str::from_utf8(config) {

@@ -36,6 +36,18 @@ pub(crate) mod kind {
     pub(crate) const REGISTERS: u8 = 20;
 }
 
+/// A place and its object as bytes, as they are in a device's file (docs/STATE.md).
+pub fn write_object(place: &Place, object: &Object) -> (Vec<u8>, Vec<u8>) {
+    (key(place), bytes(object))
+}
+
+/// What [`write_object`] wrote; nothing if these are other bytes.
+pub fn read_object(key: &[u8], bytes: &[u8]) -> Option<(Place, Object)> {
+    let place = place(key)?;
+    let object = object(&place, bytes)?;
+    Some((place, object))
+}
+
 /// The key of a place. [`Place::Entries`] has none: [`table_keys`] are its.
 pub(crate) fn key(place: &Place) -> Vec<u8> {
     let (kind, numbers): (u8, &[u32]) = match place {

@@ -20,6 +20,7 @@ mod keeper;
 mod message;
 mod place;
 
+pub use codec::{read_object, write_object};
 pub use disk::{Kept, Medium, OpenError, Summary, prepare};
 pub use keeper::Keeper;
 pub use place::Directory;

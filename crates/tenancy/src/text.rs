@@ -1,5 +1,6 @@
 //! The words in which operators write rules, shared ports, connections and quotas, and in which they are shown again.
 
+mod quota;
 mod rule;
 mod sharing;
 

@@ -1,0 +1,135 @@
+//! `polyplane host`: a switch on real interfaces that hosts virtual data planes, each a P4Runtime device of its own.
+
+mod answer;
+mod carrier;
+mod gauge;
+mod office;
+mod tenant;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use p4rt::Server;
+use packet::PortId;
+use port::PortSpec;
+use tenancy::{Fairness, Hypervisor};
+
+use crate::args::Io;
+use crate::crew::Crew;
+use crate::early::Early;
+use crate::engine::Choice;
+use crate::forward::Ending;
+use crate::listen::Guard;
+use crate::log::{self, Verbosity};
+use crate::run::{self, Workers};
+use crate::{Ended, out};
+use office::Office;
+
+#[derive(Args)]
+#[command(
+    after_help = "It starts without virtual data planes; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
+                  polyplane host --port 0=eth0 --port 1=eth1 &\n  polyplane tenant create blue --port 0 --port 1 --program router.p4\n  \
+                  polyplane ctl --device-id 1 show\n\nEach virtual data plane is a P4Runtime device whose device_id is its number. With --tls-client-ca, \
+                  --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/TENANCY.md tells the rest.\n\nStops \
+                  on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given \
+                  or when the last port has gone, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    /// Serve operators and controllers here.
+    #[arg(
+        long = "p4runtime",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9559"
+    )]
+    address: SocketAddr,
+    #[command(flatten)]
+    guard: Guard,
+    /// A port of the switch and its interface; `tap:NAME` makes a TAP device. Give one for each port.
+    #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
+    ports: Vec<PortSpec>,
+    /// How ports on interfaces work.
+    #[arg(long, value_enum, default_value_t)]
+    io: Io,
+    #[command(flatten)]
+    workers: Workers,
+    /// Share each worker's processor by the weights of virtual data planes while they ask for more than it has; without it, by who comes first.
+    #[arg(long)]
+    fair: bool,
+    /// Write the final report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.
+    #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
+    log: Verbosity,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+    log::begin(options.log);
+    let (mut habits, urgency) = options.workers.begin(1);
+    let ports = ports(&options.ports)?;
+    let listen = options.guard.listen(options.address)?;
+    let made = p4rt::petitions();
+    let (petitions, petitioner) =
+        made.map_err(|e| format!("cannot make a channel for operators: {e}"))?;
+    let server = Server::for_tenants(listen, urgency, petitioner);
+    let server = server.map_err(|error| error.to_string())?;
+    let workers = options.workers.number();
+    let open = |spec| run::open(spec, options.io, workers);
+    let opened: Result<Vec<_>, String> = options.ports.iter().map(open).collect();
+    let mut hypervisor = Hypervisor::new(Arc::from(options.choice.engine()));
+    if options.fair {
+        let cycles_per_second = gauge::cycles_per_second();
+        hypervisor.set_fairness(Some(Fairness {
+            interval: gauge::INTERVAL,
+            cycles_per_second,
+        }));
+    }
+    let mut board = None;
+    let crew = Crew::new(
+        opened?,
+        habits.pop().unwrap_or_default(),
+        |workers, _, _| {
+            let mut workers = hypervisor.workers(workers);
+            for worker in &mut workers {
+                worker.measure_by(gauge::Cycles::default());
+            }
+            let (tenants, made) = carrier::stations(workers);
+            board = Some(made);
+            tenants
+        },
+    )?;
+    let Some(board) = board else {
+        return Err("a switch needs a port".to_owned());
+    };
+    let specs: Vec<String> = options.ports.iter().map(PortSpec::to_string).collect();
+    out::note(&format!(
+        "virtual data planes are hosted on {}; operators and controllers are served at {}; Ctrl-C stops it",
+        specs.join(", "),
+        server.address()
+    ));
+    let mut office = Office::new(hypervisor, crew, board, server, petitions, ports, options.choice);
+    let ending = office.run(early)?;
+    office.report(options.json);
+    office.check_conservation()?;
+    match ending {
+        Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
+        Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
+    }
+}
+
+/// The numbers of the switch's ports.
+fn ports(specs: &[PortSpec]) -> Result<BTreeSet<PortId>, String> {
+    PortSpec::check_distinct(specs).map_err(|error| error.to_string())?;
+    PortSpec::check_interfaces(specs).map_err(|error| error.to_string())?;
+    if let Some(spec) = specs.iter().find(|spec| spec.id.0 >= carrier::CONTROLLERS) {
+        return Err(format!(
+            "port {spec}: numbers from {} on are those of controllers; take a smaller one",
+            carrier::CONTROLLERS
+        ));
+    }
+    Ok(specs.iter().map(|spec| spec.id).collect())
+}

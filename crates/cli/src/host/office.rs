@@ -1,0 +1,311 @@
+//! The office of a switch that hosts virtual data planes: what concerns them all, on one thread, beside the stations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use ir::Program;
+use p4rt::{Answer, Denial, Petition, Petitions, Server};
+use p4info::polyplane::tenancy::v1 as wire;
+use packet::PortId;
+use port::{Bell, Poller};
+use serde::Serialize;
+use switch::MayLose;
+use tenancy::{Connection, Hypervisor, VirtualPort, VpdpId};
+
+use crate::crew::Crew;
+use crate::early::Early;
+use crate::engine::Choice;
+use crate::forward::Ending;
+use crate::host::carrier::{Switchboard, Tenants};
+use crate::host::tenant::{self, Tenant, Terms};
+use crate::report::PortReport;
+use crate::station::{Common, Told};
+use crate::{compile, out, serve};
+
+/// The longest that the office sleeps: what programs say is heard this often at least.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+/// A program that was compiled for a vPDP, away from the office.
+pub(super) struct Compiled {
+    pub(super) id: VpdpId,
+    pub(super) program: Result<Arc<Program>, String>,
+    /// The policy, of a chain.
+    pub(super) policy: String,
+    pub(super) may_lose: MayLose,
+    pub(super) answer: Answer<wire::ChangeResponse>,
+}
+
+/// The office.
+pub(super) struct Office {
+    pub(super) hypervisor: Hypervisor,
+    crew: Crew<Tenants>,
+    board: Switchboard,
+    first_station: Option<Arc<Bell>>,
+    server: Server,
+    petitions: Petitions,
+    /// The switch's ports.
+    pub(super) ports: BTreeSet<PortId>,
+    tenants: BTreeMap<VpdpId, Tenant>,
+    /// Policies of vPDPs that run chains.
+    pub(super) policies: BTreeMap<VpdpId, String>,
+    /// What runs where there is no program.
+    pub(super) empty: Arc<Program>,
+    choice: Choice,
+    pub(super) compiled_in: Sender<Compiled>,
+    compiled: Receiver<Compiled>,
+}
+
+impl Office {
+    pub(super) fn new(
+        hypervisor: Hypervisor,
+        crew: Crew<Tenants>,
+        board: Switchboard,
+        server: Server,
+        petitions: Petitions,
+        ports: BTreeSet<PortId>,
+        choice: Choice,
+    ) -> Result<Office, String> {
+        let (compiled_in, compiled) = channel();
+        Ok(Office {
+            hypervisor,
+            first_station: crew.first_bell(),
+            crew,
+            board,
+            server,
+            petitions,
+            ports,
+            tenants: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
+            choice,
+            compiled_in,
+            compiled,
+        })
+    }
+
+    /// What wakes the office.
+    pub(super) fn common(&self) -> &Arc<Common> {
+        self.crew.common()
+    }
+
+    /// Hosts until something ends it.
+    ///
+    /// # Errors
+    /// The operating system gives no threads, or does not let the process wait for its ports.
+    pub(super) fn run(&mut self, early: &Early) -> Result<Ending, String> {
+        let threads = self.crew.muster();
+        threads.run(|has_ended| self.look_after(early, has_ended))
+    }
+
+    fn look_after(
+        &mut self,
+        early: &Early,
+        has_ended: &dyn Fn() -> bool,
+    ) -> Result<Ending, String> {
+        let mut poller = Poller::new();
+        loop {
+            while let Some(petition) = self.petitions.take() {
+                match petition {
+                    Petition::Change(asked, answer) => self.change(asked, answer),
+                    Petition::Show(asked, answer) => answer.give(self.show(&asked)),
+                }
+            }
+            while let Ok(compiled) = self.compiled.try_recv() {
+                self.programmed(compiled);
+            }
+            let has_more = self.serve();
+            // Nothing but a packet of a device that has workers is sent from here: there is none.
+            self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
+            self.hear();
+            if let Some(signal) = early.take_signal() {
+                return Ok(Ending::Stopped(signal));
+            }
+            if self.crew.has_no_port_left() {
+                return Ok(Ending::NoPortLeft);
+            }
+            if has_ended() {
+                // Joining says why.
+                return Ok(Ending::Done);
+            }
+            if !has_more {
+                self.sleep(early, &mut poller)?;
+            }
+        }
+    }
+
+    /// Does what controllers want done; whether there is more of it.
+    fn serve(&mut self) -> bool {
+        let mut has_more = false;
+        for (id, tenant) in &mut self.tenants {
+            let Some(device) = self.hypervisor.device_mut(*id) else {
+                continue;
+            };
+            let before = Arc::clone(device.program());
+            tenant.inbox.look_for_idle(device);
+            has_more |= tenant.inbox.serve(device, false);
+            if !Arc::ptr_eq(&before, device.program()) {
+                // A controller has set another one: the chain is gone.
+                self.policies.remove(id);
+            }
+            let vpdp = format!("vPDP {id}: ");
+            let mut note = |line: String| out::note(&format!("{vpdp}{line}"));
+            tenant.heard.hear(device, Some(&tenant.inbox), &mut note);
+        }
+        has_more
+    }
+
+    /// Takes what stations say.
+    fn hear(&mut self) {
+        while let Some(told) = self.crew.hear() {
+            match told {
+                Told::Notice(line) => out::note(&line),
+                Told::Link(port, is_up) => self.link_changed(port, is_up),
+                // Nobody has asked for traces.
+                Told::Traced(_) => {}
+            }
+        }
+    }
+
+    /// A port of the switch went down or came up: so did the virtual ports that are connected to it.
+    fn link_changed(&self, port: PortId, is_up: bool) {
+        for vpdp in self.hypervisor.vpdps() {
+            let ports = self.hypervisor.ports(vpdp.id()).iter();
+            let own = (0..).zip(ports).filter(|(_, to)| **to == Connection::Physical(port));
+            for (number, _) in own {
+                let id = vpdp.id().get().into();
+                self.server.port_changed(id, PortId(number), is_up);
+            }
+        }
+    }
+
+    fn sleep(&self, early: &Early, poller: &mut Poller) -> Result<(), String> {
+        let office = &self.crew.common().office;
+        let inboxes = self.tenants.values().map(|tenant| tenant.inbox.wake_fd());
+        let fds = early.signal_fd().into_iter().chain(inboxes);
+        let fds = fds.chain([self.petitions.wake_fd(), office.before_sleep()]);
+        let waited = poller.wait(fds, LONGEST_SLEEP);
+        office.after_sleep();
+        waited
+            .map(drop)
+            .map_err(|e| format!("cannot wait for signals: {e}"))
+    }
+
+    /// Lets controllers of a vPDP in, anew where they were in: another program runs there now.
+    pub(super) fn connect(&mut self, id: VpdpId) -> Result<(), Denial> {
+        self.disconnect(id);
+        let empty = &self.empty;
+        let Some(vpdp) = self.hypervisor.vpdp(id) else {
+            return Ok(());
+        };
+        let Some(device) = vpdp.device() else {
+            return Ok(());
+        };
+        let terms = Terms {
+            id: id.get().into(),
+            owner: vpdp.owner(),
+            config: vpdp.config().clone(),
+            program: (!Arc::ptr_eq(device.program(), empty)).then(|| Arc::clone(device.program())),
+        };
+        let internal = |message: String| Denial {
+            code: p4rt::Code::Internal,
+            message,
+        };
+        let (tenant, cpu, setup) =
+            tenant::connect(terms, device, self.choice).map_err(internal)?;
+        let added = self.server.add(setup);
+        added.map_err(|error| internal(error.to_string()))?;
+        self.board.connect(id, cpu);
+        self.wake_first_station();
+        self.tenants.insert(id, tenant);
+        Ok(())
+    }
+
+    /// Lets controllers of a vPDP in no longer.
+    pub(super) fn disconnect(&mut self, id: VpdpId) {
+        if self.tenants.remove(&id).is_some() {
+            self.server.remove(id.get().into());
+            self.board.disconnect(id);
+            self.wake_first_station();
+        }
+    }
+
+    fn wake_first_station(&self) {
+        if let Some(bell) = &self.first_station {
+            bell.ring();
+        }
+    }
+
+    /// The virtual ports that are connected to a port of the switch.
+    pub(super) fn has_port(&self, connection: Connection) -> bool {
+        match connection {
+            Connection::Physical(port) => self.ports.contains(&port),
+            Connection::Open | Connection::Link(VirtualPort { .. }) => true,
+        }
+    }
+
+    /// Whether all packets are accounted for; once nothing runs any more.
+    ///
+    /// # Errors
+    /// They are not: a defect.
+    pub(super) fn check_conservation(&mut self) -> Result<(), String> {
+        self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
+        let checked = self.hypervisor.check_conservation();
+        checked.map_err(|unbalanced| unbalanced.to_string())
+    }
+
+    /// What there was, to standard output.
+    pub(super) fn report(&self, is_json: bool) {
+        let report = Report {
+            ports: self.crew.port_reports(),
+            vpdps: self.hypervisor.vpdps().map(|vpdp| {
+                let ledger = vpdp.device().map(switch::Device::ledger).unwrap_or_default();
+                VpdpReport {
+                    id: vpdp.id().get(),
+                    name: vpdp.name().to_owned(),
+                    received: ledger.received,
+                    sent: ledger.sent,
+                    dropped: ledger.dropped.iter().sum(),
+                }
+            }).collect(),
+        };
+        match is_json {
+            true => out::json(&report),
+            false => print!("{}", report.text()),
+        }
+    }
+}
+
+/// The final report.
+#[derive(Serialize)]
+struct Report {
+    ports: Vec<PortReport>,
+    vpdps: Vec<VpdpReport>,
+}
+
+/// Of one virtual data plane.
+#[derive(Serialize)]
+struct VpdpReport {
+    id: u16,
+    name: String,
+    received: u64,
+    sent: u64,
+    dropped: u64,
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for port in &self.ports {
+            let (number, name) = (port.port, &port.name);
+            let (received, sent) = (port.received.packets, port.sent.packets);
+            text.push_str(&format!("port {number} ({name}): {received} received, {sent} sent\n"));
+        }
+        for vpdp in &self.vpdps {
+            let VpdpReport { id, name, received, sent, dropped } = vpdp;
+            text.push_str(&format!("vPDP {id} ({name}): {received} received, {sent} sent, {dropped} dropped\n"));
+        }
+        text
+    }
+}
