@@ -48,7 +48,7 @@ pub(crate) struct Published {
     pub(crate) root: Arc<Root>,
     pub(crate) fairness: Option<Fairness>,
     /// Seats that it has not taken yet.
-    pub(crate) arrivals: Vec<Box<Seat>>,
+    pub(crate) arrivals: Vec<Seat>,
 }
 
 /// For the control side.
@@ -59,7 +59,7 @@ pub(crate) struct Told {
     /// Packets that went over links between virtual ports.
     pub(crate) linked: u64,
     /// Seats that are not needed any more, and hold no packets.
-    pub(crate) gone: Vec<Box<Seat>>,
+    pub(crate) gone: Vec<Seat>,
 }
 
 /// Wakes a worker's thread.
@@ -134,13 +134,13 @@ impl Desk {
     }
 
     /// The worker goes. The seats that it had not taken stay here.
-    pub(crate) fn close(&self, seats: impl Iterator<Item = Box<Seat>>) {
+    pub(crate) fn close(&self, seats: impl Iterator<Item = Seat>) {
         self.told().gone.extend(seats);
         self.is_closed.store(true, Ordering::Release);
     }
 
     /// The seats that have come back. What nobody will take comes back too.
-    pub(crate) fn come_back(&self) -> Vec<Box<Seat>> {
+    pub(crate) fn come_back(&self) -> Vec<Seat> {
         let mut back = std::mem::take(&mut self.told().gone);
         if self.is_closed.load(Ordering::Acquire) {
             self.publish(|published| back.append(&mut published.arrivals));

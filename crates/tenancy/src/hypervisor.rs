@@ -577,7 +577,7 @@ impl Hypervisor {
     }
 
     /// Lets workers see what was changed, with new seats for each of them.
-    fn publish(&mut self, seats: Vec<Vec<Box<Seat>>>) {
+    fn publish(&mut self, seats: Vec<Vec<Seat>>) {
         let tenants: Vec<Tenant> = self
             .vpdps
             .values()
@@ -615,7 +615,7 @@ impl Hypervisor {
         }
         self.desks = (0..count).map(|_| Arc::default()).collect();
         let shifts: Vec<Shift> = self.desks.iter().map(|desk| desk.shift.clone()).collect();
-        let mut seats: Vec<Vec<Box<Seat>>> = (0..count).map(|_| Vec::new()).collect();
+        let mut seats: Vec<Vec<Seat>> = (0..count).map(|_| Vec::new()).collect();
         for vpdp in self.vpdps.values_mut() {
             let Some(loaded) = &mut vpdp.loaded else {
                 continue;
@@ -783,8 +783,8 @@ impl Hypervisor {
     }
 }
 
-fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Box<Seat> {
+fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Seat {
     let desk = Arc::clone(desk);
     worker.wake_by(move || desk.call());
-    Box::new(Seat::new(slot, serial, worker))
+    Seat::new(slot, serial, worker)
 }

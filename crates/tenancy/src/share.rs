@@ -35,7 +35,7 @@ struct Account {
     refused: u64,
     /// Cycles of a packet, as of the last interval in which one was served.
     cost: f64,
-    /// What it may still use; below zero, what it has used before its time.
+    /// What it may still use; below zero, what it has used of intervals to come.
     left: f64,
 }
 
@@ -62,7 +62,11 @@ impl Account {
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     accounts: Vec<Account>,
+    began: Nanos,
     ends: Nanos,
+    /// Cycles that all have used in this interval.
+    used: f64,
+    is_contended: bool,
 }
 
 impl Shares {
@@ -71,10 +75,17 @@ impl Shares {
         if self.accounts.len() < slots {
             self.accounts.resize(slots, Account::default());
         }
-        if now < self.ends {
+        // Nobody is limited before contention shows: then it counts at once.
+        let is_surprise = !self.is_contended && self.used > fairness.capacity();
+        if now < self.ends && !is_surprise {
             return;
         }
-        self.ends = now + fairness.interval;
+        let intervals = |time: Nanos| time.0 as f64 / fairness.interval.0.max(1) as f64;
+        let past = intervals(now.since(self.began));
+        // Behind a surprise comes the rest of the interval too.
+        self.ends = self.ends.max(now) + fairness.interval;
+        self.began = now;
+        let coming = intervals(self.ends.since(now));
         for account in &mut self.accounts {
             if account.served > 0 {
                 account.cost = (account.used / account.served as f64).max(1.0);
@@ -86,9 +97,16 @@ impl Shares {
                 .iter()
                 .map(|account| (account.asked(), account.weight)),
         );
+        self.is_contended = level.is_finite();
+        self.used = 0.0;
         for account in &mut self.accounts {
-            let debt = account.left.min(0.0);
-            account.left = level * account.weight + debt;
+            let share = level * account.weight;
+            // Who was not limited owes what is above the share that there would have been.
+            let owed = match account.left.is_finite() {
+                true => -account.left,
+                false => account.used - share * past,
+            };
+            account.left = share * coming - owed.max(0.0);
             account.used = 0.0;
             (account.served, account.refused) = (0, 0);
         }
@@ -112,6 +130,7 @@ impl Shares {
     /// Books what packets that were admitted have cost.
     pub(crate) fn book(&mut self, slot: Slot, packets: usize, cycles: u64) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
+            self.used += cycles as f64;
             account.used += cycles as f64;
             account.left -= cycles as f64 - packets as f64 * account.cost;
         }
@@ -198,6 +217,15 @@ mod tests {
         assert_eq!(victim, 900 * 200);
         let rest = 900 * 800;
         assert!(hog.abs_diff(rest) < rest / 20, "{hog} of {rest}");
+    }
+
+    #[test]
+    fn a_surprise_is_paid_back() {
+        // Packets of a hundred intervals each; the first ones come before their cost is known.
+        let [victim, hog] = serve([(2, 100, 1), (5, 100_000, 1)]);
+        assert_eq!(victim, 900 * 200);
+        // The first burst took what there is for it in 625 microseconds: of the others it has 375, and a packet more.
+        assert!((300_000..=400_000).contains(&hog), "{hog}");
     }
 
     #[test]

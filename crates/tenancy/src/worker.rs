@@ -26,9 +26,9 @@ pub struct Worker {
     version: u64,
     root: Arc<Root>,
     fairness: Option<Fairness>,
-    seats: Vec<Option<Box<Seat>>>,
+    seats: Vec<Option<Seat>>,
     /// Seats that nobody sends packets to any more, and the root that their packets leave by.
-    leaving: Vec<(Box<Seat>, Arc<Root>)>,
+    leaving: Vec<(Seat, Arc<Root>)>,
     sorter: Sorter,
     /// Seats in which packets wait.
     watched: Vec<Slot>,
@@ -157,13 +157,13 @@ impl Worker {
             return Some(self.now);
         }
         let watched = self.watched.iter().filter_map(|slot| self.seat(*slot));
-        let leaving = self.leaving.iter().map(|(seat, _)| &**seat);
+        let leaving = self.leaving.iter().map(|(seat, _)| seat);
         let times = watched.chain(leaving);
         times.filter_map(|seat| seat.worker.next_time()).min()
     }
 
     fn seat(&self, slot: Slot) -> Option<&Seat> {
-        self.seats.get(slot.index())?.as_deref()
+        self.seats.get(slot.index())?.as_ref()
     }
 
     /// Takes frames in, each from its own port of the switch, and gives each packet that leaves to `sent`: the port of the switch, its frame, which may
@@ -205,7 +205,7 @@ impl Worker {
         self.sorter.make_room(slots);
         let arrivals = published.arrivals.drain(..);
         for at in &mut self.seats {
-            let goes = |seat: &mut Box<Seat>| seat.serial != root.serial(seat.slot);
+            let goes = |seat: &mut Seat| seat.serial != root.serial(seat.slot);
             if let Some(seat) = at.take_if(goes) {
                 self.leaving.push((seat, Arc::clone(&before)));
             }
@@ -369,7 +369,7 @@ impl Worker {
         let Some(mut told) = self.desk.tell() else {
             return;
         };
-        let is_done = |(seat, _): &mut (Box<Seat>, Arc<Root>)| seat.worker.held() == 0;
+        let is_done = |(seat, _): &mut (Seat, Arc<Root>)| seat.worker.held() == 0;
         let gone = self.leaving.extract_if(.., is_done);
         told.gone.extend(gone.map(|(seat, _)| seat));
     }

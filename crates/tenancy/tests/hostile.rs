@@ -1,0 +1,264 @@
+//! Hostile neighbours: what one virtual data plane does costs itself, and leaves another one its share. Costs are reckoned, not timed, so that a
+//! run says the same on every machine.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{frame, hypervisor, id, marker, program, spec};
+use exec::DropReason;
+use packet::{Frame, Nanos};
+use switch::{Action, Change, TableEntry};
+use tenancy::{Fairness, Hypervisor, Quotas, Rate, Reckoned, Work, Worker};
+
+/// The processor of these tests: a gigahertz, of which a packet takes 1,000 cycles, and each pass after its first as many.
+const COST: Reckoned = Reckoned {
+    per_packet: 1000,
+    per_pass: 1000,
+};
+const FAIRNESS: Fairness = Fairness {
+    interval: Nanos::from_micros(100),
+    cycles_per_second: 1_000_000_000,
+};
+
+/// Bursts of a run, and the time between them: a fiftieth of a second.
+const BURSTS: u64 = 1000;
+const BETWEEN_BURSTS: u64 = 20_000;
+
+/// Half of what the processor can do in a run is the victim's share: packets and cycles.
+const GUARANTEED: u64 = 10_000;
+const CYCLES: u64 = 20_000_000;
+
+/// A gauge that also sums what it told, for all vPDPs: what the processor did.
+struct Summed(Reckoned, Arc<Mutex<u64>>);
+
+impl tenancy::Gauge for Summed {
+    fn begin(&mut self) {
+        self.0.begin();
+    }
+
+    fn end(&mut self, work: Work) -> u64 {
+        let cycles = self.0.end(work);
+        *self.1.lock().unwrap() += cycles;
+        cycles
+    }
+}
+
+/// The victim, vPDP 1 on ports 10 and 11, and the hog, vPDP 2 on ports 20 and 21, on one worker that is shared fairly.
+struct Scene {
+    hypervisor: Hypervisor,
+    worker: Worker,
+    cycles: Arc<Mutex<u64>>,
+    now: u64,
+}
+
+/// What came out of a run.
+struct Outcome {
+    victim: u64,
+    cycles: u64,
+}
+
+impl Scene {
+    fn new(hog: Arc<ir::Program>) -> Scene {
+        let mut hypervisor = hypervisor();
+        for (number, program) in [(1, marker(1)), (2, hog)] {
+            let first = u32::from(number) * 10;
+            hypervisor
+                .create(spec(number, &[first, first + 1]))
+                .unwrap();
+            hypervisor.load(id(number), program).unwrap();
+        }
+        hypervisor.set_fairness(Some(FAIRNESS));
+        let mut worker = hypervisor.workers(1).remove(0);
+        let cycles = Arc::new(Mutex::new(0));
+        worker.measure_by(Summed(COST, Arc::clone(&cycles)));
+        Scene {
+            hypervisor,
+            worker,
+            cycles,
+            now: 0,
+        }
+    }
+
+    /// The victim sends ten packets each time, its guaranteed rate, the hog as many packets of so many bytes each time; `beside` is done between bursts.
+    fn run(
+        &mut self,
+        hog_packets: usize,
+        bytes: usize,
+        mut beside: impl FnMut(&mut Hypervisor, u64),
+    ) -> Outcome {
+        let mut victim = 0;
+        let packet = vec![0; bytes];
+        for round in 0..BURSTS {
+            self.now += BETWEEN_BURSTS;
+            let mut frames: Vec<Frame> = (0..hog_packets).map(|_| frame(20, &packet)).collect();
+            frames.extend((0..10).map(|number| frame(10, &[0, number])));
+            self.worker
+                .forward(&mut frames, Nanos(self.now), |port, _, _| {
+                    victim += u64::from(port.0 == 11);
+                });
+            beside(&mut self.hypervisor, round);
+        }
+        self.worker.forward(&mut [], Nanos(self.now), |_, _, _| {});
+        self.hypervisor.step(Nanos(self.now), |_, _, _| {});
+        self.hypervisor.check_conservation().unwrap();
+        let cycles = *self.cycles.lock().unwrap();
+        Outcome { victim, cycles }
+    }
+
+    fn dropped(&self, number: u16, reason: DropReason) -> u64 {
+        let vpdp = self.hypervisor.vpdp(id(number)).unwrap();
+        vpdp.device().unwrap().ledger().dropped(reason)
+    }
+}
+
+/// The victim had at least 0.95 of its share, and the processor no more work than it can do, a twentieth aside.
+fn check(outcome: &Outcome) {
+    let Outcome { victim, cycles } = outcome;
+    assert!(victim * 100 >= GUARANTEED * 95, "{victim} of {GUARANTEED}");
+    assert!(*cycles <= CYCLES / 100 * 105, "{cycles} cycles");
+}
+
+#[test]
+fn endless_resubmission_costs_the_one_that_resubmits() {
+    let mut scene = Scene::new(common::resubmitter());
+    check(&scene.run(20, 60, |_, _| {}));
+    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+    assert_eq!(scene.dropped(1, DropReason::FairShare), 0);
+}
+
+#[test]
+fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
+    let mut scene = Scene::new(common::resubmitter());
+    let quotas = Quotas {
+        passes: Some(Rate {
+            per_second: 10_000,
+            burst: 100,
+        }),
+        ..Quotas::default()
+    };
+    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
+    check(&scene.run(1, 60, |_, _| {}));
+    let ledger = scene
+        .hypervisor
+        .vpdp(id(2))
+        .unwrap()
+        .device()
+        .unwrap()
+        .ledger();
+    // A fiftieth of a second's, the burst, and the last packet's.
+    let longest = ledger.resubmitted / ledger.dropped(DropReason::WorkBudget);
+    assert!(
+        ledger.resubmitted <= 200 + 100 + longest,
+        "{}",
+        ledger.resubmitted
+    );
+    assert!(scene.dropped(2, DropReason::PassQuota) > 0);
+}
+
+#[test]
+fn cycles_have_a_quota_too() {
+    let mut scene = Scene::new(marker(2));
+    let quotas = Quotas {
+        cycles: Some(Rate {
+            per_second: 100_000_000,
+            burst: 100_000,
+        }),
+        ..Quotas::default()
+    };
+    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
+    let outcome = scene.run(9, 60, |_, _| {});
+    assert_eq!(outcome.victim, GUARANTEED);
+    let hog = outcome.cycles - outcome.victim * 1000;
+    assert!((1_980_000..=2_120_000).contains(&hog), "{hog} cycles");
+    assert!(scene.dropped(2, DropReason::CycleQuota) > 0);
+}
+
+#[test]
+fn the_largest_packets_at_full_rate_leave_the_victim_its_share() {
+    let mut scene = Scene::new(marker(2));
+    check(&scene.run(54, packet::MAX_FRAME, |_, _| {}));
+    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+}
+
+#[test]
+fn hammered_registers_leave_the_victim_its_own() {
+    let hammer = program(
+        "register<bit<32>>(64) r;
+         apply {
+             bit<32> v;
+             r.read(v, 0); r.write(0, v + 1);
+             r.read(v, 1); r.write(1, v + 1);
+             r.read(v, 2); r.write(2, v + 1);
+             standard.egress_spec = 1;
+         }",
+    );
+    let mut scene = Scene::new(hammer);
+    let outcome = scene.run(54, 60, |_, _| {});
+    check(&outcome);
+    let device = scene.hypervisor.vpdp(id(1)).unwrap().device().unwrap();
+    let seen = device.read_register(ir::ExternId::new(0), 0).unwrap();
+    assert_eq!(seen[0].to_u64(), Some(outcome.victim));
+}
+
+/// An entry of the hog's table.
+fn entry(key: u64) -> Change {
+    let entry = TableEntry {
+        keys: vec![ir::KeyMatch::Exact(bits::Value::truncated(key.into(), 16))],
+        priority: None,
+        action: Action::Call(ir::ActionCall {
+            action: 0,
+            args: Vec::new(),
+        }),
+        idle_timeout: None,
+        meter: None,
+        counter: None,
+    };
+    Change::Insert(ir::TableId::new(0), entry)
+}
+
+#[test]
+fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
+    let churned = program(
+        "action a() { standard.egress_spec = 1; }
+         table t { key = { hdr.h.mark ++ hdr.h.number : exact @name(\"key\"); } actions = { a; } size = 256; default_action = a(); }
+         apply { t.apply(); }",
+    );
+    let mut scene = Scene::new(churned);
+    let quotas = Quotas {
+        limits: switch::Limits {
+            entries: Some(200),
+            ..Default::default()
+        },
+        ..Quotas::default()
+    };
+    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
+    let mut refused = 0;
+    let outcome = scene.run(54, 60, |hypervisor, round| {
+        let device = hypervisor.device_mut(id(2)).unwrap();
+        for key in 0..4 {
+            if device.apply(entry(round * 4 + key)).is_err() {
+                refused += 1;
+                let oldest = device.configuration().tables[ir::TableId::new(0)]
+                    .iter()
+                    .next();
+                let oldest = oldest.map(|entry| entry.id).unwrap();
+                device
+                    .apply(Change::Delete(ir::TableId::new(0), oldest))
+                    .unwrap();
+            }
+        }
+        device.publish();
+    });
+    check(&outcome);
+    assert!(refused > 500);
+    assert!(scene.hypervisor.device_mut(id(2)).unwrap().entries() <= 200);
+}
+
+#[test]
+fn without_contention_nobody_is_limited() {
+    let mut scene = Scene::new(marker(2));
+    let outcome = scene.run(9, 60, |_, _| {});
+    assert_eq!(outcome.victim, GUARANTEED);
+    assert_eq!(scene.hypervisor.ledger().sent, 19 * BURSTS);
+}
