@@ -62,17 +62,6 @@ impl Uses {
         uses
     }
 
-    /// What a body touches.
-    pub(crate) fn of_body(program: &Program, body: &[Stmt]) -> Uses {
-        let mut uses = Uses::default();
-        let mut walk = Walk {
-            program,
-            uses: &mut uses,
-        };
-        walk.body(body);
-        uses
-    }
-
     /// What an expression reads.
     pub(crate) fn of_expr(program: &Program, expr: &Expr) -> Uses {
         let mut uses = Uses::default();

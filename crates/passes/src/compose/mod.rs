@@ -24,32 +24,34 @@
 //!
 //! # Forms
 //!
-//! [`Form::Steps`] is this meaning word for word: a run of blocks for each step ([`ir::Pipeline::steps`]).
+//! [`Form::Steps`] is this meaning word for word: a run of blocks for each step ([`ir::Pipeline::steps`]). In [`Form::Merged`] a header parsed once stays
+//! parsed where nobody can tell ([`merge`] says when); [`Composed::joints`] says where not, and why. Both forms do the same to every packet, but for the
+//! work that they take from its budget.
 
+mod build;
 mod check;
 mod condition;
 mod error;
 mod graph;
+mod merge;
 mod policy;
 mod scan;
 
 use std::collections::HashMap;
 
 use bits::IdVec;
-use ir::{
-    Arch, Block, BlockCode, BlockRole, Control, Field, FieldId, Next, Program, ScalarTy, Stage,
-    StageKind, Step, StepId, StepNext, Stmt, StmtKind,
-};
+use ir::{Arch, Program};
 
 pub use crate::link::LinkError;
 pub use error::{ComposeError, Problem};
+pub use merge::Reason;
 pub use policy::{
     Arm, Branch, Comparison, Condition, Item, Number, Operand, Policy, PolicyError, Position,
     StepName,
 };
 
-use crate::link::{self, Known, Places};
-use condition::Scope;
+use crate::link;
+use build::Composer;
 use graph::{Node, NodeId, What};
 
 /// The program of a step.
@@ -66,12 +68,29 @@ pub struct StepProgram<'p> {
 pub enum Form {
     /// Each step has blocks of its own: what a chain means, word for word.
     Steps,
+    /// Steps that go on with the headers of those before them are one.
+    Merged,
 }
 
-/// The intrinsic in which a step's port is kept while its egress runs, if another step follows.
-const KEPT_SPEC: &str = "chain.egress_spec";
+/// A chain as one program.
+#[derive(Clone, Debug)]
+pub struct Composed {
+    /// The program, which the verifier accepts.
+    pub program: Program,
+    /// Whether each step but the first ones goes on with the headers of the steps before it.
+    pub joints: Vec<Joint>,
+}
 
-/// Makes a chain one program, which the verifier accepts.
+/// How a step follows those before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joint {
+    /// The step.
+    pub step: String,
+    /// Why packets are deparsed and parsed again in front of it; none where they are not.
+    pub apart: Option<Reason>,
+}
+
+/// Makes a chain one program.
 ///
 /// # Errors
 /// The first thing that is wrong with the chain.
@@ -79,30 +98,45 @@ pub fn compose(
     name: &str,
     policy: &Policy,
     programs: &[StepProgram<'_>],
-    _form: Form,
-) -> Result<Program, ComposeError> {
+    form: Form,
+) -> Result<Composed, ComposeError> {
     let nodes = graph::graph(policy);
     let steps = resolve(&nodes, programs)?;
     check_edges(&nodes, &steps)?;
     let first = steps.values().flatten().next();
     let arch = first.map_or(Arch::V1model, |program| program.arch);
-    let mut composer = Composer {
-        nodes: &nodes,
-        steps: &steps,
-        out: link::empty(name, arch),
-        places: IdVec::new(),
+    let plan = match form {
+        Form::Steps => merge::apart(&nodes),
+        Form::Merged => merge::plan(&nodes, &steps),
     };
+    let mut composer = Composer::new(&nodes, &steps, &plan, link::empty(name, arch));
     composer.link()?;
     composer.steps()?;
-    match ir::verify(&composer.out) {
-        Ok(()) => Ok(composer.out),
-        Err(errors) => Err(Problem::Verify(errors).into()),
+    let mut program = composer.out;
+    if form == Form::Merged {
+        crate::simplify::simplify(&mut program);
     }
+    ir::verify(&program).map_err(Problem::Verify)?;
+    let joints = joints(&nodes, &plan);
+    Ok(Composed { program, joints })
 }
 
+/// What became of each step that others stand before.
+fn joints(nodes: &IdVec<NodeId, Node<'_>>, plan: &merge::Plan) -> Vec<Joint> {
+    let follows = |id: NodeId| nodes.values().any(|node| node.successors().contains(&id));
+    let joint = |(id, node): (NodeId, &Node<'_>)| match node.what {
+        What::Program(step) if follows(id) => Some(Joint {
+            step: step.name.clone(),
+            apart: plan.apart.get(&id).cloned(),
+        }),
+        _ => None,
+    };
+    nodes.iter().filter_map(joint).collect()
+}
+
+/// The program of each step that has one.
 type Steps<'p> = IdVec<NodeId, Option<&'p Program>>;
 
-/// The program of each step.
 fn resolve<'p>(
     nodes: &IdVec<NodeId, Node<'_>>,
     programs: &[StepProgram<'p>],
@@ -163,172 +197,4 @@ fn followers(nodes: &IdVec<NodeId, Node<'_>>, from: NodeId) -> Vec<NodeId> {
         }
     }
     found
-}
-
-struct Composer<'c, 'p> {
-    nodes: &'c IdVec<NodeId, Node<'c>>,
-    steps: &'c Steps<'p>,
-    out: Program,
-    places: IdVec<NodeId, Places>,
-}
-
-impl Composer<'_, '_> {
-    /// Puts all programs' things into the one.
-    fn link(&mut self) -> Result<(), ComposeError> {
-        for (id, node) in self.nodes.iter() {
-            let (What::Program(step), Some(program)) = (node.what, self.steps[id]) else {
-                self.places.push(Places::default());
-                continue;
-            };
-            let places = link::link(&mut self.out, program, &step.name, &Known::default());
-            let places = places.map_err(|error| {
-                let step_name = step.name.clone();
-                let problem = Problem::Link {
-                    step: step_name,
-                    error,
-                };
-                ComposeError::at(step.at, problem)
-            })?;
-            self.places.push(places);
-        }
-        Ok(())
-    }
-
-    /// Gives each step its blocks; a chain of one step is a program as any.
-    fn steps(&mut self) -> Result<(), ComposeError> {
-        for (id, node) in self.nodes.iter() {
-            self.blocks(id);
-            let next = self.next(id)?;
-            if self.nodes.len() > 1 {
-                let name = self.step_name(id, node);
-                self.out.pipeline.steps.push(Step { name, next });
-            }
-        }
-        Ok(())
-    }
-
-    fn step_name(&self, id: NodeId, node: &Node<'_>) -> String {
-        match node.what {
-            What::Program(step) => step.name.clone(),
-            What::Choice => format!("chain.choice{}", id.get()),
-            What::End => "chain.end".to_owned(),
-        }
-    }
-
-    /// What comes after a step; a choice is decided by a block of that step.
-    fn next(&mut self, id: NodeId) -> Result<StepNext, ComposeError> {
-        let step = |node: NodeId| StepId::new(node.get());
-        Ok(match &self.nodes[id].next {
-            graph::Next::End => StepNext::End,
-            graph::Next::Node(node) => StepNext::Step(step(*node)),
-            graph::Next::Choice { arms, otherwise } => {
-                let conditions: Vec<&Condition> = arms.iter().map(|(cond, _)| *cond).collect();
-                let fields = self.route(id, &conditions)?;
-                let arms = fields.into_iter().zip(arms);
-                StepNext::Branch {
-                    arms: arms
-                        .map(|(field, (_, node))| (field, step(*node)))
-                        .collect(),
-                    otherwise: step(*otherwise),
-                }
-            }
-        })
-    }
-
-    /// The block that decides a choice: a field for each condition.
-    fn route(
-        &mut self,
-        id: NodeId,
-        conditions: &[&Condition],
-    ) -> Result<Vec<FieldId>, ComposeError> {
-        let name = self.step_name(id, &self.nodes[id]);
-        let mut fields = Vec::new();
-        let mut body = Vec::new();
-        for (index, condition) in conditions.iter().enumerate() {
-            let value = self.scope(id).condition(condition)?;
-            let field = self.out.fields.push(Field {
-                name: format!("{name}.$arm{index}$"),
-                ty: ScalarTy::Bool,
-            });
-            fields.push(field);
-            body.push(Stmt {
-                kind: StmtKind::Assign(field.into(), value),
-                loc: None,
-            });
-        }
-        let stage = Stage {
-            name: format!("{name}.$route$.choose"),
-            kind: StageKind::Action {
-                body,
-                next: Next::End,
-            },
-            loc: None,
-        };
-        let control = self.out.controls.push(Control {
-            name: format!("{name}.$route$"),
-            stages: [stage].into_iter().collect(),
-        });
-        self.block(id, BlockRole::Route, BlockCode::Control(control));
-        Ok(fields)
-    }
-
-    /// What the conditions behind a step see.
-    fn scope(&self, id: NodeId) -> Scope<'_> {
-        let before = match self.nodes[id].what {
-            What::Program(_) => Some(id),
-            What::Choice | What::End => self.nodes[id].before,
-        };
-        let before = before.and_then(|id| Some((self.steps[id]?, &self.places[id])));
-        Scope {
-            chain: &self.out,
-            before,
-        }
-    }
-
-    fn blocks(&mut self, id: NodeId) {
-        let (What::Program(step), Some(program)) = (self.nodes[id].what, self.steps[id]) else {
-            return;
-        };
-        let is_last = matches!(self.nodes[id].next, graph::Next::End);
-        for block in &program.pipeline.blocks {
-            let code = match block.code {
-                BlockCode::Parser(parser) => {
-                    let parser = self.places[id].parser(&program.parsers[parser], &step.name);
-                    BlockCode::Parser(self.out.parsers.push(parser))
-                }
-                BlockCode::Control(control) => {
-                    let control = &program.controls[control];
-                    let is_between = block.role == BlockRole::Egress && !is_last;
-                    if is_between && control.stages.is_empty() {
-                        continue;
-                    }
-                    if is_between {
-                        self.keep_spec();
-                    }
-                    let control = self.places[id].control(control, &step.name);
-                    BlockCode::Control(self.out.controls.push(control))
-                }
-            };
-            self.block(id, block.role, code);
-        }
-    }
-
-    fn block(&mut self, id: NodeId, role: BlockRole, code: BlockCode) {
-        let step = StepId::new(id.get());
-        self.out.pipeline.blocks.push(Block { step, role, code });
-    }
-
-    /// Makes the field in which a port is kept while an egress between two steps runs.
-    fn keep_spec(&mut self) {
-        let intrinsics = &mut self.out.pipeline.intrinsics;
-        let spec = intrinsics.get("standard_metadata.egress_spec");
-        if let Some(&spec) = spec
-            && !intrinsics.contains_key(KEPT_SPEC)
-        {
-            let ty = self.out.fields[spec].ty;
-            let name = KEPT_SPEC.to_owned();
-            let kept = self.out.fields.push(Field { name, ty });
-            intrinsics.insert(KEPT_SPEC.to_owned(), kept);
-        }
-    }
 }

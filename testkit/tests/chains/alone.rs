@@ -1,4 +1,4 @@
-//! Chains of programs: a program does in a chain what it does alone.
+//! A program does in a chain what it does alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,9 +79,14 @@ fn a_program_between_steps_that_do_nothing_does_what_its_test_says() {
                 let read = Policy::read(policy).expect("a policy");
                 let steps = [("before", &pass), ("x", &program), ("after", &pass)];
                 let steps = steps.map(|(step, program)| StepProgram { step, program });
-                match compose("chain", &read, &steps, Form::Steps) {
-                    Ok(chain) => failed.extend(failures(&path, &Arc::new(chain), policy)),
-                    Err(error) => failed.push(format!("{policy}: {}: {error}", path.display())),
+                for form in [Form::Steps, Form::Merged] {
+                    let what = format!("{policy} as {form:?}");
+                    match compose("chain", &read, &steps, form) {
+                        Ok(chain) => {
+                            failed.extend(failures(&path, &Arc::new(chain.program), &what));
+                        }
+                        Err(error) => failed.push(format!("{what}: {name}: {error}")),
+                    }
                 }
             }
         }
