@@ -176,7 +176,12 @@ impl Forwarder {
             }
             let has_work = !has_more && self.spare.turn(&mut self.device, now);
             if !has_more && !has_work {
-                self.sleep(now.max(self.crew.common().now()), next_tick, stop, &mut poller)?;
+                self.sleep(
+                    now.max(self.crew.common().now()),
+                    next_tick,
+                    stop,
+                    &mut poller,
+                )?;
             }
         }
     }
@@ -250,7 +255,10 @@ impl Forwarder {
             .into_iter()
             .chain(stop.done)
             .chain(inbox);
-        let waited = poller.wait(fds.chain([self.crew.common().office.before_sleep()]), timeout);
+        let waited = poller.wait(
+            fds.chain([self.crew.common().office.before_sleep()]),
+            timeout,
+        );
         self.crew.common().office.after_sleep();
         waited
             .map(drop)

@@ -5,6 +5,7 @@
 //!
 //! Each subcommand is a module with its `Options` and a `run` function. Tests: `tests/`, which run the built binary as a new user would.
 
+mod address;
 mod amount;
 mod args;
 mod artefacts;
@@ -24,6 +25,7 @@ mod early;
 mod engine;
 mod forward;
 mod heard;
+mod host;
 mod listen;
 mod live;
 mod log;
@@ -37,6 +39,7 @@ mod show;
 mod spare;
 mod state;
 mod station;
+mod tenant;
 mod test;
 mod trace;
 mod watch;
@@ -84,6 +87,10 @@ enum Command {
     Run(run::Options),
     /// Run a switch on network interfaces that gets its program from a controller, by P4Runtime.
     Serve(serve::Options),
+    /// Run a switch on network interfaces that hosts virtual data planes: many programs, each with its own controllers.
+    Host(host::Options),
+    /// Make, change and show the virtual data planes of a switch that hosts some.
+    Tenant(tenant::Options),
     /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
     Ctl(ctl::Options),
     /// Tell what a switch has kept in a directory (`--state`), and check it.
@@ -139,9 +146,11 @@ fn main() -> ExitCode {
 fn prepare(command: &Command) -> Result<Early, String> {
     match command {
         Command::Demo(options) if options.wants_hosts() => Early::go_private(),
-        Command::Demo(_) | Command::Run(_) | Command::Serve(_) | Command::Replay(_) => {
-            Early::catch_signals()
-        }
+        Command::Demo(_)
+        | Command::Run(_)
+        | Command::Serve(_)
+        | Command::Host(_)
+        | Command::Replay(_) => Early::catch_signals(),
         Command::Ctl(options) if options.follows() => Early::catch_signals(),
         _ => Ok(Early::default()),
     }
@@ -158,6 +167,8 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Replay(options) => replay::run(&options, &early),
         Command::Run(options) => run::run(&options, &early),
         Command::Serve(options) => serve::run(&options, &early),
+        Command::Host(options) => host::run(&options, &early),
+        Command::Tenant(options) => tenant::run(&options),
         Command::State(options) => state::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),

@@ -86,7 +86,10 @@ pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,
 ) -> Checked<(Config, Device)> {
-    let program = Arc::new(program(loader, &message.p4_device_config)?);
+    let program = Arc::new(program(
+        &|text| loader.compile(text),
+        &message.p4_device_config,
+    )?);
     let device = loader
         .device(Arc::clone(&program))
         .or_else(|error| invalid(format!("the program cannot be loaded: {error}")))?;
@@ -119,16 +122,19 @@ fn own_info(program: &Program) -> Checked<P4Info> {
     })
 }
 
-/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which `loader` compiles.
+/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which is compiled.
 ///
 /// # Errors
 /// What is wrong with it, for people.
-pub fn read_program(loader: &dyn Loader, text: &str) -> Result<Program, String> {
-    program(loader, text.as_bytes()).map_err(|fault| fault.message)
+pub fn read_program(
+    compile: &dyn Fn(&str) -> Result<Program, String>,
+    text: &str,
+) -> Result<Program, String> {
+    program(compile, text.as_bytes()).map_err(|fault| fault.message)
 }
 
 /// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.
-fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
+fn program(compile: &dyn Fn(&str) -> Result<Program, String>, config: &[u8]) -> Checked<Program> {
     let text = match std::str::from_utf8(config) {
         Ok("") => {
             return invalid(
@@ -151,7 +157,7 @@ fn program(loader: &dyn Loader, config: &[u8]) -> Checked<Program> {
     if let Some(text) = compiled.or_else(|| text.starts_with("program ").then_some(text)) {
         return ir::read(text).or_else(|error| invalid(format!("p4_device_config: {error}")));
     }
-    loader.compile(text).or_else(invalid)
+    compile(text).or_else(invalid)
 }
 
 /// The gRPC metadata of `SetForwardingPipelineConfig` by which a user lets state go that a new program has no place for (docs/MIGRATION.md).

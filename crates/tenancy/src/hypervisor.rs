@@ -80,6 +80,11 @@ impl Vpdp {
         &self.quotas
     }
 
+    /// How its device is set up.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
     /// Whether it takes no packets for now.
     pub fn is_suspended(&self) -> bool {
         self.is_suspended

@@ -257,7 +257,7 @@ pub(crate) fn status(link: &mut Link, options: &LinkOptions, as_json: bool) -> R
         .map(|cookie| cookie.cookie);
     if as_json {
         out::json(&json!({
-            "addr": options.addr,
+            "addr": options.address.addr,
             "device_id": options.device_id,
             "role": options.role,
             "p4runtime_api_version": version,
@@ -270,7 +270,7 @@ pub(crate) fn status(link: &mut Link, options: &LinkOptions, as_json: bool) -> R
     }
     out::line(&format!(
         "server   {}, P4Runtime {}",
-        options.addr,
+        options.address.addr,
         version
             .as_deref()
             .unwrap_or("of a version that it does not tell")

@@ -1,13 +1,11 @@
-//! The way to a server: its address, the device, who we are, and what to do when it does not work.
-
-use std::path::{Path, PathBuf};
+//! The way to a device of a server, who we are, and what to do when it does not work.
 
 use clap::Args;
 use controller::Catalog;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
-use p4rt::client::{Client, ClientError, Code, Endpoint, Tls};
+use p4rt::client::{Client, ClientError, Code};
 
-use crate::args::read;
+use crate::address::Address;
 
 /// The version from which on replicas have ports of any form.
 const PORTS_HAVE_BYTES: [u32; 2] = [1, 4];
@@ -15,14 +13,8 @@ const PORTS_HAVE_BYTES: [u32; 2] = [1, 4];
 /// Which server, and as whom.
 #[derive(Args, Clone)]
 pub(crate) struct LinkOptions {
-    /// Where the P4Runtime server is.
-    #[arg(
-        long,
-        global = true,
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:9559"
-    )]
-    pub(crate) addr: String,
+    #[command(flatten)]
+    pub(crate) address: Address,
     /// The device's number on that server.
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub(crate) device_id: u64,
@@ -38,21 +30,6 @@ pub(crate) struct LinkOptions {
         hide_default_value = true
     )]
     pub(crate) role: String,
-    /// Speak TLS, with a server whose certificate is signed by one of these (PEM).
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// This side's certificate, if the server asks for one (PEM).
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of --tls-cert (PEM).
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// The name in the server's certificate, if it is not the address's.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) tls_name: Option<String>,
-    /// Write JSON; of what is followed, an object a line.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
 }
 
 /// A connection to a device.
@@ -67,110 +44,19 @@ impl LinkOptions {
     /// # Errors
     /// A line that says what to do about it.
     pub(crate) fn connect(&self) -> Result<Link, String> {
-        let endpoint = Endpoint {
-            address: self.addr.clone(),
-            tls: self.tls()?,
-        };
+        let endpoint = self.address.endpoint()?;
         let client = Client::connect(&endpoint, self.device_id, &self.role);
         Ok(Link {
-            client: client.map_err(|error| self.explain(&error))?,
+            client: client.map_err(|error| self.address.explain(&error))?,
             options: self.clone(),
         })
-    }
-
-    fn tls(&self) -> Result<Option<Tls>, String> {
-        let identity = match (&self.tls_cert, &self.tls_key) {
-            (Some(certificate), Some(key)) => {
-                Some((pem(certificate, "CERTIFICATE")?, pem(key, "PRIVATE KEY")?))
-            }
-            (None, None) => None,
-            _ => return Err("--tls-cert and --tls-key go together: give both".to_owned()),
-        };
-        let Some(ca) = &self.tls_ca else {
-            // `requires` would not do: these options may stand before the command, and the others behind it.
-            let lonely = match (&identity, &self.tls_name) {
-                (None, None) => return Ok(None),
-                (Some(_), _) => "--tls-cert",
-                (None, Some(_)) => "--tls-name",
-            };
-            return Err(format!(
-                "{lonely} needs --tls-ca: give the certificate that the server's is signed by"
-            ));
-        };
-        Ok(Some(Tls {
-            ca: pem(ca, "CERTIFICATE")?,
-            identity,
-            name: self.tls_name.clone(),
-        }))
-    }
-
-    /// What to try when a connection breaks: TLS tells no more than that.
-    fn advice_on_tls(&self) -> String {
-        match (&self.tls_ca, &self.tls_cert) {
-            (None, _) => format!(
-                "does a P4Runtime server listen at {}, and does it want TLS (--tls-ca)?",
-                self.addr
-            ),
-            (_, None) => {
-                "does the server want a certificate of yours (--tls-cert, --tls-key)?".to_owned()
-            }
-            _ => "does the server accept the certificate of --tls-cert?".to_owned(),
-        }
-    }
-
-    /// What failed, and what to do about it.
-    pub(crate) fn explain(&self, error: &ClientError) -> String {
-        let advice = match error {
-            ClientError::Unreachable { with_tls: true, .. } => {
-                "is it there, does it speak TLS, and do --tls-ca, --tls-cert and --tls-key fit it?"
-                    .to_owned()
-            }
-            ClientError::Unreachable { .. } => {
-                "start one with `polyplane serve`, or name another with --addr HOST:PORT".to_owned()
-            }
-            ClientError::Refused(refused) => match refused.code {
-                Code::Unimplemented => "this server does not have it".to_owned(),
-                Code::NotFound if refused.message.contains("device") => {
-                    "choose the device with --device-id".to_owned()
-                }
-                Code::Unauthenticated => "give --tls-cert and --tls-key".to_owned(),
-                _ if is_broken(&refused.message) => self.advice_on_tls(),
-                _ => return error.to_string(),
-            },
-            _ => return error.to_string(),
-        };
-        format!("{error}; {advice}")
-    }
-}
-
-/// Whether a message is of a connection and not of a server.
-fn is_broken(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    ["transport", "h2 ", "http2", "connection", "canceled"]
-        .iter()
-        .any(|word| message.contains(word))
-}
-
-/// The file of a key or certificate.
-fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
-    let bytes = read(path)?;
-    let marked = String::from_utf8_lossy(&bytes).lines().any(|line| {
-        line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{what}-----"))
-    });
-    match marked {
-        true => Ok(bytes),
-        false => Err(format!(
-            "{} has no {} in PEM (a line `-----BEGIN {what}-----`)",
-            path.display(),
-            what.to_ascii_lowercase()
-        )),
     }
 }
 
 impl Link {
     /// What failed, and what to do about it.
     pub(crate) fn explain(&self, error: &ClientError) -> String {
-        self.options.explain(error)
+        self.options.address.explain(error)
     }
 
     /// The program that the device has, as its P4Info tells it.

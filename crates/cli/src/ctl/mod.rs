@@ -128,7 +128,7 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
-    let json = options.link.json;
+    let json = options.link.address.json;
     if let Command::Load(load) = &options.command {
         return config::load(&options.link, load, json);
     }

@@ -1,6 +1,6 @@
 //! What packets of virtual data planes cost, by the processor's own counter.
 
-use bench::Clock;
+use bench::clock::Clock;
 use packet::Nanos;
 use tenancy::{Gauge, Work};
 

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use ir::Program;
-use p4rt::{Answer, Denial, Petition, Petitions, Server};
 use p4info::polyplane::tenancy::v1 as wire;
+use p4rt::{Answer, Denial, Petition, Petitions, Server};
 use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
@@ -31,10 +31,19 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 pub(super) struct Compiled {
     pub(super) id: VpdpId,
     pub(super) program: Result<Arc<Program>, String>,
-    /// The policy, of a chain.
-    pub(super) policy: String,
+    /// If it is a chain.
+    pub(super) chain: Option<Chain>,
     pub(super) may_lose: MayLose,
     pub(super) answer: Answer<wire::ChangeResponse>,
+}
+
+/// A chain that a vPDP runs.
+#[derive(Clone, Debug)]
+pub(super) struct Chain {
+    /// What leads packets from step to step.
+    pub(super) policy: String,
+    /// How steps follow one another, for people.
+    pub(super) joints: Vec<String>,
 }
 
 /// The office.
@@ -48,8 +57,7 @@ pub(super) struct Office {
     /// The switch's ports.
     pub(super) ports: BTreeSet<PortId>,
     tenants: BTreeMap<VpdpId, Tenant>,
-    /// Policies of vPDPs that run chains.
-    pub(super) policies: BTreeMap<VpdpId, String>,
+    pub(super) chains: BTreeMap<VpdpId, Chain>,
     /// What runs where there is no program.
     pub(super) empty: Arc<Program>,
     choice: Choice,
@@ -77,7 +85,7 @@ impl Office {
             petitions,
             ports,
             tenants: BTreeMap::new(),
-            policies: BTreeMap::new(),
+            chains: BTreeMap::new(),
             empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
             choice,
             compiled_in,
@@ -147,7 +155,7 @@ impl Office {
             has_more |= tenant.inbox.serve(device, false);
             if !Arc::ptr_eq(&before, device.program()) {
                 // A controller has set another one: the chain is gone.
-                self.policies.remove(id);
+                self.chains.remove(id);
             }
             let vpdp = format!("vPDP {id}: ");
             let mut note = |line: String| out::note(&format!("{vpdp}{line}"));
@@ -172,7 +180,9 @@ impl Office {
     fn link_changed(&self, port: PortId, is_up: bool) {
         for vpdp in self.hypervisor.vpdps() {
             let ports = self.hypervisor.ports(vpdp.id()).iter();
-            let own = (0..).zip(ports).filter(|(_, to)| **to == Connection::Physical(port));
+            let own = (0..)
+                .zip(ports)
+                .filter(|(_, to)| **to == Connection::Physical(port));
             for (number, _) in own {
                 let id = vpdp.id().get().into();
                 self.server.port_changed(id, PortId(number), is_up);
@@ -212,8 +222,7 @@ impl Office {
             code: p4rt::Code::Internal,
             message,
         };
-        let (tenant, cpu, setup) =
-            tenant::connect(terms, device, self.choice).map_err(internal)?;
+        let (tenant, cpu, setup) = tenant::connect(terms, device, self.choice).map_err(internal)?;
         let added = self.server.add(setup);
         added.map_err(|error| internal(error.to_string()))?;
         self.board.connect(id, cpu);
@@ -259,16 +268,23 @@ impl Office {
     pub(super) fn report(&self, is_json: bool) {
         let report = Report {
             ports: self.crew.port_reports(),
-            vpdps: self.hypervisor.vpdps().map(|vpdp| {
-                let ledger = vpdp.device().map(switch::Device::ledger).unwrap_or_default();
-                VpdpReport {
-                    id: vpdp.id().get(),
-                    name: vpdp.name().to_owned(),
-                    received: ledger.received,
-                    sent: ledger.sent,
-                    dropped: ledger.dropped.iter().sum(),
-                }
-            }).collect(),
+            vpdps: self
+                .hypervisor
+                .vpdps()
+                .map(|vpdp| {
+                    let ledger = vpdp
+                        .device()
+                        .map(switch::Device::ledger)
+                        .unwrap_or_default();
+                    VpdpReport {
+                        id: vpdp.id().get(),
+                        name: vpdp.name().to_owned(),
+                        received: ledger.received,
+                        sent: ledger.sent,
+                        dropped: ledger.drops().map(|(_, packets)| packets).sum(),
+                    }
+                })
+                .collect(),
         };
         match is_json {
             true => out::json(&report),
@@ -300,11 +316,21 @@ impl Report {
         for port in &self.ports {
             let (number, name) = (port.port, &port.name);
             let (received, sent) = (port.received.packets, port.sent.packets);
-            text.push_str(&format!("port {number} ({name}): {received} received, {sent} sent\n"));
+            text.push_str(&format!(
+                "port {number} ({name}): {received} received, {sent} sent\n"
+            ));
         }
         for vpdp in &self.vpdps {
-            let VpdpReport { id, name, received, sent, dropped } = vpdp;
-            text.push_str(&format!("vPDP {id} ({name}): {received} received, {sent} sent, {dropped} dropped\n"));
+            let VpdpReport {
+                id,
+                name,
+                received,
+                sent,
+                dropped,
+            } = vpdp;
+            text.push_str(&format!(
+                "vPDP {id} ({name}): {received} received, {sent} sent, {dropped} dropped\n"
+            ));
         }
         text
     }

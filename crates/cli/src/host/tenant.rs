@@ -37,7 +37,8 @@ pub(super) fn connect(
     choice: Choice,
 ) -> Result<(Tenant, CpuPort, Setup), String> {
     let made = p4rt::channel(PortId(USUAL_CPU));
-    let (inbox, cpu, remote) = made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
+    let (inbox, cpu, remote) =
+        made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
     let owner = (!terms.owner.is_empty()).then(|| Allow::all(terms.owner));
     let setup = Setup {
         id: terms.id,

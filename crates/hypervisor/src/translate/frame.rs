@@ -70,12 +70,24 @@ pub(super) struct Written {
 impl<'a> Layout<'a> {
     /// The layout of a function whose entries have so many bits of arguments and whose parser consumes at most `read` bits.
     pub(super) fn new(program: &'a Program, written: &Written, arguments: u32, read: u32) -> Self {
-        let intrinsic = |name: &str| program.pipeline.intrinsics.get(&format!("standard_metadata.{name}"));
+        let intrinsic = |name: &str| {
+            program
+                .pipeline
+                .intrinsics
+                .get(&format!("standard_metadata.{name}"))
+        };
         let mut standard = HashMap::new();
         let mut at = 0;
         for (name, width) in STANDARD {
             if let Some(field) = intrinsic(name) {
-                standard.insert(*field, Standard { name, at, width: *width });
+                standard.insert(
+                    *field,
+                    Standard {
+                        name,
+                        at,
+                        width: *width,
+                    },
+                );
             }
             at += width;
         }
@@ -86,7 +98,10 @@ impl<'a> Layout<'a> {
                 fixed.extend((0..count).map(|n| FieldId::from_index(header.valid.index() + n)));
             }
         }
-        let unwritten = program.fields.ids().filter(|field| !written.fields.contains(field));
+        let unwritten = program
+            .fields
+            .ids()
+            .filter(|field| !written.fields.contains(field));
         let top = FILE_BITS - read;
         Layout {
             program,
@@ -173,7 +188,10 @@ impl<'a> Layout<'a> {
 }
 
 fn no_room<T>() -> Result<T, Refusal> {
-    refuse(format!("room for more than {FILE_BITS} bits of headers, metadata and variables"), None)
+    refuse(
+        format!("room for more than {FILE_BITS} bits of headers, metadata and variables"),
+        None,
+    )
 }
 
 /// The places of one path.
@@ -219,7 +237,9 @@ impl Places for Frame<'_> {
             let is = self.path.fields.get(&field);
             let unset = || vec![Bit::Is(false); width as usize];
             let bits = is.cloned().unwrap_or_else(unset);
-            if bits.iter().all(|bit| matches!(bit, Bit::Is(_))) && !self.path.lengths.contains(&field) {
+            if bits.iter().all(|bit| matches!(bit, Bit::Is(_)))
+                && !self.path.lengths.contains(&field)
+            {
                 return Some(bits);
             }
         }

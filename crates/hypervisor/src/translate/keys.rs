@@ -21,9 +21,9 @@ fn one(bits: &Bits, wanted: &KeyMatch) -> Vec<Cube> {
     match wanted {
         KeyMatch::Any => vec![Cube::default()],
         KeyMatch::Exact(value) => Cube::equal(bits, value).into_iter().collect(),
-        KeyMatch::Lpm(value, len) => {
-            Cube::masked(bits, value, &Value::prefix_mask(*len, width)).into_iter().collect()
-        }
+        KeyMatch::Lpm(value, len) => Cube::masked(bits, value, &Value::prefix_mask(*len, width))
+            .into_iter()
+            .collect(),
         KeyMatch::Ternary(value, mask) => Cube::masked(bits, value, mask).into_iter().collect(),
         KeyMatch::Range(low, high) => pattern::within(bits, low, high),
     }

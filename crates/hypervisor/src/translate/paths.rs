@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bits::{Id, Value};
 use ir::{
-    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, ParserId, Place,
-    Program, SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
+    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, ParserId, Place, Program,
+    SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
 };
 
 use super::pattern::{self, Bit, Bits, Cube, Places};
@@ -51,8 +51,16 @@ pub(super) fn paths(
     parser: ParserId,
     value_sets: &ValueSets,
 ) -> Result<Vec<Path>, Refusal> {
-    let mut walk = Walk { program, parser, value_sets, done: Vec::new() };
-    let whole = Path { most_bytes: HEADER_BITS / 8, ..Path::default() };
+    let mut walk = Walk {
+        program,
+        parser,
+        value_sets,
+        done: Vec::new(),
+    };
+    let whole = Path {
+        most_bytes: HEADER_BITS / 8,
+        ..Path::default()
+    };
     walk.state(program.parsers[parser].start, whole)?;
     Ok(walk.done)
 }
@@ -138,14 +146,18 @@ impl Walk<'_> {
         };
         let keys: Vec<Expr> = keys.iter().map(|key| self.resolve(key, &path)).collect();
         // A key that is computed is known when the bits that it depends on are.
-        let computed = keys.iter().find(|key| pattern::bits(&On(self.program, &path), key).is_none());
+        let computed = keys
+            .iter()
+            .find(|key| pattern::bits(&On(self.program, &path), key).is_none());
         if let Some(computed) = computed {
             for known in self.known(&path, computed)? {
                 self.transition(transition, known)?;
             }
             return Ok(());
         }
-        let bits = keys.iter().filter_map(|key| pattern::bits(&On(self.program, &path), key));
+        let bits = keys
+            .iter()
+            .filter_map(|key| pattern::bits(&On(self.program, &path), key));
         let bits: Vec<Bits> = bits.collect();
         for case in cases {
             for cube in self.case(case, &bits, &path)? {
@@ -153,7 +165,13 @@ impl Walk<'_> {
                     continue;
                 };
                 let is_certain = both == path.cube;
-                self.goto(case.target, Path { cube: both, ..path.clone() })?;
+                self.goto(
+                    case.target,
+                    Path {
+                        cube: both,
+                        ..path.clone()
+                    },
+                )?;
                 if is_certain {
                     return Ok(());
                 }
@@ -185,9 +203,9 @@ impl Walk<'_> {
         Ok(match set {
             KeySet::Any => vec![Cube::default()],
             KeySet::Value(is) => Cube::equal(bits, &value(is)?).into_iter().collect(),
-            KeySet::Mask(is, mask) => {
-                Cube::masked(bits, &value(is)?, &value(mask)?).into_iter().collect()
-            }
+            KeySet::Mask(is, mask) => Cube::masked(bits, &value(is)?, &value(mask)?)
+                .into_iter()
+                .collect(),
             KeySet::Range(low, high) => pattern::within(bits, &value(low)?, &value(high)?),
             KeySet::ValueSet(set) => self.members(*set, std::slice::from_ref(bits)),
         })
@@ -195,7 +213,9 @@ impl Walk<'_> {
 
     fn members(&self, set: ValueSetId, keys: &[Bits]) -> Vec<Cube> {
         let members = self.value_sets.get(&set).into_iter().flatten();
-        members.flat_map(|member| super::keys::cubes(keys, member)).collect()
+        members
+            .flat_map(|member| super::keys::cubes(keys, member))
+            .collect()
     }
 
     /// The path once for every way in which this expression can be known, the ones that cannot be left out.
@@ -210,13 +230,21 @@ impl Walk<'_> {
         });
         if support.len() > MOST_CHOSEN_BITS {
             return refuse(
-                format!("a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"),
+                format!(
+                    "a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"
+                ),
                 None,
             );
         }
         let ways = (0..1u32 << support.len()).map(|way| {
-            let bits = support.iter().enumerate().map(|(number, at)| (*at, way >> number & 1 == 1));
-            Path { cube: Cube(path.cube.0.clone().into_iter().chain(bits).collect()), ..path.clone() }
+            let bits = support
+                .iter()
+                .enumerate()
+                .map(|(number, at)| (*at, way >> number & 1 == 1));
+            Path {
+                cube: Cube(path.cube.0.clone().into_iter().chain(bits).collect()),
+                ..path.clone()
+            }
         });
         Ok(ways.collect())
     }
@@ -296,18 +324,33 @@ impl Walk<'_> {
     fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let end = path.cursor + bits;
         if end > HEADER_BITS {
-            return refuse(format!("a parser that reads more than {} bytes", HEADER_BITS / 8), None);
+            return refuse(
+                format!("a parser that reads more than {} bytes", HEADER_BITS / 8),
+                None,
+            );
         }
         let bytes = end.div_ceil(8);
         if bytes > path.least_bytes {
-            self.fail(Path { most_bytes: bytes - 1, ..path.clone() }, "PacketTooShort")?;
+            self.fail(
+                Path {
+                    most_bytes: bytes - 1,
+                    ..path.clone()
+                },
+                "PacketTooShort",
+            )?;
         }
-        Ok(Path { least_bytes: path.least_bytes.max(bytes), ..path })
+        Ok(Path {
+            least_bytes: path.least_bytes.max(bytes),
+            ..path
+        })
     }
 
     fn consume(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let path = self.fork_short(path, bits)?;
-        Ok(Path { cursor: path.cursor + bits, ..path })
+        Ok(Path {
+            cursor: path.cursor + bits,
+            ..path
+        })
     }
 
     fn extract(
@@ -358,15 +401,27 @@ impl Walk<'_> {
         let header = &self.program.headers[id];
         let fields = &self.program.header_types[header.ty].fields;
         let is_varbit = |ty: ir::ScalarTy| matches!(ty, ir::ScalarTy::Varbit(_));
-        let width = |ty: ir::ScalarTy| if is_varbit(ty) { varbit.unwrap_or(0) } else { ty.width() };
+        let width = |ty: ir::ScalarTy| {
+            if is_varbit(ty) {
+                varbit.unwrap_or(0)
+            } else {
+                ty.width()
+            }
+        };
         let total: u32 = fields.iter().map(|field| width(field.ty)).sum();
-        let most = fields.iter().find(|field| is_varbit(field.ty)).map_or(0, |field| field.ty.width());
+        let most = fields
+            .iter()
+            .find(|field| is_varbit(field.ty))
+            .map_or(0, |field| field.ty.width());
         let fixed = total - varbit.unwrap_or(0);
         // The packet's end comes first: a varbit too long for its field is found only where the packet has it.
         if varbit.unwrap_or(0) > most {
             let seen = fixed + varbit.unwrap_or(0);
             if path.cursor + seen > HEADER_BITS {
-                return refuse("a varbit field whose length may be beyond the bytes that are read", None);
+                return refuse(
+                    "a varbit field whose length may be beyond the bytes that are read",
+                    None,
+                );
             }
             let long = self.fork_short(path, seen)?;
             self.fail(long, "HeaderTooShort")?;
@@ -424,7 +479,9 @@ impl Walk<'_> {
 
     fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
         let error = pattern::bits(&On(self.program, &path), error);
-        let error = error.and_then(|bits| pattern::constant(&bits)).and_then(|error| error.to_u64());
+        let error = error
+            .and_then(|bits| pattern::constant(&bits))
+            .and_then(|error| error.to_u64());
         let Some(error) = error else {
             return refuse("verify with an error that is computed", None);
         };
@@ -447,7 +504,11 @@ impl Walk<'_> {
                 continue;
             };
             let is_certain = cube == path.cube;
-            self.end(Path { cube, error: error as u32, ..path.clone() })?;
+            self.end(Path {
+                cube,
+                error: error as u32,
+                ..path.clone()
+            })?;
             if is_certain {
                 return Ok(Vec::new());
             }
@@ -458,5 +519,7 @@ impl Walk<'_> {
 
 /// Bits of the blob.
 fn blob(offset: u32, width: u32) -> Bits {
-    (offset..offset + width).map(|offset| Bit::At(place_of(offset))).collect()
+    (offset..offset + width)
+        .map(|offset| Bit::At(place_of(offset)))
+        .collect()
 }

@@ -4,6 +4,7 @@
 
 mod endpoint;
 mod error;
+mod operator;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -29,6 +30,7 @@ use crate::service::p4_runtime_client::P4RuntimeClient;
 
 pub use endpoint::{Endpoint, Tls};
 pub use error::{ClientError, Refused};
+pub use operator::Operator;
 pub use tonic::Code;
 
 /// Messages to the server that wait to be sent.

@@ -66,7 +66,7 @@ impl Quotas {
 }
 
 fn rate(text: &str) -> Option<Rate> {
-    let (per_second, burst) = match text.split_once('/') {
+    let (per_second, burst): (u64, Option<u64>) = match text.split_once('/') {
         None => (text.parse().ok()?, None),
         Some((per_second, burst)) => (per_second.parse().ok()?, Some(burst.parse().ok()?)),
     };

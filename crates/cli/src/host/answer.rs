@@ -1,0 +1,511 @@
+//! What operators ask of the office, and its answers.
+
+use std::sync::Arc;
+
+use ir::Program;
+use p4info::polyplane::tenancy::v1 as wire;
+use p4info::polyplane::tenancy::v1::change_request::Change;
+use p4rt::{Answer, Code, Denial};
+use passes::compose::{self, Form, Policy, StepProgram};
+use switch::{Carry, Device, Ledger, MayLose, Migration};
+use tenancy::{
+    Connection, Exported, ExportedState, Quotas, Refusal, Rule, Sharing, Spec, VirtualPort, Vpdp,
+    VpdpId,
+};
+
+use crate::compile;
+use crate::control::USUAL_CPU;
+use crate::host::carrier::controllers_of;
+use crate::host::office::{Chain, Compiled, Office};
+
+type Answered<T> = Result<T, Denial>;
+
+/// What is asked makes no sense.
+fn invalid(message: impl ToString) -> Denial {
+    Denial {
+        code: Code::InvalidArgument,
+        message: message.to_string(),
+    }
+}
+
+fn refused(refusal: Refusal) -> Denial {
+    let code = match &refusal {
+        Refusal::NoSuchVpdp(_) => Code::NotFound,
+        Refusal::NumberTaken(_) | Refusal::NameTaken(..) => Code::AlreadyExists,
+        Refusal::NoNumberLeft | Refusal::Exceeded(..) => Code::ResourceExhausted,
+        Refusal::InUse(..)
+        | Refusal::HasProgram(_)
+        | Refusal::NoProgram(_)
+        | Refusal::NothingBefore(_)
+        | Refusal::Update(..) => Code::FailedPrecondition,
+        Refusal::Wiring(_) | Refusal::Load(..) | Refusal::Import(_) => Code::InvalidArgument,
+    };
+    Denial {
+        code,
+        message: refusal.to_string(),
+    }
+}
+
+/// An answer without more to tell.
+fn done(id: VpdpId) -> wire::ChangeResponse {
+    wire::ChangeResponse {
+        vpdp: id.get().into(),
+        migration: Vec::new(),
+    }
+}
+
+impl Office {
+    /// Changes one thing.
+    pub(super) fn change(
+        &mut self,
+        asked: wire::ChangeRequest,
+        answer: Answer<wire::ChangeResponse>,
+    ) {
+        match asked.change {
+            // That takes time, which the office does not have.
+            Some(Change::SetProgram(asked)) => self.compile(asked, answer),
+            Some(change) => answer.give(self.change_now(change)),
+            None => answer.give(Err(invalid("the request changes nothing"))),
+        }
+    }
+
+    fn change_now(&mut self, change: Change) -> Answered<wire::ChangeResponse> {
+        match change {
+            Change::Create(asked) => self.create(asked),
+            Change::Delete(vpdp) => {
+                let id = self.id(&vpdp)?;
+                self.hypervisor.delete(id).map_err(refused)?;
+                self.disconnect(id);
+                self.chains.remove(&id);
+                Ok(done(id))
+            }
+            Change::Suspend(vpdp) => {
+                let id = self.id(&vpdp)?;
+                self.hypervisor.suspend(id).map_err(refused)?;
+                Ok(done(id))
+            }
+            Change::Resume(vpdp) => {
+                let id = self.id(&vpdp)?;
+                self.hypervisor.resume(id).map_err(refused)?;
+                Ok(done(id))
+            }
+            Change::RollBack(vpdp) => {
+                let id = self.id(&vpdp)?;
+                let migration = self.hypervisor.roll_back(id).map_err(refused)?;
+                self.set(id, None, &migration)
+            }
+            Change::RemoveProgram(vpdp) => {
+                let id = self.id(&vpdp)?;
+                let empty = Arc::clone(&self.empty);
+                let updated = self.hypervisor.update(id, empty, Carry::Nothing);
+                let migration = updated.map_err(refused)?;
+                self.set(id, None, &migration)
+            }
+            Change::Connect(asked) => {
+                let port = self.virtual_port(asked.port)?;
+                let to = asked.physical.map(packet::PortId);
+                self.check_port(to.map_or(Connection::Open, Connection::Physical))?;
+                self.hypervisor.connect(port, to).map_err(refused)?;
+                Ok(done(port.vpdp))
+            }
+            Change::Link(asked) => {
+                let one = self.virtual_port(asked.one)?;
+                let other = self.virtual_port(asked.other)?;
+                self.hypervisor.link(one, other).map_err(refused)?;
+                Ok(done(one.vpdp))
+            }
+            Change::Unlink(port) => {
+                let port = self.virtual_port(Some(port))?;
+                self.hypervisor.unlink(port).map_err(refused)?;
+                Ok(done(port.vpdp))
+            }
+            Change::Share(asked) => self.share(&asked),
+            Change::AddRule(text) => {
+                let rule = Rule::read(&text, |word| self.id(word).ok()).map_err(invalid)?;
+                let id = rule.vpdp;
+                self.hypervisor.add_rule(rule).map_err(refused)?;
+                Ok(done(id))
+            }
+            Change::RemoveRule(name) => {
+                self.hypervisor.remove_rule(&name).map_err(refused)?;
+                Ok(wire::ChangeResponse::default())
+            }
+            Change::SetQuotas(asked) => {
+                let id = self.id(&asked.vpdp)?;
+                let quotas = quotas(&asked.quotas)?;
+                self.hypervisor.set_quotas(id, quotas).map_err(refused)?;
+                Ok(done(id))
+            }
+            Change::Import(exported) => self.import(exported),
+            // It was taken before.
+            Change::SetProgram(_) => Err(invalid("a program is not set here")),
+        }
+    }
+
+    /// The vPDP that a name or a number means.
+    fn id(&self, word: &str) -> Answered<VpdpId> {
+        let mut vpdps = self.hypervisor.vpdps();
+        let found = vpdps.find(|vpdp| vpdp.name() == word || vpdp.id().to_string() == word);
+        found.map(Vpdp::id).ok_or_else(|| {
+            let names: Vec<&str> = self.hypervisor.vpdps().map(Vpdp::name).collect();
+            Denial {
+                code: Code::NotFound,
+                message: match names.is_empty() {
+                    true => format!("there is no vPDP `{word}`; there is none at all"),
+                    false => format!("there is no vPDP `{word}`; there are {}", names.join(", ")),
+                },
+            }
+        })
+    }
+
+    fn virtual_port(&self, port: Option<wire::VirtualPort>) -> Answered<VirtualPort> {
+        let port = port.ok_or_else(|| invalid("a virtual port is missing"))?;
+        let is_free = port.port < USUAL_CPU;
+        if !is_free {
+            return Err(invalid(format!(
+                "a vPDP has the ports 0 to {}; {USUAL_CPU} is the one for controllers",
+                USUAL_CPU - 1
+            )));
+        }
+        Ok(VirtualPort {
+            vpdp: self.id(&port.vpdp)?,
+            port: port.port,
+        })
+    }
+
+    fn check_port(&self, connection: Connection) -> Answered<()> {
+        match self.has_port(connection) {
+            true => Ok(()),
+            false => {
+                let ports: Vec<String> = self.ports.iter().map(ToString::to_string).collect();
+                Err(invalid(format!(
+                    "the switch has no port {connection}; it has {}",
+                    ports.join(", ")
+                )))
+            }
+        }
+    }
+
+    fn create(&mut self, asked: wire::Create) -> Answered<wire::ChangeResponse> {
+        let id = match asked.id {
+            0 => None,
+            number => {
+                let id = u16::try_from(number).ok().and_then(VpdpId::new);
+                Some(id.ok_or_else(|| {
+                    invalid(format!(
+                        "numbers of vPDPs are 1 to {}, not {number}",
+                        VpdpId::MAX
+                    ))
+                })?)
+            }
+        };
+        let mut ports = Vec::new();
+        for text in &asked.ports {
+            let connection = Connection::read(text, |word| self.id(word).ok()).map_err(invalid)?;
+            self.check_port(connection)?;
+            ports.push(connection);
+        }
+        let id = self.make(Spec {
+            id,
+            name: name(asked.name)?,
+            owner: asked.owner,
+            ports,
+            quotas: quotas(&asked.quotas)?,
+            ..Spec::default()
+        })?;
+        let empty = Arc::clone(&self.empty);
+        let loaded = self.hypervisor.load(id, empty).map_err(refused);
+        self.begin(id, loaded)
+    }
+
+    /// Makes a vPDP with a port for controllers behind those that it asks for.
+    fn make(&mut self, mut spec: Spec) -> Answered<VpdpId> {
+        if spec.ports.len() > USUAL_CPU as usize {
+            return Err(invalid(format!("a vPDP has at most {USUAL_CPU} ports")));
+        }
+        spec.ports.resize(USUAL_CPU as usize + 1, Connection::Open);
+        let id = self.hypervisor.create(spec).map_err(refused)?;
+        let port = VirtualPort {
+            vpdp: id,
+            port: USUAL_CPU,
+        };
+        let connected = self.hypervisor.connect(port, Some(controllers_of(id)));
+        connected.map_err(refused)?;
+        Ok(id)
+    }
+
+    /// Lets controllers of a new vPDP in, if all is well with it; else it is gone.
+    fn begin(&mut self, id: VpdpId, made: Answered<()>) -> Answered<wire::ChangeResponse> {
+        let begun = made.and_then(|()| self.connect(id));
+        if let Err(denial) = begun {
+            self.hypervisor.delete(id).map_err(refused)?;
+            return Err(denial);
+        }
+        Ok(done(id))
+    }
+
+    fn share(&mut self, asked: &wire::Share) -> Answered<wire::ChangeResponse> {
+        let port = packet::PortId(asked.port);
+        self.check_port(Connection::Physical(port))?;
+        let sharing = match asked.sharing.as_str() {
+            "" => None,
+            text => Some(text.parse::<Sharing>().map_err(invalid)?),
+        };
+        self.hypervisor.share(port, sharing).map_err(refused)?;
+        Ok(wire::ChangeResponse::default())
+    }
+
+    /// Compiles a program or a chain on a thread of its own; the office goes on when it is done.
+    fn compile(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
+        let id = match self.id(&asked.vpdp) {
+            Ok(id) => id,
+            Err(denial) => return answer.give(Err(denial)),
+        };
+        let may_lose = match &asked.may_lose[..] {
+            [] => MayLose::Nothing,
+            all if all.iter().any(|name| name == "*") => MayLose::Anything,
+            these => MayLose::These(these.to_vec()),
+        };
+        let (tell, common) = (self.compiled_in.clone(), Arc::clone(self.common()));
+        let work = move || {
+            let (program, chain) = match program(&asked) {
+                Ok((program, chain)) => (Ok(Arc::new(program)), chain),
+                Err(message) => (Err(message), None),
+            };
+            let compiled = Compiled {
+                id,
+                program,
+                chain,
+                may_lose,
+                answer,
+            };
+            // A switch that has stopped needs no program.
+            let _ = tell.send(compiled);
+            common.office.ring();
+        };
+        let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
+        // Without a thread the answer is that the switch does not answer.
+        let _ = builder.spawn(work);
+    }
+
+    /// A program was compiled.
+    pub(super) fn programmed(&mut self, compiled: Compiled) {
+        let Compiled {
+            id,
+            program,
+            chain,
+            may_lose,
+            answer,
+        } = compiled;
+        let set = program.map_err(invalid).and_then(|program| {
+            let updated = self.hypervisor.update(id, program, Carry::State(may_lose));
+            let migration = updated.map_err(refused)?;
+            self.set(id, chain, &migration)
+        });
+        answer.give(set);
+    }
+
+    /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
+    fn set(
+        &mut self,
+        id: VpdpId,
+        chain: Option<Chain>,
+        migration: &Migration,
+    ) -> Answered<wire::ChangeResponse> {
+        if let Some(device) = self.hypervisor.device_mut(id) {
+            p4rt::forget_config(device);
+        }
+        match chain {
+            Some(chain) => self.chains.insert(id, chain),
+            None => self.chains.remove(&id),
+        };
+        self.connect(id)?;
+        Ok(wire::ChangeResponse {
+            vpdp: id.get().into(),
+            migration: migration.lines.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    fn import(&mut self, exported: wire::Exported) -> Answered<wire::ChangeResponse> {
+        let unreadable =
+            || invalid("what was exported cannot be read; export it with this release");
+        let program = ir::read(&exported.program).map_err(|_| unreadable())?;
+        let objects = exported.objects.iter();
+        let objects = objects.map(|kept| store::read_object(&kept.place, &kept.object));
+        let objects: Option<Vec<_>> = objects.collect();
+        let spec = Spec {
+            name: name(exported.name)?,
+            owner: exported.owner,
+            quotas: quotas(&exported.quotas)?,
+            ports: vec![Connection::Open; USUAL_CPU as usize + 1],
+            ..Spec::default()
+        };
+        let exported = Exported {
+            spec,
+            is_suspended: exported.is_suspended,
+            state: Some(ExportedState {
+                program: Arc::new(program),
+                before: None,
+                objects: objects.ok_or_else(unreadable)?,
+            }),
+        };
+        let id = self.hypervisor.import(exported).map_err(refused)?;
+        let port = VirtualPort {
+            vpdp: id,
+            port: USUAL_CPU,
+        };
+        let connected = self.hypervisor.connect(port, Some(controllers_of(id)));
+        self.begin(id, connected.map_err(refused))
+    }
+
+    /// Tells of one vPDP, or of all.
+    pub(super) fn show(&self, asked: &wire::ShowRequest) -> Answered<wire::ShowResponse> {
+        let one = match asked.vpdp.as_str() {
+            "" => None,
+            word => Some(self.id(word)?),
+        };
+        let exported = match (asked.export, one) {
+            (false, _) => None,
+            (true, Some(id)) => Some(self.export(id)?),
+            (true, None) => return Err(invalid("one vPDP is exported at a time; name it")),
+        };
+        let vpdps = self.hypervisor.vpdps();
+        let vpdps = vpdps.filter(|vpdp| one.is_none_or(|id| id == vpdp.id()));
+        let shared = self.hypervisor.shared().map(|(port, sharing)| wire::Share {
+            port: port.0,
+            sharing: sharing.to_string(),
+        });
+        let rules = self.hypervisor.rules().iter().map(ToString::to_string);
+        let held = self.hypervisor.held() as u64;
+        Ok(wire::ShowResponse {
+            vpdps: vpdps.map(|vpdp| self.tell(vpdp)).collect(),
+            shared_ports: shared.collect(),
+            rules: rules.collect(),
+            packets: Some(packets(&self.hypervisor.ledger(), held)),
+            exported,
+        })
+    }
+
+    fn tell(&self, vpdp: &Vpdp) -> wire::Vpdp {
+        let id = vpdp.id();
+        let ports = self.hypervisor.ports(id);
+        let own = &ports[..ports.len().min(USUAL_CPU as usize)];
+        let last = own.iter().rposition(|to| *to != Connection::Open);
+        let own = &own[..last.map_or(0, |last| last + 1)];
+        let device = vpdp.device();
+        let programmed = device.filter(|device| !Arc::ptr_eq(device.program(), &self.empty));
+        wire::Vpdp {
+            id: id.get().into(),
+            name: vpdp.name().to_owned(),
+            owner: vpdp.owner().to_owned(),
+            ports: own.iter().map(ToString::to_string).collect(),
+            quotas: vpdp.quotas().settings(),
+            is_suspended: vpdp.is_suspended(),
+            program: programmed.map(|device| self.tell_program(id, device)),
+            packets: device.map(|device| packets(&device.ledger(), device.held() as u64)),
+        }
+    }
+
+    fn tell_program(&self, id: VpdpId, device: &Device) -> wire::Program {
+        let chain = self.chains.get(&id);
+        let program = device.program();
+        let stages = program
+            .controls
+            .values()
+            .map(|control| control.stages.len() as u64);
+        let tables = device.configuration().tables.values();
+        wire::Program {
+            name: program.name.clone(),
+            policy: chain.map_or_else(String::new, |chain| chain.policy.clone()),
+            stages: stages.sum(),
+            entries: tables.map(|table| table.len() as u64).sum(),
+            joints: chain.map_or_else(Vec::new, |chain| chain.joints.clone()),
+        }
+    }
+
+    fn export(&self, id: VpdpId) -> Answered<wire::Exported> {
+        let exported = self.hypervisor.export(id).map_err(refused)?;
+        let state = exported
+            .state
+            .ok_or_else(|| refused(Refusal::NoProgram(id)))?;
+        let kept = |(place, object)| {
+            let (place, object) = store::write_object(&place, &object);
+            wire::Kept { place, object }
+        };
+        Ok(wire::Exported {
+            name: exported.spec.name,
+            owner: exported.spec.owner,
+            quotas: exported.spec.quotas.settings(),
+            is_suspended: exported.is_suspended,
+            program: state.program.to_string(),
+            objects: state.objects.into_iter().map(kept).collect(),
+        })
+    }
+}
+
+/// A vPDP's name: something that is no number.
+fn name(name: String) -> Answered<String> {
+    let is_word = name
+        .chars()
+        .all(|c| c.is_alphanumeric() || "-_.".contains(c));
+    match is_word && name.starts_with(char::is_alphabetic) {
+        true => Ok(name),
+        false => Err(invalid(format!(
+            "`{name}` is no name for a vPDP: it begins with a letter and has letters, digits, `-`, `_` and `.`"
+        ))),
+    }
+}
+
+fn quotas(settings: &[String]) -> Answered<Quotas> {
+    Quotas::read(settings.iter().map(String::as_str)).map_err(invalid)
+}
+
+fn packets(ledger: &Ledger, held: u64) -> wire::Packets {
+    let drops = ledger.drops().filter(|(_, packets)| *packets > 0);
+    wire::Packets {
+        received: ledger.received,
+        generated: ledger.generated,
+        replicated: ledger.replicated,
+        sent: ledger.sent,
+        held,
+        dropped: drops
+            .map(|(reason, packets)| (reason.name().to_owned(), packets))
+            .collect(),
+    }
+}
+
+/// The program or chain that was asked for.
+fn program(asked: &wire::SetProgram) -> Result<(Program, Option<Chain>), String> {
+    let compile = |text: &str| compile::compile_text("program.p4", text);
+    let read = |step: &wire::Step| {
+        p4rt::read_program(&compile, &step.program).map_err(|error| match step.name.as_str() {
+            "" => error,
+            name => format!("step `{name}`: {error}"),
+        })
+    };
+    if asked.policy.is_empty() {
+        let [step] = &asked.steps[..] else {
+            return Err(
+                "several programs need a policy that says how packets go through them".to_owned(),
+            );
+        };
+        return Ok((read(step)?, None));
+    }
+    let policy = Policy::read(&asked.policy).map_err(|error| format!("the policy: {error}"))?;
+    let programs: Vec<Program> = asked.steps.iter().map(read).collect::<Result<_, _>>()?;
+    let steps = asked.steps.iter().zip(&programs);
+    let steps: Vec<StepProgram<'_>> = steps
+        .map(|(step, program)| StepProgram {
+            step: &step.name,
+            program,
+        })
+        .collect();
+    let composed = compose::compose(&asked.vpdp, &policy, &steps, Form::Merged);
+    let composed = composed.map_err(|error| format!("the policy: {error}"))?;
+    let joints = composed.joints.iter().map(ToString::to_string).collect();
+    let chain = Chain {
+        policy: asked.policy.clone(),
+        joints,
+    };
+    Ok((composed.program, Some(chain)))
+}

@@ -1,0 +1,496 @@
+//! `polyplane tenant`: an operator's commands for a switch that hosts virtual data planes (`polyplane host`).
+
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use p4info::polyplane::tenancy::v1 as wire;
+use p4info::polyplane::tenancy::v1::change_request::Change;
+use p4rt::client::{ClientError, Operator};
+use prost::Message;
+
+use crate::address::Address;
+use crate::args::{Preprocess, Source, read};
+use crate::{Ended, compile, out};
+
+#[derive(Args)]
+#[command(
+    subcommand_required = true,
+    after_help = "Examples, for a switch that `polyplane host --port 0=eth0 --port 1=eth1` started:\n  \
+        polyplane tenant create blue --port 0 --port 1 --program examples/functions/l3_sw.p4\n  \
+        polyplane ctl --device-id 1 apply blue.entries\n  \
+        polyplane tenant chain blue 'l3 -> fw' l3=examples/functions/l3_sw.p4 fw=examples/functions/fw.p4 --may-lose '*'\n  \
+        polyplane tenant quota blue packets=1000000 entries=10000\n  \
+        polyplane tenant create red --port open --program my.p4\n  \
+        polyplane tenant link blue:2 red:0\n  \
+        polyplane tenant share 2 rules; polyplane tenant connect blue:3 2; polyplane tenant connect red:1 2\n  \
+        polyplane tenant add-rule 'voice: port 2 and vlan 10 -> red'\n  \
+        polyplane tenant list\n\n\
+        A vPDP is named by its name or its number, which is its device_id for P4Runtime. Every change is made under traffic; one that is refused changes \
+        nothing. docs/TENANCY.md tells more. Exit status: 0 when it is done, 1 for errors in what was given or of the switch, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    address: Address,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a vPDP.
+    Create(CreateOptions),
+    /// Delete a vPDP with its program and state; links and rules that lead to it go first.
+    Delete(Name),
+    /// Drop a vPDP's packets from now on; its state stays.
+    Suspend(Name),
+    /// Take a suspended vPDP's packets again.
+    Resume(Name),
+    /// Load a program, keeping the state that has a place in it.
+    Load(LoadOptions),
+    /// Load a chain of programs as one, keeping the state of steps that stay.
+    #[command(
+        after_help = "A policy has steps in a line, with branches: 'mac_learn -> l3 -> fw'. Each step is given its program as STEP=PROGRAM.p4. docs/COMPOSITION.md \
+                      tells what a chain means."
+    )]
+    Chain(ChainOptions),
+    /// Go back to the program before the last one.
+    Rollback(Name),
+    /// Remove the program and its state; packets are dropped until another one is loaded.
+    Unload(Name),
+    /// Connect a virtual port to a port of the switch.
+    Connect(ConnectOptions),
+    /// Connect a virtual port to nothing.
+    Disconnect {
+        /// The virtual port, as in blue:2.
+        #[arg(value_name = "VPDP:PORT")]
+        port: PortName,
+    },
+    /// Connect two virtual ports: what leaves at one comes in at the other.
+    Link {
+        /// One end.
+        #[arg(value_name = "VPDP:PORT")]
+        one: PortName,
+        /// The other end.
+        #[arg(value_name = "VPDP:PORT")]
+        other: PortName,
+    },
+    /// Remove the link of a virtual port.
+    Unlink {
+        /// Either end.
+        #[arg(value_name = "VPDP:PORT")]
+        port: PortName,
+    },
+    /// Let several vPDPs have a port of the switch, and say how packets find theirs.
+    #[command(
+        after_help = "SHARING is one of:\n  rules                                              by rules (add-rule)\n  \
+                      mac PREFIX                                         by the destination MAC address, PREFIX such as 02:aa:bb\n  \
+                      described                                          by a description header in front of the packet\n  \
+                      described mac-in-mac LOCAL REMOTE                  by one behind a backbone's Ethernet header\n  \
+                      described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI   by one behind VXLAN"
+    )]
+    Share(ShareOptions),
+    /// Let one vPDP have a port of the switch for itself again.
+    Unshare {
+        /// The port of the switch.
+        port: u32,
+    },
+    /// Add a rule that leads packets of shared ports to a vPDP.
+    #[command(
+        after_help = "A rule is `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`. Fields are port, vlan (a number or none), eth.src, eth.dst, eth.type, \
+                      ipv4.src, ipv4.dst, ipv6.src, ipv6.dst (prefixes), protocol, l4.src and l4.dst (a port, or FIRST..LAST). Rules of one priority must \
+                      not overlap."
+    )]
+    AddRule {
+        /// The rule, as one argument.
+        rule: String,
+    },
+    /// Delete a rule.
+    DeleteRule {
+        /// Its name.
+        name: String,
+    },
+    /// Say what a vPDP may use: all of it, in place of what was said before.
+    #[command(
+        after_help = "SETTINGs are entries=N, state-bytes=N, stages=N, and by second packets=N, passes=N (packets that start over), cycles=N, each with /BURST \
+                      for how many may come at once; and weight=N, its share of a processor with too much to do."
+    )]
+    Quota {
+        /// The vPDP.
+        vpdp: String,
+        /// What it may use; without any, all that there is.
+        #[arg(value_name = "SETTING")]
+        settings: Vec<String>,
+    },
+    /// List all vPDPs, shared ports and rules.
+    List,
+    /// Show one vPDP.
+    Show(Name),
+    /// Write a vPDP with its program and all of its state to a file, for another switch; it goes on here.
+    Export(FileOptions),
+    /// Make a vPDP of such a file. Its ports are open.
+    Import {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct Name {
+    /// The vPDP, by its name or number.
+    vpdp: String,
+}
+
+#[derive(Args)]
+struct CreateOptions {
+    /// Its name.
+    name: String,
+    /// Its number, 1 to 4095, by which controllers know it; without it, the least that is free.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    id: u32,
+    /// The name in the certificates of those who may control it; without it, operators alone.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    owner: String,
+    /// What its ports are connected to, from port 0 on: a port of the switch, VPDP:PORT, or open. Give one for each.
+    #[arg(long = "port", value_name = "CONNECTION")]
+    ports: Vec<String>,
+    /// What it may use (see quota). Give one for each.
+    #[arg(long = "quota", value_name = "SETTING")]
+    quotas: Vec<String>,
+    /// A program to begin with.
+    #[arg(long, value_name = "PROGRAM.p4")]
+    program: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct LoadOptions {
+    /// The vPDP.
+    vpdp: String,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    may_lose: MayLose,
+}
+
+#[derive(Args)]
+struct ChainOptions {
+    /// The vPDP.
+    vpdp: String,
+    /// What leads packets from step to step.
+    policy: String,
+    /// The program of each step.
+    #[arg(value_name = "STEP=PROGRAM.p4", required = true)]
+    steps: Vec<StepFile>,
+    #[command(flatten)]
+    preprocess: Preprocess,
+    #[command(flatten)]
+    may_lose: MayLose,
+}
+
+#[derive(Args)]
+struct MayLose {
+    /// Let state of this table, counter or other object go if the new program has no place for it; * is for all. Give one for each.
+    #[arg(long = "may-lose", value_name = "NAME")]
+    names: Vec<String>,
+}
+
+#[derive(Args)]
+struct ConnectOptions {
+    /// The virtual port, as in blue:2.
+    #[arg(value_name = "VPDP:PORT")]
+    port: PortName,
+    /// The port of the switch.
+    physical: u32,
+}
+
+#[derive(Args)]
+struct ShareOptions {
+    /// The port of the switch.
+    port: u32,
+    /// How packets find their vPDP.
+    #[arg(required = true)]
+    sharing: Vec<String>,
+}
+
+#[derive(Args)]
+struct FileOptions {
+    /// The vPDP.
+    vpdp: String,
+    /// The file.
+    file: PathBuf,
+}
+
+/// A virtual port on the command line: `blue:2`.
+#[derive(Clone, Debug)]
+struct PortName(wire::VirtualPort);
+
+impl FromStr for PortName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PortName, String> {
+        let named = text.rsplit_once(':').and_then(|(vpdp, port)| {
+            let (vpdp, port) = (vpdp.to_owned(), port.parse().ok()?);
+            Some(PortName(wire::VirtualPort { vpdp, port }))
+        });
+        named.ok_or_else(|| format!("`{text}` is no virtual port; give VPDP:PORT, as in blue:2"))
+    }
+}
+
+/// The program of a step on the command line: `fw=fw.p4`.
+#[derive(Clone, Debug)]
+struct StepFile {
+    step: String,
+    program: PathBuf,
+}
+
+impl FromStr for StepFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StepFile, String> {
+        match text.split_once('=') {
+            Some((step, program)) if !step.is_empty() && !program.is_empty() => Ok(StepFile {
+                step: step.to_owned(),
+                program: PathBuf::from(program),
+            }),
+            _ => Err(format!(
+                "`{text}` gives no step its program; give STEP=PROGRAM.p4"
+            )),
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Ended, String> {
+    let mut desk = Desk::open(&options.address)?;
+    match &options.command {
+        Command::Create(create) => return desk.create(create),
+        Command::Load(load) => {
+            let Some(step) = step("", &load.source) else {
+                return Ok(Ended::WithErrors);
+            };
+            desk.set_program(&load.vpdp, "", vec![step], &load.may_lose.names)?;
+        }
+        Command::Chain(chain) => {
+            let Some(steps) = steps(chain) else {
+                return Ok(Ended::WithErrors);
+            };
+            desk.set_program(&chain.vpdp, &chain.policy, steps, &chain.may_lose.names)?;
+        }
+        Command::List => desk.list()?,
+        Command::Show(name) => desk.show(&name.vpdp)?,
+        Command::Export(export) => desk.export(export)?,
+        command => {
+            if let Some(change) = simple(command)? {
+                desk.change(change)?;
+            }
+        }
+    }
+    Ok(Ended::Well)
+}
+
+/// The changes that are what the command says, and no more.
+fn simple(command: &Command) -> Result<Option<Change>, String> {
+    Ok(Some(match command {
+        Command::Delete(name) => Change::Delete(name.vpdp.clone()),
+        Command::Suspend(name) => Change::Suspend(name.vpdp.clone()),
+        Command::Resume(name) => Change::Resume(name.vpdp.clone()),
+        Command::Rollback(name) => Change::RollBack(name.vpdp.clone()),
+        Command::Unload(name) => Change::RemoveProgram(name.vpdp.clone()),
+        Command::Connect(connect) => Change::Connect(wire::Connect {
+            port: Some(connect.port.0.clone()),
+            physical: Some(connect.physical),
+        }),
+        Command::Disconnect { port } => Change::Connect(wire::Connect {
+            port: Some(port.0.clone()),
+            physical: None,
+        }),
+        Command::Link { one, other } => Change::Link(wire::Link {
+            one: Some(one.0.clone()),
+            other: Some(other.0.clone()),
+        }),
+        Command::Unlink { port } => Change::Unlink(port.0.clone()),
+        Command::Share(share) => Change::Share(wire::Share {
+            port: share.port,
+            sharing: share.sharing.join(" "),
+        }),
+        Command::Unshare { port } => Change::Share(wire::Share {
+            port: *port,
+            sharing: String::new(),
+        }),
+        Command::AddRule { rule } => Change::AddRule(rule.clone()),
+        Command::DeleteRule { name } => Change::RemoveRule(name.clone()),
+        Command::Quota { vpdp, settings } => Change::SetQuotas(wire::SetQuotas {
+            vpdp: vpdp.clone(),
+            quotas: settings.clone(),
+        }),
+        Command::Import { file } => {
+            let exported = wire::Exported::decode(&read(file)?[..]);
+            let wrong = |_| {
+                format!(
+                    "{} is not what `polyplane tenant export` wrote",
+                    file.display()
+                )
+            };
+            Change::Import(exported.map_err(wrong)?)
+        }
+        Command::Create(_)
+        | Command::Load(_)
+        | Command::Chain(_)
+        | Command::List
+        | Command::Show(_)
+        | Command::Export(_) => return Ok(None),
+    }))
+}
+
+/// A step with its program, compiled here, where its files are; with errors in it, they are shown.
+fn step(name: &str, source: &Source) -> Option<wire::Step> {
+    let program = compile::compile(source)?;
+    Some(wire::Step {
+        name: name.to_owned(),
+        program: String::from_utf8_lossy(&p4rt::device_config(&program)).into_owned(),
+    })
+}
+
+fn steps(chain: &ChainOptions) -> Option<Vec<wire::Step>> {
+    let one = |given: &StepFile| {
+        let source = Source {
+            program: given.program.clone(),
+            preprocess: chain.preprocess.clone(),
+        };
+        step(&given.step, &source)
+    };
+    chain.steps.iter().map(one).collect()
+}
+
+/// An operator at a switch.
+struct Desk<'o> {
+    operator: Operator,
+    address: &'o Address,
+}
+
+impl<'o> Desk<'o> {
+    fn open(address: &'o Address) -> Result<Desk<'o>, String> {
+        let operator = Operator::connect(&address.endpoint()?);
+        let operator = operator.map_err(|error| explain(address, &error))?;
+        Ok(Desk { operator, address })
+    }
+
+    fn change(&mut self, change: Change) -> Result<wire::ChangeResponse, String> {
+        let changed = self.operator.change(change);
+        let changed = changed.map_err(|error| explain(self.address, &error))?;
+        for line in &changed.migration {
+            out::note(line);
+        }
+        Ok(changed)
+    }
+
+    fn create(&mut self, options: &CreateOptions) -> Result<Ended, String> {
+        let source = options.program.as_deref().map(Source::file);
+        let program = match &source {
+            None => None,
+            Some(source) => match step("", source) {
+                Some(step) => Some(step),
+                None => return Ok(Ended::WithErrors),
+            },
+        };
+        let created = self.change(Change::Create(wire::Create {
+            id: options.id,
+            name: options.name.clone(),
+            owner: options.owner.clone(),
+            ports: options.ports.clone(),
+            quotas: options.quotas.clone(),
+        }))?;
+        if let Some(program) = program
+            && let Err(error) = self.set_program(&options.name, "", vec![program], &[])
+        {
+            // It is all made, or nothing.
+            self.change(Change::Delete(options.name.clone()))?;
+            return Err(error);
+        }
+        let number = created.vpdp;
+        match self.address.json {
+            true => out::json(&serde_json::json!({ "vpdp": number, "name": options.name })),
+            false => out::line(&format!(
+                "vPDP {number} is {}; controllers know it as device {number}",
+                options.name
+            )),
+        }
+        Ok(Ended::Well)
+    }
+
+    fn set_program(
+        &mut self,
+        vpdp: &str,
+        policy: &str,
+        steps: Vec<wire::Step>,
+        may_lose: &[String],
+    ) -> Result<(), String> {
+        self.change(Change::SetProgram(wire::SetProgram {
+            vpdp: vpdp.to_owned(),
+            policy: policy.to_owned(),
+            steps,
+            may_lose: may_lose.to_vec(),
+        }))?;
+        Ok(())
+    }
+
+    fn ask(&mut self, request: wire::ShowRequest) -> Result<wire::ShowResponse, String> {
+        let told = self.operator.show(request);
+        told.map_err(|error| explain(self.address, &error))
+    }
+
+    fn list(&mut self) -> Result<(), String> {
+        let told = self.ask(wire::ShowRequest::default())?;
+        match self.address.json {
+            true => out::json(&show::Listing::of(&told)),
+            false => out::text(&show::list(&told)),
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, vpdp: &str) -> Result<(), String> {
+        let told = self.ask(wire::ShowRequest {
+            vpdp: vpdp.to_owned(),
+            export: false,
+        })?;
+        for vpdp in &told.vpdps {
+            match self.address.json {
+                true => out::json(&show::Described::of(vpdp)),
+                false => out::text(&show::describe(vpdp)),
+            }
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, options: &FileOptions) -> Result<(), String> {
+        let told = self.ask(wire::ShowRequest {
+            vpdp: options.vpdp.clone(),
+            export: true,
+        })?;
+        let exported = told.exported.unwrap_or_default();
+        write(&options.file, &exported.encode_to_vec())
+    }
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
+    let written = std::fs::write(file, bytes);
+    written.map_err(|error| format!("cannot write {}: {error}", file.display()))
+}
+
+/// What failed, and what to do about it.
+fn explain(address: &Address, error: &ClientError) -> String {
+    match error {
+        ClientError::Unreachable {
+            with_tls: false, ..
+        } => format!(
+            "{error}; start a switch with `polyplane host`, or name another with --addr HOST:PORT"
+        ),
+        error => address.explain(error),
+    }
+}

@@ -1,0 +1,178 @@
+//! What a switch tells of its virtual data planes, as text and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use p4info::polyplane::tenancy::v1 as wire;
+use serde::Serialize;
+
+/// All that a switch hosts.
+#[derive(Serialize)]
+pub(super) struct Listing<'w> {
+    vpdps: Vec<Described<'w>>,
+    shared_ports: BTreeMap<u32, &'w str>,
+    rules: &'w [String],
+    packets: Counts<'w>,
+}
+
+/// One virtual data plane.
+#[derive(Serialize)]
+pub(super) struct Described<'w> {
+    id: u32,
+    name: &'w str,
+    owner: &'w str,
+    ports: &'w [String],
+    quotas: &'w [String],
+    is_suspended: bool,
+    program: Option<Program<'w>>,
+    packets: Counts<'w>,
+}
+
+#[derive(Serialize)]
+struct Program<'w> {
+    name: &'w str,
+    policy: &'w str,
+    joints: &'w [String],
+    stages: u64,
+    entries: u64,
+}
+
+#[derive(Default, Serialize)]
+struct Counts<'w> {
+    received: u64,
+    generated: u64,
+    replicated: u64,
+    sent: u64,
+    held: u64,
+    dropped: BTreeMap<&'w str, u64>,
+}
+
+impl<'w> Counts<'w> {
+    fn of(packets: Option<&'w wire::Packets>) -> Counts<'w> {
+        let Some(packets) = packets else {
+            return Counts::default();
+        };
+        let dropped = packets.dropped.iter();
+        Counts {
+            received: packets.received,
+            generated: packets.generated,
+            replicated: packets.replicated,
+            sent: packets.sent,
+            held: packets.held,
+            dropped: dropped.map(|(reason, n)| (reason.as_str(), *n)).collect(),
+        }
+    }
+}
+
+impl<'w> Described<'w> {
+    pub(super) fn of(vpdp: &'w wire::Vpdp) -> Described<'w> {
+        Described {
+            id: vpdp.id,
+            name: &vpdp.name,
+            owner: &vpdp.owner,
+            ports: &vpdp.ports,
+            quotas: &vpdp.quotas,
+            is_suspended: vpdp.is_suspended,
+            program: vpdp.program.as_ref().map(|program| Program {
+                name: &program.name,
+                policy: &program.policy,
+                joints: &program.joints,
+                stages: program.stages,
+                entries: program.entries,
+            }),
+            packets: Counts::of(vpdp.packets.as_ref()),
+        }
+    }
+}
+
+impl<'w> Listing<'w> {
+    pub(super) fn of(told: &'w wire::ShowResponse) -> Listing<'w> {
+        let shared = told.shared_ports.iter();
+        Listing {
+            vpdps: told.vpdps.iter().map(Described::of).collect(),
+            shared_ports: shared.map(|one| (one.port, one.sharing.as_str())).collect(),
+            rules: &told.rules,
+            packets: Counts::of(told.packets.as_ref()),
+        }
+    }
+}
+
+/// All vPDPs, one a line, then shared ports and rules.
+pub(super) fn list(told: &wire::ShowResponse) -> String {
+    let mut text = String::new();
+    if told.vpdps.is_empty() {
+        text.push_str("no virtual data planes; make one with `polyplane tenant create`\n");
+    }
+    for vpdp in &told.vpdps {
+        let program = match &vpdp.program {
+            None => "no program".to_owned(),
+            Some(program) if program.policy.is_empty() => program.name.clone(),
+            Some(program) => program.policy.clone(),
+        };
+        let counts = Counts::of(vpdp.packets.as_ref());
+        let dropped: u64 = counts.dropped.values().sum();
+        let suspended = if vpdp.is_suspended { ", suspended" } else { "" };
+        // Writing to a string never fails.
+        let _ = writeln!(
+            text,
+            "{:>4}  {:<16} {program}{suspended}; ports {}; {} received, {} sent, {dropped} dropped",
+            vpdp.id,
+            vpdp.name,
+            ports(&vpdp.ports),
+            counts.received,
+            counts.sent,
+        );
+    }
+    for shared in &told.shared_ports {
+        let _ = writeln!(text, "port {} is shared: {}", shared.port, shared.sharing);
+    }
+    for rule in &told.rules {
+        let _ = writeln!(text, "rule {rule}");
+    }
+    text
+}
+
+fn ports(ports: &[String]) -> String {
+    match ports.is_empty() {
+        true => "none".to_owned(),
+        false => ports.join(", "),
+    }
+}
+
+/// One vPDP, with all that is known of it.
+pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
+    let mut lines = vec![format!("vPDP {} ({})", vpdp.id, vpdp.name)];
+    if !vpdp.owner.is_empty() {
+        lines.push(format!("  owner: {}", vpdp.owner));
+    }
+    if vpdp.is_suspended {
+        lines.push("  suspended: its packets are dropped".to_owned());
+    }
+    let connected = (0..).zip(&vpdp.ports);
+    lines.extend(connected.map(|(port, to)| format!("  port {port}: {to}")));
+    if !vpdp.quotas.is_empty() {
+        lines.push(format!("  quotas: {}", vpdp.quotas.join(" ")));
+    }
+    match &vpdp.program {
+        None => lines.push("  no program".to_owned()),
+        Some(program) => {
+            let (name, stages, entries) = (&program.name, program.stages, program.entries);
+            lines.push(format!(
+                "  program: {name}, {stages} stages, {entries} entries"
+            ));
+            if !program.policy.is_empty() {
+                lines.push(format!("  policy: {}", program.policy));
+            }
+            let joints = program.joints.iter();
+            lines.extend(joints.map(|joint| format!("    {joint}")));
+        }
+    }
+    let counts = Counts::of(vpdp.packets.as_ref());
+    lines.push(format!(
+        "  packets: {} received, {} replicated, {} sent, {} held",
+        counts.received, counts.replicated, counts.sent, counts.held
+    ));
+    let drops = counts.dropped.iter();
+    lines.extend(drops.map(|(reason, packets)| format!("  dropped: {packets} {reason}")));
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,57 @@
+//! An operator's connection to a switch that hosts virtual data planes.
+
+use p4info::polyplane::tenancy::v1 as wire;
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::Channel;
+
+use crate::client::{ClientError, Endpoint};
+use crate::service::tenancy::tenancy_client::TenancyClient;
+
+/// A connection.
+pub struct Operator {
+    runtime: Runtime,
+    rpc: TenancyClient<Channel>,
+}
+
+impl Operator {
+    /// Connects to a switch.
+    ///
+    /// # Errors
+    /// It cannot be reached, or what TLS needs is not there.
+    pub fn connect(endpoint: &Endpoint) -> Result<Operator, ClientError> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(ClientError::Runtime)?;
+        let channel = runtime.block_on(endpoint.channel())?;
+        let rpc = TenancyClient::new(channel)
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        Ok(Operator { runtime, rpc })
+    }
+
+    /// Changes one thing.
+    ///
+    /// # Errors
+    /// The switch's; nothing was changed then.
+    pub fn change(
+        &mut self,
+        change: wire::change_request::Change,
+    ) -> Result<wire::ChangeResponse, ClientError> {
+        let request = wire::ChangeRequest {
+            change: Some(change),
+        };
+        let answer = self.runtime.block_on(self.rpc.change(request))?;
+        Ok(answer.into_inner())
+    }
+
+    /// Has the switch tell of its virtual data planes.
+    ///
+    /// # Errors
+    /// The switch's.
+    pub fn show(&mut self, request: wire::ShowRequest) -> Result<wire::ShowResponse, ClientError> {
+        let answer = self.runtime.block_on(self.rpc.show(request))?;
+        Ok(answer.into_inner())
+    }
+}
