@@ -6,7 +6,7 @@ use ir::{BinOp, Expr, FieldId, HeaderId, Program, ScalarTy};
 use super::error::{ComposeError, Problem};
 use super::policy::{Comparison, Condition, Number, Operand, Position};
 use crate::fold;
-use crate::link::Places;
+use crate::link::{Places, STANDARD_METADATA};
 
 /// What a condition can see: standard metadata, and the fields of the step before, if all packets come from one.
 pub(super) struct Scope<'a> {
@@ -126,6 +126,7 @@ impl Scope<'_> {
     fn field(&self, name: &str, at: Position) -> Lowered<FieldId> {
         let standard = self.chain.pipeline.intrinsics.iter();
         let standard = standard.map(|(name, field)| (name.as_str(), *field));
+        let standard = standard.filter(|(name, _)| name.starts_with(STANDARD_METADATA));
         let own = self.before.into_iter().flat_map(|(program, places)| {
             let fields = program.fields.iter();
             fields.map(|(id, field)| (field.name.as_str(), places.fields[id]))

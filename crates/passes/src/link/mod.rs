@@ -18,7 +18,7 @@ use ir::{
 pub(crate) use places::Places;
 
 /// The intrinsics of v1model, which all steps share, begin so.
-const STANDARD_METADATA: &str = "standard_metadata.";
+pub(crate) const STANDARD_METADATA: &str = "standard_metadata.";
 
 /// Why a program cannot be put beside the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
