@@ -6,7 +6,7 @@ use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
-use passes::compose::{self, Form, Policy, StepProgram};
+use passes::compose::{self, Form, Joint, Policy, StepProgram};
 use switch::{Carry, Device, Ledger, MayLose, Migration};
 use tenancy::{
     Connection, Exported, ExportedState, Quotas, Refusal, Rule, Sharing, Spec, VirtualPort, Vpdp,
@@ -50,7 +50,7 @@ fn refused(refusal: Refusal) -> Denial {
 fn done(id: VpdpId) -> wire::ChangeResponse {
     wire::ChangeResponse {
         vpdp: id.get().into(),
-        migration: Vec::new(),
+        lost: Vec::new(),
     }
 }
 
@@ -320,9 +320,10 @@ impl Office {
             None => self.chains.remove(&id),
         };
         self.connect(id)?;
+        let lost = migration.lines.iter().filter(|line| line.lost > 0);
         Ok(wire::ChangeResponse {
             vpdp: id.get().into(),
-            migration: migration.lines.iter().map(ToString::to_string).collect(),
+            lost: lost.map(ToString::to_string).collect(),
         })
     }
 
@@ -502,10 +503,19 @@ fn program(asked: &wire::SetProgram) -> Result<(Program, Option<Chain>), String>
         .collect();
     let composed = compose::compose(&asked.vpdp, &policy, &steps, Form::Merged);
     let composed = composed.map_err(|error| format!("the policy: {error}"))?;
-    let joints = composed.joints.iter().map(ToString::to_string).collect();
+    let joints = composed.joints.iter().map(told_of).collect();
     let chain = Chain {
         policy: asked.policy.clone(),
         joints,
     };
     Ok((composed.program, Some(chain)))
+}
+
+/// How a step follows those before it, for people.
+fn told_of(joint: &Joint) -> String {
+    let step = &joint.step;
+    match &joint.apart {
+        None => format!("{step} goes on with the headers that were parsed"),
+        Some(reason) => format!("{step} parses packets anew: {reason}"),
+    }
 }

@@ -131,10 +131,7 @@ enum Command {
     /// Write a vPDP with its program and all of its state to a file, for another switch; it goes on here.
     Export(FileOptions),
     /// Make a vPDP of such a file. Its ports are open.
-    Import {
-        /// The file.
-        file: PathBuf,
-    },
+    Import(ImportOptions),
 }
 
 #[derive(Args)]
@@ -217,6 +214,15 @@ struct ShareOptions {
     /// How packets find their vPDP.
     #[arg(required = true)]
     sharing: Vec<String>,
+}
+
+#[derive(Args)]
+struct ImportOptions {
+    /// The file.
+    file: PathBuf,
+    /// Its name here, if it is not the one that it had.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 }
 
 #[derive(Args)]
@@ -348,6 +354,17 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
     }))
 }
 
+/// What was exported.
+fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
+    let file = options.file.display();
+    let exported = wire::Exported::decode(&read(&options.file)?[..]);
+    let exported = exported.map_err(|_| format!("{file} is not what `polyplane tenant export` wrote"))?;
+    Ok(wire::Exported {
+        name: options.name.clone().unwrap_or(exported.name),
+        ..exported
+    })
+}
+
 /// A step with its program, compiled here, where its files are; with errors in it, they are shown.
 fn step(name: &str, source: &Source) -> Option<wire::Step> {
     let program = compile::compile(source)?;
@@ -384,8 +401,8 @@ impl<'o> Desk<'o> {
     fn change(&mut self, change: Change) -> Result<wire::ChangeResponse, String> {
         let changed = self.operator.change(change);
         let changed = changed.map_err(|error| explain(self.address, &error))?;
-        for line in &changed.migration {
-            out::note(line);
+        for line in &changed.lost {
+            out::note(&format!("lost: {line}"));
         }
         Ok(changed)
     }
