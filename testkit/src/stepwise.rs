@@ -158,6 +158,10 @@ impl StepwisePass {
                     let value = self.input(*input, burst, context, state, egress);
                     self.write(context, *field, value);
                 }
+                PassStep::Copy { from, to } => {
+                    let value = self.read(context, *from);
+                    self.write(context, *to, value);
+                }
                 PassStep::Parse { parser, errors } => {
                     context.begin_block();
                     let error = match self.blocks.run_parser(*parser, context, state) {

@@ -22,6 +22,13 @@ pub struct Pass {
 pub enum PassStep {
     /// Tells the program something.
     Set(FieldId, PassInput),
+    /// Copies a field to another one of its type.
+    Copy {
+        /// What is copied.
+        from: FieldId,
+        /// Where it is put.
+        to: FieldId,
+    },
     /// Runs a parser.
     Parse {
         /// Which.

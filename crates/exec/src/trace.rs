@@ -3,6 +3,7 @@
 use bits::Value;
 use ir::{
     ActionId, BlockRole, Call, ControlId, FieldId, HeaderId, Loc, ParserId, StageId, StateId,
+    StepId,
 };
 use ir::{ExternId, TableId, Target};
 use table::EntryId;
@@ -44,6 +45,8 @@ pub enum TraceEvent {
     },
     /// A block starts.
     Block {
+        /// The step that it belongs to, in a chain.
+        step: StepId,
         /// What it is in its architecture.
         role: BlockRole,
     },

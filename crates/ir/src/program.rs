@@ -59,6 +59,10 @@ define_id! {
     /// An extern instance.
     pub struct ExternId;
 }
+define_id! {
+    /// A step of a chain.
+    pub struct StepId;
+}
 
 /// A place in the user's source: 1-based line and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -731,10 +735,15 @@ pub enum ExternKind {
 }
 
 /// How blocks make a pipeline. Which blocks there are depends on the architecture.
+///
+/// A chain of programs has one run of blocks for each of its [`steps`](Pipeline::steps): what one step's deparser made is parsed by the next. A
+/// program that is no chain has no steps, and all its blocks belong to step 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pipeline {
-    /// The blocks in the order in which a packet meets them.
+    /// The blocks in the order in which a packet meets them, those of a step together.
     pub blocks: Vec<Block>,
+    /// The steps of a chain, the first one first; they lead forward only. A step without blocks leaves the packet as it is.
+    pub steps: IdVec<StepId, Step>,
     /// Fields that the architecture gives and takes, by the block parameter's and field's names in the architecture's include file
     /// (`standard_metadata.ingress_port`, `ingress_intrinsic.drop`, ...; see `lower::arch`).
     pub intrinsics: BTreeMap<String, FieldId>,
@@ -744,9 +753,36 @@ pub struct Pipeline {
     pub field_lists: BTreeMap<u32, Vec<FieldId>>,
 }
 
+/// A step of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its name, which is unique; of steps that were made one, their names joined.
+    pub name: String,
+    /// What comes after it.
+    pub next: StepNext,
+}
+
+/// What comes after a step of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepNext {
+    /// The packet leaves the chain.
+    End,
+    /// Always this step.
+    Step(StepId),
+    /// The step of the first arm whose `bool` field holds when the step's [`BlockRole::Route`] has run.
+    Branch {
+        /// The arms.
+        arms: Vec<(FieldId, StepId)>,
+        /// Where to go when no field holds.
+        otherwise: StepId,
+    },
+}
+
 /// A programmable block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// The step that it belongs to.
+    pub step: StepId,
     /// What the architecture calls it.
     pub role: BlockRole,
     /// Its code.
@@ -783,6 +819,8 @@ pub enum BlockRole {
     ComputeChecksum,
     /// The (last) deparser.
     Deparser,
+    /// What decides, behind a step of a chain, which step is the next; it sees the step's fields as they were when the packet was deparsed.
+    Route,
 }
 
 /// Values that follow a packet.

@@ -48,7 +48,7 @@ words! {
     BlockRole {
         Parser = "parser", VerifyChecksum = "verify_checksum", PreControl = "pre_control", Ingress = "ingress",
         IngressDeparser = "ingress_deparser", EgressParser = "egress_parser", Egress = "egress",
-        ComputeChecksum = "compute_checksum", Deparser = "deparser",
+        ComputeChecksum = "compute_checksum", Deparser = "deparser", Route = "route",
     }
     TransferPath {
         Normal = "normal", Resubmit = "resubmit", Recirculate = "recirculate", CloneI2E = "clone_i2e", CloneE2E = "clone_e2e",

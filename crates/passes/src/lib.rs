@@ -10,6 +10,9 @@
 //!
 //! Tests: `tests/` (hand-made inputs, printed as text).
 
+pub mod compose;
 pub mod fold;
+mod link;
 pub mod sequence;
 pub mod simplify;
+mod uses;

@@ -182,7 +182,7 @@ fn simplify_control(control: &mut Control) {
 }
 
 /// The links of a stage.
-fn links(kind: &mut StageKind) -> Vec<&mut Next> {
+pub(crate) fn links(kind: &mut StageKind) -> Vec<&mut Next> {
     match kind {
         StageKind::Condition {
             then, otherwise, ..

@@ -12,7 +12,9 @@ use exec::{
 };
 use exec::{DropDetail, PackedOutcome, WORK_BUDGET};
 use ir::work::Work;
-use ir::{BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, limbs_of};
+use ir::{
+    Block, BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, StepId, limbs_of,
+};
 use packet::{Nanos, PortId};
 use table::Lane;
 
@@ -65,7 +67,7 @@ pub(crate) struct Code {
     pub(crate) fused: Option<FusedPass>,
     /// Different for each that was ever made, so that no context is used with code that it was not made for.
     pub(crate) version: u64,
-    blocks: Vec<(BlockRole, BlockCode)>,
+    blocks: Vec<Block>,
     /// Units of work that starting over takes.
     pass_work: u32,
 }
@@ -78,12 +80,7 @@ impl Code {
             Some(FusedPass { plan, run })
         });
         let pass_work = PASS_WORK.saturating_add(Work::of(&program).controls());
-        let blocks = program
-            .pipeline
-            .blocks
-            .iter()
-            .map(|block| (block.role, block.code))
-            .collect();
+        let blocks = program.pipeline.blocks.clone();
         Code {
             program,
             layout,
@@ -121,6 +118,8 @@ pub(crate) struct Job {
     pub(crate) root: Arc<Root>,
     pub(crate) packet: Box<PacketContext>,
     pub(crate) path: PacketPath,
+    /// The step of the chain that it is in; 0 in a program that is no chain.
+    pub(crate) step: StepId,
     /// Where it came in.
     pub(crate) ingress: PortId,
     /// `egress_rid`, instance.
@@ -141,6 +140,7 @@ impl Job {
             root: Arc::clone(root),
             packet,
             path: PacketPath::Normal,
+            step: StepId::new(0),
             ingress: port,
             instance: 0,
             class_of_service: 0,
@@ -380,13 +380,15 @@ impl Core {
         role: BlockRole,
         trace: &mut Trace<'_>,
     ) -> ParserVerdict {
-        let Job { root, packet, .. } = job;
-        let Some(BlockCode::Parser(parser)) = block(&root.code, role) else {
+        let Job {
+            root, packet, step, ..
+        } = job;
+        let Some(BlockCode::Parser(parser)) = block(&root.code, *step, role) else {
             return ParserVerdict::Accept;
         };
         packet.begin_block();
         packet.lane = self.lane;
-        trace.event(|| TraceEvent::Block { role });
+        trace.event(|| TraceEvent::Block { step: *step, role });
         let verdict = match &mut trace.0 {
             None => root.code.loaded.run_parser(parser, packet, &root.state),
             Some(tracer) => {
@@ -406,13 +408,15 @@ impl Core {
         role: BlockRole,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
-        let Job { root, packet, .. } = job;
-        let Some(BlockCode::Control(control)) = block(&root.code, role) else {
+        let Job {
+            root, packet, step, ..
+        } = job;
+        let Some(BlockCode::Control(control)) = block(&root.code, *step, role) else {
             return Ok(());
         };
         packet.begin_block();
         packet.lane = self.lane;
-        trace.event(|| TraceEvent::Block { role });
+        trace.event(|| TraceEvent::Block { step: *step, role });
         let verdict = match &mut trace.0 {
             None => root.code.loaded.run_control(control, packet, &root.state),
             Some(tracer) => {
@@ -588,6 +592,7 @@ impl Core {
             root: Arc::clone(&job.root),
             packet,
             path: job.path,
+            step: job.step,
             ingress: job.ingress,
             instance: 0,
             class_of_service: 0,
@@ -673,9 +678,8 @@ fn digest_values(program: &Program, digest: ExternId, mut limbs: &[u64]) -> Vec<
     fields.iter().map(value).collect()
 }
 
-fn block(code: &Code, role: BlockRole) -> Option<BlockCode> {
-    code.blocks
-        .iter()
-        .find(|block| block.0 == role)
-        .map(|block| block.1)
+fn block(code: &Code, step: StepId, role: BlockRole) -> Option<BlockCode> {
+    let blocks = code.blocks.iter();
+    let mut found = blocks.filter(|block| block.step == step && block.role == role);
+    found.next().map(|block| block.code)
 }

@@ -105,8 +105,9 @@ impl Core {
             let ingress = context.bytes.ingress;
             let packet = std::mem::replace(&mut context, self.context(&root.code));
             context.lane = self.lane;
-            let job = Job::arrived(root, packet, ingress);
-            let resume = fused.plan.resume(last.0);
+            let mut job = Job::arrived(root, packet, ingress);
+            let (step, resume) = fused.plan.resume(last.0);
+            job.step = step;
             arch::resume(self, job, resume, last.1, &mut Trace(None));
             self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);

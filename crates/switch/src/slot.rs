@@ -13,12 +13,17 @@ pub(crate) struct Slot {
 impl Slot {
     /// The intrinsic of this name.
     pub(crate) fn of(program: &Program, layout: &Layout, name: &str) -> Slot {
-        let field = program.pipeline.intrinsics.get(name).copied();
-        let place = field.map(|field| {
-            let width = program.fields[field].ty.width();
-            (layout.offset(field), one::mask(width.min(64)))
-        });
-        Slot { place, field }
+        let field = program.pipeline.intrinsics.get(name);
+        field.map_or_else(Slot::default, |field| Slot::at(program, layout, *field))
+    }
+
+    /// Where this field lives.
+    pub(crate) fn at(program: &Program, layout: &Layout, field: FieldId) -> Slot {
+        let width = program.fields[field].ty.width();
+        Slot {
+            place: Some((layout.offset(field), one::mask(width.min(64)))),
+            field: Some(field),
+        }
     }
 
     /// The field, if the program has it.

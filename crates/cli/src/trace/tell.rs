@@ -5,7 +5,7 @@ use exec::{Configuration, DropDetail, DropReason, TraceEvent};
 use ir::{
     Action, ActionId, BlockCode, BlockRole, ControlId, DataTy, Expr, ExternId, ExternKind, FieldId,
     Header, HeaderId, KeySet, Keyset, Loc, MatchKind, NamedTypeKind, ParserId, Program, ScalarTy,
-    StageId, StageKind, StateId, TableId, Target, Transition,
+    StageId, StageKind, StateId, StepId, TableId, Target, Transition,
 };
 
 use super::entry;
@@ -61,7 +61,7 @@ impl<'a> Teller<'a> {
     fn step(&mut self, event: &TraceEvent) -> Step {
         match event {
             TraceEvent::Received { port, bytes } => Step::Received(Bytes::new(Some(*port), bytes)),
-            TraceEvent::Block { role } => self.block(*role),
+            TraceEvent::Block { step, role } => self.block(*step, *role),
             TraceEvent::State { parser, state } => self.state(*parser, *state),
             TraceEvent::Extracted {
                 header,
@@ -159,13 +159,13 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn block(&self, role: BlockRole) -> Step {
+    fn block(&self, step: StepId, role: BlockRole) -> Step {
         let block = self
             .program
             .pipeline
             .blocks
             .iter()
-            .find(|block| block.role == role);
+            .find(|block| (block.step, block.role) == (step, role));
         let name = block.map(|block| match block.code {
             BlockCode::Parser(id) => &self.program.parsers[id].name,
             BlockCode::Control(id) => &self.program.controls[id].name,

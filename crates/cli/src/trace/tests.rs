@@ -148,6 +148,7 @@ fn lookup(table: u32, key: Vec<Value>, entry: Option<u64>) -> TraceEvent {
 #[test]
 fn a_parser_shows_states_headers_and_selects() {
     let parser = TraceEvent::Block {
+        step: ir::StepId::new(0),
         role: BlockRole::Parser,
     };
     let ethernet = TraceEvent::Extracted {
@@ -231,6 +232,7 @@ fn a_condition_shows_its_outcome_and_its_source() {
     check(
         &[
             TraceEvent::Block {
+                step: ir::StepId::new(0),
                 role: BlockRole::Ingress,
             },
             stage(0),
@@ -588,7 +590,10 @@ fn many_rounds_are_told_by_the_first_and_the_last() {
 
 #[test]
 fn states_and_stages_that_come_again_are_rounds_too() {
-    let block = |role| TraceEvent::Block { role };
+    let block = |role| TraceEvent::Block {
+        step: ir::StepId::new(0),
+        role,
+    };
     let mut events = vec![block(BlockRole::Parser)];
     (0..50).for_each(|_| events.extend([state(0), state(1)]));
     events.push(block(BlockRole::Ingress));
@@ -641,6 +646,7 @@ received by port 3, 40 bytes
         &[received()],
         &[
             TraceEvent::Block {
+                step: ir::StepId::new(0),
                 role: BlockRole::Deparser,
             },
             emitted(headers[0]),
@@ -852,6 +858,7 @@ fn all_kinds() -> Vec<TraceEvent> {
             bytes: bytes(),
         },
         TraceEvent::Block {
+            step: ir::StepId::new(0),
             role: BlockRole::Parser,
         },
         state(0),

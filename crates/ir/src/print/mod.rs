@@ -586,14 +586,19 @@ impl<'a> Printer<'a> {
 
     fn pipeline(&mut self) {
         let pipeline = &self.program.pipeline;
+        self.steps();
         for block in &pipeline.blocks {
+            let step = match pipeline.steps.is_empty() {
+                true => String::new(),
+                false => format!(" of {}", names::get(&self.refs.steps, block.step)),
+            };
             let code = match block.code {
                 BlockCode::Parser(id) => format!("parser {}", names::get(&self.refs.parsers, id)),
                 BlockCode::Control(id) => {
                     format!("control {}", names::get(&self.refs.controls, id))
                 }
             };
-            self.line(format_args!("block {} = {code}", block.role.word()));
+            self.line(format_args!("block {}{step} = {code}", block.role.word()));
         }
         for (key, field) in &pipeline.intrinsics {
             self.line(format_args!(
@@ -615,6 +620,38 @@ impl<'a> Printer<'a> {
                 "field_list {number} ({})",
                 self.fields(fields)
             ));
+        }
+    }
+
+    fn steps(&mut self) {
+        let steps = &self.program.pipeline.steps;
+        if steps.is_empty() {
+            return;
+        }
+        let names = list(steps.values(), |step| name(&step.name));
+        self.line(format_args!("steps {{{names}}}"));
+        for (id, step) in steps.iter() {
+            let next = self.step_next(&step.next);
+            self.line(format_args!(
+                "next {} -> {next}",
+                names::get(&self.refs.steps, id)
+            ));
+        }
+    }
+
+    fn step_next(&self, next: &StepNext) -> String {
+        let to = |step: StepId| names::get(&self.refs.steps, step);
+        match next {
+            StepNext::End => "end".to_owned(),
+            StepNext::Step(step) => to(*step),
+            StepNext::Branch { arms, otherwise } => {
+                let arm = |(field, step): &(FieldId, StepId)| {
+                    let field = names::get(&self.refs.fields, *field);
+                    format!("if {field} {}, ", to(*step))
+                };
+                let arms: String = arms.iter().map(arm).collect();
+                format!("({arms}else {})", to(*otherwise))
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) struct Refs {
     pub(super) tables: Vec<String>,
     pub(super) value_sets: Vec<String>,
     pub(super) externs: Vec<String>,
+    pub(super) steps: Vec<String>,
 }
 
 impl Refs {
@@ -36,6 +37,7 @@ impl Refs {
             tables: names_of(&p.tables, |t| &t.name),
             value_sets: names_of(&p.value_sets, |s| &s.name),
             externs: names_of(&p.externs, |e| &e.name),
+            steps: names_of(&p.pipeline.steps, |s| &s.name),
         }
     }
 }

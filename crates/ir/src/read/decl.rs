@@ -496,8 +496,56 @@ impl Reader<'_> {
         })
     }
 
+    /// The names of a chain's steps; `next` says of each what comes after it.
+    pub(super) fn steps(&mut self) -> Read<()> {
+        for name in self.braced_names()? {
+            self.names[Kind::Step as usize].declare(&name);
+            let next = StepNext::End;
+            self.out.pipeline.steps.push(Step { name, next });
+        }
+        Ok(())
+    }
+
+    pub(super) fn next_step(&mut self) -> Read<()> {
+        let at = self.scan.here();
+        let step: StepId = self.id(Kind::Step)?;
+        self.scan.expect("->")?;
+        let next = self.step_next()?;
+        match self.out.pipeline.steps.get_mut(step) {
+            Some(step) => step.next = next,
+            None => {
+                let message = format!("there is no step {step}");
+                return Err(Failure { at, message });
+            }
+        }
+        Ok(())
+    }
+
+    fn step_next(&mut self) -> Read<StepNext> {
+        if self.scan.eat_word("end") {
+            return Ok(StepNext::End);
+        }
+        if !self.scan.eat("(") {
+            return Ok(StepNext::Step(self.id(Kind::Step)?));
+        }
+        let mut arms = Vec::new();
+        while !self.scan.eat_word("else") {
+            self.scan.keyword("if")?;
+            let field = self.id(Kind::Field)?;
+            arms.push((field, self.id(Kind::Step)?));
+            self.scan.expect(",")?;
+        }
+        let otherwise = self.id(Kind::Step)?;
+        self.scan.expect(")")?;
+        Ok(StepNext::Branch { arms, otherwise })
+    }
+
     pub(super) fn block(&mut self) -> Read<()> {
         let role = self.word("a role of a block")?;
+        let step = match self.scan.eat_word("of") {
+            true => self.id(Kind::Step)?,
+            false => StepId::new(0),
+        };
         self.scan.expect("=")?;
         let code = if self.scan.eat_word("parser") {
             BlockCode::Parser(ParserId::from_index(self.reference(Kind::Parser)? as usize))
@@ -505,7 +553,7 @@ impl Reader<'_> {
             self.scan.keyword("control")?;
             BlockCode::Control(self.id(Kind::Control)?)
         };
-        self.out.pipeline.blocks.push(Block { role, code });
+        self.out.pipeline.blocks.push(Block { step, role, code });
         Ok(())
     }
 }

@@ -92,6 +92,8 @@ enum Kind {
     Table,
     ValueSet,
     Extern,
+    /// Steps of the chain.
+    Step,
     /// States of the parser or stages of the control at hand.
     Local,
     /// Parameters of the action at hand.
@@ -114,6 +116,7 @@ impl Kind {
             Kind::Table => "table",
             Kind::ValueSet => "value set",
             Kind::Extern => "extern",
+            Kind::Step => "step",
             Kind::Local => "state or stage",
             Kind::Param => "parameter",
         }
@@ -203,6 +206,8 @@ impl<'t> Reader<'t> {
             "table" => self.table()?,
             "parser" => self.parser()?,
             "control" => self.control()?,
+            "steps" => self.steps()?,
+            "next" => self.next_step()?,
             "block" => self.block()?,
             "intrinsic" => {
                 let key = self.scan.name()?;

@@ -13,7 +13,8 @@
 //!   stages expand to more than [`MAX_CALL_COST`] statements, so what no back edge counts is bounded too;
 //! - tables: default action and entries fit keys and actions, implementation and direct externs are of their kind, and what the actions of a table do
 //!   to a direct extern or by `add_entry` concerns that table;
-//! - stages and states link inside their control and parser; blocks have code of their kind; transfers are typed pairwise.
+//! - stages and states link inside their control and parser; blocks have code of their kind; transfers are typed pairwise;
+//! - the steps of a chain have unique names and lead forward; each has at most one block of a role.
 
 mod actions;
 mod calls;
@@ -265,11 +266,16 @@ impl<'a> Verifier<'a> {
         self.enter("pipeline", None);
         let mut roles = HashSet::new();
         for block in &pipeline.blocks {
-            let check = if roles.insert(block.role) {
+            let check = if roles.insert((block.step, block.role)) {
                 self.block(block)
             } else {
                 Err(format!("two blocks are the {:?}", block.role))
             };
+            self.tell(check);
+        }
+        self.unique("step", pipeline.steps.values().map(|step| &step.name));
+        for (id, step) in pipeline.steps.iter() {
+            let check = self.step(id, step);
             self.tell(check);
         }
         for (key, field) in &pipeline.intrinsics {
@@ -285,7 +291,29 @@ impl<'a> Verifier<'a> {
         }
     }
 
+    /// Steps lead forward, so that a chain ends.
+    fn step(&self, id: StepId, step: &Step) -> Check {
+        let to = |next: StepId| match next > id {
+            true => there(&self.program.pipeline.steps, next, "step").map(drop),
+            false => Err(format!("step {} leads back", step.name)),
+        };
+        match &step.next {
+            StepNext::End => Ok(()),
+            StepNext::Step(next) => to(*next),
+            StepNext::Branch { arms, otherwise } => {
+                for (field, next) in arms {
+                    self.field_of(Some(*field), crate::ScalarTy::Bool)?;
+                    to(*next)?;
+                }
+                to(*otherwise)
+            }
+        }
+    }
+
     fn block(&self, block: &Block) -> Check {
+        if block.step != StepId::new(0) {
+            there(&self.program.pipeline.steps, block.step, "step")?;
+        }
         use BlockRole::{Deparser, EgressParser, IngressDeparser, Parser};
         let is_parser = matches!(block.role, Parser | EgressParser);
         match block.code {

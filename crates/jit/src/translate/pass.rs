@@ -444,6 +444,7 @@ impl Translator<'_> {
         self.note_written(step);
         match step {
             PassStep::Set(field, input) => self.set(*field, *input),
+            PassStep::Copy { from, to } => self.copy_field(*from, *to),
             PassStep::Parse { parser, errors } => {
                 let after = self.begin_code();
                 self.parser(*parser)?;
@@ -690,6 +691,12 @@ impl Translator<'_> {
         }
     }
 
+    fn copy_field(&mut self, from: FieldId, to: FieldId) {
+        let limbs = self.program.fields.get(from).map_or(0, |f| limbs_of(f.ty));
+        let value = self.load_slots(self.slot(from), limbs);
+        self.store_slots(self.slot(to), &value);
+    }
+
     fn carry(&mut self, pairs: &[(FieldId, FieldId)]) {
         let mut values = Vec::with_capacity(pairs.len());
         for (from, _) in pairs {
@@ -802,6 +809,7 @@ impl Translator<'_> {
 fn written_by(pass: &Pass) -> impl Iterator<Item = FieldId> + '_ {
     pass.steps.iter().flat_map(|step| match step {
         PassStep::Set(field, _) => vec![*field],
+        PassStep::Copy { to, .. } => vec![*to],
         PassStep::Parse { errors, .. } => errors.clone(),
         PassStep::Carry(pairs) => pairs.iter().map(|(_, to)| *to).collect(),
         _ => Vec::new(),

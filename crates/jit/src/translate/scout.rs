@@ -193,7 +193,7 @@ impl Translator<'_> {
                     levels.control(self.program, *control, self);
                 }
                 PassStep::Control(control) => levels.forget(self.program, *control),
-                PassStep::Carry(_) | PassStep::Deparse(_) => break,
+                PassStep::Carry(_) | PassStep::Deparse(_) | PassStep::Copy { .. } => break,
                 _ => {}
             }
         }

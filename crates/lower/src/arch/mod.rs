@@ -44,7 +44,7 @@ mod pna;
 mod psa;
 mod v1model;
 
-use ir::{Arch, Block, BlockRole, Transfer, TransferPath};
+use ir::{Arch, Block, BlockRole, StepId, Transfer, TransferPath};
 use sema::hir::{self, InstanceId, Ty, TyId};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -288,6 +288,7 @@ impl Lower<'_> {
             _ => return,
         };
         self.out.pipeline.blocks.push(Block {
+            step: StepId::new(0),
             role: spec.role,
             code,
         });

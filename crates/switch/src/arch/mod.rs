@@ -62,9 +62,7 @@ pub(crate) fn resume(
     let root = std::sync::Arc::clone(&job.root);
     core.collect(&root.code.program, &mut job.packet, trace);
     match (&root.code.pipeline, at) {
-        (Pipeline::V1model(arch), Resume::EgressDone) => arch.egress_done(core, job, port, trace),
-        (Pipeline::V1model(arch), Resume::AllDone) => arch.all_done(core, job, port, trace),
-        (Pipeline::V1model(arch), _) => arch.ingress_done(core, job, trace),
+        (Pipeline::V1model(arch), at) => arch.resume(core, job, at, port, trace),
         (Pipeline::Psa(arch), Resume::IngressDeparsed) => {
             arch.ingress_deparsed(core, job, None, trace)
         }

@@ -1,7 +1,7 @@
 //! How architectures describe the usual way of a packet ([`exec::Pass`]), and where their own code takes packets on that leave it.
 
 use exec::{DropReason, Pass, PassInput, PassPort, PassStep, PassTest};
-use ir::{BlockCode, BlockRole, Program};
+use ir::{BlockCode, BlockRole, Program, StepId};
 
 use crate::slot::Slot;
 
@@ -21,16 +21,17 @@ pub(crate) enum Resume {
 /// A pass, and where packets that leave it go on.
 pub(crate) struct PassPlan {
     pub(crate) pass: Pass,
-    /// By step: [`Resume`] of a packet that leaves there.
-    resumes: Vec<Resume>,
+    /// By step: where a packet that leaves there goes on, and in which step of the chain.
+    resumes: Vec<(StepId, Resume)>,
 }
 
 impl PassPlan {
-    /// Where a packet that left at this step goes on.
-    pub(crate) fn resume(&self, step: u32) -> Resume {
+    /// Where a packet that left at this step goes on, and in which step of the chain.
+    pub(crate) fn resume(&self, step: u32) -> (StepId, Resume) {
         let last = self.resumes.len().saturating_sub(1);
         let at = (step as usize).min(last);
-        self.resumes.get(at).copied().unwrap_or(Resume::AllDone)
+        let known = self.resumes.get(at).copied();
+        known.unwrap_or((StepId::new(0), Resume::AllDone))
     }
 }
 
@@ -38,7 +39,9 @@ impl PassPlan {
 pub(super) struct PassBuilder<'p> {
     program: &'p Program,
     steps: Vec<PassStep>,
-    resumes: Vec<Resume>,
+    resumes: Vec<(StepId, Resume)>,
+    /// The step of the chain whose blocks are meant.
+    at: StepId,
     resume: Resume,
     is_whole: bool,
 }
@@ -49,6 +52,7 @@ impl<'p> PassBuilder<'p> {
             program,
             steps: Vec::new(),
             resumes: Vec::new(),
+            at: StepId::new(0),
             resume: Resume::IngressDone,
             is_whole: true,
         }
@@ -59,14 +63,26 @@ impl<'p> PassBuilder<'p> {
         self.resume = resume;
     }
 
+    /// What follows is in this step of the chain.
+    pub(super) fn enter(&mut self, step: StepId) {
+        self.at = step;
+        self.resume = Resume::IngressDone;
+    }
+
     fn step(&mut self, step: PassStep) {
         self.steps.push(step);
-        self.resumes.push(self.resume);
+        self.resumes.push((self.at, self.resume));
     }
 
     pub(super) fn set(&mut self, slot: Slot, input: PassInput) {
         if let Some(field) = slot.field() {
             self.step(PassStep::Set(field, input));
+        }
+    }
+
+    pub(super) fn copy(&mut self, from: Slot, to: Slot) {
+        if let (Some(from), Some(to)) = (from.field(), to.field()) {
+            self.step(PassStep::Copy { from, to });
         }
     }
 
@@ -145,8 +161,8 @@ impl<'p> PassBuilder<'p> {
     }
 
     fn block(&self, role: BlockRole) -> Option<BlockCode> {
-        let blocks = &self.program.pipeline.blocks;
-        let block = blocks.iter().find(|block| block.role == role);
-        block.map(|block| block.code)
+        let blocks = self.program.pipeline.blocks.iter();
+        let mut found = blocks.filter(|block| block.step == self.at && block.role == role);
+        found.next().map(|block| block.code)
     }
 }

@@ -4,6 +4,12 @@
 //! clones, drop, checksum computation, deparser, recirculation. A rejected packet goes on to ingress with `parser_error` set. Port 511 (all ones)
 //! drops. Clones, resubmitted and recirculated packets keep the fields of their field list; all other metadata is zero, the port and the time at which
 //! they came in among it.
+//!
+//! In a chain ([`chain`]) a packet that its step has not dropped goes through that step's egress as if the queue were always free, and what the
+//! deparser made of it is parsed by the next step. Multicast, the queue and its egress wait for the last step. A copy that a step clones is for somebody
+//! beside the way: it leaves behind that step. A packet that is resubmitted or recirculated goes through its step again.
+
+mod chain;
 
 use std::collections::BTreeMap;
 
@@ -47,6 +53,7 @@ pub(crate) struct V1model {
     checksum_error: Slot,
     parser_error: Slot,
     priority: Slot,
+    chain: chain::Chain,
     metadata: Limbs,
     field_lists: BTreeMap<u32, Limbs>,
 }
@@ -72,6 +79,7 @@ impl V1model {
             checksum_error: slot("checksum_error"),
             parser_error: slot("parser_error"),
             priority: slot("priority"),
+            chain: chain::Chain::of(program, layout),
             metadata: metadata(program, layout),
             field_lists: lists
                 .map(|(number, fields)| (*number, Limbs::of(program, layout, fields)))
@@ -79,32 +87,75 @@ impl V1model {
         }
     }
 
-    pub(super) fn ingress(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
-        if let Err(reason) = self.ingress_blocks(core, &mut job, trace) {
-            return core.drop(job, reason, DropDetail::None, trace);
-        }
-        self.ingress_done(core, job, trace);
+    pub(super) fn ingress(&self, core: &mut Core, job: Job, trace: &mut Trace<'_>) {
+        self.steps_from(core, Some(job), trace);
     }
 
-    /// What follows when ingress has run.
-    pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    /// A packet that left its pass there goes on.
+    pub(super) fn resume(
+        &self,
+        core: &mut Core,
+        job: Job,
+        at: Resume,
+        port: PortId,
+        trace: &mut Trace<'_>,
+    ) {
+        let next = match at {
+            Resume::EgressDone => self.egress_done(core, job, port, trace),
+            Resume::AllDone => self.all_done(core, job, port, trace),
+            Resume::IngressDone | Resume::IngressDeparsed => self.ingress_done(core, job, trace),
+        };
+        self.steps_from(core, next, trace);
+    }
+
+    /// Takes a packet from the beginning of its step to its queue or its end, through all steps that follow.
+    fn steps_from(&self, core: &mut Core, mut next: Option<Job>, trace: &mut Trace<'_>) {
+        while let Some(mut job) = next {
+            next = match self.ingress_blocks(core, &mut job, trace) {
+                Ok(()) => self.ingress_done(core, job, trace),
+                Err(reason) => {
+                    core.drop(job, reason, DropDetail::None, trace);
+                    None
+                }
+            };
+        }
+    }
+
+    /// What follows when ingress has run; the packet comes back if a step follows.
+    fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) -> Option<Job> {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_ingress(core, &mut job, clone, trace);
         }
         if let Some(list) = job.packet.requests.resubmit.take() {
-            return self.resubmit(core, job, list, trace);
+            self.resubmit(core, job, list, trace);
+            return None;
         }
+        if self.chain.goes_on(&job) {
+            return self.egress_between(core, job, trace);
+        }
+        self.leave_ingress(core, job, trace);
+        None
+    }
+
+    /// From the last ingress to the queue, or to the end.
+    fn leave_ingress(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         let group = self.mcast_grp.get(job.packet.frame()) as u32;
         if group != 0 {
             return self.multicast_original(core, job, group, trace);
         }
-        let spec = self.egress_spec.get(job.packet.frame());
-        if self.egress_spec.exists() && spec == self.egress_spec.largest() {
+        if self.is_to_drop(&job) {
             return core.drop(job, DropReason::Ingress, DropDetail::None, trace);
         }
+        let spec = self.egress_spec.get(job.packet.frame());
         self.instance_type
             .set(job.packet.frame_mut(), instance_type::NORMAL);
         self.enqueue(core, job, PortId(spec as u32), trace);
+    }
+
+    /// Whether the packet's port is the one that drops.
+    fn is_to_drop(&self, job: &Job) -> bool {
+        let spec = self.egress_spec.get(job.packet.frame());
+        self.egress_spec.exists() && spec == self.egress_spec.largest()
     }
 
     fn ingress_blocks(
@@ -354,45 +405,64 @@ impl V1model {
         if let Err(reason) = core.control(&mut job, BlockRole::Egress, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
-        self.egress_done(core, job, port, trace);
+        let next = self.egress_done(core, job, port, trace);
+        self.steps_from(core, next, trace);
     }
 
-    /// What follows when egress has run.
-    pub(super) fn egress_done(
+    /// What follows when egress has run; the packet comes back if a step follows.
+    fn egress_done(
         &self,
         core: &mut Core,
         mut job: Job,
         port: PortId,
         trace: &mut Trace<'_>,
-    ) {
+    ) -> Option<Job> {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_egress(core, &mut job, clone, trace);
         }
-        let spec = self.egress_spec.get(job.packet.frame());
-        if self.egress_spec.exists() && spec == self.egress_spec.largest() {
-            return core.drop(job, DropReason::Egress, DropDetail::None, trace);
+        if self.is_to_drop(&job) {
+            core.drop(job, DropReason::Egress, DropDetail::None, trace);
+            return None;
         }
-        let deparsed = core
-            .control(&mut job, BlockRole::ComputeChecksum, trace)
-            .and_then(|()| core.deparse(&mut job, BlockRole::Deparser, trace));
-        if let Err(reason) = deparsed {
-            return core.drop(job, reason, DropDetail::None, trace);
-        }
-        self.all_done(core, job, port, trace);
+        self.deparse(core, job, port, trace)
     }
 
-    /// What follows when all blocks have run.
-    pub(super) fn all_done(
+    fn deparse(
         &self,
         core: &mut Core,
         mut job: Job,
         port: PortId,
         trace: &mut Trace<'_>,
-    ) {
-        match job.packet.requests.recirculate.take() {
-            Some(list) => self.recirculate(core, job, list, trace),
-            None => core.send(job, port, trace),
+    ) -> Option<Job> {
+        let deparsed = core
+            .control(&mut job, BlockRole::ComputeChecksum, trace)
+            .and_then(|()| core.control(&mut job, BlockRole::Route, trace))
+            .and_then(|()| core.deparse(&mut job, BlockRole::Deparser, trace));
+        if let Err(reason) = deparsed {
+            core.drop(job, reason, DropDetail::None, trace);
+            return None;
         }
+        self.all_done(core, job, port, trace)
+    }
+
+    /// What follows when all blocks have run; the packet comes back if a step follows.
+    fn all_done(
+        &self,
+        core: &mut Core,
+        mut job: Job,
+        port: PortId,
+        trace: &mut Trace<'_>,
+    ) -> Option<Job> {
+        if let Some(list) = job.packet.requests.recirculate.take() {
+            self.recirculate(core, job, list, trace);
+            return None;
+        }
+        if self.chain.goes_on(&job) {
+            self.go_on(&mut job);
+            return Some(job);
+        }
+        core.send(job, port, trace);
+        None
     }
 
     /// The usual way: [`V1model::ingress`] and [`V1model::egress`] of a packet of which nothing is asked.
@@ -401,6 +471,22 @@ impl V1model {
         pass.set(self.packet_length, PassInput::ReceivedLength);
         pass.set(self.ingress_port, PassInput::IngressPort);
         pass.set(self.ingress_timestamp, PassInput::Micros);
+        self.pass_between(&mut pass)?;
+        self.pass_ingress(&mut pass);
+        pass.leave_if_set(self.priority);
+        pass.enqueue(self.egress_spec);
+        self.pass_egress(&mut pass, |pass, port| {
+            pass.set(port, PassInput::EgressPort)
+        });
+        pass.control(BlockRole::ComputeChecksum);
+        pass.deparse(BlockRole::Deparser);
+        pass.resume_at(Resume::AllDone);
+        pass.leave_if_asked();
+        pass.send()
+    }
+
+    /// From the parser to the end of ingress, of a packet that goes out by one port.
+    fn pass_ingress(&self, pass: &mut PassBuilder<'_>) {
         pass.parse(BlockRole::Parser, &[self.parser_error]);
         pass.control(BlockRole::VerifyChecksum);
         pass.set(self.checksum_error, PassInput::ChecksumError);
@@ -412,13 +498,20 @@ impl V1model {
             self.egress_spec.largest(),
             DropReason::Ingress,
         );
-        pass.leave_if_set(self.priority);
         pass.set(
             self.instance_type,
             PassInput::Constant(instance_type::NORMAL),
         );
-        pass.enqueue(self.egress_spec);
+    }
+
+    /// Egress, of which `set_port` tells the program the port.
+    fn pass_egress(
+        &self,
+        pass: &mut PassBuilder<'_>,
+        set_port: impl FnOnce(&mut PassBuilder<'_>, Slot),
+    ) {
         pass.resume_at(Resume::EgressDone);
+        set_port(pass, self.egress_port);
         for slot in [self.enq_timestamp, self.egress_timestamp] {
             pass.set(slot, PassInput::Micros);
         }
@@ -430,7 +523,6 @@ impl V1model {
         ] {
             pass.set(slot, PassInput::Constant(0));
         }
-        pass.set(self.egress_port, PassInput::EgressPort);
         pass.set(self.packet_length, PassInput::ReceivedLength);
         pass.control(BlockRole::Egress);
         pass.leave_if_asked();
@@ -439,11 +531,6 @@ impl V1model {
             self.egress_spec.largest(),
             DropReason::Egress,
         );
-        pass.control(BlockRole::ComputeChecksum);
-        pass.deparse(BlockRole::Deparser);
-        pass.resume_at(Resume::AllDone);
-        pass.leave_if_asked();
-        pass.send()
     }
 
     fn enter_egress(&self, job: &mut Job, port: PortId, times: QueueTimes, trace: &mut Trace<'_>) {

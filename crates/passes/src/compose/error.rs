@@ -1,0 +1,270 @@
+//! Why programs make no chain.
+
+use std::fmt;
+
+use ir::{Arch, ScalarTy, VerifyError};
+
+use super::policy::Position;
+use crate::link::LinkError;
+
+/// Why programs make no chain, and where in the policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComposeError {
+    /// Where in the policy's text; nowhere in particular without.
+    pub at: Option<Position>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a chain.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Problem {
+    /// There is no program for a step.
+    UnknownStep {
+        /// The step.
+        step: String,
+        /// Steps for which there is one.
+        known: Vec<String>,
+    },
+    /// Two steps have one name.
+    StepTwice {
+        /// The name.
+        step: String,
+        /// Where it stands first.
+        first: Position,
+    },
+    /// A step is written for an architecture whose programs make no chains.
+    Architecture {
+        /// The step.
+        step: String,
+        /// Its architecture.
+        arch: Arch,
+    },
+    /// A step expects packets to begin with a header that the step before does not send first.
+    UnknownHeader {
+        /// The step that expects it.
+        step: String,
+        /// The header type, and the widths of its fields.
+        expected: String,
+        /// The step before.
+        before: String,
+        /// The header types that its packets begin with.
+        sent: Vec<String>,
+    },
+    /// A step's things cannot stand beside those of the steps before.
+    Link {
+        /// The step.
+        step: String,
+        /// Why.
+        error: LinkError,
+    },
+    /// A condition names nothing, or more than one thing.
+    UnknownName {
+        /// What it should name.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Whether there are several.
+        is_ambiguous: bool,
+        /// The step whose fields can be seen, if one can.
+        step: Option<String>,
+    },
+    /// A condition reads a field that cannot be compared with numbers.
+    NotComparable {
+        /// The field.
+        name: String,
+        /// Its type.
+        ty: ScalarTy,
+    },
+    /// A condition reads bits that a field does not have.
+    NoSuchBits {
+        /// The field.
+        name: String,
+        /// Its type.
+        ty: ScalarTy,
+        /// The highest bit.
+        high: u32,
+        /// The lowest bit.
+        low: u32,
+    },
+    /// A condition compares two numbers.
+    ComparesNumbers,
+    /// The types of a condition's sides differ.
+    ConditionType {
+        /// One type.
+        found: ScalarTy,
+        /// The other.
+        expected: ScalarTy,
+    },
+    /// A number is none of the type that it is compared with.
+    BadNumber {
+        /// The number.
+        text: String,
+        /// The type.
+        ty: ScalarTy,
+    },
+    /// The chain breaks a rule of the IR that each program alone keeps: it is too large.
+    Verify(Vec<VerifyError>),
+}
+
+impl ComposeError {
+    pub(super) fn at(at: Position, problem: Problem) -> ComposeError {
+        ComposeError {
+            at: Some(at),
+            problem,
+        }
+    }
+}
+
+impl From<Problem> for ComposeError {
+    fn from(problem: Problem) -> ComposeError {
+        ComposeError { at: None, problem }
+    }
+}
+
+impl fmt::Display for ComposeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "{at}: {}", self.problem),
+            None => write!(f, "{}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for ComposeError {}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::UnknownStep { step, known } if known.is_empty() => {
+                write!(
+                    f,
+                    "there is no program for the step `{step}`; there are no programs at all"
+                )
+            }
+            Problem::UnknownStep { step, known } => {
+                let known = known.join(", ");
+                write!(
+                    f,
+                    "there is no program for the step `{step}`; there are {known}"
+                )
+            }
+            Problem::StepTwice { step, first } => write!(
+                f,
+                "a step `{step}` stands at {first} already, and its tables would have the same names; name this one, as in `{step}2 = {step}`"
+            ),
+            Problem::Architecture { step, arch } => write!(
+                f,
+                "the step `{step}` is written for {arch:?}; a chain of several steps is made of programs for V1model"
+            ),
+            Problem::UnknownHeader {
+                step,
+                expected,
+                before,
+                sent,
+            } => write!(
+                f,
+                "the step `{step}` expects packets to begin with {expected}, but those that `{before}` sends begin with {}; put a step between \
+                 that adds or removes the headers which differ",
+                sent.join(" or ")
+            ),
+            Problem::Link { step, error } => write!(f, "the step `{step}`: {error}"),
+            Problem::UnknownName {
+                what,
+                name,
+                is_ambiguous,
+                step,
+            } => unknown_name(f, what, name, *is_ambiguous, step.as_deref()),
+            Problem::NotComparable { name, ty } => {
+                write!(
+                    f,
+                    "`{name}` is {}, which a condition cannot compare",
+                    p4(*ty)
+                )
+            }
+            Problem::NoSuchBits {
+                name,
+                ty,
+                high,
+                low,
+            } => write!(f, "`{name}` is {} and has no bits [{high}:{low}]", p4(*ty)),
+            Problem::ComparesNumbers => {
+                write!(
+                    f,
+                    "two numbers are compared; a condition asks for a field of the packet"
+                )
+            }
+            Problem::ConditionType { found, expected } => write!(
+                f,
+                "{} is compared with {}; choose bits of the wider one, as in `hdr.ipv4.dst[31:24]`",
+                p4(*found),
+                p4(*expected)
+            ),
+            Problem::BadNumber { text, ty } => write!(f, "{text} is no {}", p4(*ty)),
+            Problem::Verify(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "the chain is too large for one pipeline: {}",
+                    errors.join("; ")
+                )
+            }
+        }
+    }
+}
+
+fn unknown_name(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    name: &str,
+    is_ambiguous: bool,
+    step: Option<&str>,
+) -> fmt::Result {
+    match (is_ambiguous, step) {
+        (true, _) => write!(
+            f,
+            "there are several {what}s `{name}`; write more of the name"
+        ),
+        (false, Some(step)) => write!(
+            f,
+            "there is no {what} `{name}` in standard metadata or in the program of the step before, {step}"
+        ),
+        (false, None) => write!(
+            f,
+            "there is no {what} `{name}` in standard metadata, which is all that a condition sees where packets do not all come from one step"
+        ),
+    }
+}
+
+/// A type as P4 writes it.
+fn p4(ty: ScalarTy) -> String {
+    match ty {
+        ScalarTy::Bit(width) => format!("bit<{width}>"),
+        ScalarTy::Int(width) => format!("int<{width}>"),
+        ScalarTy::Varbit(width) => format!("varbit<{width}>"),
+        ScalarTy::Bool => "bool".to_owned(),
+        ScalarTy::Error => "error".to_owned(),
+        ScalarTy::Enum(_) => "an enum".to_owned(),
+    }
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::StandardMetadata {
+                field,
+                found,
+                expected,
+            } => write!(
+                f,
+                "{field} is {} here and {} in a step before; let all steps include the same v1model.p4",
+                p4(*found),
+                p4(*expected)
+            ),
+            LinkError::ControllerHeader { header } => write!(
+                f,
+                "the controller header {header} is declared in another way in a step before; a switch has one for each direction"
+            ),
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! Steps of a chain that are one: a header parsed once stays parsed.
+//!
+//! Where a step's parser would find in the packet just what the parser before it has found, deparsing and parsing between the two are left out. Their
+//! headers, and what their parsers compute, are one storage; their controls stand in one line, with the egress of a step that another one follows in
+//! between, and a choice is a condition stage. [`plan`] says for which steps this is so.
+//!
+//! Between two members of the line stands what the chain's meaning asks for: a packet to be dropped goes to the end of the line, where the architecture
+//! drops it; what only egress has becomes zero; fields of headers that are not valid become zero if the step may have written them, as they would in a
+//! packet parsed anew. A checksum is not computed where that would be done again before anything could see the result.
+
+mod line;
+mod plan;
+mod profile;
+mod reason;
+mod same;
+
+use std::collections::HashSet;
+
+use bits::Value;
+use ir::{
+    BinOp, BlockRole, Call, Control, Expr, FieldId, HashAlgorithm, Op, Operand, Stage, StageKind,
+    StepId, Stmt, StmtKind, UnOp,
+};
+
+pub(super) use plan::{Plan, apart, plan};
+pub use reason::Reason;
+
+use super::build::{Composer, action, assign};
+use super::check;
+use super::error::ComposeError;
+use super::graph::{self, NodeId};
+use crate::uses::{Uses, fields_of};
+use line::{Line, Point};
+
+/// Standard metadata that only egress has, and that a step before may have written.
+const OF_EGRESS: &[&str] = &[
+    "egress_port",
+    "egress_rid",
+    "enq_timestamp",
+    "enq_qdepth",
+    "deq_timedelta",
+    "deq_qdepth",
+    "egress_global_timestamp",
+];
+
+/// Operations that a checksum computation may be made of to be left out where it is done again.
+const UPDATES: &[Op] = &[Op::UpdateChecksum, Op::UpdateChecksumWithPayload];
+
+/// Operations that only find out whether a checksum is wrong.
+const CHECKS: &[Op] = &[Op::VerifyChecksum, Op::VerifyChecksumWithPayload];
+
+/// The steps that become one, and their line under construction.
+struct Group<'g> {
+    members: &'g [NodeId],
+    /// The members that no other follows.
+    lasts: &'g [NodeId],
+    /// For each of these a field that tells packets which came by it, if there are several.
+    came_by: &'g [FieldId],
+    line: Line,
+    /// Where each member begins.
+    begins: Vec<Point>,
+    end: Point,
+}
+
+impl<'g> Group<'g> {
+    fn new(members: &'g [NodeId], lasts: &'g [NodeId], came_by: &'g [FieldId]) -> Group<'g> {
+        let mut line = Line::new();
+        let begins = members.iter().map(|_| line.point()).collect();
+        let end = line.point();
+        line.end(end);
+        Group {
+            members,
+            lasts,
+            came_by,
+            line,
+            begins,
+            end,
+        }
+    }
+
+    /// Where a member begins; the end, for a step that is none.
+    fn begin(&self, id: NodeId) -> Point {
+        let at = self.members.iter().position(|member| *member == id);
+        at.map_or(self.end, |at| self.begins[at])
+    }
+
+    /// Puts a control behind `here`; where it ends.
+    fn control(&mut self, here: Point, control: &Control) -> Point {
+        let after = self.line.point();
+        self.line.control(control, here, after);
+        after
+    }
+
+    /// Puts code behind `here`; where it ends.
+    fn code(&mut self, here: Point, name: &str, body: Vec<Stmt>) -> Point {
+        if body.is_empty() {
+            return here;
+        }
+        let after = self.line.point();
+        let name = self.line.unique(name);
+        self.line.here(here);
+        self.line.stage(action(name, body, after.link()));
+        after
+    }
+
+    /// Puts a condition at `here`; where packets go for which it holds, and the others.
+    fn condition(&mut self, here: Point, name: &str, cond: Expr) -> (Point, Point) {
+        let (then, otherwise) = (self.line.point(), self.line.point());
+        let name = self.line.unique(name);
+        self.line.here(here);
+        self.line.stage(Stage {
+            name,
+            kind: StageKind::Condition {
+                cond,
+                then: then.link(),
+                otherwise: otherwise.link(),
+            },
+            loc: None,
+        });
+        (then, otherwise)
+    }
+}
+
+impl Composer<'_> {
+    /// The blocks of a step that is several of the chain's.
+    pub(super) fn merged(
+        &mut self,
+        step: StepId,
+        members: &[NodeId],
+        lasts: &[NodeId],
+    ) -> Result<(), ComposeError> {
+        let (first, name) = (members[0], self.joined_name(members));
+        if let Some(program) = self.steps[first]
+            && let Some(parser) = check::parser(program)
+        {
+            self.parser_block(step, BlockRole::Parser, first, parser);
+        }
+        if let Some(verify) = self.linked(first, BlockRole::VerifyChecksum) {
+            self.control_block(step, BlockRole::VerifyChecksum, verify);
+        }
+        let flag = |composer: &mut Self, last: &NodeId| {
+            let name = format!("{}.$came_by$", composer.name(*last));
+            composer.flag(name)
+        };
+        let came_by: Vec<FieldId> = match lasts.len() {
+            1 => Vec::new(),
+            _ => lasts.iter().map(|last| flag(self, last)).collect(),
+        };
+        let mut group = Group::new(members, lasts, &came_by);
+        for &id in members {
+            self.member(&mut group, id)?;
+        }
+        let ingress = Control {
+            name: format!("{name}.ingress"),
+            stages: group.line.finish(),
+        };
+        self.control_block(step, BlockRole::Ingress, ingress);
+        for role in [
+            BlockRole::Egress,
+            BlockRole::ComputeChecksum,
+            BlockRole::Deparser,
+        ] {
+            let controls = self.last_controls(first, lasts, role);
+            let name = format!("{name}.{}", role.name());
+            let control = by_last(name, controls, &came_by);
+            match role {
+                BlockRole::Egress => self.egress_block(step, lasts, control),
+                role => self.control_block(step, role, control),
+            }
+        }
+        Ok(())
+    }
+
+    /// What each of the last members does behind the line. A packet that only passes by a choice has been through its step; it is sent as parsed.
+    fn last_controls(&self, first: NodeId, lasts: &[NodeId], role: BlockRole) -> Vec<Control> {
+        let control = |&last: &NodeId| {
+            let own = match (self.steps[last], role) {
+                (None, BlockRole::Deparser) => self.linked(first, role),
+                _ => self.linked(last, role),
+            };
+            own.unwrap_or_else(|| empty(role))
+        };
+        lasts.iter().map(control).collect()
+    }
+
+    /// Lays out a member.
+    fn member(&mut self, group: &mut Group<'_>, id: NodeId) -> Result<(), ComposeError> {
+        let mut here = group.begin(id);
+        let name = self.name(id);
+        let has_begun = group.members[0] == id;
+        let blocks = [BlockRole::VerifyChecksum, BlockRole::Ingress];
+        for role in blocks.into_iter().skip(usize::from(has_begun)) {
+            if let Some(control) = self.linked(id, role)
+                && !self.only_checks(&control)
+            {
+                here = group.control(here, &control);
+            }
+        }
+        if let Some(at) = group.lasts.iter().position(|last| *last == id) {
+            let came_by = group.came_by.get(at);
+            let told = came_by.map(|&field| assign(field, crate::fold::bool_const(true)));
+            here = group.code(here, &format!("{name}.$last$"), told.into_iter().collect());
+            group.line.same(here, group.end);
+            return Ok(());
+        }
+        if let Some(cond) = self.drops(id) {
+            let (drop, stay) = group.condition(here, &format!("{name}.$drop$"), cond);
+            group.line.same(drop, group.end);
+            here = stay;
+        }
+        if let Some(egress) = self.own_egress(id) {
+            let port = self.tell_port();
+            here = group.code(here, &format!("{name}.$egress$"), port);
+            here = group.control(here, &egress);
+        }
+        if let Some(compute) = self.linked(id, BlockRole::ComputeChecksum)
+            && !self.is_redone(group.members, id)?
+        {
+            here = group.control(here, &compute);
+        }
+        self.ways_on(group, id, here)
+    }
+
+    /// From the end of a member to those that may follow.
+    fn ways_on(
+        &self,
+        group: &mut Group<'_>,
+        id: NodeId,
+        mut here: Point,
+    ) -> Result<(), ComposeError> {
+        let leave = format!("{}.$leave$", self.name(id));
+        let body = self.forgets(group.members, id)?;
+        let way = |group: &mut Group<'_>, here: Point, next: NodeId| {
+            let here = group.code(here, &leave, body.clone());
+            group.line.same(here, group.begin(next));
+        };
+        match &self.nodes[id].next {
+            graph::Next::End => {}
+            graph::Next::Node(next) => way(group, here, *next),
+            graph::Next::Choice { arms, otherwise } => {
+                for (condition, next) in arms {
+                    let cond = self.condition(id, condition)?;
+                    let name = format!("{}.$choice$", self.name(id));
+                    let (taken, not_taken) = group.condition(here, &name, cond);
+                    way(group, taken, *next);
+                    here = not_taken;
+                }
+                way(group, here, *otherwise);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a control does nothing but to find out whether checksums are wrong, which no member behind the first asks for.
+    fn only_checks(&self, control: &Control) -> bool {
+        let uses = Uses::of_control(&self.out, control);
+        let is_check = uses.ops.iter().all(|op| CHECKS.contains(op));
+        is_check && uses.writes.is_empty() && uses.tables.is_empty() && !uses.ops.is_empty()
+    }
+
+    /// The egress of a member that is not the last, if it does anything.
+    fn own_egress(&self, id: NodeId) -> Option<Control> {
+        let egress = self.linked(id, BlockRole::Egress)?;
+        Some(egress).filter(|egress| !egress.stages.is_empty())
+    }
+
+    fn standard(&self, name: &str) -> Option<FieldId> {
+        let name = format!("standard_metadata.{name}");
+        self.out.pipeline.intrinsics.get(&name).copied()
+    }
+
+    fn uses(&self, id: NodeId, roles: &[BlockRole]) -> Uses {
+        let controls = roles.iter().filter_map(|&role| self.linked(id, role));
+        let uses = controls.map(|control| Uses::of_control(&self.out, &control));
+        uses.fold(Uses::default(), Uses::and)
+    }
+
+    /// When a member drops a packet, if it may.
+    fn drops(&self, id: NodeId) -> Option<Expr> {
+        let writes = self
+            .uses(id, &[BlockRole::VerifyChecksum, BlockRole::Ingress])
+            .writes;
+        let (spec, group) = (self.standard("egress_spec")?, self.standard("mcast_grp"));
+        let group = group.into_iter();
+        if !group.clone().chain([spec]).any(|f| writes.contains(&f)) {
+            return None;
+        }
+        let is = |field: FieldId, value: fn(u32) -> Value| {
+            let ty = self.out.fields[field].ty;
+            let value = Expr::Const(ty, value(ty.width()));
+            Expr::Binary(BinOp::Eq, Expr::Read(field.into()).into(), value.into())
+        };
+        let all = group.map(|field| is(field, Value::zero));
+        let all = [is(spec, Value::all_ones)].into_iter().chain(all);
+        Some(crate::fold::all(all.collect()))
+    }
+
+    /// What egress is told of its port.
+    fn tell_port(&self) -> Vec<Stmt> {
+        let fields = self
+            .standard("egress_port")
+            .zip(self.standard("egress_spec"));
+        let told = fields.map(|(port, spec)| assign(port, Expr::Read(spec.into())));
+        told.into_iter().collect()
+    }
+
+    /// What the member behind this one does not find any more: what only egress has, and fields of headers that are not valid.
+    fn forgets(&self, members: &[NodeId], id: NodeId) -> Result<Vec<Stmt>, ComposeError> {
+        let Some(deparser) = self.linked(id, BlockRole::Deparser) else {
+            return Ok(Vec::new());
+        };
+        let mut roles = vec![
+            BlockRole::VerifyChecksum,
+            BlockRole::Ingress,
+            BlockRole::Egress,
+        ];
+        if !self.is_redone(members, id)? {
+            roles.push(BlockRole::ComputeChecksum);
+        }
+        let mut writes = self.uses(id, &roles).writes;
+        if self.own_egress(id).is_some() {
+            writes.extend(self.standard("egress_port"));
+        }
+        let zero = |&field: &FieldId| {
+            let ty = self.out.fields[field].ty;
+            assign(field, Expr::Const(ty, Value::zero(ty.width())))
+        };
+        let of_egress = OF_EGRESS.iter().filter_map(|name| self.standard(name));
+        let of_egress = of_egress.filter(|field| writes.contains(field));
+        let mut body: Vec<Stmt> = of_egress.map(|field| zero(&field)).collect();
+        for header in check::emitted(&deparser).unwrap_or_default() {
+            let fields = fields_of(&self.out, header).filter(|field| writes.contains(field));
+            let fields: Vec<Stmt> = fields.map(|field| zero(&field)).collect();
+            if !fields.is_empty() {
+                let valid = Expr::Read(self.out.headers[header].valid.into());
+                let invalid = Expr::Unary(UnOp::Not, valid.into());
+                body.push(Stmt {
+                    kind: StmtKind::If(invalid, fields, Vec::new()),
+                    loc: None,
+                });
+            }
+        }
+        Ok(body)
+    }
+
+    /// Whether the checksums that a member computes are computed again, in the same way, before anything could see them.
+    fn is_redone(&self, members: &[NodeId], id: NodeId) -> Result<bool, ComposeError> {
+        let Some(compute) = self.linked(id, BlockRole::ComputeChecksum) else {
+            return Ok(false);
+        };
+        let Some(updates) = updates(&compute) else {
+            return Ok(false);
+        };
+        let results = Uses::of_control(&self.out, &compute).writes;
+        let conditions = updates.iter().flat_map(|call| operands_in(call));
+        let asked = conditions.flat_map(|expr| Uses::of_expr(&self.out, expr).reads);
+        let asked: HashSet<FieldId> = asked.collect();
+        let summed = updates.iter().flat_map(|call| operands_data(call));
+        let mut summed = summed.flat_map(|expr| Uses::of_expr(&self.out, expr).reads);
+        if summed.any(|field| results.contains(&field)) || !asked.is_disjoint(&results) {
+            return Ok(false);
+        }
+        let behind = self.behind(members, id);
+        for &id in &behind {
+            let own = self.linked(id, BlockRole::ComputeChecksum);
+            let is_same = own.is_some_and(|own| bare(&own) == bare(&compute));
+            let is_last = self.behind(members, id).is_empty();
+            let mut roles = vec![
+                BlockRole::VerifyChecksum,
+                BlockRole::Ingress,
+                BlockRole::Egress,
+            ];
+            if !is_same {
+                roles.push(BlockRole::ComputeChecksum);
+            }
+            let uses = self.uses(id, &roles);
+            let is_seen = !uses.reads.is_disjoint(&results) || !uses.writes.is_disjoint(&asked);
+            if is_seen || is_last && !is_same {
+                return Ok(false);
+            }
+        }
+        let mut seen = HashSet::new();
+        for &id in behind.iter().chain([&id]) {
+            if let graph::Next::Choice { arms, .. } = &self.nodes[id].next {
+                for (condition, _) in arms {
+                    let cond = self.condition(id, condition)?;
+                    seen.extend(Uses::of_expr(&self.out, &cond).reads);
+                }
+            }
+        }
+        Ok(seen.is_disjoint(&results))
+    }
+
+    /// The members that packets may come to behind this one.
+    fn behind(&self, members: &[NodeId], id: NodeId) -> Vec<NodeId> {
+        let mut behind = Vec::new();
+        let mut open = self.nodes[id].successors();
+        while let Some(next) = open.pop() {
+            if members.contains(&next) && !behind.contains(&next) {
+                behind.push(next);
+                open.extend(self.nodes[next].successors());
+            }
+        }
+        behind
+    }
+}
+
+fn empty(role: BlockRole) -> Control {
+    Control {
+        name: role.name().to_owned(),
+        stages: Default::default(),
+    }
+}
+
+/// One control for all last members: their own if it is the same for all, else a choice among them.
+fn by_last(name: String, controls: Vec<Control>, came_by: &[FieldId]) -> Control {
+    let same = controls.iter().all(|one| bare(one) == bare(&controls[0]));
+    if let (true, Some(one)) = (same, controls.first()) {
+        let stages = one.stages.clone();
+        return Control { name, stages };
+    }
+    let mut group = Group::new(&[], &[], &[]);
+    let mut here = group.line.point();
+    for (control, &flag) in controls.iter().zip(came_by) {
+        let cond = Expr::Read(flag.into());
+        let (own, others) = group.condition(here, &format!("{name}.$by$"), cond);
+        let after = group.control(own, control);
+        group.line.same(after, group.end);
+        here = others;
+    }
+    group.line.same(here, group.end);
+    let stages = group.line.finish();
+    Control { name, stages }
+}
+
+/// The calls of a control that does nothing but to compute checksums, always the same ones.
+fn updates(control: &Control) -> Option<Vec<&Call>> {
+    let mut calls = Vec::new();
+    for stage in control.stages.values() {
+        let StageKind::Action { body, .. } = &stage.kind else {
+            return None;
+        };
+        for stmt in body {
+            match &stmt.kind {
+                StmtKind::Call(call) if UPDATES.contains(&call.op) && !is_random(call) => {
+                    calls.push(call);
+                }
+                _ => return None,
+            }
+        }
+    }
+    Some(calls)
+}
+
+fn is_random(call: &Call) -> bool {
+    let random = HashAlgorithm::Random.number();
+    call.operands.first() == Some(&Operand::Number(random))
+}
+
+fn operands_in(call: &Call) -> impl Iterator<Item = &Expr> {
+    call.operands.iter().filter_map(|operand| match operand {
+        Operand::In(value) => Some(value),
+        _ => None,
+    })
+}
+
+fn operands_data(call: &Call) -> impl Iterator<Item = &Expr> {
+    let data = call.operands.iter().filter_map(|operand| match operand {
+        Operand::Data(values) => Some(values),
+        _ => None,
+    });
+    data.flatten()
+}
+
+/// What a control does, without names and places.
+fn bare(control: &Control) -> Vec<StageKind> {
+    let stages = control.stages.values();
+    let mut kinds: Vec<StageKind> = stages.map(|stage| stage.kind.clone()).collect();
+    for kind in &mut kinds {
+        if let StageKind::Action { body, .. } = kind {
+            forget_places(body);
+        }
+    }
+    kinds
+}
+
+fn forget_places(body: &mut [Stmt]) {
+    for stmt in body {
+        stmt.loc = None;
+        match &mut stmt.kind {
+            StmtKind::If(_, then, otherwise) => {
+                forget_places(then);
+                forget_places(otherwise);
+            }
+            StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+                forget_places(body);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which steps of a chain become one.
+//!
+//! Steps are looked at in order. A step goes on with the fields of the steps before if all of them are one already, if each of them may be followed,
+//! and if its parser is that of the first of them. Where a step stays apart, so do all steps that packets may come to instead of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bits::{Id, IdVec};
+use ir::{FieldId, HeaderId};
+
+use super::profile::Profile;
+use super::reason::Reason;
+use super::same;
+use crate::compose::Steps;
+use crate::compose::graph::{Next, Node, NodeId, What};
+use crate::link::Known;
+
+/// Which steps become one.
+pub(in crate::compose) struct Plan {
+    /// For each step the first one of those that it is one with.
+    pub(in crate::compose) first: IdVec<NodeId, NodeId>,
+    /// The storage that a step shares with that first one, by ids of both programs.
+    pub(in crate::compose) shared: BTreeMap<NodeId, Known>,
+    /// For each step that packets come to from others, why it stays apart if it does.
+    pub(in crate::compose) apart: BTreeMap<NodeId, Reason>,
+}
+
+/// A plan by which each step is by itself.
+pub(in crate::compose) fn apart(nodes: &IdVec<NodeId, Node<'_>>) -> Plan {
+    Plan {
+        first: nodes.ids().collect(),
+        shared: BTreeMap::new(),
+        apart: nodes.ids().map(|id| (id, Reason::AsAsked)).collect(),
+    }
+}
+
+/// A plan by which as many steps as can be are one.
+pub(in crate::compose) fn plan<'n>(nodes: &'n IdVec<NodeId, Node<'n>>, steps: &Steps<'n>) -> Plan {
+    let mut planner = Planner {
+        nodes,
+        before: nodes.ids().map(|_| Vec::new()).collect(),
+        profiles: Vec::new(),
+        apart: BTreeMap::new(),
+        ends: BTreeSet::new(),
+    };
+    for (id, node) in nodes.iter() {
+        planner.profiles.push(match node.what {
+            What::Program(step) => steps[id].and_then(|program| Profile::of(&step.name, program)),
+            What::Choice | What::End => None,
+        });
+    }
+    for (id, node) in nodes.iter() {
+        for next in node.successors() {
+            planner.before[next].push(id);
+        }
+    }
+    loop {
+        let plan = planner.pass();
+        if !planner.cut(&plan) {
+            return plan;
+        }
+    }
+}
+
+fn step_name<'n>(nodes: &'n IdVec<NodeId, Node<'_>>, id: NodeId) -> Option<&'n str> {
+    match nodes[id].what {
+        What::Program(step) => Some(&step.name),
+        What::Choice | What::End => None,
+    }
+}
+
+struct Planner<'n> {
+    nodes: &'n IdVec<NodeId, Node<'n>>,
+    /// The steps that packets come from.
+    before: IdVec<NodeId, Vec<NodeId>>,
+    profiles: Vec<Option<Profile<'n>>>,
+    /// Steps that stay apart from those before them.
+    apart: BTreeMap<NodeId, Reason>,
+    /// Steps from which all that follow stay apart.
+    ends: BTreeSet<NodeId>,
+}
+
+impl Planner<'_> {
+    /// Looks at all steps in order, by what is known to stay apart.
+    fn pass(&mut self) -> Plan {
+        let mut plan = Plan {
+            first: IdVec::new(),
+            shared: BTreeMap::new(),
+            apart: BTreeMap::new(),
+        };
+        for id in self.nodes.ids() {
+            let first = match self.joined(id, &plan) {
+                Ok(first) => first,
+                Err(reason) => {
+                    if !self.before[id].is_empty() {
+                        self.apart.entry(id).or_insert(reason);
+                    }
+                    plan.first.push(id);
+                    continue;
+                }
+            };
+            plan.first.push(first.0);
+            plan.shared.insert(id, first.1);
+        }
+        plan.apart.clone_from(&self.apart);
+        plan
+    }
+
+    /// The first of the steps that a step is one with, and what storage it shares with it.
+    fn joined(&self, id: NodeId, plan: &Plan) -> Result<(NodeId, Known), Reason> {
+        if let Some(reason) = self.apart.get(&id) {
+            return Err(reason.clone());
+        }
+        let other_way = |id: NodeId| Reason::OtherWay {
+            step: self.name(id),
+        };
+        let before = &self.before[id];
+        let Some(&one) = before.first() else {
+            return Err(other_way(id));
+        };
+        let first = plan.first[one];
+        if let Some(&other) = before.iter().find(|&&other| plan.first[other] != first) {
+            return Err(other_way(other));
+        }
+        for &step in before {
+            if self.ends.contains(&step) {
+                return Err(other_way(step));
+            }
+            if let Some(profile) = &self.profiles[step.index()] {
+                profile.can_be_followed()?;
+            }
+        }
+        let Some(entry) = &self.profiles[first.index()] else {
+            return Err(other_way(first));
+        };
+        match &self.profiles[id.index()] {
+            None => Ok((first, Known::default())),
+            Some(profile) => Ok((first, shared(entry, profile)?)),
+        }
+    }
+
+    fn name(&self, id: NodeId) -> String {
+        step_name(self.nodes, id).unwrap_or("a choice").to_owned()
+    }
+
+    /// Finds more that stays apart because of what does; whether there was any.
+    fn cut(&mut self, plan: &Plan) -> bool {
+        let known = (self.apart.len(), self.ends.len());
+        for (&id, _) in &plan.apart {
+            self.ends.extend(&self.before[id]);
+        }
+        for id in self.ends.clone() {
+            for next in self.nodes[id].successors() {
+                let step = self.name(id);
+                self.apart.entry(next).or_insert(Reason::OtherWay { step });
+            }
+        }
+        for id in self.mixed_ends(plan) {
+            let step = self.name(id);
+            self.apart.entry(id).or_insert(Reason::OtherWay { step });
+        }
+        known != (self.apart.len(), self.ends.len())
+    }
+
+    /// The last ones of steps that are one, where they neither all end the chain nor all lead to one step: there is no one way on.
+    fn mixed_ends(&self, plan: &Plan) -> Vec<NodeId> {
+        let mut lasts: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        for (id, node) in self.nodes.iter() {
+            let stays = |next: &NodeId| plan.first[*next] == plan.first[id];
+            if !node.successors().iter().any(stays) {
+                lasts.entry(plan.first[id]).or_default().push(id);
+            }
+        }
+        let way = |id: NodeId| match self.nodes[id].next {
+            Next::End => Some(None),
+            Next::Node(next) => Some(Some(next)),
+            Next::Choice { .. } => None,
+        };
+        let mut mixed = Vec::new();
+        for ids in lasts.into_values().filter(|ids| ids.len() > 1) {
+            let ways: Vec<_> = ids.iter().map(|&id| way(id)).collect();
+            if ways.contains(&None) || ways.iter().any(|way| way != &ways[0]) {
+                mixed.extend(ids.into_iter().filter(|&id| plan.first[id] != id));
+            }
+        }
+        mixed
+    }
+}
+
+/// What storage two steps share that go on with the same fields.
+fn shared(entry: &Profile<'_>, step: &Profile<'_>) -> Result<Known, Reason> {
+    step.can_follow()?;
+    let differ = |differs| Reason::OtherParser {
+        step: step.step.to_owned(),
+        before: entry.step.to_owned(),
+        differs,
+    };
+    let known = same::parsers((entry.program, entry.parser), (step.program, step.parser))
+        .map_err(differ)?;
+    let is_standard = |(_, field): &(&FieldId, &FieldId)| {
+        let mut standard = entry.program.pipeline.intrinsics.values();
+        standard.any(|intrinsic| intrinsic == *field)
+    };
+    let own = || known.fields.iter().filter(|pair| !is_standard(pair));
+    let is_indexed = step.indexes(own().map(|(field, _)| *field))
+        || entry.indexes(own().map(|(_, field)| *field));
+    match is_indexed
+        || in_stacks(entry, known.headers.values())
+        || in_stacks(step, known.headers.keys())
+    {
+        true => Err(differ("elements of stacks and arrays")),
+        false => Ok(known),
+    }
+}
+
+/// Whether some of these headers are elements of stacks.
+fn in_stacks<'h>(profile: &Profile<'_>, mut headers: impl Iterator<Item = &'h HeaderId>) -> bool {
+    let stacks = profile.program.stacks.values();
+    let ranges: Vec<_> = stacks
+        .map(|stack| stack.first.get()..stack.first.get() + stack.len)
+        .collect();
+    headers.any(|header| ranges.iter().any(|range| range.contains(&header.get())))
+}

@@ -1,0 +1,157 @@
+//! The characters of a policy's text.
+
+use super::policy::{PolicyError, Position};
+
+/// Text and how far it has been read.
+pub(super) struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Scanner<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Scanner { text, at: 0 }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    /// Passes over white space and comments.
+    fn skip(&mut self) {
+        loop {
+            let rest = self.rest();
+            let blank = rest.len() - rest.trim_start().len();
+            self.at += blank;
+            let line_begins = self.text[..self.at].rsplit('\n').next();
+            let is_first = line_begins.is_some_and(|line| line.trim().is_empty());
+            let rest = self.rest();
+            let is_comment = rest.starts_with("//") || is_first && rest.starts_with('#');
+            if !is_comment {
+                return;
+            }
+            self.at += rest.find('\n').unwrap_or(rest.len());
+        }
+    }
+
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.skip();
+        self.rest().is_empty()
+    }
+
+    /// Where the next token begins.
+    pub(super) fn position(&mut self) -> Position {
+        self.skip();
+        let before = &self.text[..self.at];
+        let line = before.rsplit('\n').next().unwrap_or(before);
+        Position {
+            line: before.matches('\n').count() as u32 + 1,
+            column: line.chars().count() as u32 + 1,
+        }
+    }
+
+    pub(super) fn error(&mut self, message: impl Into<String>) -> PolicyError {
+        PolicyError {
+            at: self.position(),
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn unexpected(&mut self, expected: &str) -> PolicyError {
+        self.skip();
+        let found: String = self.rest().split_whitespace().next().unwrap_or("").into();
+        match found.is_empty() {
+            true => self.error(format!("the policy ends where {expected} is expected")),
+            false => self.error(format!("`{found}` stands where {expected} is expected")),
+        }
+    }
+
+    pub(super) fn looks_at(&mut self, what: &str) -> bool {
+        self.skip();
+        self.rest().starts_with(what)
+    }
+
+    pub(super) fn eat(&mut self, what: &str) -> bool {
+        let is_there = self.looks_at(what);
+        self.at += if is_there { what.len() } else { 0 };
+        is_there
+    }
+
+    /// Eats a word that no other character of a name follows.
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        self.skip();
+        let behind = self.rest().strip_prefix(word);
+        let is_whole = behind.is_some_and(|behind| !behind.starts_with(is_name));
+        self.at += if is_whole { word.len() } else { 0 };
+        is_whole
+    }
+
+    /// A name or a source: all up to a space, an equals sign, an arrow, a bar or a bracket; or what stands between double quotes.
+    pub(super) fn source(&mut self) -> Option<&'t str> {
+        self.skip();
+        let rest = self.rest();
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"')?;
+            self.at += end + 2;
+            return Some(&quoted[..end]);
+        }
+        let ends = |&(at, c): &(usize, char)| {
+            c.is_whitespace() || "=[]|\"".contains(c) || rest[at..].starts_with("->")
+        };
+        let end = rest
+            .char_indices()
+            .find(ends)
+            .map_or(rest.len(), |(at, _)| at);
+        self.at += end;
+        Some(&rest[..end]).filter(|source| !source.is_empty())
+    }
+
+    /// A number as P4 writes it, without a width.
+    pub(super) fn number(&mut self) -> Option<&'t str> {
+        self.skip();
+        let rest = self.rest();
+        if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        self.at += end;
+        Some(&rest[..end])
+    }
+
+    /// Names joined by dots, with elements of stacks in between (`hdr.vlan[0].id`).
+    pub(super) fn path(&mut self) -> Option<&'t str> {
+        self.skip();
+        let rest = self.rest();
+        let mut end = 0;
+        loop {
+            let name = &rest[end..];
+            let len = name.find(|c| !is_name(c)).unwrap_or(name.len());
+            if len == 0 {
+                return None;
+            }
+            end += len;
+            end += element(&rest[end..]);
+            if !rest[end..].starts_with('.') {
+                break;
+            }
+            end += 1;
+        }
+        self.at += end;
+        Some(&rest[..end])
+    }
+}
+
+/// Bytes of `[0]` in front of a dot; elsewhere brackets choose bits.
+fn element(text: &str) -> usize {
+    let inside = text
+        .strip_prefix('[')
+        .and_then(|text| text.split_once("]."));
+    match inside {
+        Some((index, _)) if index.chars().all(|c| c.is_ascii_digit()) => index.len() + 2,
+        _ => 0,
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '$'
+}
