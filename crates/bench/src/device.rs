@@ -51,7 +51,7 @@ impl Forward for OnWorker {
     }
 }
 
-fn change(item: Item) -> Change {
+pub(crate) fn change(item: Item) -> Change {
     match item {
         Item::Multicast(group, ports) => {
             let replica = |port| Replica {

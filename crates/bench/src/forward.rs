@@ -5,6 +5,9 @@ use table::CounterReading;
 
 /// Something that forwards frames.
 pub trait Forward {
+    /// Makes frames what comes in at this side, of packets that are the same for all sides. It is not timed.
+    fn make_ready(&mut self, _frames: &mut [Frame]) {}
+
     /// Takes frames in, each from its own port, and gives each that leaves to `out`, in order. What stays in `frames` counts no more.
     fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox);
 

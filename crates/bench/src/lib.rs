@@ -2,7 +2,7 @@
 //!
 //! **In:** a kind, a size and a seed; for a [`Workload`] the verified IR of its program. **Out:** the same workload in every run: entries for
 //! tables, keys to look up, packets to forward, and the function of the program as a loop written by hand ([`Forward`]).
-//! **May import:** `switch`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
+//! **May import:** `switch`, `tenancy`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
 //!
 //! Invariants:
 //! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`] and [`io`] alone;
@@ -28,6 +28,7 @@ pub mod rules;
 mod setup;
 #[cfg(target_os = "linux")]
 pub mod swap;
+pub mod tenants;
 mod wire;
 mod workload;
 pub mod workloads;

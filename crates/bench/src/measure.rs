@@ -228,6 +228,7 @@ impl<'s> Station<'s> {
     /// The ticks that forwarding one ring takes, and how many frames left.
     fn ring(&mut self, side: &mut dyn Forward, packets: &mut Packets<'_>) -> (u64, usize) {
         self.frames.iter_mut().for_each(packets);
+        side.make_ready(&mut self.frames);
         let burst = self.shared.plan.burst.clamp(1, RING);
         let start = self.shared.clock.ticks();
         for frames in self.frames.chunks_mut(burst) {

@@ -11,6 +11,7 @@ use super::flat::{BURST, Flat};
 use crate::forward::{Forward, Outbox, Reading};
 use crate::names::Key;
 use crate::setup::{Item, Setup, SetupError};
+use crate::tenants::{Divisible, Part};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Choices, Hand, Workload};
 
@@ -59,6 +60,65 @@ fn write(frame: &mut Frame, src: u64, dst: u64, ingress: u32) {
     }
 }
 
+impl Switch {
+    /// Entries of these stations, and the group of all ports.
+    fn set_up(
+        &self,
+        program: &Program,
+        stations_of_part: impl Iterator<Item = u64>,
+        setup: &mut Setup<'_>,
+    ) -> Result<(), SetupError> {
+        let mut fill = Fill { program, setup };
+        let stations = fill.table("stations", "NoAction")?;
+        let destinations = fill.table("destinations", "to_port")?;
+        for station in stations_of_part {
+            let (mac, port) = (Key::Is(address(station)), u64::from(port(station)));
+            fill.add(&stations, &[mac, Key::Is(port)], &[])?;
+            fill.add(&destinations, &[mac], &[port])?;
+        }
+        setup(Item::Multicast(1, self.ports.clone()))
+    }
+
+    /// Groups of stations, one on each port, that are in a part.
+    fn groups(&self, part: Part) -> u64 {
+        (self.stations / PORTS / part.of as u64).max(1)
+    }
+
+    /// A station of a part.
+    fn station(&self, part: Part, group: u64, port: u64) -> u64 {
+        (group * part.of as u64 + part.number as u64) * PORTS + port
+    }
+}
+
+impl Divisible for Switch {
+    fn name(&self) -> &str {
+        "l2"
+    }
+
+    fn ports(&self) -> u32 {
+        PORTS as u32
+    }
+
+    fn setup(
+        &self,
+        program: &Program,
+        part: Part,
+        setup: &mut Setup<'_>,
+    ) -> Result<(), SetupError> {
+        let groups = 0..self.groups(part);
+        let ports = |group| (0..PORTS).map(move |port| self.station(part, group, port));
+        self.set_up(program, groups.flat_map(ports), setup)
+    }
+
+    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
+        let groups = self.groups(part);
+        let (from, hop) = (choices.below(PORTS), choices.between(1, PORTS - 1));
+        let src = self.station(part, choices.below(groups), from);
+        let dst = self.station(part, choices.below(groups), (from + hop) % PORTS);
+        write(frame, address(src), address(dst), port(src));
+    }
+}
+
 impl Workload for Switch {
     fn name(&self) -> &'static str {
         "l2"
@@ -73,15 +133,7 @@ impl Workload for Switch {
     }
 
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
-        let mut fill = Fill { program, setup };
-        let stations = fill.table("stations", "NoAction")?;
-        let destinations = fill.table("destinations", "to_port")?;
-        for station in 0..self.stations {
-            let (mac, port) = (Key::Is(address(station)), u64::from(port(station)));
-            fill.add(&stations, &[mac, Key::Is(port)], &[])?;
-            fill.add(&destinations, &[mac], &[port])?;
-        }
-        setup(Item::Multicast(1, self.ports.clone()))
+        self.set_up(program, 0..self.stations, setup)
     }
 
     fn packet(&self, choices: &mut Choices, frame: &mut Frame) {

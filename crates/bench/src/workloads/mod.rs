@@ -14,6 +14,7 @@ mod snat;
 mod upf;
 
 use crate::Workload;
+use crate::tenants::Divisible;
 
 /// How much there is in a workload's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,11 @@ pub const ALL: &[(&str, Make)] = &[
 pub fn find(name: &str) -> Option<Box<dyn Workload>> {
     let (_, make) = ALL.iter().find(|(other, _)| *other == name)?;
     Some(make(Size::Full))
+}
+
+/// `l2`, whose stations fall into parts.
+pub fn divisible() -> Box<dyn Divisible> {
+    Box::new(l2::Switch::new(Size::Full))
 }
 
 /// `sai` with about 100,000 entries.

@@ -8,6 +8,7 @@ mod sides;
 mod svg;
 #[cfg(target_os = "linux")]
 mod swap;
+mod tenants;
 
 use std::time::Duration;
 
@@ -49,6 +50,13 @@ pub(crate) struct Options {
     /// With --swap: how many changes.
     #[arg(long, value_name = "N", requires = "swap", default_value_t = 1000)]
     swaps: u32,
+    /// Measure what it costs that programs run in virtual data planes: `l2` alone, beside 1 to 256 vPDPs that have a part of its stations each, which
+    /// packets find by ports of their own, by a description header or by a table.
+    #[arg(long, conflicts_with_all = ["lookups", "io", "swap", "programs", "trace", "svg"])]
+    tenants: bool,
+    /// With --tenants: how many vPDPs.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", default_values = ["1", "8", "64", "256"])]
+    vpdps: Vec<usize>,
     /// With --lookups: how many entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
     sizes: Vec<usize>,
@@ -150,6 +158,9 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     }
     if options.swap {
         return swap::run(options.swaps as usize, options.json, time);
+    }
+    if options.tenants {
+        return tenants::run(options, time);
     }
     let mut report = report::Report::new(options.json);
     let all: Vec<String> = workloads::ALL

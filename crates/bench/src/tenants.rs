@@ -1,0 +1,377 @@
+//! What it costs that programs run in virtual data planes: one program with all its tables beside many vPDPs that have a part of them each, under the
+//! same packets.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use exec::Engine;
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use switch::{Device, DeviceConfig};
+use tenancy::{
+    Carriage, Condition, Connection, Envelope, Hypervisor, Refusal, Rule, Sharing, Spec, Vlan,
+    VpdpId, Worker,
+};
+
+use crate::clock::Clock;
+use crate::device::change;
+use crate::measure::{Measured, Packets, Plan, Side, Traffic, measure, quantile};
+use crate::setup::{Setup, SetupError};
+use crate::{Choices, Forward, Outbox, Reading};
+
+/// A part of a function's tables and packets: one of so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which, from 0.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// A function whose tables and packets fall into any number of parts, each of which it could do alone.
+pub trait Divisible: Sync {
+    /// Its name, as rows have it.
+    fn name(&self) -> &str;
+
+    /// Its ports, from 0: the same in each part.
+    fn ports(&self) -> u32;
+
+    /// Tells a device what it must know for a part.
+    ///
+    /// # Errors
+    /// The program is another one.
+    fn setup(&self, program: &Program, part: Part, setup: &mut Setup<'_>)
+    -> Result<(), SetupError>;
+
+    /// Writes a packet of a part: an untagged Ethernet frame. Port and bytes are set.
+    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame);
+}
+
+/// How packets find their vPDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Each vPDP has ports of its own.
+    Whole,
+    /// All share their ports, by a description header in front of the packet.
+    Described,
+    /// Ports can be shared, and packets are told apart by rules over the port and the VLAN.
+    Rules,
+}
+
+impl Entry {
+    /// All of them.
+    pub const ALL: [Entry; 3] = [Entry::Whole, Entry::Described, Entry::Rules];
+
+    /// Its name, as rows have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Entry::Whole => "ports",
+            Entry::Described => "header",
+            Entry::Rules => "table",
+        }
+    }
+}
+
+/// Packets of all parts; the part stands in the port's upper half until a side makes them its own.
+struct Mixed<'f> {
+    function: &'f dyn Divisible,
+    parts: usize,
+}
+
+const PART_SHIFT: u32 = 16;
+
+/// Takes the part out of a frame's port.
+fn take_part(frame: &mut Frame) -> usize {
+    let part = frame.ingress.0 >> PART_SHIFT;
+    frame.ingress = PortId(frame.ingress.0 & ((1 << PART_SHIFT) - 1));
+    part as usize
+}
+
+impl Traffic for Mixed<'_> {
+    fn packets(&self, seed: u64) -> Packets<'_> {
+        let mut choices = Choices::new(seed);
+        Box::new(move |frame| {
+            let number = choices.below(self.parts as u64) as usize;
+            let of = self.parts;
+            self.function
+                .packet(&mut choices, Part { number, of }, frame);
+            frame.ingress = PortId(frame.ingress.0 | (number as u32) << PART_SHIFT);
+        })
+    }
+}
+
+/// The program alone.
+struct Native(switch::Worker);
+
+impl Forward for Native {
+    fn make_ready(&mut self, frames: &mut [Frame]) {
+        for frame in frames {
+            take_part(frame);
+        }
+    }
+
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+        self.0
+            .forward(frames, now, |port, frame, _| out.take(port, frame));
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        Vec::new()
+    }
+}
+
+/// Virtual data planes, one a part.
+struct Hosted {
+    worker: Worker,
+    ports: u32,
+    /// What stands in front of each part's packets, if descriptions lead in.
+    envelopes: Vec<Envelope>,
+}
+
+impl Forward for Hosted {
+    fn make_ready(&mut self, frames: &mut [Frame]) {
+        for frame in frames {
+            let part = take_part(frame);
+            match self.envelopes.get(part) {
+                // The longest packets of workloads are far below a frame's limit.
+                Some(envelope) => drop(envelope.put_on(frame)),
+                None => frame.ingress.0 += part as u32 * self.ports,
+            }
+        }
+    }
+
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+        self.worker
+            .forward(frames, now, |port, frame, _| out.take(port, frame));
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        Vec::new()
+    }
+}
+
+/// Why vPDPs cannot be measured.
+#[derive(Debug)]
+pub enum TenantsError {
+    /// A program does not take its entries.
+    Setup(SetupError),
+    /// The hypervisor refuses something.
+    Refusal(Refusal),
+    /// There cannot be so many vPDPs.
+    Count(usize),
+}
+
+impl std::fmt::Display for TenantsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TenantsError::Setup(error) => error.fmt(f),
+            TenantsError::Refusal(error) => error.fmt(f),
+            TenantsError::Count(vpdps) => {
+                write!(f, "a switch has 1 to {} vPDPs, not {vpdps}", VpdpId::MAX)
+            }
+        }
+    }
+}
+
+impl std::error::Error for TenantsError {}
+
+impl From<SetupError> for TenantsError {
+    fn from(error: SetupError) -> Self {
+        TenantsError::Setup(error)
+    }
+}
+
+impl From<Refusal> for TenantsError {
+    fn from(error: Refusal) -> Self {
+        TenantsError::Refusal(error)
+    }
+}
+
+/// What is measured.
+pub struct Tenants<'f> {
+    /// The function.
+    pub function: &'f dyn Divisible,
+    /// Its program, for one part or for all.
+    pub program: Arc<Program>,
+    /// What runs it.
+    pub engine: Arc<dyn Engine>,
+    /// How many vPDPs.
+    pub vpdps: usize,
+    /// How packets find them.
+    pub entry: Entry,
+}
+
+/// One row of figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantsReport {
+    /// The program alone.
+    pub native: Measured,
+    /// vPDPs.
+    pub hosted: Measured,
+    /// Microseconds that a burst takes, the median and of a hundred the second longest: of the program alone, and of vPDPs.
+    pub native_burst: (f64, f64),
+    /// The same of vPDPs.
+    pub hosted_burst: (f64, f64),
+}
+
+impl TenantsReport {
+    /// Packets through vPDPs for each through the program alone.
+    pub fn ratio(&self) -> f64 {
+        self.hosted.mpps / self.native.mpps
+    }
+}
+
+impl Tenants<'_> {
+    /// Measures the program alone and in vPDPs, in turns, on one worker. `tell` is told how much of the time is over, from 0 to 1.
+    ///
+    /// # Errors
+    /// There is no such number of vPDPs, or a program does not take its entries.
+    pub fn measure(
+        &self,
+        plan: &Plan,
+        tell: &mut (dyn FnMut(f64) + Send),
+    ) -> Result<TenantsReport, TenantsError> {
+        if !(1..=VpdpId::MAX.into()).contains(&self.vpdps) {
+            return Err(TenantsError::Count(self.vpdps));
+        }
+        // Both stay, or workers would see nothing any more.
+        let (_device, native) = self.native()?;
+        let (_hypervisor, hosted) = self.hosted()?;
+        let side = |name: &str, forward: Box<dyn Forward + Send>| Side {
+            name: name.into(),
+            forward,
+        };
+        let sides = vec![
+            side("native", Box::new(native)),
+            side("vpdps", Box::new(hosted)),
+        ];
+        let traffic = Mixed {
+            function: self.function,
+            parts: self.vpdps,
+        };
+        let mut workers = [sides];
+        let clock = Clock::new();
+        let mut measured = measure(&mut workers, &traffic, plan, &clock, tell).into_iter();
+        let [sides] = &mut workers;
+        let mut times = sides
+            .iter_mut()
+            .map(|side| burst_times(&mut *side.forward, &traffic, plan));
+        let mut next = || {
+            let both = measured.next().zip(times.next());
+            both.ok_or(TenantsError::Count(self.vpdps))
+        };
+        let ((native, native_burst), (hosted, hosted_burst)) = (next()?, next()?);
+        Ok(TenantsReport {
+            native,
+            hosted,
+            native_burst,
+            hosted_burst,
+        })
+    }
+
+    fn native(&self) -> Result<(Device, Native), TenantsError> {
+        let config = DeviceConfig::default();
+        let mut device = Device::new(Arc::clone(&self.program), &*self.engine, &config)
+            .map_err(|error| SetupError::Entry(error.to_string()))?;
+        for number in 0..self.vpdps {
+            self.fill(&mut device, number)?;
+        }
+        let worker = device.workers(1).pop();
+        let worker = worker.ok_or_else(|| SetupError::Entry("no worker".into()))?;
+        Ok((device, Native(worker)))
+    }
+
+    fn fill(&self, device: &mut Device, number: usize) -> Result<(), TenantsError> {
+        let of = self.vpdps;
+        self.function
+            .setup(&self.program, Part { number, of }, &mut |item| {
+                let applied = device.apply(change(item));
+                applied.map_err(|error| SetupError::Entry(error.to_string()))?;
+                Ok(())
+            })?;
+        while device.improve(std::time::Duration::MAX) != switch::Improved::NoMore {}
+        device.publish();
+        Ok(())
+    }
+
+    fn hosted(&self) -> Result<(Hypervisor, Hosted), TenantsError> {
+        let mut hypervisor = Hypervisor::new(Arc::clone(&self.engine));
+        let ports = self.function.ports();
+        let physical = |number: usize, port: u32| match self.entry {
+            Entry::Described => PortId(port),
+            Entry::Whole | Entry::Rules => PortId(number as u32 * ports + port),
+        };
+        let sharing = match self.entry {
+            Entry::Whole => None,
+            Entry::Described => Some(Sharing::Described(Carriage::Plain)),
+            Entry::Rules => Some(Sharing::Rules),
+        };
+        let mut envelopes = Vec::new();
+        for number in 0..self.vpdps {
+            let own: Vec<PortId> = (0..ports).map(|port| physical(number, port)).collect();
+            for port in &own {
+                hypervisor.share(*port, sharing)?;
+            }
+            let vpdp = hypervisor.create(Spec {
+                name: number.to_string(),
+                ports: own.iter().copied().map(Connection::Physical).collect(),
+                ..Spec::default()
+            })?;
+            hypervisor.load(vpdp, Arc::clone(&self.program))?;
+            if let Some(device) = hypervisor.device_mut(vpdp) {
+                self.fill(device, number)?;
+            }
+            match self.entry {
+                Entry::Whole => {}
+                Entry::Described => envelopes.push(Envelope::new(vpdp, Carriage::Plain)),
+                Entry::Rules => {
+                    for port in own {
+                        hypervisor.add_rule(rule(vpdp, port))?;
+                    }
+                }
+            }
+        }
+        let worker = hypervisor.workers(1).pop();
+        let worker = worker.ok_or_else(|| SetupError::Entry("no worker".into()))?;
+        let hosted = Hosted {
+            worker,
+            ports,
+            envelopes,
+        };
+        Ok((hypervisor, hosted))
+    }
+}
+
+fn rule(vpdp: VpdpId, port: PortId) -> Rule {
+    Rule {
+        name: format!("port {port}"),
+        vpdp,
+        priority: 0,
+        conditions: vec![Condition::Port(port), Condition::Vlan(Vlan::Untagged)],
+    }
+}
+
+/// Bursts that are timed one by one.
+const TIMED: usize = 4096;
+
+/// Microseconds that a burst takes: the median, and of a hundred the second longest.
+fn burst_times(side: &mut dyn Forward, traffic: &Mixed<'_>, plan: &Plan) -> (f64, f64) {
+    let mut packets = traffic.packets(plan.seed);
+    let mut frames: Vec<Frame> = (0..plan.burst.max(1)).map(|_| Frame::new()).collect();
+    let mut out = Outbox::new();
+    // Later than any round before: time never goes back.
+    let mut now = Nanos::from_secs(1 << 20);
+    let mut times: Vec<f64> = (0..TIMED)
+        .map(|_| {
+            frames.iter_mut().for_each(&mut packets);
+            side.make_ready(&mut frames);
+            now += Nanos::from_micros(10);
+            let begin = Instant::now();
+            side.forward(&mut frames, now, &mut out);
+            let time = begin.elapsed().as_secs_f64() * 1e6;
+            out.flush();
+            time
+        })
+        .collect();
+    (quantile(&mut times, 0.5), quantile(&mut times, 0.99))
+}
