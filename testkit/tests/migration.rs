@@ -782,6 +782,20 @@ fn meters_change_their_size_and_unit() {
         &["m: meters what fits, 1 of 2: it takes 4 instead of 8"],
         &[],
     );
+    // What a meter has marked goes with it.
+    for new in [&old, &large, &small] {
+        let mut changed = with_entries(&program(&old), RATES);
+        for _ in 0..3 {
+            port_of(&mut changed, (2, 0, 0));
+        }
+        let anything = Carry::State(MayLose::Anything);
+        changed.adopt(device(&program(new)), anything).unwrap();
+        let mut externs = changed.program().externs.iter();
+        let (id, _) = externs.find(|(_, one)| one.name.ends_with('m')).unwrap();
+        let counts = changed.read_color_counts(id, 2).unwrap();
+        let all = [counts.green, counts.yellow, counts.red];
+        assert_eq!(all.map(|one| one.packets), [1, 1, 1]);
+    }
     check(
         &old,
         RATES,
@@ -1156,18 +1170,22 @@ fn actions_that_go_to_another_profile_leave_their_entries_and_members_behind() {
         &with("s1", "s2", "go;", "none; other;"),
         &[
             "s1: members what fits, 1 of 2: the action `I.other` is gone",
+            "s1: groups what fits, 0 of 0: groups stay that keep all their members",
             "t: entries what fits, 1 of 2: the action `I.other` is gone",
         ],
         &[((1, 0, 0), 5), ((2, 0, 0), 0)],
     );
     // The tables change profiles: members stay where their profile has their action, entries do not follow.
     let elsewhere = "its actions are in another profile";
+    let no_groups = "groups what fits, 0 of 0: groups stay that keep all their members";
     let lines = [
         "s1: members what fits, 0 of 2: the action `I.go` is gone; the action `I.other` is gone"
             .to_owned(),
+        format!("s1: {no_groups}"),
         "s2: members what fits, 0 of 1: the action `I.none` is gone".to_owned(),
-        format!("u: entries lost, 0 of 1: {elsewhere}"),
+        format!("s2: {no_groups}"),
         format!("t: entries lost, 0 of 2: {elsewhere}"),
+        format!("u: entries lost, 0 of 1: {elsewhere}"),
     ];
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let exchanged = with("s2", "s1", "go; other;", "none;");

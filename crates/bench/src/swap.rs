@@ -4,7 +4,8 @@
 //! Packets come at fixed times, whatever the worker does, into a ring as a network card has it. Each carries a number, and is known to leave once: a
 //! packet that is lost, doubled or overtaken is seen. The *pause* of a change is the time of the worker's thread on its core (`CLOCK_THREAD_CPUTIME_ID`)
 //! in the burst that takes the new program, beyond what its packets take otherwise: what a busy machine does to the thread is not in it. *Gaps*, which it
-//! is in, are between the begins of two bursts on the wall's clock, and are told of a run without changes, too.
+//! is in, are between the begins of two bursts on the wall's clock, and by the time of the worker's thread, and are told of a run without changes, too:
+//! where a gap is of the clock alone, the thread was not on its core.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +25,9 @@ const RING: u64 = 4096;
 
 /// Frames that the worker takes at once, at most.
 const BURST: usize = 64;
+
+/// Bursts that are noted in one piece of memory: a list that grew would be copied while packets wait.
+const NOTED: usize = 1 << 16;
 
 /// Bytes of a packet's number, at its end.
 const NUMBER: usize = 8;
@@ -97,6 +101,10 @@ pub struct SwapReport {
     pub gaps: Spread,
     /// The same without changes.
     pub quiet_gaps: Spread,
+    /// Gaps between bursts by the time of the worker's thread, with changes.
+    pub own_gaps: Spread,
+    /// The same without changes.
+    pub quiet_own_gaps: Spread,
     /// Packets of the run with changes.
     pub fates: Fates,
     /// Packets of the run without.
@@ -173,26 +181,25 @@ struct Runs {
 }
 
 fn report(runs: &Runs, entries: (usize, usize), compile: Vec<f64>, adopt: Vec<f64>) -> SwapReport {
-    let bursts = &runs.swapped.bursts;
-    let others = bursts
-        .iter()
+    let others = runs
+        .swapped
+        .bursts()
         .filter(|burst| !burst.takes_root && burst.frames > 0);
     let mut each: Vec<f64> = others
         .clone()
         .map(|burst| burst.cpu / f64::from(burst.frames))
         .collect();
     let of_packet = quantile(&mut each, 0.5);
-    let taking = || bursts.iter().filter(|burst| burst.takes_root);
+    let taking = || runs.swapped.bursts().filter(|burst| burst.takes_root);
     let pause = taking().map(|burst| (burst.cpu - of_packet * f64::from(burst.frames)).max(0.0));
     let mpps = |run: &Run| run.fates.taken as f64 / run.time.as_secs_f64() / 1e6;
-    let gaps = |run: &Run| {
-        Spread::of(
-            run.bursts
-                .windows(2)
-                .map(|two| two[1].begin - two[0].begin)
-                .collect(),
-        )
+    let gaps = |run: &Run, time: fn(&Burst) -> f64| {
+        let next = run.bursts().skip(1);
+        let gaps = run.bursts().zip(next);
+        Spread::of(gaps.map(|(one, next)| time(next) - time(one)).collect())
     };
+    let wall = |run: &Run| gaps(run, |burst| burst.begin);
+    let own = |run: &Run| gaps(run, |burst| burst.cpu_begin);
     SwapReport {
         mpps: mpps(&runs.full),
         load_mpps: runs.rate / 1e6,
@@ -201,8 +208,10 @@ fn report(runs: &Runs, entries: (usize, usize), compile: Vec<f64>, adopt: Vec<f6
         pause: Spread::of(pause.collect()),
         swap_burst: Spread::of(taking().map(|burst| burst.cpu).collect()),
         other_burst: Spread::of(others.map(|burst| burst.cpu).collect()),
-        gaps: gaps(&runs.swapped),
-        quiet_gaps: gaps(&runs.quiet),
+        gaps: wall(&runs.swapped),
+        quiet_gaps: wall(&runs.quiet),
+        own_gaps: own(&runs.swapped),
+        quiet_own_gaps: own(&runs.quiet),
         fates: runs.swapped.fates,
         quiet_fates: runs.quiet.fates,
         adopt: Spread::of(adopt),
@@ -308,6 +317,8 @@ enum Load {
 /// A burst, in microseconds.
 struct Burst {
     begin: f64,
+    /// The thread's time at the begin.
+    cpu_begin: f64,
     cpu: f64,
     frames: u32,
     /// Whether the worker took what was published.
@@ -316,8 +327,27 @@ struct Burst {
 
 struct Run {
     time: Duration,
-    bursts: Vec<Burst>,
+    /// All but the last have no room left.
+    bursts: Vec<Vec<Burst>>,
     fates: Fates,
+}
+
+impl Run {
+    fn bursts(&self) -> impl Iterator<Item = &Burst> + Clone {
+        self.bursts.iter().flatten()
+    }
+}
+
+/// Notes a burst; what was noted stays where it is.
+fn note(bursts: &mut Vec<Vec<Burst>>, burst: Burst) {
+    match bursts.last_mut() {
+        Some(last) if last.len() < NOTED => last.push(burst),
+        _ => {
+            let mut next = Vec::with_capacity(NOTED);
+            next.push(burst);
+            bursts.push(next);
+        }
+    }
 }
 
 struct Station {
@@ -347,7 +377,7 @@ impl Station {
         taken: &AtomicU64,
     ) -> Run {
         let begin = Instant::now();
-        let mut bursts = Vec::with_capacity(1 << 20);
+        let mut bursts = Vec::new();
         let mut fates = Fates::default();
         let (first, mut came) = (self.next, 0);
         let mut expected = first;
@@ -394,12 +424,14 @@ impl Station {
             if takes_root {
                 taken.fetch_add(1, Ordering::Release);
             }
-            bursts.push(Burst {
+            let burst = Burst {
                 begin: micros(at),
+                cpu_begin,
                 cpu: spent,
                 frames: count as u32,
                 takes_root,
-            });
+            };
+            note(&mut bursts, burst);
         }
         fates.lost += self.next - expected;
         Run {

@@ -357,17 +357,38 @@ impl Bench {
     /// Writes while packets go through, as fast as it can and then at a rate.
     async fn beside_packets(&mut self, wanted: &Wanted, rate: u32) {
         self.switch.traffic.is_on.store(true, Ordering::Relaxed);
-        for pace in [None, Some(rate)] {
+        for (how, pace) in [
+            ("exact entries, as fast as they are taken", None),
+            ("exact entries at the rate that is asked", Some(rate)),
+        ] {
             let mut windows = Vec::new();
             for (_, ty, port) in PASSES.repeat(ROUNDS) {
-                let resting = self.packets_while(tokio::time::sleep(REST)).await.0;
                 let made = |number| (ty, self.exact_entry(number, port));
-                let writing = write(&self.client, wanted.entries, pace, made);
-                let (packets, time) = self.packets_while(writing).await;
-                let rate = f64::from(wanted.entries) / time.as_secs_f64();
-                windows.push((rate, resting, packets));
+                windows.push(self.window(wanted.entries, pace, made).await);
             }
-            tell_windows(pace, &windows);
+            tell_windows(how, &windows);
+        }
+        if wanted.routes > 0 {
+            let made = |number| (Type::Insert, self.route(number));
+            let window = self.window(wanted.routes, None, made).await;
+            tell_windows("routes, as fast as they are taken", &[window]);
+        }
+    }
+
+    async fn window(
+        &self,
+        count: u32,
+        pace: Option<u32>,
+        made: impl Fn(u32) -> (Type, Kind),
+    ) -> Window {
+        let before = self.packets_while(tokio::time::sleep(REST)).await.0;
+        let writing = write(&self.client, count, pace, made);
+        let (meanwhile, time) = self.packets_while(writing).await;
+        let rate = f64::from(count) / time.as_secs_f64();
+        Window {
+            rate,
+            before,
+            meanwhile,
         }
     }
 
@@ -441,31 +462,35 @@ fn tell(what: &str, count: u32, time: Duration) {
     println!("  {count} {what} in {seconds:.2} s: {rate:.0} a second");
 }
 
-/// Medians over windows: updates a second, packets while nothing is written, and packets while it is.
-fn tell_windows(pace: Option<u32>, windows: &[(f64, Packets, Packets)]) {
-    let median = |figure: &dyn Fn(&(f64, Packets, Packets)) -> f64| {
+/// Updates a second, packets while nothing is written, and packets meanwhile.
+struct Window {
+    rate: f64,
+    before: Packets,
+    meanwhile: Packets,
+}
+
+/// Medians over windows.
+fn tell_windows(how: &str, windows: &[Window]) {
+    let median = |figure: &dyn Fn(&Window) -> f64| {
         let mut all: Vec<f64> = windows.iter().map(figure).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     };
-    let pace = pace.map_or("as fast as it can".to_owned(), |pace| {
-        format!("at {pace} a second")
-    });
     println!(
-        "  a controller writes {pace}: {:.0} exact entries a second",
-        median(&|(rate, ..)| *rate)
+        "  a controller writes {how}: {:.0} a second",
+        median(&|window| window.rate)
     );
     println!(
-        "    packets: {:.0} thousand a second before, {:.2} of that while it writes ({:.2} by processor time)",
-        median(&|(_, before, _)| before.rate) / 1e3,
-        median(&|(_, before, while_it)| while_it.rate / before.rate),
-        median(&|(_, before, while_it)| while_it.own_rate / before.own_rate),
+        "    packets: {:.0} thousand a second before, {:.2} of that meanwhile ({:.2} by processor time)",
+        median(&|window| window.before.rate) / 1e3,
+        median(&|window| window.meanwhile.rate / window.before.rate),
+        median(&|window| window.meanwhile.own_rate / window.before.own_rate),
     );
     println!(
-        "    a burst of {BURST}: {:.1} us before, {:.2} of that while it writes; 99 of 100 at most {:.1} and {:.1} us",
-        median(&|(_, before, _)| before.median),
-        median(&|(_, before, while_it)| while_it.median / before.median),
-        median(&|(_, before, _)| before.most),
-        median(&|(.., while_it)| while_it.most),
+        "    a burst of {BURST}: {:.1} us before, {:.2} of that meanwhile; 99 of 100 at most {:.1} and {:.1} us",
+        median(&|window| window.before.median),
+        median(&|window| window.meanwhile.median / window.before.median),
+        median(&|window| window.before.most),
+        median(&|window| window.meanwhile.most),
     );
 }

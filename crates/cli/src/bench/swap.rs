@@ -82,6 +82,8 @@ struct Figures {
     other_bursts: Times,
     gaps_with_swaps: Times,
     gaps_without: Times,
+    own_gaps_with_swaps: Times,
+    own_gaps_without: Times,
     take_over: Times,
     compile: Times,
     packets_with_swaps: Packets,
@@ -146,6 +148,8 @@ fn figures(measured: &SwapReport, device: &Device) -> Figures {
         other_bursts: measured.other_burst.into(),
         gaps_with_swaps: measured.gaps.into(),
         gaps_without: measured.quiet_gaps.into(),
+        own_gaps_with_swaps: measured.own_gaps.into(),
+        own_gaps_without: measured.quiet_own_gaps.into(),
         take_over: measured.adopt.into(),
         compile: measured.compile.into(),
         packets_with_swaps: measured.fates.into(),
@@ -183,6 +187,14 @@ fn show(figures: &Figures) {
         (
             "wall time from burst to burst, without",
             &figures.gaps_without,
+        ),
+        (
+            "thread time from burst to burst, with swaps",
+            &figures.own_gaps_with_swaps,
+        ),
+        (
+            "thread time from burst to burst, without",
+            &figures.own_gaps_without,
         ),
         ("take over and publish (control thread)", &figures.take_over),
         ("compile and load (control thread)", &figures.compile),
