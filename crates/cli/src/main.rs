@@ -23,6 +23,7 @@ mod demo;
 mod diff;
 mod early;
 mod engine;
+mod fabric;
 mod forward;
 mod heard;
 mod host;
@@ -99,6 +100,8 @@ enum Command {
     Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
     Demo(demo::Options),
+    /// Simulate many switches, hosts and links of a topology.
+    Fabric(fabric::Options),
     /// Print what a shell needs to complete this command.
     Completions(completions::Options),
 }
@@ -150,7 +153,8 @@ fn prepare(command: &Command) -> Result<Early, String> {
         | Command::Run(_)
         | Command::Serve(_)
         | Command::Host(_)
-        | Command::Replay(_) => Early::catch_signals(),
+        | Command::Replay(_)
+        | Command::Fabric(_) => Early::catch_signals(),
         Command::Ctl(options) if options.follows() => Early::catch_signals(),
         _ => Ok(Early::default()),
     }
@@ -174,6 +178,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Demo(options) => demo::run(&options, &early),
         Command::Compile(options) => artefacts::run(&options),
         Command::Ctl(options) => ctl::run(&options, &early),
+        Command::Fabric(options) => fabric::run(&options, &early),
         Command::Completions(options) => completions::run(&options),
     }
 }

@@ -256,9 +256,9 @@ impl Simulation {
         self.now = self.now.max(end);
     }
 
-    /// Runs until all flows and pings are over, or until `end`. `observe` is told of the progress often, and says whether to go on.
-    pub fn run(&mut self, end: Nanos, observe: &mut dyn FnMut(Progress) -> bool) {
-        while self.now < end && !self.is_done() && observe(self.progress()) {
+    /// Runs until all flows and pings are over, or until `end`. `observe` may look at it often, and says whether to go on.
+    pub fn run(&mut self, end: Nanos, observe: &mut dyn FnMut(&mut Simulation) -> bool) {
+        while self.now < end && !self.is_done() && observe(self) {
             self.run_until((self.now + LOOK).min(end));
         }
     }

@@ -65,11 +65,7 @@ impl Quantity {
         let (_, one) = self.units().iter().find(|(name, _)| *name == unit.trim())?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let whole: u64 = whole.parse().ok()?;
-        Some(
-            whole
-                .checked_mul(*one)?
-                .checked_add(part(fraction, *one)?)?,
-        )
+        whole.checked_mul(*one)?.checked_add(part(fraction, *one)?)
     }
 }
 

@@ -1,0 +1,147 @@
+//! `polyplane fabric`: many switches on one machine, in simulated time or as network namespaces.
+//!
+//! The room `fabric` has topologies and the simulation; here its switches get programs, and what it says is told.
+
+mod report;
+mod show;
+mod svg;
+mod switches;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use fabric::{Progress, Simulation, Topology};
+use packet::Nanos;
+
+use crate::early::Early;
+use crate::engine::Choice;
+use crate::live::{self, LiveLine};
+use crate::{Ended, amount, out};
+pub(crate) use switches::Maker;
+
+/// Places of the progress bar.
+const BAR: usize = 30;
+
+#[derive(Args)]
+#[command(
+    subcommand_required = true,
+    after_help = "Examples:\n  polyplane fabric show examples/fabric/leaf_spine/leaf_spine.toml\n  \
+        polyplane fabric show examples/fabric/fat_tree/fat_tree.toml --svg fat_tree.svg\n  \
+        polyplane fabric run examples/fabric/leaf_spine/leaf_spine.toml\n  \
+        polyplane fabric run examples/fabric/fat_tree/fat_tree.toml --scale 0.01\n\n\
+        docs/FABRIC.md tells what a topology file may say. Exit status: 0 when all is done, 1 for errors in what was given or flows that are not \
+        complete, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print a topology, or draw it.
+    Show(show::Options),
+    /// Simulate it: its flows, pings and workload, in simulated time; the same seed gives the same report.
+    Run(RunOptions),
+}
+
+#[derive(Args)]
+struct RunOptions {
+    /// The topology (docs/FABRIC.md).
+    #[arg(value_name = "TOPO.toml")]
+    topology: PathBuf,
+    /// Which share of their bytes the workload's elephants have.
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = share)]
+    scale: f64,
+    /// How many simulated seconds there are at most.
+    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seconds: u64,
+    /// What losses and peers are drawn from, in place of the topology's own seed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    choice: Choice,
+    /// Write the report as JSON: each flow, link and switch.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A share of something: more than none.
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match share > 0.0 && share.is_finite() {
+        true => Ok(share),
+        false => Err("it is not above 0".to_owned()),
+    }
+}
+
+pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+    match &options.command {
+        Command::Show(options) => show::run(options),
+        Command::Run(options) => simulate(options, early),
+    }
+}
+
+/// Reads a topology; its errors are the command's.
+pub(crate) fn read(path: &Path) -> Result<Topology, String> {
+    let file = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    Topology::read(&file, &text, directory).map_err(|error| error.to_string())
+}
+
+fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
+    let mut topology = read(&options.topology)?;
+    topology.workload = topology
+        .workload
+        .map(|workload| workload.scaled(options.scale));
+    topology.seed = options.seed.unwrap_or(topology.seed);
+    let mut maker = Maker::new(options.choice, topology.seed);
+    let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
+    let mut simulation = simulation.map_err(|error| error.to_string())?;
+    let (signal, took) = watch(&mut simulation, Nanos::from_secs(options.seconds), early);
+    simulation
+        .check_conservation()
+        .map_err(|unbalanced| unbalanced.to_string())?;
+    let progress = simulation.progress();
+    report::write(&simulation.report(), &progress, took, options.json);
+    match signal {
+        Some(signal) => Err(format!("interrupted by {signal}")),
+        None if !progress.is_done => {
+            let seconds = options.seconds;
+            out::note(&format!(
+                "not all is complete after {seconds} simulated seconds; --seconds gives it more"
+            ));
+            Ok(Ended::WithErrors)
+        }
+        None => Ok(Ended::Well),
+    }
+}
+
+/// Runs a simulation to its end, telling how far it is; the signal that stopped it, if one did, and how long it took.
+pub(crate) fn watch(
+    simulation: &mut Simulation,
+    end: Nanos,
+    early: &Early,
+) -> (Option<port::Signal>, Duration) {
+    let start = Instant::now();
+    let mut line = LiveLine::new();
+    let mut signal = None;
+    simulation.run(end, &mut |simulation| {
+        if line.is_due() {
+            line.show(&progress_line(&simulation.progress()));
+        }
+        signal = early.take_signal();
+        signal.is_none()
+    });
+    (signal, start.elapsed())
+}
+
+fn progress_line(progress: &Progress) -> String {
+    let bar = live::bar(progress.received, progress.bytes, BAR);
+    let time = amount::time(progress.now.into());
+    let bytes = amount::bytes(progress.received);
+    format!("{bar} {bytes} in {time} of simulated time")
+}

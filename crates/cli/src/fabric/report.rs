@@ -1,0 +1,174 @@
+//! What a simulation has seen, for people and as JSON.
+
+use std::time::Duration;
+
+use fabric::topology::FlowKind;
+use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report};
+use serde::Serialize;
+
+use crate::{amount, out};
+
+/// Flows that are told one by one; of more, the distribution is told.
+const FEW: usize = 20;
+
+/// The report, and what it took.
+#[derive(Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    is_complete: bool,
+    /// Wall-clock time.
+    took_seconds: f64,
+    /// Frames that arrived at an end of a link, a second of wall-clock time.
+    frames_per_second: f64,
+}
+
+/// Writes the report to standard output.
+pub(super) fn write(report: &Report, progress: &Progress, took: Duration, json: bool) {
+    let rate = progress.frames as f64 / took.as_secs_f64().max(1e-9);
+    if json {
+        out::json(&Json {
+            report,
+            is_complete: progress.is_done,
+            took_seconds: took.as_secs_f64(),
+            frames_per_second: rate,
+        });
+        return;
+    }
+    pings(report);
+    flows(report);
+    links(&report.links);
+    drops(report);
+    let simulated = amount::time(Duration::from_secs_f64(report.seconds));
+    let frames = amount::count(progress.frames, "frame");
+    out::line(&format!(
+        "{}: {simulated} simulated in {}, {frames} over links, {}",
+        report.fabric,
+        amount::time(took),
+        amount::packet_rate(rate)
+    ));
+}
+
+fn pings(report: &Report) {
+    for ping in &report.pings {
+        let times: Vec<String> = ping
+            .microseconds
+            .iter()
+            .map(|us| format!("{us:.1}"))
+            .collect();
+        out::line(&format!(
+            "ping {} to {}: {} of {} answered, in us: {}",
+            ping.from,
+            ping.to,
+            times.len(),
+            ping.sent,
+            times.join(" ")
+        ));
+    }
+}
+
+fn flows(report: &Report) {
+    for (kind, name) in [
+        (FlowKind::Named, "flow"),
+        (FlowKind::Elephant, "elephant"),
+        (FlowKind::Mouse, "mouse"),
+    ] {
+        let flows: Vec<&FlowReport> = report.flows_of(kind).collect();
+        match flows.len() {
+            0 => {}
+            1..=FEW => flows.iter().for_each(|flow| one_flow(name, flow)),
+            many => {
+                let times = report.completion_times(kind);
+                let complete = times.0.len();
+                out::line(&format!("{many} flows ({name}), {complete} complete"));
+                out::line(&quantiles("  completion time", &times, &|seconds| {
+                    amount::time(Duration::from_secs_f64(seconds))
+                }));
+                let rates = report.throughputs(kind);
+                out::line(&quantiles("  throughput", &rates, &amount::bit_rate));
+            }
+        }
+    }
+}
+
+fn one_flow(name: &str, flow: &FlowReport) {
+    let how = match (flow.completion_seconds, flow.bits_per_second) {
+        (Some(seconds), Some(rate)) if flow.is_intact => {
+            let time = amount::time(Duration::from_secs_f64(seconds));
+            format!("in {time}, {}", amount::bit_rate(rate))
+        }
+        (Some(_), _) => "arrived changed".to_owned(),
+        (None, _) => format!("of which {} arrived", amount::bytes(flow.received)),
+    };
+    let bytes = amount::bytes(flow.bytes);
+    out::line(&format!(
+        "{name} {} to {}: {bytes} {how}",
+        flow.from, flow.to
+    ));
+}
+
+fn quantiles(name: &str, values: &Distribution, text: &dyn Fn(f64) -> String) -> String {
+    let parts = [
+        (0.1, "10 %"),
+        (0.5, "median"),
+        (0.9, "90 %"),
+        (0.99, "99 %"),
+        (1.0, "most"),
+    ];
+    let parts = parts.iter().filter_map(|(share, label)| {
+        let value = values.quantile(*share)?;
+        Some(format!("{label} {}", text(value)))
+    });
+    format!("{name}: {}", parts.collect::<Vec<_>>().join(", "))
+}
+
+fn links(links: &[LinkReport]) {
+    let names: Vec<String> = links
+        .iter()
+        .map(|l| format!("{} to {}", l.from, l.to))
+        .collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(4);
+    out::line(&format!(
+        "{:width$}  {:>10}  {:>9}  {:>8}  {:>8}  busy",
+        "link", "packets", "bytes", "lost", "overflow"
+    ));
+    for (link, name) in links.iter().zip(names) {
+        let busy = link.utilisation;
+        let busy = busy.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
+        out::line(&format!(
+            "{name:width$}  {:>10}  {:>9}  {:>8}  {:>8}  {busy}",
+            link.packets,
+            amount::bytes(link.bytes),
+            link.lost,
+            link.overflowed
+        ));
+    }
+}
+
+fn drops(report: &Report) {
+    let text = |drops: &[Drop]| -> String {
+        let parts = drops
+            .iter()
+            .map(|drop| format!("{} {}", drop.reason, drop.packets));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    for switch in report
+        .switches
+        .iter()
+        .filter(|switch| !switch.dropped.is_empty())
+    {
+        out::line(&format!(
+            "dropped by {}: {}",
+            switch.name,
+            text(&switch.dropped)
+        ));
+    }
+    let all = match report.dropped.is_empty() {
+        true => "nothing".to_owned(),
+        false => text(&report.dropped),
+    };
+    let (made, delivered, on_the_way) = (report.made, report.delivered, report.in_flight);
+    out::line(&format!(
+        "{made} packets made, {delivered} delivered, {on_the_way} on the way; dropped: {all}"
+    ));
+}

@@ -1,0 +1,175 @@
+//! `polyplane fabric show`: a topology as text, as JSON, as a picture.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fabric::Topology;
+use fabric::topology::{LinkSpec, SwitchSpec};
+use serde::Serialize;
+
+use crate::{Ended, amount, out};
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// The topology (docs/FABRIC.md).
+    #[arg(value_name = "TOPO.toml")]
+    topology: PathBuf,
+    /// Draw it into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    fabric: &'a str,
+    seed: u64,
+    switches: Vec<SwitchJson<'a>>,
+    hosts: Vec<HostJson<'a>>,
+    links: Vec<LinkJson>,
+}
+
+#[derive(Serialize)]
+struct SwitchJson<'a> {
+    name: &'a str,
+    program: String,
+    entries: Option<String>,
+    service_seconds: f64,
+    backlog: usize,
+}
+
+#[derive(Serialize)]
+struct HostJson<'a> {
+    name: &'a str,
+    mac: String,
+    ip: String,
+    gateway: Option<String>,
+}
+
+#[derive(Serialize)]
+struct LinkJson {
+    ends: [String; 2],
+    bits_per_second: Option<u64>,
+    delay_seconds: f64,
+    loss: f64,
+    queue: usize,
+}
+
+pub(super) fn run(options: &Options) -> Result<Ended, String> {
+    let topology = super::read(&options.topology)?;
+    if let Some(file) = &options.svg {
+        let drawn = super::svg::draw(&topology)?;
+        std::fs::write(file, drawn)
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        out::note(&format!("{} is drawn", file.display()));
+    }
+    match options.json {
+        true => out::json(&json(&topology)),
+        false => text(&topology),
+    }
+    Ok(Ended::Well)
+}
+
+fn text(topology: &Topology) {
+    out::line(&format!(
+        "{}: {}, {}, {}",
+        topology.name,
+        several(topology.switches.len(), "switch", "switches"),
+        amount::count(topology.hosts.len() as u64, "host"),
+        amount::count(topology.links.len() as u64, "link")
+    ));
+    for switch in &topology.switches {
+        out::line(&format!("switch {}: {}", switch.name, what_runs(switch)));
+    }
+    for host in &topology.hosts {
+        let gateway = host.gateway.map(|gateway| format!(", by {gateway}"));
+        out::line(&format!(
+            "host {}: {}/{}, {}{}",
+            host.name,
+            host.address,
+            host.prefix_len,
+            mac_text(host.mac),
+            gateway.unwrap_or_default()
+        ));
+    }
+    for link in &topology.links {
+        let [a, b] = link.ends.map(|end| topology.end_text(end));
+        out::line(&format!("link {a} -- {b}: {}", link_text(&link.spec)));
+    }
+    let flows = topology.flows.len();
+    if flows > 0 {
+        out::line(&amount::count(flows as u64, "flow"));
+    }
+    if let Some(workload) = topology.workload {
+        out::line(&format!(
+            "workload: each host sends {} of {} and {} of {}",
+            amount::count(u64::from(workload.elephants), "elephant"),
+            amount::bytes(workload.elephant_bytes),
+            several(workload.mice as usize, "mouse", "mice"),
+            amount::bytes(workload.mouse_bytes)
+        ));
+    }
+}
+
+/// As [`amount::count`], for nouns of another plural.
+fn several(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn what_runs(switch: &SwitchSpec) -> String {
+    let name = |path: &PathBuf| path.display().to_string();
+    let entries = switch.entries.as_ref();
+    let entries = entries.map_or(String::new(), |path| format!(" with {}", name(path)));
+    let time = amount::time(switch.service.time.into());
+    format!("{}{entries}, {time} a packet", name(&switch.program))
+}
+
+fn link_text(spec: &LinkSpec) -> String {
+    let rate = spec.rate.map(|rate| amount::bit_rate(rate.0 as f64));
+    let rate = rate.unwrap_or_else(|| "no limit".to_owned());
+    let delay = amount::time(spec.delay.into());
+    let loss = match spec.loss.0 {
+        0 => String::new(),
+        loss => format!(", {} % lost", f64::from(loss) / 1e4),
+    };
+    format!("{rate}, {delay}, queue of {}{loss}", spec.queue)
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn json(topology: &Topology) -> Json<'_> {
+    let switches = topology.switches.iter().map(|switch| SwitchJson {
+        name: &switch.name,
+        program: switch.program.display().to_string(),
+        entries: switch
+            .entries
+            .as_ref()
+            .map(|path| path.display().to_string()),
+        service_seconds: switch.service.time.as_secs_f64(),
+        backlog: switch.service.backlog,
+    });
+    let hosts = topology.hosts.iter().map(|host| HostJson {
+        name: &host.name,
+        mac: mac_text(host.mac),
+        ip: format!("{}/{}", host.address, host.prefix_len),
+        gateway: host.gateway.map(|gateway| gateway.to_string()),
+    });
+    let links = topology.links.iter().map(|link| LinkJson {
+        ends: link.ends.map(|end| topology.end_text(end)),
+        bits_per_second: link.spec.rate.map(|rate| rate.0),
+        delay_seconds: link.spec.delay.as_secs_f64(),
+        loss: f64::from(link.spec.loss.0) / 1e6,
+        queue: link.spec.queue,
+    });
+    Json {
+        fabric: &topology.name,
+        seed: topology.seed,
+        switches: switches.collect(),
+        hosts: hosts.collect(),
+        links: links.collect(),
+    }
+}

@@ -1,0 +1,43 @@
+// An edge switch of HyperVDP's fat-tree (figure 16): the compositions of the functions for packets from its station and to it, within the pod and
+// between pods, as one program.
+
+// Each function is a program of its own, too.
+#define main mac_learn_alone
+#include "../../functions/mac_learn.p4"
+#undef main
+#define main l2_sw_alone
+#include "../../functions/l2_sw.p4"
+#undef main
+#define main ip_sg_alone
+#include "../../functions/ip_sg.p4"
+#undef main
+#define main qos_alone
+#include "../../functions/qos.p4"
+#undef main
+
+const Port STATION = 1;
+
+control Edge(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    MacLearn() learn;
+    L2Switch() l2;
+    SourceGuard() guard;
+    Qos() qos;
+
+    apply {
+        // A pod is a network of 16 bits.
+        bool is_intra_pod = hdr.ipv4.isValid() && hdr.ipv4.src[31:16] == hdr.ipv4.dst[31:16];
+        bool is_in = standard_metadata.ingress_port == STATION;
+        if (is_intra_pod) {
+            learn.apply(hdr, meta, standard_metadata);
+        }
+        l2.apply(hdr, meta, standard_metadata);
+        if (is_in) {
+            guard.apply(hdr, meta, standard_metadata);
+        }
+        if (is_intra_pod) {
+            qos.apply(hdr, meta, standard_metadata);
+        }
+    }
+}
+
+V1Switch(FunctionParser(), NoVerification(), Edge(), L2Egress(), UpdateChecksum(), FunctionDeparser()) main;
