@@ -76,7 +76,7 @@ impl Hosting<'_> {
                     self.updates.retain(|update| !matches!(update, Update::Insert(..)));
                     is_stale = true;
                 }
-                CommandKind::CheckCounter { .. } | CommandKind::ExpectDigest { .. } => {}
+                CommandKind::CheckCounter { .. } | CommandKind::ExpectDigest { .. } | CommandKind::ExpectIdle(_) => {}
                 CommandKind::RegisterRead(..) | CommandKind::CounterRead(..) | CommandKind::MeterRead(..) => {}
                 _ => {
                     if is_stale && matches!(command.kind, CommandKind::Packet { .. }) {

@@ -17,6 +17,8 @@ pub struct Entry {
     pub action: String,
     /// The action's arguments, in order.
     pub args: Vec<Value>,
+    /// After how long without a packet the controller is told.
+    pub idle_timeout_ns: Option<u64>,
 }
 
 /// What an entry wants of a key.
@@ -63,8 +65,11 @@ impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let args: Vec<String> = self.args.iter().map(short).collect();
         write!(f, "{} -> {}({})", self.target(), self.action, args.join(", "))?;
-        match self.priority {
-            Some(priority) => write!(f, " priority {priority}"),
+        if let Some(priority) = self.priority {
+            write!(f, " priority {priority}")?;
+        }
+        match self.idle_timeout_ns {
+            Some(ns) => write!(f, " idle_timeout {ns}ns"),
             None => Ok(()),
         }
     }

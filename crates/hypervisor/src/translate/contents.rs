@@ -15,6 +15,7 @@ pub(super) struct Filled {
     /// The larger one wins.
     pub(super) rank: i32,
     pub(super) call: ActionCall,
+    pub(super) idle_timeout_ns: Option<u64>,
 }
 
 /// The contents of all tables.
@@ -44,7 +45,8 @@ impl Contents {
                 // Without a priority the first entry wins.
                 let order = 1_000_000 - position as i32;
                 let rank = rank(program, id, &entry.keys, priority, order);
-                let filled = Filled { keys: entry.keys.clone(), rank, call: entry.action.clone() };
+                let (keys, call) = (entry.keys.clone(), entry.action.clone());
+                let filled = Filled { keys, rank, call, idle_timeout_ns: None };
                 contents.entries.entry(id).or_default().push(filled);
             }
         }
@@ -81,9 +83,6 @@ impl Contents {
         members: &HashMap<(ExternId, u32), (ActionId, Vec<bits::Value>)>,
     ) -> Result<(), Refusal> {
         let table = &program.tables[id];
-        if entry.idle_timeout_ns.is_some() {
-            return refuse(format!("idle time-out (table {})", table.name), table.loc);
-        }
         let call = match &entry.action {
             EntryAction::Call(call) => call.clone(),
             EntryAction::Member(member) => {
@@ -99,7 +98,9 @@ impl Contents {
             }
         };
         let rank = rank(program, id, &entry.keys, entry.priority, 0);
-        self.entries.entry(id).or_default().push(Filled { keys: entry.keys.clone(), rank, call });
+        let (keys, idle_timeout_ns) = (entry.keys.clone(), entry.idle_timeout_ns);
+        let filled = Filled { keys, rank, call, idle_timeout_ns };
+        self.entries.entry(id).or_default().push(filled);
         Ok(())
     }
 

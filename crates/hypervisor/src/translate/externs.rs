@@ -8,8 +8,12 @@ use super::flow::Flow;
 use super::node::NodeId;
 use super::pattern::{self, Bit, Bits, Places};
 use super::refusal::{Refusal, refuse};
-use super::words::{self, number, ones};
+use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
+
+/// Four bytes by which a CRC-32 register of zeros is one of ones. The zeros that stand before data leave a register of zeros as it is, and ones at their
+/// beginning make it one; so what is hashed is ones, zeros, these bytes and the data.
+const CRC32_START: u128 = 0x62f5_2692;
 
 type Made<T> = Result<T, Refusal>;
 
@@ -247,17 +251,22 @@ fn hash_to(
         Some(HashAlgorithm::Crc16) => ("hash_crc16", 8),
         Some(HashAlgorithm::Csum16) => ("hash_csum16", 16),
         Some(HashAlgorithm::Xor16) => ("hash_xor16", 16),
+        Some(HashAlgorithm::Identity) => ("hash_identity", 8),
         other => return refuse(format!("hash of this kind ({other:?})"), None),
     };
-    let bits = gathered(code, data, unit)?;
+    let mut bits = gathered(code, data, unit)?;
+    if algorithm == Some(HashAlgorithm::Identity) {
+        // The first eight bytes are the value.
+        bits.truncate(64);
+    }
     let length = bits.len() as u32;
     let mut flip = Value::zero(FILE_BITS);
     if algorithm == Some(HashAlgorithm::Crc32) {
-        // The register begins with ones, which would meet the zeros before the data: both are turned.
-        if length < 32 || length > FILE_BITS - 32 {
-            return refuse("crc32 of less than 32 bits", None);
+        if length > FILE_BITS - 64 {
+            return refuse(format!("crc32 of more than {} bits", FILE_BITS - 64), None);
         }
-        flip = words::or(&ones(FILE_BITS - 32, 32, FILE_BITS), &ones(length - 32, 32, FILE_BITS));
+        let start = placed(&Value::truncated(CRC32_START, 32), length, FILE_BITS);
+        flip = words::or(&ones(FILE_BITS - 32, 32, FILE_BITS), &start);
     }
     let is_sum = matches!(algorithm, Some(HashAlgorithm::Csum16 | HashAlgorithm::Xor16));
     let (at, mask) = match aligned(&bits, is_sum) {

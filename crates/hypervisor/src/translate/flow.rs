@@ -21,6 +21,9 @@ type Made<T> = Result<T, Refusal>;
 /// Most bits that entries of one table can carry.
 pub(super) const MOST_ARGUMENTS: u32 = crate::USER_BITS;
 
+/// Rounds of a loop that a packet does before it is resubmitted.
+const ROUNDS: usize = 8;
+
 /// Makes the nodes of one path.
 pub(super) struct Flow<'a> {
     pub(super) program: &'a Program,
@@ -120,10 +123,6 @@ impl Flow<'_> {
         let mut code = Code::new(&self.frame);
         let mut keys: Vec<Bits> = Vec::new();
         for key in declared.keys.iter().filter(|key| key.match_kind != ir::MatchKind::Selector) {
-            let signed = key.expr.ty(self.program, None).is_some_and(ScalarTy::is_signed);
-            if signed && key.match_kind == ir::MatchKind::Range {
-                return refuse("range match of a signed key", declared.loc);
-            }
             let bits = match pattern::bits(&self.frame, &key.expr) {
                 Some(bits) => bits,
                 None => {
@@ -178,10 +177,13 @@ impl Flow<'_> {
             }
             StmtKind::Loop(label, body) => {
                 let head = self.nodes.open();
-                let mut inner = around.clone();
-                inner.labels.insert(*label, (next, head));
-                let body = self.body(body, head, &inner)?;
-                self.nodes.close(head, body);
+                let mut round = head;
+                for _ in 0..ROUNDS {
+                    let mut inner = around.clone();
+                    inner.labels.insert(*label, (next, round));
+                    round = self.body(body, round, &inner)?;
+                }
+                self.nodes.close(head, round);
                 head
             }
             StmtKind::Leave(label) => around.labels.get(label).map_or(next, |(leave, _)| *leave),

@@ -74,7 +74,7 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
     };
     let paths = paths::paths(program, blocks.parser, &contents.value_sets)?;
     let arguments = arguments(program)?;
-    let read = paths.iter().map(|path| path.cursor).max().unwrap_or(0);
+    let read = paths.iter().map(|path| path.seen).max().unwrap_or(0);
     let written = walk::written(program);
     let layout = Layout::new(program, &written, arguments, read);
     let sent = Sent::new(program, &layout, blocks.deparser, &paths)?;
@@ -181,18 +181,14 @@ fn path_code(flow: &mut Flow<'_>, blocks: &Blocks, sent: &Sent) -> Result<(NodeI
 fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
     let (layout, path) = (flow.frame.layout, flow.frame.path);
     let mut code = code::Code::new(&flow.frame);
-    let error = flow.program.pipeline.intrinsics.get("standard_metadata.parser_error");
-    let error_bits = pattern::of_value(&number(path.error, 32));
-    let own = error.map(|field| (*field, error_bits));
-    let fields = path.fields.iter().map(|(field, bits)| (*field, bits.clone()));
-    for (field, bits) in fields.chain(own) {
-        let Some(at) = layout.used(field) else {
+    for (field, bits) in &path.fields {
+        let Some(at) = layout.used(*field) else {
             continue;
         };
         if bits.iter().all(|bit| *bit == pattern::Bit::Is(false)) {
             continue;
         }
-        code.of_bits(&bits, Some(at))?;
+        code.of_bits(bits, Some(at))?;
     }
     for field in &path.lengths {
         if let Some(at) = layout.used(*field) {
@@ -205,7 +201,7 @@ fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
 /// The entry by which a packet on this path begins.
 fn begin(place: &Place, path: &Path, priority: i32, links: Vec<Value>) -> Entry {
     let bytes = path.cursor / 8;
-    let kept = words::ones(crate::FILE_BITS - path.cursor, path.cursor, crate::FILE_BITS);
+    let kept = words::ones(crate::FILE_BITS - path.seen, path.seen, crate::FILE_BITS);
     let value = Value::zero(crate::FILE_BITS);
     let mut keys = vec![
         ("vpdp", Key::Is(number(place.vpdp.into(), 16))),
@@ -219,6 +215,7 @@ fn begin(place: &Place, path: &Path, priority: i32, links: Vec<Value>) -> Entry 
         priority: Some(priority),
         action: "begin".to_owned(),
         args: [vec![number(bytes, 7), number(bytes, 7), kept, value], links].concat(),
+        idle_timeout_ns: None,
     }
 }
 
