@@ -14,18 +14,10 @@ use switch::DeviceConfig;
 /// Deep expressions take stack to walk.
 const STACK_BYTES: usize = 64 << 20;
 
-const SHAPE: Shape = Shape {
-    ingress: 12,
-    egress: 12,
-};
+const SHAPE: Shape = Shape { ingress: 12, egress: 12 };
 
 fn place() -> Place {
-    Place {
-        vpdp: 1,
-        program: 1,
-        shape: SHAPE,
-        cells: 0,
-    }
+    Place { vpdp: 1, program: 1, shape: SHAPE, cells: 0 }
 }
 
 fn hypervisor() -> Arc<Program> {
@@ -45,8 +37,7 @@ impl Hosting<'_> {
     fn translate(&mut self, lines: &mut Vec<String>) -> Result<(), String> {
         let hosted = hypervisor::translate(self.program, &self.updates, &place())
             .map_err(|refusal| refusal.text(self.program))?;
-        let mut text =
-            String::from("HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1\n");
+        let mut text = String::from("HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1\n");
         for entry in &hosted.entries {
             text += &format!("{entry}\n");
         }
@@ -64,8 +55,7 @@ impl Hosting<'_> {
     }
 
     fn test(&mut self, name: &str, text: &str) -> Result<String, String> {
-        let commands =
-            entries::stf::read(self.program, name, text).map_err(|e| format!("{e:?}"))?;
+        let commands = entries::stf::read(self.program, name, text).map_err(|e| format!("{e:?}"))?;
         let source: Vec<&str> = text.lines().collect();
         let mut lines = Vec::new();
         let mut is_stale = true;
@@ -78,20 +68,16 @@ impl Hosting<'_> {
                 CommandKind::Entries(file) => {
                     let path = self.directory.join(&file);
                     let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
-                    let read =
-                        entries::read(self.program, &file, &text).map_err(|e| format!("{e:?}"))?;
+                    let read = entries::read(self.program, &file, &text).map_err(|e| format!("{e:?}"))?;
                     self.updates.extend(read.updates().iter().cloned());
                     is_stale = true;
                 }
                 CommandKind::RemoveAll => {
-                    self.updates
-                        .retain(|update| !matches!(update, Update::Insert(..)));
+                    self.updates.retain(|update| !matches!(update, Update::Insert(..)));
                     is_stale = true;
                 }
-                CommandKind::CheckCounter { .. } | CommandKind::ExpectDigest { .. } => {}
-                CommandKind::RegisterRead(..)
-                | CommandKind::CounterRead(..)
-                | CommandKind::MeterRead(..) => {}
+                CommandKind::CheckCounter { .. } | CommandKind::ExpectDigest { .. } | CommandKind::ExpectIdle(_) => {}
+                CommandKind::RegisterRead(..) | CommandKind::CounterRead(..) | CommandKind::MeterRead(..) => {}
                 _ => {
                     if is_stale && matches!(command.kind, CommandKind::Packet { .. }) {
                         self.translate(&mut lines)?;
@@ -129,14 +115,8 @@ fn fate(path: &Path, hypervisor: &Arc<Program>) -> Fate {
         Err(refusal) => return Fate::Refused(refusal),
     };
     let files = hosting.files;
-    if let Ok(dump) = std::env::var("DUMP") {
-        let _ = std::fs::create_dir_all(&dump);
-        let stem = path.file_stem().unwrap().to_string_lossy();
-        std::fs::write(format!("{dump}/{stem}.stf"), &text).unwrap();
-        for (n, t) in &files {
-            std::fs::write(format!("{dump}/{stem}_{n}"), t).unwrap();
-        }
-    }
+    if let Ok(dump) = std::env::var("DUMP") { let _ = std::fs::create_dir_all(&dump); let stem = path.file_stem().unwrap().to_string_lossy();
+        std::fs::write(format!("{dump}/{stem}.stf"), &text).unwrap(); for (n, t) in &files { std::fs::write(format!("{dump}/{stem}_{n}"), t).unwrap(); } }
     let read_file = |name: &str| files.get(name).cloned().ok_or_else(|| name.to_owned());
     let engine = interp::Interp;
     let setup = Setup {
@@ -177,17 +157,8 @@ fn at_least_four_of_five_programs_do_the_same_inside_of_the_hypervisor() {
         let hypervisor = hypervisor();
         let (mut same, mut of, mut wrong) = (0, 0, Vec::new());
         for path in [programs("programs"), programs("../examples")].concat() {
-            let name = path
-                .file_stem()
-                .expect("a file has a name")
-                .to_string_lossy()
-                .into_owned();
-            if only
-                .as_ref()
-                .is_some_and(|only| !only.split(',').any(|o| o == name))
-            {
-                continue;
-            }
+            let name = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+            if only.as_ref().is_some_and(|only| !only.split(',').any(|o| o == name)) { continue; }
             if testkit::compile(&path).expect("it compiles").arch != ir::Arch::V1model {
                 continue;
             }
@@ -195,10 +166,7 @@ fn at_least_four_of_five_programs_do_the_same_inside_of_the_hypervisor() {
             match fate(&path, &hypervisor) {
                 Fate::Same => same += 1,
                 Fate::Refused(why) => println!("refused: {name}: {why}"),
-                Fate::Different(how) => {
-                    println!("DIFFERENT {name}: {}", how.join(" | "));
-                    wrong.push(name);
-                }
+                Fate::Different(how) => { println!("DIFFERENT {name}: {}", how.join(" | ")); wrong.push(name); }
             }
         }
         println!("{same} of {of} are expressed");

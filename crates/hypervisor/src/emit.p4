@@ -29,6 +29,8 @@ const Slot NO_SLOT = 255;
 const bit<32> MOST_BYTES = 100;
 const bit<32> DESCRIPTION_BYTES = 4;
 const bit<4>  DESCRIPTION_VERSION = 1;
+// The instance type of resubmitted packets.
+const bit<32> RESUBMITTED = 6;
 
 // Which tables of a slot a stage needs.
 enum bit<2> Ask   { Nothing = 0, Header = 1, Metadata = 2, Both = 3 }
@@ -107,10 +109,10 @@ struct message_t {
 }
 
 // What stages share, cut into ranges by program. The first cell of each array is read, and the second written, for an index out of a range.
-register<bit<64>>(65536) cells;
-counter(65536, CounterType.packets_and_bytes) counts;
-meter(65536, MeterType.packets) packet_rates;
-meter(65536, MeterType.bytes) byte_rates;
+register<bit<64>>(@REGISTER_CELLS@) cells;
+counter(@CELLS@, CounterType.packets_and_bytes) counts;
+meter(@CELLS@, MeterType.packets) packet_rates;
+meter(@CELLS@, MeterType.bytes) byte_rates;
 
 // The bits at `at` that `mask` has, or a constant.
 Word operand(in File file, in At at, in Word mask, in Word constant) {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::primitive::{BINARY, HASHES};
-use crate::shape::{STEPS, Shape};
+use crate::shape::{CELLS, REGISTER_CELLS, STEPS, Shape};
 
 /// The program for so many slots.
 pub fn emit(shape: Shape) -> String {
@@ -14,64 +14,47 @@ pub fn emit(shape: Shape) -> String {
         lines((0..count).map(|slot| format!("        slot_{slot}.apply(hdr, meta, sm);")))
     };
     let slots = [("ingress", "IngressSlot"), ("egress", "EgressSlot")];
-    let slot_controls: String = slots
-        .map(|(gress, name)| slot_control(gress, name))
-        .concat();
+    let slot_controls: String = slots.map(|(gress, name)| slot_control(gress, name)).concat();
     let parts = [
         ("@SLOT_CONTROLS@\n", slot_controls),
-        (
-            "@INGRESS_INSTANCES@\n",
-            instances("IngressSlot", shape.ingress),
-        ),
-        (
-            "@EGRESS_INSTANCES@\n",
-            instances("EgressSlot", shape.egress),
-        ),
+        ("@INGRESS_INSTANCES@\n", instances("IngressSlot", shape.ingress)),
+        ("@EGRESS_INSTANCES@\n", instances("EgressSlot", shape.egress)),
         ("@INGRESS_SLOTS@\n", applies(shape.ingress)),
         ("@EGRESS_SLOTS@\n", applies(shape.egress)),
         ("@STEPS@", STEPS.to_string()),
         ("@SLOTS@", (shape.ingress + shape.egress).to_string()),
+        ("@REGISTER_CELLS@", REGISTER_CELLS.to_string()),
+        ("@CELLS@", CELLS.to_string()),
         ("@EGRESS_SLOTS@", shape.egress.to_string()),
     ];
     fill(include_str!("emit.p4"), &parts)
 }
 
 fn slot_control(gress: &str, name: &str) -> String {
-    let counters = ["header", "standard", "user", "combined"];
-    let counters = counters
-        .map(|kind| format!("    direct_counter(CounterType.packets_and_bytes) {kind}_hits;"));
     let is_ingress = gress == "ingress";
-    let applies = (0..STEPS).map(|step| {
-        format!("            if (meta.link.steps[{step}:{step}] == 1) {{ step_{step}.apply(); }}")
+    let counters = ["header", "standard", "user", "combined"];
+    let counters = counters.map(|kind| {
+        format!("    direct_counter(CounterType.packets_and_bytes) {kind}_hits;")
     });
+    let applies = (0..STEPS)
+        .map(|step| format!("            if (meta.link.steps[{step}:{step}] == 1) {{ step_{step}.apply(); }}"));
     let parts = [
         ("@GRESS@", gress.to_owned()),
+        ("@INSTANCE@", if is_ingress { INGRESS_INSTANCE } else { EGRESS_INSTANCE }.to_owned()),
         ("@CONTROL@", name.to_owned()),
         ("@COUNTERS@\n", lines(counters.into_iter())),
-        (
-            "@ARITHMETIC@\n",
-            lines(BINARY.iter().map(|(name, code)| arithmetic(name, code))),
-        ),
-        (
-            "@HASHES@\n",
-            lines(HASHES.iter().map(|(name, algorithm)| hash(name, algorithm))),
-        ),
-        (
-            "@INGRESS_ONLY@\n",
-            if is_ingress {
-                DIGEST.to_owned()
-            } else {
-                String::new()
-            },
-        ),
-        (
-            "@STEP_TABLES@\n",
-            lines((0..STEPS).map(|step| step_table(step, is_ingress))),
-        ),
+        ("@ARITHMETIC@\n", lines(BINARY.iter().map(|(name, code)| arithmetic(name, code)))),
+        ("@HASHES@\n", lines(HASHES.iter().map(|(name, algorithm, width)| hash(name, algorithm, *width)))),
+        ("@INGRESS_ONLY@\n", if is_ingress { DIGEST.to_owned() } else { String::new() }),
+        ("@STEP_TABLES@\n", lines((0..STEPS).map(|step| step_table(step, is_ingress)))),
         ("@STEP_APPLIES@\n", lines(applies)),
     ];
     fill(include_str!("slot.p4"), &parts)
 }
+
+/// What brought a packet here: what did before the hypervisor resubmitted it.
+const INGRESS_INSTANCE: &str = "(bit<32>)meta.instance";
+const EGRESS_INSTANCE: &str = "(sm.instance_type == RESUBMITTED ? (bit<32>)meta.instance : sm.instance_type)";
 
 /// Messages to the controller are an ingress's.
 const DIGEST: &str = "
@@ -91,7 +74,7 @@ fn arithmetic(name: &str, code: &str) -> String {
     )
 }
 
-fn hash(name: &str, algorithm: &str) -> String {
+fn hash(name: &str, algorithm: &str, width: u32) -> String {
     format!(
         "
     // `base` plus the hash, modulo `limit`, of the data at `at`. `flip` makes up for the zeros that stand before the data.
@@ -99,32 +82,18 @@ fn hash(name: &str, algorithm: &str) -> String {
         Word base = operand(meta.file, a, a_mask, a_value);
         Word limit = operand(meta.file, b, b_mask, b_value);
         Word value;
-        hash(value, HashAlgorithm.{algorithm}, base, {{ ((meta.file >> at) & data_mask) ^ flip }}, limit);
+        hash(value, HashAlgorithm.{algorithm}, base, {{ (bit<{width}>)(((meta.file >> at) & data_mask) ^ flip) }}, limit);
         meta.file = put(meta.file, to, mask, value);
     }}"
     )
 }
 
 fn step_table(step: usize, is_ingress: bool) -> String {
-    let mut actions = vec![
-        "set",
-        "move",
-        "choose",
-        "remove",
-        "cut_out",
-        "send",
-        "read_standard",
-    ];
+    let mut actions = vec!["set", "move", "choose", "remove", "cut_out", "send", "read_standard"];
     actions.extend(["set_port", "set_group", "set_priority", "drop", "cut"]);
-    actions.extend([
-        "read_cell",
-        "write_cell",
-        "count_packet",
-        "meter_packet",
-        "meter_bytes",
-        "draw",
-    ]);
-    actions.extend(BINARY.iter().chain(HASHES).map(|(name, _)| *name));
+    actions.extend(["read_cell", "write_cell", "count_packet", "meter_packet", "meter_bytes", "draw"]);
+    actions.extend(BINARY.iter().map(|(name, _)| *name));
+    actions.extend(HASHES.iter().map(|(name, ..)| *name));
     if is_ingress {
         actions.push("report");
     }

@@ -1,4 +1,4 @@
-//! What an action pipeline can do: the primitives, each an action of the emitted program.
+//! What an action pipeline can do beyond moving bits: the primitives that are made from a pattern.
 
 /// Primitives of two operands `x` and `y`, with their code.
 pub(crate) const BINARY: &[(&str, &str)] = &[
@@ -14,10 +14,11 @@ pub(crate) const BINARY: &[(&str, &str)] = &[
     ("less", "x < y ? (Word)1 : 0"),
 ];
 
-/// Primitives that hash, with v1model's algorithms.
-pub(crate) const HASHES: &[(&str, &str)] = &[
-    ("hash_crc32", "crc32"),
-    ("hash_crc16", "crc16"),
-    ("hash_csum16", "csum16"),
-    ("hash_xor16", "xor16"),
+/// Primitives that hash: v1model's algorithm, and how many bits it is given.
+pub(crate) const HASHES: &[(&str, &str, u32)] = &[
+    ("hash_crc32", "crc32", 1056),
+    ("hash_crc16", "crc16", 1056),
+    ("hash_csum16", "csum16", 1056),
+    ("hash_xor16", "xor16", 1056),
+    ("hash_identity", "identity", 64),
 ];

@@ -11,6 +11,11 @@ pub const WORD_BITS: u32 = 256;
 /// Primitives that a stage performs: tables of a slot's action pipeline.
 pub const STEPS: usize = 8;
 
+/// Cells of the shared register.
+pub(crate) const REGISTER_CELLS: u32 = 262_144;
+/// Cells of the shared counters and meters.
+pub(crate) const CELLS: u32 = 65_536;
+
 /// Tables of a slot's condition binding pipeline.
 const CONDITION_TABLES: u32 = 3;
 /// Tables of a slot's match pipeline.

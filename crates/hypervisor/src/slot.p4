@@ -68,6 +68,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
         }
         actions = { entry; NoAction; }
         counters = header_hits;
+        support_timeout = true;
         size = 65536;
     }
 
@@ -80,6 +81,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
         }
         actions = { entry; NoAction; }
         counters = standard_hits;
+        support_timeout = true;
         size = 65536;
     }
 
@@ -92,6 +94,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
         }
         actions = { entry; NoAction; }
         counters = user_hits;
+        support_timeout = true;
         size = 65536;
     }
 
@@ -105,6 +108,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
         }
         actions = { entry; NoAction; }
         counters = combined_hits;
+        support_timeout = true;
         size = 65536;
     }
 
@@ -164,7 +168,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
     // Reads standard metadata.
     action read_standard(bit<9> at, Word mask, At to) {
         bit<32> length = sm.packet_length - (hdr.description.isValid() ? DESCRIPTION_BYTES : 0);
-        bit<324> all = (bit<32>)meta.instance ++ sm.ingress_port ++ sm.egress_spec ++ sm.egress_port ++ length
+        bit<324> all = @INSTANCE@ ++ sm.ingress_port ++ sm.egress_spec ++ sm.egress_port ++ length
             ++ sm.enq_timestamp ++ sm.enq_qdepth ++ sm.deq_timedelta ++ sm.deq_qdepth
             ++ sm.ingress_global_timestamp ++ sm.egress_global_timestamp ++ sm.mcast_grp ++ sm.egress_rid ++ sm.priority;
         meta.file = put(meta.file, to, mask, (Word)(all >> at));

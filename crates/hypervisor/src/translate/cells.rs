@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::shape::{CELLS, REGISTER_CELLS};
 use ir::{ExternId, ExternKind, Program};
 
 /// The first cells that a function may have; the ones before stand for indices out of range.
 const FIRST: u32 = 2;
-/// How many cells there are of each kind.
-const CELLS: u32 = 65536;
 
 /// A function's cells of one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +29,16 @@ impl Cells {
         let mut cells = Cells::default();
         let (mut registers, mut counters, mut meters) = (FIRST + skip, FIRST + skip, FIRST + skip);
         for (id, instance) in program.externs.iter() {
-            let (next, count) = match &instance.kind {
+            let (next, count, most) = match &instance.kind {
                 ExternKind::Register { cell, size, .. } => {
-                    (&mut registers, size.checked_mul(cell.len() as u32)?)
+                    (&mut registers, size.checked_mul(cell.len() as u32)?, REGISTER_CELLS)
                 }
-                ExternKind::Counter { size, .. } => (&mut counters, *size),
-                ExternKind::Meter { size, .. } => (&mut meters, *size),
+                ExternKind::Counter { size, .. } => (&mut counters, *size, CELLS),
+                ExternKind::Meter { size, .. } => (&mut meters, *size, CELLS),
                 _ => continue,
             };
             cells.ranges.insert(id, Range { base: *next, count });
-            *next = next.checked_add(count).filter(|end| *end <= CELLS)?;
+            *next = next.checked_add(count).filter(|end| *end <= most)?;
         }
         Some(cells)
     }

@@ -21,6 +21,9 @@ type Made<T> = Result<T, Refusal>;
 /// Most bits that entries of one table can carry.
 pub(super) const MOST_ARGUMENTS: u32 = crate::USER_BITS;
 
+/// Rounds of a loop that a packet does before it is resubmitted.
+const ROUNDS: usize = 8;
+
 /// Makes the nodes of one path.
 pub(super) struct Flow<'a> {
     pub(super) program: &'a Program,
@@ -53,9 +56,7 @@ impl Flow<'_> {
                 Next::End => next,
                 Next::Stage(stage) => entries.get(&stage).copied().unwrap_or(next),
             };
-            let made = self
-                .stage(&kind.kind, next, &to)
-                .map_err(|error| error.at(kind.loc))?;
+            let made = self.stage(&kind.kind, next, &to).map_err(|error| error.at(kind.loc))?;
             first = made;
             match entries.get(&stage) {
                 Some(head) => self.nodes.close(*head, made),
@@ -73,22 +74,13 @@ impl Flow<'_> {
         exit: NodeId,
         to: &dyn Fn(Next) -> NodeId,
     ) -> Made<NodeId> {
-        let around = Around {
-            exit,
-            labels: HashMap::new(),
-        };
+        let around = Around { exit, labels: HashMap::new() };
         match kind {
-            StageKind::Condition {
-                cond,
-                then,
-                otherwise,
-            } => self.branch(cond, to(*then), to(*otherwise)),
+            StageKind::Condition { cond, then, otherwise } => {
+                self.branch(cond, to(*then), to(*otherwise))
+            }
             StageKind::Action { body, next } => self.body(body, to(*next), &around),
-            StageKind::Match {
-                table,
-                outcome,
-                next,
-            } => {
+            StageKind::Match { table, outcome, next } => {
                 let declared = &self.program.tables[*table];
                 if let Some(meter) = declared.direct_meter {
                     let name = &self.program.externs[meter].name;
@@ -117,10 +109,7 @@ impl Flow<'_> {
                         let made = code.made;
                         Ok(self.nodes.run(made, next))
                     };
-                    edges.push(Edge {
-                        hit: edge(true, hit)?,
-                        miss: edge(false, miss)?,
-                    });
+                    edges.push(Edge { hit: edge(true, hit)?, miss: edge(false, miss)? });
                 }
                 self.matching(*table, edges)
             }
@@ -133,18 +122,7 @@ impl Flow<'_> {
         let mark = self.frame.layout.mark();
         let mut code = Code::new(&self.frame);
         let mut keys: Vec<Bits> = Vec::new();
-        for key in declared
-            .keys
-            .iter()
-            .filter(|key| key.match_kind != ir::MatchKind::Selector)
-        {
-            let signed = key
-                .expr
-                .ty(self.program, None)
-                .is_some_and(ScalarTy::is_signed);
-            if signed && key.match_kind == ir::MatchKind::Range {
-                return refuse("range match of a signed key", declared.loc);
-            }
+        for key in declared.keys.iter().filter(|key| key.match_kind != ir::MatchKind::Selector) {
             let bits = match pattern::bits(&self.frame, &key.expr) {
                 Some(bits) => bits,
                 None => {
@@ -156,11 +134,7 @@ impl Flow<'_> {
             };
             keys.push(bits);
         }
-        if declared
-            .keys
-            .iter()
-            .any(|key| key.match_kind == ir::MatchKind::Selector)
-        {
+        if declared.keys.iter().any(|key| key.match_kind == ir::MatchKind::Selector) {
             return refuse("action selector", declared.loc);
         }
         let made = code.made;
@@ -173,14 +147,9 @@ impl Flow<'_> {
     fn action(&mut self, id: ActionId, next: NodeId, around: &Around) -> Made<NodeId> {
         let action = &self.program.actions[id];
         let params = argument_places(self.program, id);
-        let params = params
-            .into_iter()
-            .map(|(at, width)| range(at, width))
-            .collect();
+        let params = params.into_iter().map(|(at, width)| range(at, width)).collect();
         let before = std::mem::replace(&mut self.frame.params, params);
-        let made = self
-            .body(&action.body, next, around)
-            .map_err(|error| error.at(action.loc));
+        let made = self.body(&action.body, next, around).map_err(|error| error.at(action.loc));
         self.frame.params = before;
         made
     }
@@ -188,9 +157,7 @@ impl Flow<'_> {
     fn body(&mut self, body: &[Stmt], next: NodeId, around: &Around) -> Made<NodeId> {
         let mut next = next;
         for stmt in body.iter().rev() {
-            next = self
-                .stmt(stmt, next, around)
-                .map_err(|error| error.at(stmt.loc))?;
+            next = self.stmt(stmt, next, around).map_err(|error| error.at(stmt.loc))?;
         }
         Ok(next)
     }
@@ -210,10 +177,13 @@ impl Flow<'_> {
             }
             StmtKind::Loop(label, body) => {
                 let head = self.nodes.open();
-                let mut inner = around.clone();
-                inner.labels.insert(*label, (next, head));
-                let body = self.body(body, head, &inner)?;
-                self.nodes.close(head, body);
+                let mut round = head;
+                for _ in 0..ROUNDS {
+                    let mut inner = around.clone();
+                    inner.labels.insert(*label, (next, round));
+                    round = self.body(body, round, &inner)?;
+                }
+                self.nodes.close(head, round);
                 head
             }
             StmtKind::Leave(label) => around.labels.get(label).map_or(next, |(leave, _)| *leave),
@@ -328,22 +298,11 @@ pub(super) fn argument_places(program: &Program, action: ActionId) -> Vec<(u32, 
 fn loop_heads(control: &Control) -> Vec<StageId> {
     let links = |stage: StageId| {
         let nexts: Vec<Next> = match &control.stages[stage].kind {
-            StageKind::Condition {
-                then, otherwise, ..
-            } => vec![*then, *otherwise],
+            StageKind::Condition { then, otherwise, .. } => vec![*then, *otherwise],
             StageKind::Action { next, .. } => vec![*next],
-            StageKind::Match {
-                next: MatchNext::Always(next),
-                ..
-            } => vec![*next],
-            StageKind::Match {
-                next: MatchNext::ByHit { hit, miss },
-                ..
-            } => vec![*hit, *miss],
-            StageKind::Match {
-                next: MatchNext::ByAction(nexts),
-                ..
-            } => nexts.clone(),
+            StageKind::Match { next: MatchNext::Always(next), .. } => vec![*next],
+            StageKind::Match { next: MatchNext::ByHit { hit, miss }, .. } => vec![*hit, *miss],
+            StageKind::Match { next: MatchNext::ByAction(nexts), .. } => nexts.clone(),
         };
         nexts.into_iter().filter_map(move |next| match next {
             Next::Stage(to) if to <= stage => Some(to),
@@ -377,17 +336,9 @@ fn copy_header(
 fn field_place(program: &Program, header: &HeaderPlace, number: usize) -> Place {
     let strides = header.field_strides(program);
     let dims = header.dims.iter().zip(strides);
-    let dims = dims
-        .map(|(dim, stride)| Dim {
-            stride,
-            ..dim.clone()
-        })
-        .collect();
+    let dims = dims.map(|(dim, stride)| Dim { stride, ..dim.clone() }).collect();
     let valid = program.headers[header.base].valid;
-    Place {
-        base: FieldId::from_index(valid.index() + number),
-        dims,
-    }
+    Place { base: FieldId::from_index(valid.index() + number), dims }
 }
 
 /// Moves the elements of a stack.
@@ -395,16 +346,11 @@ fn shift(program: &Program, code: &mut Code<'_>, id: StackId, by: u32, is_push: 
     let stack = &program.stacks[id];
     let by = by.min(stack.len);
     let element = |number: u32| {
-        HeaderPlace::from(ir::HeaderId::from_index(
-            stack.first.index() + number as usize,
-        ))
+        HeaderPlace::from(ir::HeaderId::from_index(stack.first.index() + number as usize))
     };
     let moved = stack.len - by;
     let pairs: Vec<(u32, u32)> = match is_push {
-        true => (0..moved)
-            .rev()
-            .map(|number| (number + by, number))
-            .collect(),
+        true => (0..moved).rev().map(|number| (number + by, number)).collect(),
         false => (0..moved).map(|number| (number, number + by)).collect(),
     };
     for (to, from) in pairs {
@@ -417,9 +363,7 @@ fn shift(program: &Program, code: &mut Code<'_>, id: StackId, by: u32, is_push: 
     }
     // How many elements there are: up to all of them, or down to none.
     let next = Place::from(stack.next_index);
-    if code.frame.field(stack.next_index).is_some()
-        && code.frame.layout.used(stack.next_index).is_some()
-    {
+    if code.frame.field(stack.next_index).is_some() && code.frame.layout.used(stack.next_index).is_some() {
         let read = || Box::new(Expr::Read(next.clone()));
         let number = |number: u32| Expr::Const(ScalarTy::Bit(32), words::number(number, 32));
         let moved_on = match is_push {

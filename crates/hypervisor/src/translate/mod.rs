@@ -70,14 +70,11 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
     let contents = Contents::new(program, updates)?;
     let blocks = Blocks::of(program)?;
     let Some(cells) = Cells::new(program, place.cells) else {
-        return refuse(
-            "room for so many cells of registers, counters and meters",
-            None,
-        );
+        return refuse("room for so many cells of registers, counters and meters", None);
     };
     let paths = paths::paths(program, blocks.parser, &contents.value_sets)?;
     let arguments = arguments(program)?;
-    let read = paths.iter().map(|path| path.cursor).max().unwrap_or(0);
+    let read = paths.iter().map(|path| path.seen).max().unwrap_or(0);
     let written = walk::written(program);
     let layout = Layout::new(program, &written, arguments, read);
     let sent = Sent::new(program, &layout, blocks.deparser, &paths)?;
@@ -87,36 +84,18 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
         if path.cursor % 8 != 0 {
             return refuse("parser that consumes parts of bytes", None);
         }
-        let frame = Frame {
-            layout: &layout,
-            path,
-            params: Vec::new(),
-        };
-        let mut flow = Flow {
-            program,
-            nodes: &mut nodes,
-            frame,
-            cells: &cells,
-        };
+        let frame = Frame { layout: &layout, path, params: Vec::new() };
+        let mut flow = Flow { program, nodes: &mut nodes, frame, cells: &cells };
         roots.push(path_code(&mut flow, &blocks, &sent)?);
     }
     layout.check()?;
-    let mut stages = Stages::new(
-        program,
-        &nodes,
-        &contents,
-        place.vpdp.into(),
-        place.program.into(),
-    );
+    let mut stages = Stages::new(program, &nodes, &contents, place.vpdp.into(), place.program.into());
     let (ingress, egress): (Vec<NodeId>, Vec<NodeId>) = roots.iter().copied().unzip();
     stages.place(Gress::Ingress, &ingress, place.shape.ingress)?;
     stages.place(Gress::Egress, &egress, place.shape.egress)?;
     let mut all = Vec::new();
     for (order, (path, (ingress, egress))) in paths.iter().zip(&roots).enumerate() {
-        let links = [
-            stages.link(Gress::Ingress, *ingress),
-            stages.link(Gress::Egress, *egress),
-        ];
+        let links = [stages.link(Gress::Ingress, *ingress), stages.link(Gress::Egress, *egress)];
         let links = links.into_iter().flat_map(stages::Link::args).collect();
         all.push(begin(place, path, (paths.len() - order) as i32, links));
     }
@@ -143,16 +122,11 @@ struct Blocks {
 impl Blocks {
     fn of(program: &Program) -> Result<Blocks, Refusal> {
         if program.arch != ir::Arch::V1model {
-            return refuse(
-                format!("architecture but v1model (this is {:?})", program.arch),
-                None,
-            );
+            return refuse(format!("architecture but v1model (this is {:?})", program.arch), None);
         }
         let find = |role: BlockRole| {
             let mut blocks = program.pipeline.blocks.iter();
-            blocks
-                .find(|block| block.role == role)
-                .map(|block| block.code)
+            blocks.find(|block| block.role == role).map(|block| block.code)
         };
         let control = |role: BlockRole| match find(role) {
             Some(BlockCode::Control(control)) => Some(control),
@@ -179,10 +153,7 @@ fn arguments(program: &Program) -> Result<u32, Refusal> {
         let action = &program.actions[action.action];
         let bits: u32 = action.params.iter().map(|param| param.ty.width()).sum();
         if bits > MOST_ARGUMENTS {
-            return refuse(
-                format!("action with more than {MOST_ARGUMENTS} bits of arguments"),
-                action.loc,
-            );
+            return refuse(format!("action with more than {MOST_ARGUMENTS} bits of arguments"), action.loc);
         }
         most = most.max(bits);
     }
@@ -190,11 +161,7 @@ fn arguments(program: &Program) -> Result<u32, Refusal> {
 }
 
 /// The code of one path: where the ingress begins, and where the egress does.
-fn path_code(
-    flow: &mut Flow<'_>,
-    blocks: &Blocks,
-    sent: &Sent,
-) -> Result<(NodeId, NodeId), Refusal> {
+fn path_code(flow: &mut Flow<'_>, blocks: &Blocks, sent: &Sent) -> Result<(NodeId, NodeId), Refusal> {
     let mut egress = flow.nodes.end();
     let deparse = sent.code(flow)?;
     egress = flow.nodes.run(deparse, egress);
@@ -214,25 +181,14 @@ fn path_code(
 fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
     let (layout, path) = (flow.frame.layout, flow.frame.path);
     let mut code = code::Code::new(&flow.frame);
-    let error = flow
-        .program
-        .pipeline
-        .intrinsics
-        .get("standard_metadata.parser_error");
-    let error_bits = pattern::of_value(&number(path.error, 32));
-    let own = error.map(|field| (*field, error_bits));
-    let fields = path
-        .fields
-        .iter()
-        .map(|(field, bits)| (*field, bits.clone()));
-    for (field, bits) in fields.chain(own) {
-        let Some(at) = layout.used(field) else {
+    for (field, bits) in &path.fields {
+        let Some(at) = layout.used(*field) else {
             continue;
         };
         if bits.iter().all(|bit| *bit == pattern::Bit::Is(false)) {
             continue;
         }
-        code.of_bits(&bits, Some(at))?;
+        code.of_bits(bits, Some(at))?;
     }
     for field in &path.lengths {
         if let Some(at) = layout.used(*field) {
@@ -245,11 +201,7 @@ fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
 /// The entry by which a packet on this path begins.
 fn begin(place: &Place, path: &Path, priority: i32, links: Vec<Value>) -> Entry {
     let bytes = path.cursor / 8;
-    let kept = words::ones(
-        crate::FILE_BITS - path.cursor,
-        path.cursor,
-        crate::FILE_BITS,
-    );
+    let kept = words::ones(crate::FILE_BITS - path.seen, path.seen, crate::FILE_BITS);
     let value = Value::zero(crate::FILE_BITS);
     let mut keys = vec![
         ("vpdp", Key::Is(number(place.vpdp.into(), 16))),
@@ -263,44 +215,28 @@ fn begin(place: &Place, path: &Path, priority: i32, links: Vec<Value>) -> Entry 
         priority: Some(priority),
         action: "begin".to_owned(),
         args: [vec![number(bytes, 7), number(bytes, 7), kept, value], links].concat(),
+        idle_timeout_ns: None,
     }
 }
 
 /// What updates say of cells, groups and sessions, for the hypervisor's.
-fn statements(
-    program: &Program,
-    contents: &Contents,
-    cells: &Cells,
-) -> Result<Vec<String>, Refusal> {
+fn statements(program: &Program, contents: &Contents, cells: &Cells) -> Result<Vec<String>, Refusal> {
     let schema = entries::Schema::of(program);
     let mut all = Vec::new();
     for (id, instance) in program.externs.iter() {
-        if let (ExternKind::Register { initial, .. }, Some(range)) = (&instance.kind, cells.of(id))
-        {
+        if let (ExternKind::Register { initial, .. }, Some(range)) = (&instance.kind, cells.of(id)) {
             let each = range.count / initial.len().max(1) as u32;
-            for (scalar, value) in initial
-                .iter()
-                .enumerate()
-                .filter(|(_, value)| !value.is_zero())
-            {
+            for (scalar, value) in initial.iter().enumerate().filter(|(_, value)| !value.is_zero()) {
                 let first = range.base + each * scalar as u32;
-                all.extend(
-                    (first..first + each).map(|at| format!("register cells[{at}] = {value}")),
-                );
+                all.extend((first..first + each).map(|at| format!("register cells[{at}] = {value}")));
             }
         }
     }
     for update in &contents.others {
         match update {
             Update::Multicast { .. } | Update::Clone(_) => all.push(schema.statement(update)),
-            Update::Register {
-                register,
-                index,
-                values,
-            } => {
-                let Some(range) = cells.of(*register) else {
-                    continue;
-                };
+            Update::Register { register, index, values } => {
+                let Some(range) = cells.of(*register) else { continue };
                 let each = range.count / values.len().max(1) as u32;
                 let indices = index.map_or(0..each, |index| index..index + 1);
                 for index in indices {
@@ -310,48 +246,24 @@ fn statements(
                     }
                 }
             }
-            Update::Counter {
-                counter,
-                index,
-                value,
-            } => {
-                let Some(range) = cells.of(*counter) else {
-                    continue;
-                };
+            Update::Counter { counter, index, value } => {
+                let Some(range) = cells.of(*counter) else { continue };
                 let entries::CounterValue { packets, bytes } = value;
                 let at = range.base + index;
-                all.push(format!(
-                    "counter counts[{at}] = packets {packets} bytes {bytes}"
-                ));
+                all.push(format!("counter counts[{at}] = packets {packets} bytes {bytes}"));
             }
-            Update::Meter {
-                meter,
-                index,
-                config,
-            } => {
-                let Some(range) = cells.of(*meter) else {
-                    continue;
-                };
+            Update::Meter { meter, index, config } => {
+                let Some(range) = cells.of(*meter) else { continue };
                 let kind = &program.externs[*meter].kind;
                 let array = match kind {
-                    ExternKind::Meter {
-                        unit: ir::CounterUnit::Bytes,
-                        ..
-                    } => "byte_rates",
+                    ExternKind::Meter { unit: ir::CounterUnit::Bytes, .. } => "byte_rates",
                     _ => "packet_rates",
                 };
-                let entries::MeterConfig {
-                    cir,
-                    cburst,
-                    pir,
-                    pburst,
-                } = config;
+                let entries::MeterConfig { cir, cburst, pir, pburst } = config;
                 let indices = index.map_or(0..range.count, |index| index..index + 1);
                 all.extend(indices.map(|index| {
                     let at = range.base + index;
-                    format!(
-                        "meter {array}[{at}] cir {cir} cburst {cburst} pir {pir} pburst {pburst}"
-                    )
+                    format!("meter {array}[{at}] cir {cir} cburst {cburst} pir {pir} pburst {pburst}")
                 }));
             }
             _ => {}

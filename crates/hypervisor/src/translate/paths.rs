@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bits::{Id, Value};
 use ir::{
-    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, ParserId, Place, Program,
-    SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
+    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, LabelId, ParserId, Place,
+    Program, SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
 };
 
 use super::pattern::{self, Bit, Bits, Cube, Places};
@@ -34,6 +34,8 @@ pub(super) struct Path {
     pub(super) most_bytes: u32,
     /// Bits that the function's parser has consumed.
     pub(super) cursor: u32,
+    /// Bits that it has consumed or looked at.
+    pub(super) seen: u32,
     /// What the fields are that it has set: bits of the blob, or known.
     pub(super) fields: BTreeMap<FieldId, Bits>,
     /// The headers that it has extracted, in order: where each begins, and its bits.
@@ -43,6 +45,27 @@ pub(super) struct Path {
     /// Fields that get the packet's length.
     pub(super) lengths: Vec<FieldId>,
     states: u32,
+    /// Which of the ways it took at each fork: among paths that fit, the first is the one that is taken.
+    order: Vec<u32>,
+    /// The block that it leaves.
+    leaving: Option<LabelId>,
+    /// What led elsewhere before: a path that asks for all of one of these is never taken.
+    passed: Vec<Cube>,
+}
+
+impl Path {
+    /// The path with this asked too, if it can be taken then.
+    fn asking(&self, cube: &Cube) -> Option<Path> {
+        let cube = self.cube.and(cube)?;
+        let is_taken = self.passed.iter().any(|passed| passed.is_within(&cube));
+        (!is_taken).then(|| Path { cube, ..self.clone() })
+    }
+
+    /// The path by this way at a fork.
+    fn way(mut self, number: usize) -> Path {
+        self.order.push(number as u32);
+        self
+    }
 }
 
 /// All paths, the first that fits is taken.
@@ -51,17 +74,15 @@ pub(super) fn paths(
     parser: ParserId,
     value_sets: &ValueSets,
 ) -> Result<Vec<Path>, Refusal> {
-    let mut walk = Walk {
-        program,
-        parser,
-        value_sets,
-        done: Vec::new(),
-    };
-    let whole = Path {
-        most_bytes: HEADER_BITS / 8,
-        ..Path::default()
-    };
+    let mut walk = Walk { program, parser, value_sets, done: Vec::new() };
+    let whole = Path { most_bytes: HEADER_BITS / 8, ..Path::default() };
     walk.state(program.parsers[parser].start, whole)?;
+    walk.done.sort_by(|a, b| a.order.cmp(&b.order));
+    if let Some(field) = program.pipeline.intrinsics.get("standard_metadata.parser_error") {
+        for path in &mut walk.done {
+            path.fields.insert(*field, pattern::of_value(&super::number(path.error, 32)));
+        }
+    }
     Ok(walk.done)
 }
 
@@ -104,15 +125,7 @@ impl Walk<'_> {
         if path.states > MOST_STATES {
             return refuse("a parser that loops without reading to an end", state.loc);
         }
-        let mut paths = vec![path];
-        for stmt in &state.body {
-            let mut next = Vec::new();
-            for path in paths {
-                next.extend(self.stmt(stmt, path)?);
-            }
-            paths = next;
-        }
-        for path in paths {
+        for path in self.body(&state.body, path)? {
             self.transition(&state.transition, path)?;
         }
         Ok(())
@@ -139,45 +152,36 @@ impl Walk<'_> {
         }
     }
 
-    fn transition(&mut self, transition: &Transition, path: Path) -> Result<(), Refusal> {
+    fn transition(&mut self, transition: &Transition, mut path: Path) -> Result<(), Refusal> {
         let (keys, cases) = match transition {
             Transition::Direct(target) => return self.goto(*target, path),
             Transition::Select { keys, cases } => (keys, cases),
         };
         let keys: Vec<Expr> = keys.iter().map(|key| self.resolve(key, &path)).collect();
         // A key that is computed is known when the bits that it depends on are.
-        let computed = keys
-            .iter()
-            .find(|key| pattern::bits(&On(self.program, &path), key).is_none());
+        let computed = keys.iter().find(|key| pattern::bits(&On(self.program, &path), key).is_none());
         if let Some(computed) = computed {
             for known in self.known(&path, computed)? {
                 self.transition(transition, known)?;
             }
             return Ok(());
         }
-        let bits = keys
-            .iter()
-            .filter_map(|key| pattern::bits(&On(self.program, &path), key));
+        let bits = keys.iter().filter_map(|key| pattern::bits(&On(self.program, &path), key));
         let bits: Vec<Bits> = bits.collect();
-        for case in cases {
+        for (number, case) in cases.iter().enumerate() {
             for cube in self.case(case, &bits, &path)? {
-                let Some(both) = path.cube.and(&cube) else {
+                let Some(asking) = path.asking(&cube) else {
                     continue;
                 };
-                let is_certain = both == path.cube;
-                self.goto(
-                    case.target,
-                    Path {
-                        cube: both,
-                        ..path.clone()
-                    },
-                )?;
+                let is_certain = asking.cube == path.cube;
+                self.goto(case.target, asking.way(number))?;
                 if is_certain {
                     return Ok(());
                 }
+                path.passed.push(cube);
             }
         }
-        self.fail(path, "NoMatch")
+        self.fail(path.way(cases.len()), "NoMatch")
     }
 
     fn case(&self, case: &SelectCase, keys: &[Bits], path: &Path) -> Result<Vec<Cube>, Refusal> {
@@ -203,9 +207,9 @@ impl Walk<'_> {
         Ok(match set {
             KeySet::Any => vec![Cube::default()],
             KeySet::Value(is) => Cube::equal(bits, &value(is)?).into_iter().collect(),
-            KeySet::Mask(is, mask) => Cube::masked(bits, &value(is)?, &value(mask)?)
-                .into_iter()
-                .collect(),
+            KeySet::Mask(is, mask) => {
+                Cube::masked(bits, &value(is)?, &value(mask)?).into_iter().collect()
+            }
             KeySet::Range(low, high) => pattern::within(bits, &value(low)?, &value(high)?),
             KeySet::ValueSet(set) => self.members(*set, std::slice::from_ref(bits)),
         })
@@ -213,9 +217,7 @@ impl Walk<'_> {
 
     fn members(&self, set: ValueSetId, keys: &[Bits]) -> Vec<Cube> {
         let members = self.value_sets.get(&set).into_iter().flatten();
-        members
-            .flat_map(|member| super::keys::cubes(keys, member))
-            .collect()
+        members.flat_map(|member| super::keys::cubes(keys, member)).collect()
     }
 
     /// The path once for every way in which this expression can be known, the ones that cannot be left out.
@@ -230,21 +232,13 @@ impl Walk<'_> {
         });
         if support.len() > MOST_CHOSEN_BITS {
             return refuse(
-                format!(
-                    "a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"
-                ),
+                format!("a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"),
                 None,
             );
         }
-        let ways = (0..1u32 << support.len()).map(|way| {
-            let bits = support
-                .iter()
-                .enumerate()
-                .map(|(number, at)| (*at, way >> number & 1 == 1));
-            Path {
-                cube: Cube(path.cube.0.clone().into_iter().chain(bits).collect()),
-                ..path.clone()
-            }
+        let ways = (0..1u32 << support.len()).filter_map(|way| {
+            let bits = support.iter().enumerate().map(|(number, at)| (*at, way >> number & 1 == 1));
+            path.asking(&Cube(bits.collect()))
         });
         Ok(ways.collect())
     }
@@ -264,6 +258,22 @@ impl Walk<'_> {
             None => refuse("a computation of this kind in a parser", None),
         });
         valued.collect()
+    }
+
+    /// The paths that come out of a body; those that leave a block skip what is behind.
+    fn body(&mut self, body: &[Stmt], path: Path) -> Result<Vec<Path>, Refusal> {
+        let mut paths = vec![path];
+        for stmt in body {
+            let mut next = Vec::new();
+            for path in paths {
+                match path.leaving {
+                    Some(_) => next.push(path),
+                    None => next.extend(self.stmt(stmt, path)?),
+                }
+            }
+            paths = next;
+        }
+        Ok(paths)
     }
 
     fn stmt(&mut self, stmt: &Stmt, path: Path) -> Result<Vec<Path>, Refusal> {
@@ -303,17 +313,18 @@ impl Walk<'_> {
                 let mut on = Vec::new();
                 for (path, is) in self.values(&path, cond)? {
                     let body = if is.is_zero() { otherwise } else { then };
-                    let mut paths = vec![path];
-                    for stmt in body {
-                        let mut next = Vec::new();
-                        for path in paths {
-                            next.extend(self.stmt(stmt, path)?);
-                        }
-                        paths = next;
-                    }
-                    on.extend(paths);
+                    on.extend(self.body(body, path)?);
                 }
                 return Ok(on);
+            }
+            StmtKind::CopyHeader(to, from) => return self.copy(to, from, path),
+            StmtKind::Leave(label) => path.leaving = Some(*label),
+            StmtKind::Block(label, body) => {
+                let mut paths = self.body(body, path)?;
+                for path in &mut paths {
+                    path.leaving = path.leaving.filter(|own| own != label);
+                }
+                return Ok(paths);
             }
             other => return refuse(format!("{} in a parser", super::construct(other)), None),
         }
@@ -324,33 +335,19 @@ impl Walk<'_> {
     fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let end = path.cursor + bits;
         if end > HEADER_BITS {
-            return refuse(
-                format!("a parser that reads more than {} bytes", HEADER_BITS / 8),
-                None,
-            );
+            return refuse(format!("a parser that reads more than {} bytes", HEADER_BITS / 8), None);
         }
         let bytes = end.div_ceil(8);
         if bytes > path.least_bytes {
-            self.fail(
-                Path {
-                    most_bytes: bytes - 1,
-                    ..path.clone()
-                },
-                "PacketTooShort",
-            )?;
+            self.fail(Path { most_bytes: bytes - 1, ..path.clone() }, "PacketTooShort")?;
         }
-        Ok(Path {
-            least_bytes: path.least_bytes.max(bytes),
-            ..path
-        })
+        let (least_bytes, seen) = (path.least_bytes.max(bytes), path.seen.max(end));
+        Ok(Path { least_bytes, seen, ..path })
     }
 
     fn consume(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let path = self.fork_short(path, bits)?;
-        Ok(Path {
-            cursor: path.cursor + bits,
-            ..path
-        })
+        Ok(Path { cursor: path.cursor + bits, ..path })
     }
 
     fn extract(
@@ -401,27 +398,15 @@ impl Walk<'_> {
         let header = &self.program.headers[id];
         let fields = &self.program.header_types[header.ty].fields;
         let is_varbit = |ty: ir::ScalarTy| matches!(ty, ir::ScalarTy::Varbit(_));
-        let width = |ty: ir::ScalarTy| {
-            if is_varbit(ty) {
-                varbit.unwrap_or(0)
-            } else {
-                ty.width()
-            }
-        };
+        let width = |ty: ir::ScalarTy| if is_varbit(ty) { varbit.unwrap_or(0) } else { ty.width() };
         let total: u32 = fields.iter().map(|field| width(field.ty)).sum();
-        let most = fields
-            .iter()
-            .find(|field| is_varbit(field.ty))
-            .map_or(0, |field| field.ty.width());
+        let most = fields.iter().find(|field| is_varbit(field.ty)).map_or(0, |field| field.ty.width());
         let fixed = total - varbit.unwrap_or(0);
         // The packet's end comes first: a varbit too long for its field is found only where the packet has it.
         if varbit.unwrap_or(0) > most {
             let seen = fixed + varbit.unwrap_or(0);
             if path.cursor + seen > HEADER_BITS {
-                return refuse(
-                    "a varbit field whose length may be beyond the bytes that are read",
-                    None,
-                );
+                return refuse("a varbit field whose length may be beyond the bytes that are read", None);
             }
             let long = self.fork_short(path, seen)?;
             self.fail(long, "HeaderTooShort")?;
@@ -441,10 +426,35 @@ impl Walk<'_> {
         Ok(Some(path))
     }
 
+    /// A header that was read is another one's, as where a sub-parser gives it back.
+    fn copy(&mut self, to: &HeaderPlace, from: &HeaderPlace, mut path: Path) -> Result<Vec<Path>, Refusal> {
+        if !to.dims.is_empty() || !from.dims.is_empty() {
+            return refuse("a header chosen at run time, copied in a parser", None);
+        }
+        let (new, old) = (&self.program.headers[to.base], &self.program.headers[from.base]);
+        for number in 0..=self.program.header_types[old.ty].fields.len() {
+            let field = |header: &ir::Header| FieldId::from_index(header.valid.index() + number);
+            match path.fields.get(&field(old)).cloned() {
+                Some(bits) => path.fields.insert(field(new), bits),
+                None => path.fields.remove(&field(new)),
+            };
+        }
+        path.extracted.retain(|(header, ..)| *header != to.base);
+        if let Some(read) = path.extracted.iter_mut().find(|(header, ..)| *header == from.base) {
+            read.0 = to.base;
+        }
+        Ok(vec![path])
+    }
+
     fn assign(&mut self, place: &Place, value: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
         let field = place.base;
         if !place.dims.is_empty() {
             return refuse("an element chosen at run time, written in a parser", None);
+        }
+        if matches!(value, Expr::Read(from) if from.dims.is_empty() && path.lengths.contains(&from.base)) {
+            let mut path = path;
+            path.lengths.push(field);
+            return Ok(vec![path]);
         }
         let resolved = self.resolve(value, &path);
         if let Some(bits) = pattern::bits(&On(self.program, &path), &resolved) {
@@ -479,47 +489,58 @@ impl Walk<'_> {
 
     fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
         let error = pattern::bits(&On(self.program, &path), error);
-        let error = error
-            .and_then(|bits| pattern::constant(&bits))
-            .and_then(|error| error.to_u64());
+        let error = error.and_then(|bits| pattern::constant(&bits)).and_then(|error| error.to_u64());
         let Some(error) = error else {
             return refuse("verify with an error that is computed", None);
         };
         let cond = &self.resolve(cond, &path);
-        let failing = pattern::dnf(&On(self.program, &path), cond, false);
-        let Some(failing) = failing else {
-            let mut on = Vec::new();
-            for (mut path, holds) in self.values(&path, cond)? {
-                if holds.is_zero() {
-                    path.error = error as u32;
-                    self.end(path)?;
-                } else {
-                    on.push(path);
-                }
-            }
-            return Ok(on);
+        let on = On(self.program, &path);
+        let (holding, failing) = (pattern::dnf(&on, cond, true), pattern::dnf(&on, cond, false));
+        let (cubes, are_failing) = match (holding, failing) {
+            (Some(holding), Some(failing)) if holding.len() < failing.len() => (holding, false),
+            (_, Some(failing)) => (failing, true),
+            (Some(holding), None) => (holding, false),
+            (None, None) => return self.verify_known(cond, error as u32, path),
         };
-        for cube in failing {
-            let Some(cube) = path.cube.and(&cube) else {
+        let mut path = path;
+        let mut going_on = Vec::new();
+        for (number, cube) in cubes.iter().enumerate() {
+            let Some(asking) = path.asking(cube) else {
                 continue;
             };
-            let is_certain = cube == path.cube;
-            self.end(Path {
-                cube,
-                error: error as u32,
-                ..path.clone()
-            })?;
+            let is_certain = asking.cube == path.cube;
+            let asking = asking.way(number);
+            match are_failing {
+                true => self.end(Path { error: error as u32, ..asking })?,
+                false => going_on.push(asking),
+            }
             if is_certain {
-                return Ok(Vec::new());
+                return Ok(going_on);
+            }
+            path.passed.push(cube.clone());
+        }
+        let other = path.way(cubes.len());
+        match are_failing {
+            true => going_on.push(other),
+            false => self.end(Path { error: error as u32, ..other })?,
+        }
+        Ok(going_on)
+    }
+
+    /// The same, once for every way in which the condition can be known.
+    fn verify_known(&mut self, cond: &Expr, error: u32, path: Path) -> Result<Vec<Path>, Refusal> {
+        let mut going_on = Vec::new();
+        for (path, holds) in self.values(&path, cond)? {
+            match holds.is_zero() {
+                true => self.end(Path { error, ..path })?,
+                false => going_on.push(path),
             }
         }
-        Ok(vec![path])
+        Ok(going_on)
     }
 }
 
 /// Bits of the blob.
 fn blob(offset: u32, width: u32) -> Bits {
-    (offset..offset + width)
-        .map(|offset| Bit::At(place_of(offset)))
-        .collect()
+    (offset..offset + width).map(|offset| Bit::At(place_of(offset))).collect()
 }

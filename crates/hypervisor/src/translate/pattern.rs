@@ -41,6 +41,11 @@ impl Cube {
         Some(all)
     }
 
+    /// Whether all that this asks `other` asks too.
+    pub(super) fn is_within(&self, other: &Cube) -> bool {
+        self.0.iter().all(|(at, is)| other.0.get(at) == Some(is))
+    }
+
     /// Also this bit; `None` if nothing is both.
     fn with(mut self, bit: Bit, wanted: bool) -> Option<Cube> {
         match bit {

@@ -365,6 +365,7 @@ impl Stage<'_, '_> {
             priority,
             action: action.to_owned(),
             args,
+            idle_timeout_ns: None,
         });
     }
 
@@ -430,6 +431,9 @@ impl Stage<'_, '_> {
                 if seen.insert((cube.clone(), entry.rank), ()).is_none() {
                     let priority = entry.rank.saturating_add(2);
                     self.add(table, keys(&cube), Some(priority), "entry", args.clone());
+                    if let Some(made) = self.made.last_mut() {
+                        made.idle_timeout_ns = entry.idle_timeout_ns;
+                    }
                 }
             }
         }
