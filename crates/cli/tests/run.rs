@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::ChildStderr;
 use std::time::{Duration, Instant};
 
+use lab::cables::Cables;
 use lab::{Directory, Running, polyplane, said, without_rights};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{AfPacketPort, Netns, Port};
@@ -34,9 +35,7 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
 
 /// A switch in a namespace of its own, with two cables; their far ends are ports of the test.
 struct Bench {
-    switch: Netns,
-    ends: [AfPacketPort; 2],
-    clock: Instant,
+    cables: Cables,
     program: String,
     _dir: Directory,
 }
@@ -44,34 +43,10 @@ struct Bench {
 impl Bench {
     /// None, with a line that says why, where the machine forbids namespaces.
     fn new(test: &str) -> Option<Bench> {
-        let created = [Netns::create(), Netns::create()];
-        let [Ok(switch), Ok(far)] = created else {
-            println!("skipped: {created:?}");
-            return None;
-        };
-        for netns in [&switch, &far] {
-            let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-            let _ = netns.run(quiet).unwrap();
-        }
-        let end = |n: u32| {
-            let (near_name, far_name) = (format!("port{n}"), format!("end{n}"));
-            switch
-                .rtnl()
-                .unwrap()
-                .add_veth(&near_name, &far_name, Some(&far))
-                .unwrap();
-            switch.rtnl().unwrap().set_up(&near_name).unwrap();
-            far.rtnl().unwrap().set_up(&far_name).unwrap();
-            far.run(|| AfPacketPort::open(PortId(n), &far_name))
-                .unwrap()
-                .unwrap()
-        };
-        let ends = [end(0), end(1)];
+        let cables = Cables::new(2)?;
         let dir = Directory::new(test);
         Some(Bench {
-            switch,
-            ends,
-            clock: Instant::now(),
+            cables,
             program: dir.with("cable.p4", CABLE),
             _dir: dir,
         })
@@ -101,7 +76,11 @@ impl Bench {
             "--json",
         ]);
         command.args(options);
-        let mut running = self.switch.run(|| Running::start(&mut command)).unwrap();
+        let mut running = self
+            .cables
+            .switch
+            .run(|| Running::start(&mut command))
+            .unwrap();
         let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
         let how = vec![lines.next(), lines.next()];
         let announced = lines.next();
@@ -116,24 +95,7 @@ impl Bench {
     fn carries(&mut self, from: usize, number: u8) -> bool {
         let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
         bytes.resize(60, number);
-        let frame = [Frame::from_bytes(&bytes).unwrap()];
-        let mut batch = Batch::default();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(5) {
-            self.ends[from].tx(&frame);
-            std::thread::sleep(Duration::from_millis(5));
-            for end in &mut self.ends {
-                batch.clear();
-                let now = Nanos::from(self.clock.elapsed());
-                let _ = end.rx(&mut batch, now);
-                if end.id() != PortId(from as u32)
-                    && batch.frames().iter().any(|frame| frame.bytes() == bytes)
-                {
-                    return true;
-                }
-            }
-        }
-        false
+        self.cables.carries(from, &bytes).is_some()
     }
 }
 
@@ -316,7 +278,7 @@ fn a_link_that_goes_down_is_told_and_carries_again_when_it_is_up() {
     };
     let (running, mut lines) = bench.start();
     assert!(bench.carries(0, 1));
-    let mut rtnl = bench.switch.rtnl().unwrap();
+    let mut rtnl = bench.cables.switch.rtnl().unwrap();
     rtnl.set_down("port1").unwrap();
     let line = lines.next();
     assert!(line.starts_with("port 1: port1 is down"), "{line}");
@@ -336,7 +298,7 @@ fn a_removed_interface_is_told_and_the_last_one_ends_it() {
     };
     let (running, mut lines) = bench.start();
     assert!(bench.carries(0, 1));
-    let mut rtnl = bench.switch.rtnl().unwrap();
+    let mut rtnl = bench.cables.switch.rtnl().unwrap();
     rtnl.delete_link("port1").unwrap();
     let line = lines.next();
     assert!(line.starts_with("port 1: port1 is gone"), "{line}");
@@ -364,15 +326,22 @@ fn a_program_that_sends_to_a_port_without_interface_is_told_in_the_drops() {
         "1=port1",
         "--json",
     ]);
-    let mut running = bench.switch.run(|| Running::start(&mut command)).unwrap();
+    let mut running = bench
+        .cables
+        .switch
+        .run(|| Running::start(&mut command))
+        .unwrap();
     let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
     lines.next();
-    assert!(!bench.ends.is_empty());
+    assert!(!bench.cables.ends.is_empty());
     let frame = [Frame::from_bytes(&[0x22; 60]).unwrap()];
     let start = Instant::now();
-    while bench.ends[0].tx(&frame).sent == 0 {
+    while bench.cables.ends[0].tx(&frame).sent == 0 {
         assert!(start.elapsed() < Duration::from_secs(5));
-        let _ = bench.ends[0].rx(&mut Batch::default(), Nanos::from(bench.clock.elapsed()));
+        let _ = bench.cables.ends[0].rx(
+            &mut Batch::default(),
+            Nanos::from(bench.cables.clock.elapsed()),
+        );
     }
     std::thread::sleep(Duration::from_millis(300));
     running.signal("TERM");
@@ -473,7 +442,11 @@ fn a_tap_device_is_a_port_as_well() {
         "1=tap:tap1",
         "--json",
     ]);
-    let mut running = bench.switch.run(|| Running::start(&mut command)).unwrap();
+    let mut running = bench
+        .cables
+        .switch
+        .run(|| Running::start(&mut command))
+        .unwrap();
     let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
     lines.next();
     // The kernel's side of the device takes the place of the second cable's end.
@@ -481,7 +454,7 @@ fn a_tap_device_is_a_port_as_well() {
         .switch
         .run(|| AfPacketPort::open(PortId(1), "tap1"))
         .unwrap();
-    bench.ends[1] = tap.unwrap();
+    bench.cables.ends[1] = tap.unwrap();
     assert!(bench.carries(0, 1));
     assert!(bench.carries(1, 2));
     running.signal("TERM");

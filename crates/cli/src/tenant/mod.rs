@@ -335,16 +335,7 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
             vpdp: vpdp.clone(),
             quotas: settings.clone(),
         }),
-        Command::Import { file } => {
-            let exported = wire::Exported::decode(&read(file)?[..]);
-            let wrong = |_| {
-                format!(
-                    "{} is not what `polyplane tenant export` wrote",
-                    file.display()
-                )
-            };
-            Change::Import(exported.map_err(wrong)?)
-        }
+        Command::Import(import) => Change::Import(exported(import)?),
         Command::Create(_)
         | Command::Load(_)
         | Command::Chain(_)
@@ -358,7 +349,8 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
 fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
     let file = options.file.display();
     let exported = wire::Exported::decode(&read(&options.file)?[..]);
-    let exported = exported.map_err(|_| format!("{file} is not what `polyplane tenant export` wrote"))?;
+    let exported =
+        exported.map_err(|_| format!("{file} is not what `polyplane tenant export` wrote"))?;
     Ok(wire::Exported {
         name: options.name.clone().unwrap_or(exported.name),
         ..exported

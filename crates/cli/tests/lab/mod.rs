@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod authority;
+pub(crate) mod cables;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

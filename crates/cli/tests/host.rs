@@ -1,0 +1,294 @@
+//! `polyplane host` and `polyplane tenant`: virtual data planes on interfaces of a real kernel, made and changed while they run.
+
+mod lab;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
+
+use lab::cables::Cables;
+use lab::{Directory, Running, example, polyplane, said};
+
+/// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see it.
+struct Host {
+    cables: Cables,
+    running: Running,
+    address: String,
+    directory: Directory,
+}
+
+/// What a command said: its standard output, or the error.
+type Answer = Result<String, String>;
+
+impl Host {
+    /// None, with a line that says why, where the machine forbids namespaces.
+    fn new(test: &str, ports: u32, options: &[&str]) -> Option<Host> {
+        let cables = Cables::new(ports)?;
+        let mut command = polyplane();
+        command.args(["host", "--p4runtime", "127.0.0.1:9559", "--json"]);
+        for port in 0..ports {
+            command.arg("--port").arg(format!("{port}=port{port}"));
+        }
+        command
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        cables.switch.rtnl().unwrap().set_up("lo").unwrap();
+        let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+        let stderr = running.0.stderr.take().unwrap();
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let line = lines.find(|line| line.contains("are served at ")).unwrap();
+        let (_, rest) = line.split_once("are served at ").unwrap();
+        let address = rest.split(';').next().unwrap().to_owned();
+        // A closed pipe would end it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Host {
+            cables,
+            running,
+            address,
+            directory: Directory::new(test),
+        })
+    }
+
+    fn command(&self, words: &[&str]) -> Answer {
+        let mut all = vec![words[0], "--addr", &self.address];
+        all.extend(&words[1..]);
+        let said = self.cables.switch.run(|| said(&all)).unwrap();
+        match said.status {
+            Some(0) => Ok(said.out),
+            _ => Err(said.err),
+        }
+    }
+
+    fn tenant(&self, words: &[&str]) -> Answer {
+        self.command(&[&["tenant"], words].concat())
+    }
+
+    /// A command of a controller of this device.
+    fn controller(&self, device: &str, words: &[&str]) -> Answer {
+        self.command(&[&["ctl", "--device-id", device], words].concat())
+    }
+
+    fn listing(&self) -> serde_json::Value {
+        let listing = self.tenant(&["list", "--json"]).unwrap();
+        serde_json::from_str(&listing).unwrap()
+    }
+
+    /// Whether a frame to this host is carried from one end to another.
+    fn carries(&mut self, from: usize, host: u8) -> Option<usize> {
+        self.cables.carries(from, &to_host(host))
+    }
+
+    fn drops(&mut self, from: usize, host: u8) -> bool {
+        let within = Duration::from_millis(300);
+        let arrived = self.cables.carries_within(from, &to_host(host), within);
+        arrived.is_none()
+    }
+
+    /// Stops the switch; what it reports in the end.
+    fn stop(mut self) -> serde_json::Value {
+        self.running.signal("TERM");
+        let out = self.running.0.stdout.take().unwrap();
+        let report = serde_json::from_reader(BufReader::new(out)).unwrap();
+        assert_eq!(self.running.0.wait().unwrap().code(), Some(0));
+        report
+    }
+}
+
+/// A frame to the host with this number.
+fn to_host(host: u8) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0, 0, host, 2, 0, 0, 0, 0, 0xee, 0x88, 0xb5];
+    bytes.resize(60, 7);
+    bytes
+}
+
+fn forward(table: &str, host: u8, port: u32) -> String {
+    format!("{table} {{ hdr.ethernet.dst: 02:00:00:00:00:{host:02x} }} -> to_port(port: {port})")
+}
+
+const L2: &str = "functions/l2_sw.p4";
+
+#[test]
+fn each_vpdp_has_its_own_ports_entries_and_controllers() {
+    let Some(mut host) = Host::new("host-own", 4, &[]) else {
+        return;
+    };
+    let program = example(L2);
+    for (name, ports) in [("blue", ["0", "1"]), ("red", ["2", "3"])] {
+        let [first, second] = ports;
+        let words = [
+            "create",
+            name,
+            "--port",
+            first,
+            "--port",
+            second,
+            "--program",
+            &program,
+        ];
+        host.tenant(&words).unwrap();
+    }
+    for device in ["1", "2"] {
+        let statement = forward("L2Switch.forward", 9, 1);
+        host.controller(device, &["add", &statement]).unwrap();
+    }
+    assert_eq!(host.carries(0, 9), Some(1));
+    assert_eq!(host.carries(2, 9), Some(3));
+    // Another one's entries change nothing here.
+    let statement = "L2Switch.forward { hdr.ethernet.dst: 02:00:00:00:00:09 }";
+    host.controller("1", &["delete", statement]).unwrap();
+    assert!(host.drops(0, 9));
+    assert_eq!(host.carries(2, 9), Some(3));
+    let report = host.stop();
+    let count = |vpdp: usize, what: &str| report["vpdps"][vpdp][what].as_u64().unwrap();
+    for vpdp in [0, 1] {
+        let gone = count(vpdp, "sent") + count(vpdp, "dropped");
+        assert_eq!(count(vpdp, "received"), gone, "{report}");
+    }
+}
+
+#[test]
+fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
+    let Some(mut host) = Host::new("host-life", 2, &["--workers", "2"]) else {
+        return;
+    };
+    let [mac, l2, qos] =
+        ["mac_learn", "l2_sw", "qos"].map(|name| example(&format!("functions/{name}.p4")));
+    host.tenant(&["create", "blue", "--port", "0", "--port", "1"])
+        .unwrap();
+    assert!(host.drops(0, 9));
+    let [mac, l2, qos] = [
+        format!("mac={mac}"),
+        format!("l2={l2}"),
+        format!("qos={qos}"),
+    ];
+    host.tenant(&["chain", "blue", "l2", &l2]).unwrap();
+    let statement = forward("l2.L2Switch.forward", 9, 1);
+    host.controller("1", &["add", &statement]).unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+    // The entry stays, whatever steps come before and behind.
+    host.tenant(&["chain", "blue", "mac -> l2 -> qos", &mac, &l2, &qos])
+        .unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+    let listing = host.listing();
+    assert_eq!(listing["vpdps"][0]["program"]["policy"], "mac -> l2 -> qos");
+    let refused = host.tenant(&["chain", "blue", "mac", &mac]).unwrap_err();
+    assert!(refused.contains("l2.L2Switch.forward"), "{refused}");
+    assert_eq!(host.carries(0, 9), Some(1));
+    host.tenant(&["rollback", "blue"]).unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+
+    host.tenant(&["suspend", "blue"]).unwrap();
+    assert!(host.drops(0, 9));
+    host.tenant(&["resume", "blue"]).unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+
+    let file = host.directory.file("blue.vpdp");
+    host.tenant(&["export", "blue", &file]).unwrap();
+    host.tenant(&["delete", "blue"]).unwrap();
+    assert!(host.drops(0, 9));
+    host.tenant(&["import", &file, "--name", "green"]).unwrap();
+    host.tenant(&["connect", "green:0", "0"]).unwrap();
+    host.tenant(&["connect", "green:1", "1"]).unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+    let dumped = host.controller("1", &["dump"]).unwrap();
+    assert!(
+        dumped.contains("02:00:00:00:00:09") || dumped.contains("0x020000000009"),
+        "{dumped}"
+    );
+    host.tenant(&["unload", "green"]).unwrap();
+    assert!(host.drops(0, 9));
+    host.stop();
+}
+
+#[test]
+fn shared_ports_and_links_lead_packets_through_vpdps() {
+    let Some(mut host) = Host::new("host-links", 2, &[]) else {
+        return;
+    };
+    let program = example(L2);
+    for name in ["blue", "red"] {
+        host.tenant(&["create", name, "--program", &program])
+            .unwrap();
+    }
+    host.tenant(&["share", "0", "rules"]).unwrap();
+    host.tenant(&["connect", "blue:0", "0"]).unwrap();
+    host.tenant(&["connect", "red:0", "0"]).unwrap();
+    host.tenant(&["link", "blue:1", "red:1"]).unwrap();
+    host.tenant(&["connect", "red:2", "1"]).unwrap();
+    let rule = "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> blue";
+    host.tenant(&["add-rule", rule]).unwrap();
+    let overlapping = "too: port 0 and eth.src 02:00:00:00:00:ee -> red";
+    let refused = host.tenant(&["add-rule", overlapping]).unwrap_err();
+    assert!(
+        refused.contains("to-blue") && refused.contains("too"),
+        "{refused}"
+    );
+    for (device, port) in [("1", 1), ("2", 2)] {
+        let statement = forward("L2Switch.forward", 9, port);
+        host.controller(device, &["add", &statement]).unwrap();
+    }
+    assert_eq!(host.carries(0, 9), Some(1));
+    assert!(host.drops(0, 8));
+    let refused = host.tenant(&["delete", "red"]).unwrap_err();
+    assert!(refused.contains("linked"), "{refused}");
+    host.tenant(&["unlink", "red:1"]).unwrap();
+    assert!(host.drops(0, 9));
+    let listing = host.listing();
+    assert_eq!(
+        listing["rules"][0],
+        "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> 1"
+    );
+    assert_eq!(listing["shared_ports"]["0"], "rules");
+    host.stop();
+}
+
+#[test]
+fn what_is_wrong_is_told_and_changes_nothing() {
+    let Some(host) = Host::new("host-wrong", 2, &[]) else {
+        return;
+    };
+    let program = example(L2);
+    let broken = host
+        .directory
+        .with("broken.p4", "control C() { apply { x = 1; } }");
+    host.tenant(&["create", "blue", "--port", "0", "--program", &program])
+        .unwrap();
+    let before = host.listing();
+    let cases: &[(&[&str], &str)] = &[
+        (&["create", "blue"], "blue"),
+        (&["create", "7up"], "7up"),
+        (&["create", "red", "--port", "0"], "port 0"),
+        (&["create", "red", "--port", "9"], "no port 9"),
+        (&["create", "red", "--id", "5000"], "4095"),
+        (&["create", "red", "--quota", "speed=9"], "speed=9"),
+        (
+            &[
+                "create",
+                "red",
+                "--quota",
+                "stages=1",
+                "--program",
+                &program,
+            ],
+            "stages",
+        ),
+        (&["delete", "red"], "there are blue"),
+        (&["load", "blue", &broken], "broken.p4"),
+        (&["chain", "blue", "a -> b", &format!("a={program}")], "`b`"),
+        (&["chain", "blue", "a -> a", &format!("a={program}")], "`a`"),
+        (&["link", "blue:0", "blue:1"], "connected already"),
+        (&["connect", "blue:510", "1"], "controllers"),
+        (&["share", "0", "described gre"], "gre"),
+        (&["add-rule", "r: port 1 -> nobody"], "nobody"),
+        (&["delete-rule", "r"], "no rule `r`"),
+        (&["rollback", "nobody"], "nobody"),
+        (&["import", &broken], "export"),
+    ];
+    for (words, part) in cases {
+        let refused = host.tenant(words).unwrap_err();
+        assert!(refused.contains(part), "{words:?}: {refused}");
+        assert_eq!(host.listing()["vpdps"], before["vpdps"], "{words:?}");
+    }
+    host.stop();
+}

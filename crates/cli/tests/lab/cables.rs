@@ -1,0 +1,79 @@
+//! Cables between a switch in a namespace of its own and the test.
+
+use std::time::{Duration, Instant};
+
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{AfPacketPort, Netns, Port};
+
+/// The interfaces `port0`, `port1`, ... in the switch's namespace, and their far ends, which are ports of the test.
+pub(crate) struct Cables {
+    pub(crate) switch: Netns,
+    pub(crate) ends: Vec<AfPacketPort>,
+    pub(crate) clock: Instant,
+}
+
+impl Cables {
+    /// None, with a line that says why, where the machine forbids namespaces.
+    pub(crate) fn new(count: u32) -> Option<Cables> {
+        let created = [Netns::create(), Netns::create()];
+        let [Ok(switch), Ok(far)] = created else {
+            println!("skipped: {created:?}");
+            return None;
+        };
+        for netns in [&switch, &far] {
+            let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+            let _ = netns.run(quiet).unwrap();
+        }
+        let end = |n: u32| {
+            let (near_name, far_name) = (format!("port{n}"), format!("end{n}"));
+            switch
+                .rtnl()
+                .unwrap()
+                .add_veth(&near_name, &far_name, Some(&far))
+                .unwrap();
+            switch.rtnl().unwrap().set_up(&near_name).unwrap();
+            far.rtnl().unwrap().set_up(&far_name).unwrap();
+            far.run(|| AfPacketPort::open(PortId(n), &far_name))
+                .unwrap()
+                .unwrap()
+        };
+        let ends = (0..count).map(end).collect();
+        let clock = Instant::now();
+        Some(Cables {
+            switch,
+            ends,
+            clock,
+        })
+    }
+
+    /// Sends a frame by one end until it arrives at another, five seconds at most; the end where it does.
+    pub(crate) fn carries(&mut self, from: usize, bytes: &[u8]) -> Option<usize> {
+        self.carries_within(from, bytes, Duration::from_secs(5))
+    }
+
+    /// [`Cables::carries`] with the longest time to wait.
+    pub(crate) fn carries_within(
+        &mut self,
+        from: usize,
+        bytes: &[u8],
+        within: Duration,
+    ) -> Option<usize> {
+        let frame = [Frame::from_bytes(bytes).unwrap()];
+        let mut batch = Batch::default();
+        let start = Instant::now();
+        while start.elapsed() < within {
+            self.ends[from].tx(&frame);
+            std::thread::sleep(Duration::from_millis(5));
+            for (number, end) in self.ends.iter_mut().enumerate() {
+                batch.clear();
+                let now = Nanos::from(self.clock.elapsed());
+                let _ = end.rx(&mut batch, now);
+                let is_there = batch.frames().iter().any(|frame| frame.bytes() == bytes);
+                if number != from && is_there {
+                    return Some(number);
+                }
+            }
+        }
+        None
+    }
+}
