@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
+use lab::authority::Authority;
 use lab::cables::Cables;
 use lab::{Directory, Running, example, polyplane, said};
 
@@ -15,6 +16,8 @@ struct Host {
     running: Running,
     address: String,
     directory: Directory,
+    /// Frames that were tried: each is different, so that one that comes late is not taken for another.
+    tried: u8,
 }
 
 /// What a command said: its standard output, or the error.
@@ -47,6 +50,7 @@ impl Host {
             running,
             address,
             directory: Directory::new(test),
+            tried: 0,
         })
     }
 
@@ -74,15 +78,24 @@ impl Host {
         serde_json::from_str(&listing).unwrap()
     }
 
-    /// Whether a frame to this host is carried from one end to another.
+    /// A new frame to the host with this number.
+    fn frame(&mut self, host: u8) -> Vec<u8> {
+        let mut bytes = vec![2, 0, 0, 0, 0, host, 2, 0, 0, 0, 0, 0xee, 0x88, 0xb5];
+        self.tried += 1;
+        bytes.resize(60, self.tried);
+        bytes
+    }
+
+    /// Where a frame to this host is carried from one end, if it is.
     fn carries(&mut self, from: usize, host: u8) -> Option<usize> {
-        self.cables.carries(from, &to_host(host))
+        let frame = self.frame(host);
+        self.cables.carries(from, &frame)
     }
 
     fn drops(&mut self, from: usize, host: u8) -> bool {
+        let frame = self.frame(host);
         let within = Duration::from_millis(300);
-        let arrived = self.cables.carries_within(from, &to_host(host), within);
-        arrived.is_none()
+        self.cables.carries_within(from, &frame, within).is_none()
     }
 
     /// Stops the switch; what it reports in the end.
@@ -93,13 +106,6 @@ impl Host {
         assert_eq!(self.running.0.wait().unwrap().code(), Some(0));
         report
     }
-}
-
-/// A frame to the host with this number.
-fn to_host(host: u8) -> Vec<u8> {
-    let mut bytes = vec![2, 0, 0, 0, 0, host, 2, 0, 0, 0, 0, 0xee, 0x88, 0xb5];
-    bytes.resize(60, 7);
-    bytes
 }
 
 fn forward(table: &str, host: u8, port: u32) -> String {
@@ -240,6 +246,82 @@ fn shared_ports_and_links_lead_packets_through_vpdps() {
         "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> 1"
     );
     assert_eq!(listing["shared_ports"]["0"], "rules");
+    host.stop();
+}
+
+#[test]
+fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
+    let directory = Directory::new("host-owners-files");
+    let authority = Authority::new();
+    let ca = directory.with("ca.pem", &authority.pem);
+    let written = |name: &str, (certificate, key): (String, String)| {
+        let file = |end: &str, text: String| directory.with(&format!("{name}.{end}"), text);
+        [file("pem", certificate), file("key", key)]
+    };
+    let [certificate, key] = written("server", authority.of_host("localhost"));
+    let options = [
+        "--tls-cert",
+        &certificate,
+        "--tls-key",
+        &key,
+        "--tls-client-ca",
+        &ca,
+        "--allow",
+        "root=*",
+    ];
+    let Some(host) = Host::new("host-owners", 1, &options) else {
+        return;
+    };
+    let [root, alice, bob] =
+        ["root", "alice", "bob"].map(|name| written(name, authority.of_person(name)));
+    let asked = |person: &[String; 2], words: &[&str]| {
+        let [certificate, key] = person;
+        let tls = [
+            "--tls-ca",
+            &ca,
+            "--tls-cert",
+            certificate,
+            "--tls-key",
+            key,
+            "--tls-name",
+            "localhost",
+        ];
+        host.command(&[&words[..1], &tls, &words[1..]].concat())
+    };
+    for owner in ["alice", "bob"] {
+        asked(
+            &root,
+            &["tenant", "create", &format!("of-{owner}"), "--owner", owner],
+        )
+        .unwrap();
+    }
+    let program = example(L2);
+    let load = |person, device| asked(person, &["ctl", "--device-id", device, "load", &program]);
+    load(&alice, "1").unwrap();
+    load(&bob, "2").unwrap();
+    for (person, device) in [(&alice, "2"), (&bob, "1")] {
+        let refused = load(person, device).unwrap_err();
+        assert!(
+            refused.contains("not among those that are allowed"),
+            "{refused}"
+        );
+        let refused = asked(person, &["ctl", "--device-id", device, "tables"]).unwrap_err();
+        assert!(
+            refused.contains("not among those that are allowed"),
+            "{refused}"
+        );
+        let refused = asked(person, &["tenant", "list"]).unwrap_err();
+        assert!(
+            refused.contains("not among those that are allowed"),
+            "{refused}"
+        );
+    }
+    load(&root, "2").unwrap();
+    asked(&root, &["tenant", "delete", "of-bob"]).unwrap();
+    // What is bob's no more tells him nothing.
+    let refused = load(&bob, "2").unwrap_err();
+    assert!(refused.contains("bob"), "{refused}");
+    asked(&alice, &["ctl", "--device-id", "1", "tables"]).unwrap();
     host.stop();
 }
 
