@@ -10,6 +10,7 @@ mod args;
 mod artefacts;
 mod bench;
 mod captures;
+mod chain;
 mod check;
 mod compile;
 mod completions;
