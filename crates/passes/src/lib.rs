@@ -1,6 +1,7 @@
 //! The room of passes: IR to IR.
 //!
-//! **In:** structured code with table applications ([`sequence::Node`]), whole programs. **Out:** lines of stages, simpler programs.
+//! **In:** structured code with table applications ([`sequence::Node`]), whole programs, policies that chain them ([`compose::Policy`]). **Out:** lines of
+//! stages, simpler programs, several programs as one.
 //! **May import:** `ir`, `bits`.
 //!
 //! Invariants:
