@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ir::Program;
+use passes::compose::{Composed, Form, Policy, StepProgram, compose};
 
 /// Compiles the program in this file, with the embedded include files only.
 ///
@@ -12,6 +13,26 @@ use ir::Program;
 pub fn compile(path: &Path) -> Result<Arc<Program>, String> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     compiled(syntax::parse_file(path, &options()), &name)
+}
+
+/// Compiles the programs of the policy in this file and makes them one.
+///
+/// # Errors
+/// The diagnostics, as a user would see them.
+pub fn compile_policy(path: &Path, form: Form) -> Result<Composed, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let policy = Policy::read(&text).map_err(|error| error.to_string())?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let steps = policy.steps().into_iter();
+    let steps: Vec<_> = steps
+        .map(|step| Ok((step.name.as_str(), compile(&directory.join(&step.source))?)))
+        .collect::<Result<_, String>>()?;
+    let programs = steps.iter();
+    let programs: Vec<_> = programs
+        .map(|(step, program)| StepProgram { step, program })
+        .collect();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    compose(&name, &policy, &programs, form).map_err(|error| error.to_string())
 }
 
 /// Compiles this text.

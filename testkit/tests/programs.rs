@@ -1,7 +1,9 @@
 //! Every program with an STF test does on every engine what its test says: the corpus of features and the examples.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use passes::compose::Form;
 use stf::Setup;
 use switch::DeviceConfig;
 
@@ -18,7 +20,8 @@ fn programs(directory: &Path) -> Vec<PathBuf> {
             if path.is_dir() {
                 open.push(path);
             } else if path.extension().is_some_and(|e| e == "stf") {
-                found.push(path.with_extension("p4"));
+                let program = ["p4", "policy"].map(|ending| path.with_extension(ending));
+                found.extend(program.into_iter().find(|program| program.exists()));
             }
         }
     }
@@ -28,7 +31,11 @@ fn programs(directory: &Path) -> Vec<PathBuf> {
 
 /// What is wrong with a program's test, on any engine.
 fn failures(path: &Path) -> Vec<String> {
-    let program = match testkit::compile(path) {
+    let program = match path.extension().is_some_and(|ending| ending == "policy") {
+        true => testkit::compile_policy(path, Form::Merged).map(|chain| Arc::new(chain.program)),
+        false => testkit::compile(path),
+    };
+    let program = match program {
         Ok(program) => program,
         Err(diagnostics) => return vec![diagnostics],
     };

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use port::PortIo;
 
+use crate::chain;
+
 /// A P4 program and how to preprocess it.
 #[derive(Args, Clone)]
 pub(crate) struct Source {
-    /// The P4_16 program.
+    /// The P4_16 program. Or several as one: a policy in a file NAME.policy, or typed, as in 'l3_sw.p4 -> fw.p4' (docs/COMPOSITION.md).
     #[arg(value_name = "PROGRAM.p4")]
     pub(crate) program: PathBuf,
     #[command(flatten)]
@@ -22,6 +24,16 @@ impl Source {
             program: program.to_path_buf(),
             preprocess: Preprocess::default(),
         }
+    }
+
+    /// Whether it is a chain of programs.
+    pub(crate) fn is_chain(&self) -> bool {
+        chain::is_policy(&self.program)
+    }
+
+    /// What the program is called.
+    pub(crate) fn name(&self) -> String {
+        chain::name(&self.program)
     }
 }
 

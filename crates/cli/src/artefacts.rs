@@ -51,12 +51,7 @@ impl Options {
             return (self.p4info.clone(), self.device_config.clone());
         }
         let dir = self.dir.clone().unwrap_or_default();
-        let name = self
-            .source
-            .program
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy();
+        let name = self.source.name();
         let ending = match self.p4info_format {
             P4infoFormat::Text => "p4info.txt",
             P4infoFormat::Binary => "p4info.bin",

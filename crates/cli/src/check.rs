@@ -3,11 +3,11 @@
 use clap::Args;
 
 use crate::args::{Format, Source};
-use crate::{Ended, compile, out};
+use crate::{Ended, chain, compile, out};
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 for a program without errors, 1 for one with errors, 2 for wrong usage."
+    after_help = "Of a chain it says, step by step, whether packets are parsed anew between the programs, and why (docs/COMPOSITION.md).\n\nExit status: 0 for a program without errors, 1 for one with errors, 2 for wrong usage."
 )]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -18,17 +18,38 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
-    let checked = compile::check(&options.source);
-    compile::show(&checked.diagnostics, &checked.sources, options.format);
-    if checked.diagnostics.has_errors() {
-        let count = checked.diagnostics.error_count();
-        if options.format == Format::Text {
+    told(&options.source, options.format)
+}
+
+/// Shows what is wrong with a program, or with a chain and each program of it.
+pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
+    let (told, joints) = match source.is_chain() {
+        true => {
+            let chained = chain::chain(source)?;
+            (
+                chained.told,
+                chained.composed.map(|composed| composed.joints),
+            )
+        }
+        false => {
+            let checked = compile::check(source);
+            (vec![(checked.diagnostics, checked.sources)], None)
+        }
+    };
+    compile::show_all(&told, format);
+    let count: usize = told.iter().map(|(told, _)| told.error_count()).sum();
+    if count > 0 {
+        if format == Format::Text {
             out::note(&format!(
                 "{count} error{}",
                 if count == 1 { "" } else { "s" }
             ));
         }
         return Ok(Ended::WithErrors);
+    }
+    if format == Format::Text {
+        let joints = joints.iter().flatten();
+        joints.for_each(|joint| out::line(&chain::told(joint)));
     }
     Ok(Ended::Well)
 }

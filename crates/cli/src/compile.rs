@@ -4,7 +4,7 @@ use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::SourceMap;
 
 use crate::args::{Format, Preprocess, Source};
-use crate::out;
+use crate::{chain, out};
 
 /// A program that was parsed and checked.
 pub(crate) struct Checked {
@@ -52,23 +52,65 @@ pub(crate) fn show(diagnostics: &Diagnostics, sources: &SourceMap, format: Forma
     }
 }
 
-/// Compiles a program down to verified IR. With errors, they are shown and there is none.
-pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
+/// Shows the diagnostics of several texts; as JSON in one array.
+pub(crate) fn show_all(told: &[(Diagnostics, SourceMap)], format: Format) {
+    match (told, format) {
+        ([one], _) => show(&one.0, &one.1, format),
+        (several, Format::Text) => {
+            for (diagnostics, sources) in several {
+                show(diagnostics, sources, format);
+            }
+        }
+        (several, Format::Json) => {
+            let arrays = several.iter().map(|(told, sources)| told.to_json(sources));
+            let arrays = arrays.filter_map(|text| serde_json::from_str(&text).ok());
+            let all: Vec<serde_json::Value> = arrays
+                .flat_map(|array: Vec<serde_json::Value>| array)
+                .collect();
+            out::json(&all);
+        }
+    }
+}
+
+/// A program's IR, if nothing is wrong with it, and what is told of its text.
+pub(crate) struct Lowered {
+    pub(crate) program: Option<ir::Program>,
+    pub(crate) told: (Diagnostics, SourceMap),
+}
+
+/// Compiles the program of one file down to verified IR.
+pub(crate) fn lowered(source: &Source) -> Lowered {
     let mut checked = check(source);
-    let mut lowered = None;
+    let mut program = None;
     if !checked.diagnostics.has_errors() {
-        let name = source
-            .program
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy();
-        match lower::lower(&checked.program, &checked.sources, &name) {
-            Ok(program) => lowered = Some(program),
+        match lower::lower(&checked.program, &checked.sources, &source.name()) {
+            Ok(lowered) => program = Some(lowered),
             Err(errors) => push_all(&mut checked.diagnostics, errors),
         }
     }
-    show(&checked.diagnostics, &checked.sources, Format::Text);
-    lowered
+    Lowered {
+        program,
+        told: (checked.diagnostics, checked.sources),
+    }
+}
+
+/// Compiles a program, or a chain of them, down to verified IR. With errors, they are shown and there is none.
+pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
+    if !source.is_chain() {
+        let Lowered { program, told } = lowered(source);
+        show(&told.0, &told.1, Format::Text);
+        return program;
+    }
+    match chain::chain(source) {
+        Ok(chained) => {
+            show_all(&chained.told, Format::Text);
+            chained.composed.map(|composed| composed.program)
+        }
+        Err(error) => {
+            out::error(&error);
+            None
+        }
+    }
 }
 
 /// Compiles a program that is given as text; its first error as text, if it has one.

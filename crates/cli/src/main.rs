@@ -12,6 +12,7 @@ mod artefacts;
 mod bench;
 mod captures;
 mod carrier;
+mod chain;
 mod check;
 mod compile;
 mod completions;

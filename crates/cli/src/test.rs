@@ -9,7 +9,7 @@ use switch::DeviceConfig;
 
 use crate::args::{self, Format, Source};
 use crate::engine::Choice;
-use crate::{Ended, compile, out};
+use crate::{Ended, check, compile, out};
 
 #[derive(Args)]
 #[command(
@@ -74,12 +74,7 @@ fn has_commands(text: &str) -> bool {
 
 /// A test without a command asks that the program is without errors; it needs nothing that runs.
 fn check_only(source: &Source) -> Result<Ended, String> {
-    let checked = compile::check(source);
-    compile::show(&checked.diagnostics, &checked.sources, Format::Text);
-    Ok(match checked.diagnostics.has_errors() {
-        true => Ended::WithErrors,
-        false => Ended::Well,
-    })
+    check::told(source, Format::Text)
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -1,6 +1,7 @@
 //! The room of passes: IR to IR.
 //!
-//! **In:** structured code with table applications ([`sequence::Node`]), whole programs. **Out:** lines of stages, simpler programs, stages in slots.
+//! **In:** structured code with table applications ([`sequence::Node`]), whole programs, policies that chain them ([`compose::Policy`]). **Out:** lines of
+//! stages, simpler programs, several programs as one, stages in slots.
 //! **May import:** `ir`, `bits`.
 //!
 //! Invariants:

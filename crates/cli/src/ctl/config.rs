@@ -59,19 +59,20 @@ impl LoadOptions {
 
     /// The program as it travels; none if it has errors, which were shown.
     fn config(&self) -> Result<Option<rt::ForwardingPipelineConfig>, String> {
-        let (p4info, p4_device_config) = match self.program.extension() {
-            Some(extension) if extension == "p4" && self.p4info.is_none() => {
-                let source = Source {
-                    program: self.program.clone(),
-                    preprocess: self.preprocess.clone(),
-                };
+        let source = Source {
+            program: self.program.clone(),
+            preprocess: self.preprocess.clone(),
+        };
+        let is_text = source.is_chain() || self.program.extension().is_some_and(|e| e == "p4");
+        let (p4info, p4_device_config) = match is_text && self.p4info.is_none() {
+            true => {
                 let Some(program) = compile::compile(&source) else {
                     return Ok(None);
                 };
                 let info = artefacts::p4info(&program)?;
                 (Some(info), p4rt::device_config(&program))
             }
-            _ => {
+            false => {
                 let info = self.p4info.as_deref().map(read_p4info).transpose()?;
                 (info, read(&self.program)?)
             }

@@ -146,7 +146,7 @@ impl Planner<'_> {
     /// Finds more that stays apart because of what does; whether there was any.
     fn cut(&mut self, plan: &Plan) -> bool {
         let known = (self.apart.len(), self.ends.len());
-        for (&id, _) in &plan.apart {
+        for &id in plan.apart.keys() {
             self.ends.extend(&self.before[id]);
         }
         for id in self.ends.clone() {

@@ -1,0 +1,161 @@
+//! A chain of programs in the stead of one: a policy file, or a policy as it is typed (docs/COMPOSITION.md).
+
+use std::path::{Path, PathBuf};
+
+use passes::compose::{Composed, Form, Joint, Policy, Position, StepProgram, compose};
+use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::source::{SourceMap, Span};
+
+use crate::args::{Preprocess, Source};
+use crate::compile::{self, Lowered};
+
+/// The ending of policy files.
+const ENDING: &str = "policy";
+
+/// What joins steps, and is in no file's name.
+const ARROW: &str = "->";
+
+/// Whether a policy is given, and not a program.
+pub(crate) fn is_policy(program: &Path) -> bool {
+    let is_typed = program.to_str().is_some_and(|text| text.contains(ARROW));
+    is_typed || program.extension().is_some_and(|ending| ending == ENDING)
+}
+
+/// What the chain is called.
+pub(crate) fn name(program: &Path) -> String {
+    match typed(program) {
+        Some(_) => "chain".to_owned(),
+        None => stem(program),
+    }
+}
+
+/// What a file is called without directory and ending.
+fn stem(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// The policy, if it was typed.
+fn typed(program: &Path) -> Option<&str> {
+    program.to_str().filter(|text| text.contains(ARROW))
+}
+
+/// What came of a policy.
+pub(crate) struct Chained {
+    /// What is told of each text: of the policy first, then of the steps' programs.
+    pub(crate) told: Vec<(Diagnostics, SourceMap)>,
+    /// The chain, if nothing is wrong.
+    pub(crate) composed: Option<Composed>,
+}
+
+/// Compiles the programs of all steps and makes them one.
+pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
+    let text = Text::of(&source.program)?;
+    let mut chained = Chained {
+        told: Vec::new(),
+        composed: None,
+    };
+    let policy = match Policy::read(&text.text) {
+        Ok(policy) => policy,
+        Err(error) => {
+            chained.told.push(text.wrong(Some(error.at), error.message));
+            return Ok(chained);
+        }
+    };
+    let mut programs = Vec::new();
+    for step in policy.steps() {
+        let source = text.step(&step.source, &source.preprocess);
+        let Lowered { program, told } = compile::lowered(&source);
+        chained.told.push(told);
+        programs.extend(program.map(|program| (step.name.as_str(), program)));
+    }
+    if programs.len() < policy.steps().len() {
+        return Ok(chained);
+    }
+    let given = programs.iter();
+    let given: Vec<_> = given
+        .map(|(step, program)| StepProgram { step, program })
+        .collect();
+    match compose(&name(&source.program), &policy, &given, Form::Merged) {
+        Ok(composed) => chained.composed = Some(composed),
+        Err(error) => {
+            let told = text.wrong(error.at, error.problem.to_string());
+            chained.told.insert(0, told);
+        }
+    }
+    Ok(chained)
+}
+
+/// How a step follows those before it, as a line.
+pub(crate) fn told(joint: &Joint) -> String {
+    let Joint { step, apart } = joint;
+    match apart {
+        None => format!("{step} goes on with the headers as they are"),
+        Some(reason) => format!("{step} parses packets anew: {reason}"),
+    }
+}
+
+/// A policy's text.
+struct Text {
+    /// Where it stands, for messages.
+    file: String,
+    text: String,
+    /// Where its steps' programs are looked for.
+    directory: PathBuf,
+}
+
+impl Text {
+    fn of(program: &Path) -> Result<Text, String> {
+        if let Some(text) = typed(program) {
+            return Ok(Text {
+                file: "policy".to_owned(),
+                text: text.to_owned(),
+                directory: PathBuf::new(),
+            });
+        }
+        let bytes = crate::args::read(program)?;
+        let file = program.display().to_string();
+        let text = String::from_utf8(bytes).map_err(|_| format!("{file} is not a text file"))?;
+        let directory = program.parent().unwrap_or(Path::new("")).to_path_buf();
+        Ok(Text {
+            file,
+            text,
+            directory,
+        })
+    }
+
+    /// The program of a step: a file beside the policy, with the ending `.p4` if it has none.
+    fn step(&self, source: &str, preprocess: &Preprocess) -> Source {
+        let mut program = self.directory.join(source);
+        if program.extension().is_none() {
+            program.set_extension("p4");
+        }
+        Source {
+            program,
+            preprocess: preprocess.clone(),
+        }
+    }
+
+    /// What is wrong with the policy, at its place.
+    fn wrong(&self, at: Option<Position>, message: String) -> (Diagnostics, SourceMap) {
+        let mut sources = SourceMap::new();
+        let added = sources.add(self.file.as_str(), self.text.as_str());
+        let base = added.map_or(0, |index| sources.files()[index].base());
+        let span = at.map_or(Span::NONE, |at| {
+            let lo = base + self.offset(at) as u32;
+            Span::new(lo, lo + 1)
+        });
+        let mut diagnostics = Diagnostics::new();
+        diagnostics.push(Diagnostic::error("E1201", span, message));
+        (diagnostics, sources)
+    }
+
+    /// The byte that a place begins with.
+    fn offset(&self, at: Position) -> usize {
+        let lines = self.text.split_inclusive('\n');
+        let before: usize = lines.clone().take(at.line as usize - 1).map(str::len).sum();
+        let line = lines.clone().nth(at.line as usize - 1).unwrap_or("");
+        let column = line.char_indices().nth(at.column as usize - 1);
+        before + column.map_or(line.len(), |(column, _)| column)
+    }
+}
