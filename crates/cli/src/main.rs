@@ -10,6 +10,7 @@ mod amount;
 mod args;
 mod artefacts;
 mod bench;
+mod cable;
 mod captures;
 mod carrier;
 mod chain;
@@ -101,7 +102,7 @@ enum Command {
     Bench(bench::Options),
     /// Watch the example router carry real traffic between two Linux hosts.
     Demo(demo::Options),
-    /// Simulate many switches, hosts and links of a topology.
+    /// Run many switches, hosts and links of a topology: simulated, or as network namespaces.
     Fabric(fabric::Options),
     /// Print what a shell needs to complete this command.
     Completions(completions::Options),

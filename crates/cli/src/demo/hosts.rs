@@ -4,13 +4,11 @@
 //! process, an interrupt and a panic too, also removes hosts, cables and addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::{Duration, Instant};
 
-use packet::{Batch, Nanos, PortId};
-use port::{LinkState, Netns, NetnsError, OpenedPort, PortIo, Rtnl, RtnlError, open_interface};
+use packet::PortId;
+use port::{Netns, NetnsError, OpenedPort, PortIo, Rtnl, RtnlError};
 
-/// How long a cable may take to come up.
-const LINK_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::cable::{be_silent, open_port};
 
 /// The interface that each host has.
 const HOST_INTERFACE: &str = "eth0";
@@ -66,7 +64,7 @@ pub(super) fn connect(io: PortIo) -> Result<Connected, String> {
     let mut ports = Vec::new();
     let mut connect_one = |place: &Place| -> Result<Host, String> {
         let host = make_host(place, &mut switch)?;
-        ports.push(open_port(place, io)?);
+        ports.push(open_port(place.port, place.port_name, io)?);
         Ok(host)
     };
     let hosts = [connect_one(&PLACES[0])?, connect_one(&PLACES[1])?];
@@ -104,29 +102,4 @@ fn configure(place: &Place, netns: &Netns) -> Result<(), NetnsError> {
         host.add_route(everything, 0, IpAddr::V4(place.router))
     };
     steps().map_err(failed)
-}
-
-/// Switches IPv6 off for interfaces still to come in the thread's namespace. Where that is not allowed, a few packets more are dropped.
-fn be_silent() {
-    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-}
-
-/// Opens a port and waits until its cable carries frames: a kernel takes its time to notice.
-fn open_port(place: &Place, io: PortIo) -> Result<OpenedPort, String> {
-    let opened = open_interface(place.port, place.port_name, io, 1);
-    let mut opened = opened.map_err(|e| e.to_string())?;
-    let start = Instant::now();
-    let mut unused = Batch::with_capacity(1);
-    for port in &mut opened.shares {
-        while port.link() != LinkState::Up {
-            if start.elapsed() > LINK_TIMEOUT {
-                return Err(format!("{} did not come up", place.port_name));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-            // Asking for frames makes the port look at its link; nobody sends any yet.
-            let _ = port.rx(&mut unused, Nanos::from(start.elapsed()));
-            unused.clear();
-        }
-    }
-    Ok(opened)
 }

@@ -2,6 +2,8 @@
 //!
 //! The room `fabric` has topologies and the simulation; here its switches get programs, and what it says is told.
 
+mod namespaces;
+mod real;
 mod report;
 mod show;
 mod svg;
@@ -14,6 +16,7 @@ use clap::{Args, Subcommand};
 use fabric::{Progress, Simulation, Topology};
 use packet::Nanos;
 
+use crate::args::Io;
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
@@ -29,7 +32,9 @@ const BAR: usize = 30;
     after_help = "Examples:\n  polyplane fabric show examples/fabric/leaf_spine/leaf_spine.toml\n  \
         polyplane fabric show examples/fabric/fat_tree/fat_tree.toml --svg fat_tree.svg\n  \
         polyplane fabric run examples/fabric/leaf_spine/leaf_spine.toml\n  \
-        polyplane fabric run examples/fabric/fat_tree/fat_tree.toml --scale 0.01\n\n\
+        polyplane fabric run examples/fabric/fat_tree/fat_tree.toml --scale 0.01\n  \
+        polyplane fabric run examples/fabric/leaf_spine/leaf_spine.toml --real\n  \
+        polyplane fabric up examples/fabric/leaf_spine/leaf_spine.toml\n\n\
         docs/FABRIC.md tells what a topology file may say. Exit status: 0 when all is done, 1 for errors in what was given or flows that are not \
         complete, 2 for wrong usage."
 )]
@@ -42,8 +47,10 @@ pub(crate) struct Options {
 enum Command {
     /// Print a topology, or draw it.
     Show(show::Options),
-    /// Simulate it: its flows, pings and workload, in simulated time; the same seed gives the same report.
+    /// Carry its flows, pings and workload in simulated time, where the same seed gives the same report; or run programs in its hosts for real.
     Run(RunOptions),
+    /// Have it be there for real until a signal: switches that forward, and a network namespace for each host. Needs root.
+    Up(real::UpOptions),
 }
 
 #[derive(Args)]
@@ -60,6 +67,12 @@ struct RunOptions {
     /// What losses and peers are drawn from, in place of the topology's own seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Run the programs that the topology names (`[[command]]`) in hosts that are network namespaces, instead of simulating. Needs root.
+    #[arg(long, conflicts_with_all = ["scale", "seconds", "seed"])]
+    real: bool,
+    /// With --real: how the switches' ports work.
+    #[arg(long, value_enum, default_value_t, requires = "real")]
+    io: Io,
     #[command(flatten)]
     choice: Choice,
     /// Write the report as JSON: each flow, link and switch.
@@ -79,7 +92,15 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     match &options.command {
         Command::Show(options) => show::run(options),
+        Command::Run(options) if options.real => real::run(
+            &read(&options.topology)?,
+            options.io,
+            options.choice,
+            early,
+            options.json,
+        ),
         Command::Run(options) => simulate(options, early),
+        Command::Up(options) => real::up(options, early),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::rtnl::{Rtnl, RtnlError};
 use super::sys;
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fmt, io, panic, thread};
 
 /// The calling thread's network namespace.
@@ -201,6 +201,13 @@ impl Netns {
     /// The namespace's descriptor, by which the kernel is told where an interface should go.
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+}
+
+/// The namespace's descriptor: another process may enter by it as long as this value lives.
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

@@ -1,0 +1,181 @@
+//! A topology as network namespaces: one for each host, and one with the switches' ports.
+//!
+//! They live as long as the values that refer to them, and no longer than the process: whatever ends it, hosts, cables and addresses are gone. Their
+//! names, by which `ip netns exec` finds them, are symbolic links; those that a crash left point nowhere and are replaced.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use fabric::Topology;
+use fabric::topology::{End, HostSpec, NodeId, SwitchId};
+use port::{Netns, OpenedPort, PortIo, Rtnl};
+
+use crate::cable::{be_silent, open_port};
+
+/// Where `ip netns` looks for namespaces.
+const NAMES: &str = "/run/netns";
+
+/// The interface that each host has.
+const HOST_INTERFACE: &str = "eth0";
+
+/// The namespaces.
+pub(super) struct Namespaces {
+    /// By host.
+    hosts: Vec<Netns>,
+    switches: Netns,
+    names: Vec<PathBuf>,
+}
+
+impl Namespaces {
+    /// Makes hosts and cables, and gives the hosts their addresses and names.
+    ///
+    /// # Errors
+    /// The process may not, or a name is taken.
+    pub(super) fn make(topology: &Topology) -> Result<Namespaces, String> {
+        let hosts = topology.hosts.iter().map(|_| silent());
+        let mut namespaces = Namespaces {
+            hosts: hosts.collect::<Result<_, _>>()?,
+            switches: silent()?,
+            names: Vec::new(),
+        };
+        for link in &topology.links {
+            namespaces.plug(link.ends)?;
+        }
+        for (host, netns) in topology.hosts.iter().zip(&namespaces.hosts) {
+            configure(host, netns).map_err(|why| format!("host {}: {why}", host.name))?;
+        }
+        for number in 0..topology.hosts.len() {
+            let name = namespaces.name(number, &topology.hosts[number].name)?;
+            namespaces.names.push(name);
+        }
+        Ok(namespaces)
+    }
+
+    fn plug(&self, [a, b]: [End; 2]) -> Result<(), String> {
+        let (a, b) = match a.node {
+            NodeId::Host(_) => (b, a),
+            NodeId::Switch(_) => (a, b),
+        };
+        let (here, there) = (interface(a), interface(b));
+        let peer_in = match b.node {
+            NodeId::Host(host) => Some(&self.hosts[host.0]),
+            NodeId::Switch(_) => None,
+        };
+        let mut rtnl = self.rtnl_of(a)?;
+        let plugged = rtnl.add_veth(&here, &there, peer_in);
+        plugged
+            .and_then(|()| rtnl.set_up(&here))
+            .map_err(|error| error.to_string())?;
+        let mut rtnl = self.rtnl_of(b)?;
+        rtnl.set_up(&there).map_err(|error| error.to_string())
+    }
+
+    fn rtnl_of(&self, end: End) -> Result<Rtnl, String> {
+        let netns = match end.node {
+            NodeId::Host(host) => &self.hosts[host.0],
+            NodeId::Switch(_) => &self.switches,
+        };
+        netns.rtnl().map_err(|error| error.to_string())
+    }
+
+    /// Opens all ports of a switch that have a cable.
+    ///
+    /// # Errors
+    /// One cannot be opened.
+    pub(super) fn open(
+        &self,
+        topology: &Topology,
+        switch: SwitchId,
+        io: PortIo,
+    ) -> Result<Vec<OpenedPort>, String> {
+        let ends = topology.links.iter().flat_map(|link| link.ends);
+        let own = ends.filter(|end| end.node == NodeId::Switch(switch));
+        let opened = own.map(|end| {
+            let open = || open_port(end.port, &interface(end), io);
+            self.switches.run(open).map_err(|error| error.to_string())?
+        });
+        opened.collect()
+    }
+
+    /// Where a host's programs run.
+    pub(super) fn host(&self, number: usize) -> &Netns {
+        &self.hosts[number]
+    }
+
+    /// Makes a namespace be found by `ip netns`.
+    fn name(&self, number: usize, name: &str) -> Result<PathBuf, String> {
+        let path = Path::new(NAMES).join(name);
+        if is_taken(&path) {
+            return Err(format!(
+                "there is a network namespace {name} already; end what has it, or give the host another name"
+            ));
+        }
+        let descriptor = self.hosts[number].as_fd().as_raw_fd();
+        let target = format!("/proc/{}/fd/{descriptor}", std::process::id());
+        let made = std::fs::create_dir_all(NAMES)
+            .and_then(|()| remove_if_there(&path))
+            .and_then(|()| std::os::unix::fs::symlink(target, &path));
+        made.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // Who took it away meanwhile has done what was to be done.
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}
+
+/// A namespace without packets of its own.
+fn silent() -> Result<Netns, String> {
+    let netns = Netns::create().map_err(|error| error.to_string())?;
+    netns.run(be_silent).map_err(|error| error.to_string())?;
+    Ok(netns)
+}
+
+/// The name of an end's interface. Names of switches may be as long as those of interfaces, so numbers stand for them.
+fn interface(end: End) -> String {
+    match end.node {
+        NodeId::Host(_) => HOST_INTERFACE.to_owned(),
+        NodeId::Switch(switch) => format!("s{}p{}", switch.0, end.port),
+    }
+}
+
+fn configure(host: &HostSpec, netns: &Netns) -> Result<(), String> {
+    let mut rtnl = netns.rtnl().map_err(|error| error.to_string())?;
+    let mut steps = || {
+        rtnl.set_up("lo")?;
+        rtnl.set_hardware_address(HOST_INTERFACE, host.mac)?;
+        rtnl.add_address(HOST_INTERFACE, host.address.into(), host.prefix_len)?;
+        rtnl.set_up(HOST_INTERFACE)?;
+        for (address, mac) in &host.neighbours {
+            rtnl.set_neighbour(HOST_INTERFACE, IpAddr::V4(*address), *mac)?;
+        }
+        match host.gateway {
+            Some(gateway) => rtnl.add_route(Ipv4Addr::UNSPECIFIED.into(), 0, gateway.into()),
+            None => Ok(()),
+        }
+    };
+    steps().map_err(|error: port::RtnlError| error.to_string())
+}
+
+/// Whether a name is of a namespace that there is: a file, or a link to a descriptor of a living process.
+fn is_taken(path: &Path) -> bool {
+    match std::fs::read_link(path) {
+        Ok(target) => std::fs::read_link(target)
+            .is_ok_and(|found| found.to_string_lossy().starts_with("net:")),
+        Err(_) => path.exists(),
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

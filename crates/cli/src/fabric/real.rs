@@ -1,0 +1,298 @@
+//! A topology for real: each switch with a worker of its own between cables, each host a network namespace for any program.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fabric::Topology;
+use fabric::topology::{CommandSpec, SwitchId};
+use port::{OpenedPort, Poller};
+use serde::Serialize;
+use switch::Device;
+
+use super::namespaces::Namespaces;
+use super::switches::Maker;
+use crate::args::Io;
+use crate::early::Early;
+use crate::engine::Choice;
+use crate::forward::{Event, Forwarder, Plan, Stop};
+use crate::report::{DeviceReport, PortReport};
+use crate::{Ended, amount, out};
+
+/// How long servers get before the programs that need them are started.
+const SERVERS_FIRST: Duration = Duration::from_millis(300);
+
+/// How often a program that runs is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(Args)]
+pub(super) struct UpOptions {
+    /// The topology (docs/FABRIC.md).
+    #[arg(value_name = "TOPO.toml")]
+    topology: PathBuf,
+    /// How the switches' ports work.
+    #[arg(long, value_enum, default_value_t)]
+    io: Io,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+/// What a switch did.
+#[derive(Serialize)]
+struct Switched {
+    name: String,
+    ports: Vec<PortReport>,
+    #[serde(flatten)]
+    device: DeviceReport,
+}
+
+/// What a program in a host did.
+#[derive(Serialize)]
+struct Done {
+    host: String,
+    command: Vec<String>,
+    /// None if a signal ended it.
+    status: Option<i32>,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Json {
+    commands: Vec<Done>,
+    switches: Vec<Switched>,
+}
+
+/// Switches that run.
+struct Running {
+    namespaces: Namespaces,
+    /// Each ends when its stream's other end does.
+    switches: Vec<(UnixStream, JoinHandle<Result<Switched, String>>)>,
+}
+
+/// Has a topology be there until a signal asks for its end.
+///
+/// # Errors
+/// The process may not make namespaces, or a switch cannot be made.
+pub(super) fn up(options: &UpOptions, early: &Early) -> Result<Ended, String> {
+    let topology = super::read(&options.topology)?;
+    let running = Running::start(&topology, options.io, options.choice)?;
+    for host in &topology.hosts {
+        out::line(&format!(
+            "{}: ip netns exec {} COMMAND",
+            host.address, host.name
+        ));
+    }
+    out::note(&format!("{} is up until SIGINT or SIGTERM", topology.name));
+    let mut poller = Poller::new();
+    while early.take_signal().is_none() {
+        let waited = poller.wait(early.signal_fd(), Duration::from_secs(1));
+        waited.map_err(|error| format!("cannot wait for signals: {error}"))?;
+    }
+    for switched in running.stop()? {
+        tell(&switched);
+    }
+    Ok(Ended::Well)
+}
+
+/// Runs the programs that a topology names in its hosts, servers first and the others one after the other.
+///
+/// # Errors
+/// As [`up`]; and there is nothing to run, or it cannot be started.
+pub(super) fn run(
+    topology: &Topology,
+    io: Io,
+    choice: Choice,
+    early: &Early,
+    json: bool,
+) -> Result<Ended, String> {
+    if topology.commands.iter().all(|command| command.is_server) {
+        return Err(
+            "no program is to be run in a host; add [[command]] with host and run".to_owned(),
+        );
+    }
+    let running = Running::start(topology, io, choice)?;
+    let commands = running.commands(topology, early);
+    let switches = running.stop()?;
+    let commands = commands?;
+    let is_well = commands.iter().all(|done| done.status == Some(0));
+    match json {
+        true => out::json(&Json { commands, switches }),
+        false => {
+            commands.iter().for_each(tell_command);
+            switches.iter().for_each(tell);
+        }
+    }
+    Ok(if is_well {
+        Ended::Well
+    } else {
+        Ended::WithErrors
+    })
+}
+
+impl Running {
+    fn start(topology: &Topology, io: Io, choice: Choice) -> Result<Running, String> {
+        let mut maker = Maker::new(choice, topology.seed);
+        let mut running = Running {
+            namespaces: Namespaces::make(topology)?,
+            switches: Vec::new(),
+        };
+        for (number, spec) in topology.switches.iter().enumerate() {
+            let named = |why: String| format!("switch {}: {why}", spec.name);
+            let device = maker.device(spec).map_err(named)?;
+            let ports = running
+                .namespaces
+                .open(topology, SwitchId(number), io.into());
+            let started = begin(spec.name.clone(), device, ports.map_err(named)?);
+            running.switches.push(started.map_err(named)?);
+        }
+        Ok(running)
+    }
+
+    /// Ends the switches; what each did.
+    fn stop(self) -> Result<Vec<Switched>, String> {
+        let (streams, threads): (Vec<_>, Vec<_>) = self.switches.into_iter().unzip();
+        drop(streams);
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(switched) => switched,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect()
+    }
+
+    fn commands(&self, topology: &Topology, early: &Early) -> Result<Vec<Done>, String> {
+        let (servers, others): (Vec<&CommandSpec>, Vec<&CommandSpec>) = topology
+            .commands
+            .iter()
+            .partition(|command| command.is_server);
+        let mut serving = Servers(Vec::new());
+        for server in servers {
+            serving.0.push(self.spawn(server)?);
+        }
+        if !serving.0.is_empty() {
+            std::thread::sleep(SERVERS_FIRST);
+        }
+        let done = others.into_iter().map(|command| {
+            let start = Instant::now();
+            let status = wait(self.spawn(command)?, early)?;
+            Ok(Done {
+                host: topology.hosts[command.host.0].name.clone(),
+                command: command.run.clone(),
+                status: status.code(),
+                seconds: start.elapsed().as_secs_f64(),
+            })
+        });
+        done.collect()
+    }
+
+    /// Starts a program in its host. What it says goes to standard error: standard output is the report's.
+    fn spawn(&self, command: &CommandSpec) -> Result<Child, String> {
+        let (program, args) = command.run.split_first().ok_or("there is nothing to run")?;
+        let start = || {
+            let mut process = Command::new(program);
+            process.args(args).stdin(Stdio::null());
+            process.stdout(std::io::stderr()).spawn()
+        };
+        let started = self.namespaces.host(command.host.0).run(start);
+        let started = started.map_err(|error| error.to_string())?;
+        started.map_err(|error| format!("cannot start {program}: {error}"))
+    }
+}
+
+/// Programs that are ended with this value.
+struct Servers(Vec<Child>);
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &mut self.0 {
+            // One that has ended by itself needs no end.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+fn wait(mut child: Child, early: &Early) -> Result<ExitStatus, String> {
+    loop {
+        let ended = child.try_wait();
+        if let Some(status) =
+            ended.map_err(|error| format!("cannot wait for a program: {error}"))?
+        {
+            return Ok(status);
+        }
+        if let Some(signal) = early.take_signal() {
+            drop(Servers(vec![child]));
+            return Err(format!("interrupted by {signal}"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Starts a switch in a thread.
+fn begin(
+    name: String,
+    device: Device,
+    ports: Vec<OpenedPort>,
+) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
+    let (running, done) =
+        UnixStream::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
+    let thread = std::thread::Builder::new().name(name.clone());
+    let thread = thread.spawn(move || carry(name, device, ports, &done));
+    let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok((running, thread))
+}
+
+/// Carries packets until nobody holds the stream's other end.
+fn carry(
+    name: String,
+    device: Device,
+    ports: Vec<OpenedPort>,
+    done: &UnixStream,
+) -> Result<Switched, String> {
+    let mut forwarder = Forwarder::new(device, ports, Plan::default())?;
+    let early = Early::default();
+    let stop = Stop {
+        early: &early,
+        done: Some(done.as_fd()),
+    };
+    forwarder.run(&stop, Duration::from_secs(1), &mut |event| {
+        if let Event::Notice(notice) = event {
+            out::note(&format!("{name}: {notice}"));
+        }
+    })?;
+    forwarder.check_conservation()?;
+    Ok(Switched {
+        ports: forwarder.port_reports(),
+        device: forwarder.device_report(),
+        name,
+    })
+}
+
+fn tell_command(done: &Done) {
+    let how = match done.status {
+        Some(0) => "well".to_owned(),
+        Some(status) => format!("with status {status}"),
+        None => "by a signal".to_owned(),
+    };
+    let time = amount::time(Duration::from_secs_f64(done.seconds));
+    out::line(&format!(
+        "{}: {} ended {how} after {time}",
+        done.host,
+        done.command.join(" ")
+    ));
+}
+
+fn tell(switched: &Switched) {
+    let sum = |count: fn(&PortReport) -> u64| switched.ports.iter().map(count).sum::<u64>();
+    let (received, sent) = (
+        sum(|port| port.received.packets),
+        sum(|port| port.sent.packets),
+    );
+    out::line(&format!(
+        "switch {}: {received} packets received, {sent} sent",
+        switched.name
+    ));
+}
