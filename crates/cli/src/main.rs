@@ -22,6 +22,7 @@ mod early;
 mod engine;
 mod forward;
 mod heard;
+mod hypervisor;
 mod listen;
 mod live;
 mod log;
@@ -84,6 +85,8 @@ enum Command {
     Serve(serve::Options),
     /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
     Ctl(ctl::Options),
+    /// Host functions on a switch whose program is fixed: a P4 program that runs others, which are its entries.
+    Hypervisor(hypervisor::Options),
     /// Tell what a switch has kept in a directory (`--state`), and check it.
     State(state::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
@@ -156,6 +159,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Replay(options) => replay::run(&options, &early),
         Command::Run(options) => run::run(&options, &early),
         Command::Serve(options) => serve::run(&options, &early),
+        Command::Hypervisor(options) => hypervisor::run(&options),
         Command::State(options) => state::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),

@@ -38,7 +38,10 @@ impl Shape {
     /// So many slots in all, a quarter of them in the egress.
     pub fn of(slots: u32) -> Shape {
         let egress = slots / 4;
-        Shape { ingress: slots - egress, egress }
+        Shape {
+            ingress: slots - egress,
+            egress,
+        }
     }
 
     /// Tables that the emitted program declares (figure 7).

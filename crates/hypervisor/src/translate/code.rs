@@ -26,10 +26,18 @@ impl Operand {
     fn args(&self) -> Vec<Value> {
         match self {
             Operand::At(at, width) => {
-                vec![number(*at, AT), ones(0, *width, WORD_BITS), Value::zero(WORD_BITS)]
+                vec![
+                    number(*at, AT),
+                    ones(0, *width, WORD_BITS),
+                    Value::zero(WORD_BITS),
+                ]
             }
             Operand::Is(value) => {
-                vec![Value::zero(AT), Value::zero(WORD_BITS), value.resized(WORD_BITS)]
+                vec![
+                    Value::zero(AT),
+                    Value::zero(WORD_BITS),
+                    value.resized(WORD_BITS),
+                ]
             }
         }
     }
@@ -45,7 +53,10 @@ type Made<T> = Result<T, Refusal>;
 
 impl Code<'_> {
     pub(super) fn new<'a>(frame: &'a Frame<'a>) -> Code<'a> {
-        Code { frame, made: Vec::new() }
+        Code {
+            frame,
+            made: Vec::new(),
+        }
     }
 
     pub(super) fn emit(&mut self, action: &'static str, args: Vec<Value>) {
@@ -54,7 +65,10 @@ impl Code<'_> {
 
     /// A primitive with operands, and more arguments behind them.
     pub(super) fn with(&mut self, action: &'static str, operands: &[&Operand], more: Vec<Value>) {
-        let args = operands.iter().flat_map(|operand| operand.args()).chain(more);
+        let args = operands
+            .iter()
+            .flat_map(|operand| operand.args())
+            .chain(more);
         let args = args.collect();
         self.emit(action, args);
     }
@@ -66,7 +80,10 @@ impl Code<'_> {
 
     pub(super) fn set(&mut self, at: u32, value: &Value) {
         let width = value.width();
-        self.emit("set", vec![placed(value, at, FILE_BITS), ones(at, width, FILE_BITS)]);
+        self.emit(
+            "set",
+            vec![placed(value, at, FILE_BITS), ones(at, width, FILE_BITS)],
+        );
     }
 
     /// Copies a range; two that are next to each other at both ends are one.
@@ -77,14 +94,21 @@ impl Code<'_> {
         if let Some(last) = self.made.last_mut().filter(|last| last.action == "move") {
             let last_from = last.args[0].to_u64().unwrap_or(0) as u32;
             let last_to = last.args[1].to_u64().unwrap_or(0) as u32;
-            let last_width = last.args[2].limbs().iter().map(|limb| limb.count_ones()).sum::<u32>();
+            let last_width = last.args[2]
+                .limbs()
+                .iter()
+                .map(|limb| limb.count_ones())
+                .sum::<u32>();
             if from + width == last_from && to + width == last_to {
                 let width = ones(0, width + last_width, FILE_BITS);
                 last.args = vec![number(from, AT), number(to, AT), width];
                 return;
             }
         }
-        self.emit("move", vec![number(from, AT), number(to, AT), ones(0, width, FILE_BITS)]);
+        self.emit(
+            "move",
+            vec![number(from, AT), number(to, AT), ones(0, width, FILE_BITS)],
+        );
     }
 
     fn binary(&mut self, action: &'static str, a: &Operand, b: &Operand, to: u32, width: u32) {
@@ -96,7 +120,10 @@ impl Code<'_> {
             Operand::Is(is) => self.write(to, width, if is.is_zero() { b } else { a }),
             Operand::At(at, _) => {
                 let operands = [a, b].into_iter().flat_map(Operand::args);
-                let args = [number(*at, AT)].into_iter().chain(operands).chain(Self::to(to, width));
+                let args = [number(*at, AT)]
+                    .into_iter()
+                    .chain(operands)
+                    .chain(Self::to(to, width));
                 let args = args.collect();
                 self.emit("choose", args);
             }
@@ -135,9 +162,7 @@ impl Code<'_> {
             Expr::Binary(op, _, _) if op.is_predicate() => Ok(ScalarTy::Bool),
             Expr::Binary(_, left, _) => self.ty(left),
             Expr::Ternary(_, then, _) => self.ty(then),
-            Expr::Concat(left, right) => {
-                Ok(ScalarTy::Bit(self.width(left)? + self.width(right)?))
-            }
+            Expr::Concat(left, right) => Ok(ScalarTy::Bit(self.width(left)? + self.width(right)?)),
             other => match other.ty(self.frame.program(), None) {
                 Some(ty) => Ok(ty),
                 None => refuse("an expression of this kind", None),
@@ -180,7 +205,10 @@ impl Code<'_> {
         self.set(to, &words::from_bits(&constant));
         let mut end = bits.len();
         while end > 0 {
-            let start = (0..end).rev().take_while(|at| follows(bits, *at, end)).last();
+            let start = (0..end)
+                .rev()
+                .take_while(|at| follows(bits, *at, end))
+                .last();
             let start = start.unwrap_or(end - 1);
             if let Bit::At(from) = bits[end - 1] {
                 let own = self.standing(&bits[start..end], from)?;
@@ -204,14 +232,22 @@ impl Code<'_> {
     /// Reads standard metadata.
     pub(super) fn read_standard(&mut self, name: &str, from: u32, to: u32, width: u32) {
         let at = super::frame::standard_at(name) + from;
-        let args = [vec![number(at, 9)], vec![ones(0, width, WORD_BITS)], vec![number(to, AT)]];
+        let args = [
+            vec![number(at, 9)],
+            vec![ones(0, width, WORD_BITS)],
+            vec![number(to, AT)],
+        ];
         self.emit("read_standard", args.concat());
     }
 
     /// The value of an expression; at `to`, if that is said.
     pub(super) fn value(&mut self, expr: &Expr, to: Option<u32>) -> Made<Operand> {
         if let Some(bits) = pattern::bits(self.frame, expr) {
-            if to.is_none() && bits.iter().any(|bit| matches!(bit, Bit::At(at) if *at >= pattern::PORT)) {
+            if to.is_none()
+                && bits
+                    .iter()
+                    .any(|bit| matches!(bit, Bit::At(at) if *at >= pattern::PORT))
+            {
                 let own = self.temporary(bits.len() as u32)?;
                 self.gather(&bits, own)?;
                 return Ok(Operand::At(own, bits.len() as u32));
@@ -228,7 +264,8 @@ impl Code<'_> {
             Expr::Read(place) if place.dims.is_empty() => self.read(place.base, to),
             Expr::VarbitLen(place) if place.dims.is_empty() => {
                 let bits = self.frame.field(place.base).map(|bits| bits.len() as u32);
-                let bits = bits.map_or_else(|| refuse("a varbit field that code sets", None), Ok)?;
+                let bits =
+                    bits.map_or_else(|| refuse("a varbit field that code sets", None), Ok)?;
                 self.placed(Operand::Is(number(bits, 32)), 32, to)
             }
             _ => {
@@ -358,7 +395,10 @@ impl Code<'_> {
             }
             all = next;
         }
-        Ok(all.into_iter().map(|(bit, field)| (bit, FieldId::from_index(field as usize))).collect())
+        Ok(all
+            .into_iter()
+            .map(|(bit, field)| (bit, FieldId::from_index(field as usize)))
+            .collect())
     }
 
     fn operation(&mut self, op: BinOp, left: &Expr, right: &Expr, to: u32, width: u32) -> Made<()> {
@@ -399,7 +439,13 @@ impl Code<'_> {
             BinOp::Div => ("shift_right", u128::from(by.trailing_zeros())),
             _ => ("bit_and", by - 1),
         };
-        self.binary(action, a, &Operand::Is(Value::truncated(by, WORD_BITS)), to, width);
+        self.binary(
+            action,
+            a,
+            &Operand::Is(Value::truncated(by, WORD_BITS)),
+            to,
+            width,
+        );
         Ok(())
     }
 
@@ -424,7 +470,11 @@ impl Code<'_> {
         if matches!(op, BinOp::Gt | BinOp::Le) {
             std::mem::swap(&mut a, &mut b);
         }
-        let action = if matches!(op, BinOp::Eq | BinOp::Ne) { "equal" } else { "less" };
+        let action = if matches!(op, BinOp::Eq | BinOp::Ne) {
+            "equal"
+        } else {
+            "less"
+        };
         let is_negated = matches!(op, BinOp::Ne | BinOp::Le | BinOp::Ge);
         let own = if is_negated { self.temporary(1)? } else { to };
         self.binary(action, &a, &b, own, 1);
@@ -445,7 +495,11 @@ impl Code<'_> {
 
     fn saturate(&mut self, op: BinOp, ty: ScalarTy, a: &Operand, b: &Operand, to: u32) -> Made<()> {
         let width = ty.width();
-        let action = if op == BinOp::AddSaturating { "add" } else { "subtract" };
+        let action = if op == BinOp::AddSaturating {
+            "add"
+        } else {
+            "subtract"
+        };
         let (a, b) = match ty.is_signed() {
             true => (
                 Operand::At(self.extended(a, width, width + 1)?, width + 1),
@@ -467,14 +521,28 @@ impl Code<'_> {
         }
         let (over, bound) = (self.temporary(1)?, self.temporary(width)?);
         self.binary("bit_xor", &top, &Operand::At(sum + width - 1, 1), over, 1);
-        let (least, most) = (Value::prefix_mask(1, width), Value::prefix_mask(1, width).not());
+        let (least, most) = (
+            Value::prefix_mask(1, width),
+            Value::prefix_mask(1, width).not(),
+        );
         self.choose(&top, &Operand::Is(least), &Operand::Is(most), bound, width);
-        self.choose(&Operand::At(over, 1), &Operand::At(bound, width), &result, to, width);
+        self.choose(
+            &Operand::At(over, 1),
+            &Operand::At(bound, width),
+            &result,
+            to,
+            width,
+        );
         Ok(())
     }
 
     /// Writes bits `hi` down to `lo` of a place, or all of it.
-    pub(super) fn assign(&mut self, place: &Place, part: Option<(u32, u32)>, value: &Expr) -> Made<()> {
+    pub(super) fn assign(
+        &mut self,
+        place: &Place,
+        part: Option<(u32, u32)>,
+        value: &Expr,
+    ) -> Made<()> {
         if place.dims.is_empty() {
             return self.assign_field(place.base, part, value);
         }
@@ -527,7 +595,11 @@ impl Code<'_> {
     }
 
     /// Where a field, or a part of it, is written; nowhere if its header is not there.
-    pub(super) fn target(&self, field: FieldId, part: Option<(u32, u32)>) -> Made<Option<(u32, u32)>> {
+    pub(super) fn target(
+        &self,
+        field: FieldId,
+        part: Option<(u32, u32)>,
+    ) -> Made<Option<(u32, u32)>> {
         if self.frame.is_absent(field) {
             return Ok(None);
         }
@@ -537,7 +609,10 @@ impl Code<'_> {
         let (hi, lo) = part.unwrap_or((bits.len() as u32 - 1, 0));
         match range(&bits) {
             Some(Operand::At(at, _)) => Ok(Some((at + lo, hi - lo + 1))),
-            _ => refuse("assignment to a field that the parser left with known bits", None),
+            _ => refuse(
+                "assignment to a field that the parser left with known bits",
+                None,
+            ),
         }
     }
 }
@@ -556,13 +631,18 @@ fn follows(bits: &[Bit], at: usize, end: usize) -> bool {
 
 /// Bits that stand next to each other in the file, behind zeros.
 fn range(bits: &[Bit]) -> Option<Operand> {
-    let zeros = bits.iter().take_while(|bit| **bit == Bit::Is(false)).count();
+    let zeros = bits
+        .iter()
+        .take_while(|bit| **bit == Bit::Is(false))
+        .count();
     let rest = &bits[zeros..];
     let Some(Bit::At(at)) = rest.last() else {
         return None;
     };
     let is_run = (0..rest.len()).all(|number| follows(rest, number, rest.len()))
-        && rest.iter().all(|bit| matches!(bit, Bit::At(at) if *at < pattern::PORT));
+        && rest
+            .iter()
+            .all(|bit| matches!(bit, Bit::At(at) if *at < pattern::PORT));
     is_run.then_some(Operand::At(*at, rest.len() as u32))
 }
 
@@ -579,6 +659,9 @@ fn slice(of: &Operand, hi: u32, lo: u32) -> Operand {
 
 /// All bits of a list of values, one after the other.
 pub(super) fn joined(frame: &Frame<'_>, exprs: &[Expr]) -> Option<Bits> {
-    let all: Option<Vec<Bits>> = exprs.iter().map(|expr| pattern::bits(frame, expr)).collect();
+    let all: Option<Vec<Bits>> = exprs
+        .iter()
+        .map(|expr| pattern::bits(frame, expr))
+        .collect();
     all.map(|all| all.concat())
 }

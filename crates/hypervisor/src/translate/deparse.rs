@@ -43,8 +43,14 @@ impl Sent {
         let emitted = emitted(program, deparser)?;
         let is_plain = emitted.iter().all(|header| layout.is_fixed(*header))
             && paths.iter().all(|path| stands(path, &emitted));
-        let mut sent = Sent { items: Vec::new(), room: None };
-        let widths: Vec<u32> = emitted.iter().map(|header| width(program, *header)).collect();
+        let mut sent = Sent {
+            items: Vec::new(),
+            room: None,
+        };
+        let widths: Vec<u32> = emitted
+            .iter()
+            .map(|header| width(program, *header))
+            .collect();
         let total: u32 = widths.iter().sum();
         let mut end = 0;
         if !is_plain {
@@ -60,7 +66,12 @@ impl Sent {
                 homes.push(header);
                 settle(program, layout, header, end, width)?;
             }
-            sent.items.push(Item { header, at: end, width, is_home });
+            sent.items.push(Item {
+                header,
+                at: end,
+                width,
+                is_home,
+            });
         }
         Ok(sent)
     }
@@ -77,7 +88,10 @@ impl Sent {
             self.fetch(flow, &mut code, item);
         }
         if total / 8 > MOST_BYTES {
-            return refuse(format!("deparser that may send more than {MOST_BYTES} bytes of headers"), None);
+            return refuse(
+                format!("deparser that may send more than {MOST_BYTES} bytes of headers"),
+                None,
+            );
         }
         code.emit("send", vec![number(total / 8, 7), number(up, AT)]);
         for item in self.items.iter().rev() {
@@ -97,8 +111,16 @@ impl Sent {
 
     /// Brings a header that stands elsewhere to its place among those that are sent.
     fn fetch(&self, flow: &Flow<'_>, code: &mut Code<'_>, item: &Item) {
-        let read = flow.frame.path.extracted.iter().find(|(header, ..)| *header == item.header);
-        let home = self.items.iter().find(|home| home.is_home && home.header == item.header);
+        let read = flow
+            .frame
+            .path
+            .extracted
+            .iter()
+            .find(|(header, ..)| *header == item.header);
+        let home = self
+            .items
+            .iter()
+            .find(|home| home.is_home && home.header == item.header);
         match (home, read) {
             (Some(home), _) => code.copy(home.at, item.at, item.width),
             (None, Some((_, offset, bits))) => {
@@ -137,7 +159,10 @@ fn cut(code: &mut Code<'_>, room: u32, at: u32, width: u32) {
 /// Takes a header away if its validity bit is not set.
 fn remove(code: &mut Code<'_>, room: u32, bit: u32, at: u32, width: u32) {
     let [kept, below] = masks(room, at, width);
-    code.emit("remove", vec![number(bit, AT), kept, below, number(width, AT)]);
+    code.emit(
+        "remove",
+        vec![number(bit, AT), kept, below, number(width, AT)],
+    );
 }
 
 /// What stays, above and in the variables, and what moves up, when `width` bits at `at` are taken away.
@@ -160,7 +185,10 @@ fn settle(
     for (number, field) in program.header_types[own.ty].fields.iter().enumerate() {
         if matches!(field.ty, ScalarTy::Varbit(_)) {
             let name = &own.name;
-            return refuse(format!("varbit field in a header that code makes valid ({name})"), None);
+            return refuse(
+                format!("varbit field in a header that code makes valid ({name})"),
+                None,
+            );
         }
         end -= field.ty.width();
         layout.place(FieldId::from_index(own.valid.index() + 1 + number), end);
@@ -170,7 +198,11 @@ fn settle(
 
 fn width(program: &Program, header: HeaderId) -> u32 {
     let ty = program.headers[header].ty;
-    program.header_types[ty].fields.iter().map(|field| field.ty.width()).sum()
+    program.header_types[ty]
+        .fields
+        .iter()
+        .map(|field| field.ty.width())
+        .sum()
 }
 
 /// Whether what a path reads is what is emitted, in the same order and from the first bit on.
@@ -202,7 +234,12 @@ fn emitted(program: &Program, deparser: Option<ControlId>) -> Result<Vec<HeaderI
         for stmt in body {
             match &stmt.kind {
                 StmtKind::Emit(place) if place.dims.is_empty() => all.push(place.base),
-                other => return refuse(format!("{} in a deparser", super::construct(other)), stmt.loc),
+                other => {
+                    return refuse(
+                        format!("{} in a deparser", super::construct(other)),
+                        stmt.loc,
+                    );
+                }
             }
         }
     }

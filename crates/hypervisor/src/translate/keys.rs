@@ -21,14 +21,18 @@ fn one(bits: &Bits, wanted: &KeyMatch) -> Vec<Cube> {
     match wanted {
         KeyMatch::Any => vec![Cube::default()],
         KeyMatch::Exact(value) => Cube::equal(bits, value).into_iter().collect(),
-        KeyMatch::Lpm(value, len) => {
-            Cube::masked(bits, value, &Value::prefix_mask(*len, width)).into_iter().collect()
-        }
+        KeyMatch::Lpm(value, len) => Cube::masked(bits, value, &Value::prefix_mask(*len, width))
+            .into_iter()
+            .collect(),
         KeyMatch::Ternary(value, mask) => Cube::masked(bits, value, mask).into_iter().collect(),
         // Signed bounds around zero: the negative ones are the larger numbers.
         KeyMatch::Range(low, high) if low > high => {
             let (most, zero) = (Value::all_ones(width), Value::zero(width));
-            [pattern::within(bits, low, &most), pattern::within(bits, &zero, high)].concat()
+            [
+                pattern::within(bits, low, &most),
+                pattern::within(bits, &zero, high),
+            ]
+            .concat()
         }
         KeyMatch::Range(low, high) => pattern::within(bits, low, high),
     }

@@ -64,7 +64,11 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new() -> Nodes {
-        Nodes { all: IdVec::default(), known: HashMap::new(), heads: Vec::new() }
+        Nodes {
+            all: IdVec::default(),
+            known: HashMap::new(),
+            heads: Vec::new(),
+        }
     }
 
     pub(super) fn add(&mut self, node: Node) -> NodeId {

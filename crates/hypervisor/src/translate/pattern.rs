@@ -112,12 +112,17 @@ pub(super) fn constant(bits: &[Bit]) -> Option<Value> {
         Bit::Is(is) => Some(*is),
         Bit::At(_) => None,
     });
-    known.collect::<Option<Vec<bool>>>().map(|bits| words::from_bits(&bits))
+    known
+        .collect::<Option<Vec<bool>>>()
+        .map(|bits| words::from_bits(&bits))
 }
 
 /// A known value as bits.
 pub(super) fn of_value(value: &Value) -> Bits {
-    (0..value.width()).rev().map(|at| Bit::Is(words::bit(value, at))).collect()
+    (0..value.width())
+        .rev()
+        .map(|at| Bit::Is(words::bit(value, at)))
+        .collect()
 }
 
 /// Where the bits of fields and parameters are.
@@ -165,7 +170,11 @@ fn is_signed(places: &dyn Places, expr: &Expr) -> Option<bool> {
     match expr {
         // A parameter's type needs its action; a cast of one is computed.
         Expr::Param(_) => Some(false),
-        other => Some(other.ty(places.program(), None).is_some_and(ScalarTy::is_signed)),
+        other => Some(
+            other
+                .ty(places.program(), None)
+                .is_some_and(ScalarTy::is_signed),
+        ),
     }
 }
 
@@ -187,14 +196,19 @@ fn resized(mut bits: Bits, width: u32, is_signed: bool) -> Option<Bits> {
 fn binary(places: &dyn Places, op: BinOp, left: &Expr, right: &Expr) -> Option<Bits> {
     if op.is_predicate() {
         let expr = Expr::Binary(op, Box::new(left.clone()), Box::new(right.clone()));
-        return [(true, false), (false, true)].into_iter().find_map(|(wanted, other)| {
-            let never = dnf(places, &expr, wanted)?.is_empty();
-            never.then(|| vec![Bit::Is(other)])
-        });
+        return [(true, false), (false, true)]
+            .into_iter()
+            .find_map(|(wanted, other)| {
+                let never = dnf(places, &expr, wanted)?.is_empty();
+                never.then(|| vec![Bit::Is(other)])
+            });
     }
     let (a, b) = (bits(places, left)?, bits(places, right)?);
     let bitwise = |rule: fn(Bit, Bit) -> Option<Bit>| {
-        a.iter().zip(&b).map(|(a, b)| rule(*a, *b)).collect::<Option<Bits>>()
+        a.iter()
+            .zip(&b)
+            .map(|(a, b)| rule(*a, *b))
+            .collect::<Option<Bits>>()
     };
     match op {
         BinOp::And => bitwise(|a, b| match (a, b) {
@@ -213,11 +227,15 @@ fn binary(places: &dyn Places, op: BinOp, left: &Expr, right: &Expr) -> Option<B
             _ => None,
         }),
         BinOp::Shl | BinOp::Shr => {
-            let signed = left.ty(places.program(), None).is_some_and(ScalarTy::is_signed);
+            let signed = left
+                .ty(places.program(), None)
+                .is_some_and(ScalarTy::is_signed);
             if op == BinOp::Shr && signed {
                 return None;
             }
-            let by = constant(&b)?.to_u64().map_or(a.len(), |by| a.len().min(by as usize));
+            let by = constant(&b)?
+                .to_u64()
+                .map_or(a.len(), |by| a.len().min(by as usize));
             let zeros = vec![Bit::Is(false); by];
             Some(match op {
                 BinOp::Shl => [a[by..].to_vec(), zeros].concat(),
@@ -247,7 +265,10 @@ pub(super) fn dnf(places: &dyn Places, cond: &Expr, wanted: bool) -> Option<Vec<
         }
         other => {
             let bits = bits(places, other)?;
-            Cube::default().with(*bits.first()?, wanted).into_iter().collect()
+            Cube::default()
+                .with(*bits.first()?, wanted)
+                .into_iter()
+                .collect()
         }
     };
     (cubes.len() <= MOST_CUBES).then_some(cubes)
@@ -284,7 +305,11 @@ fn comparison(
     wanted: bool,
 ) -> Option<Vec<Cube>> {
     let (mut a, mut b) = (bits(places, left)?, bits(places, right)?);
-    if left.ty(places.program(), None).is_some_and(ScalarTy::is_signed) && !matches!(op, BinOp::Eq | BinOp::Ne) {
+    if left
+        .ty(places.program(), None)
+        .is_some_and(ScalarTy::is_signed)
+        && !matches!(op, BinOp::Eq | BinOp::Ne)
+    {
         return None;
     }
     let mut op = if wanted { op } else { negated(op)? };
@@ -293,7 +318,10 @@ fn comparison(
         op = swapped(op);
     }
     let value = constant(&b)?;
-    let (one, most) = (Value::truncated(1, value.width()), Value::all_ones(value.width()));
+    let (one, most) = (
+        Value::truncated(1, value.width()),
+        Value::all_ones(value.width()),
+    );
     Some(match op {
         BinOp::Eq => Cube::equal(&a, &value).into_iter().collect(),
         BinOp::Ne => {

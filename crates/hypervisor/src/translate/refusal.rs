@@ -16,13 +16,18 @@ pub struct Refusal {
 impl Refusal {
     /// The same, at this place unless a nearer one is known.
     pub(super) fn at(self, loc: Option<Loc>) -> Refusal {
-        Refusal { loc: self.loc.or(loc), ..self }
+        Refusal {
+            loc: self.loc.or(loc),
+            ..self
+        }
     }
 
     /// What is refused, with file, line and column.
     pub fn text(&self, program: &Program) -> String {
         let what = &self.what;
-        let place = self.loc.and_then(|loc| Some((loc, program.files.get(loc.file as usize)?)));
+        let place = self
+            .loc
+            .and_then(|loc| Some((loc, program.files.get(loc.file as usize)?)));
         match place {
             Some((Loc { line, column, .. }, file)) => {
                 format!("{file}:{line}:{column}: the hypervisor has no {what}")
@@ -42,5 +47,8 @@ impl std::error::Error for Refusal {}
 
 /// Refuses a construct.
 pub(super) fn refuse<T>(what: impl Into<String>, loc: Option<Loc>) -> Result<T, Refusal> {
-    Err(Refusal { what: what.into(), loc })
+    Err(Refusal {
+        what: what.into(),
+        loc,
+    })
 }

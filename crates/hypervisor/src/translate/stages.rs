@@ -25,6 +25,9 @@ const NO_SLOT: u32 = 255;
 /// The most stages of a program.
 const MOST_STAGES: usize = 4095;
 
+/// What a table's keys want of a pattern.
+type KeysOf = fn(&Cube) -> Vec<(&'static str, Key)>;
+
 /// Where a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Gress {
@@ -106,8 +109,18 @@ impl<'a> Stages<'a> {
     }
 
     /// Places all stages that are reached from these nodes.
-    pub(super) fn place(&mut self, gress: Gress, roots: &[NodeId], slots: u32) -> Result<(), Refusal> {
-        let mut line = Line { stages: self, back: HashSet::new(), open: HashSet::new(), done: Vec::new() };
+    pub(super) fn place(
+        &mut self,
+        gress: Gress,
+        roots: &[NodeId],
+        slots: u32,
+    ) -> Result<(), Refusal> {
+        let mut line = Line {
+            stages: self,
+            back: HashSet::new(),
+            open: HashSet::new(),
+            done: Vec::new(),
+        };
         for root in roots {
             let entry = line.stages.linked(*root);
             line.visit(entry);
@@ -115,7 +128,10 @@ impl<'a> Stages<'a> {
         let (mut order, back) = (line.done, line.back);
         order.reverse();
         if gress == Gress::Egress && !back.is_empty() {
-            return refuse("loop in the egress (a packet is resubmitted from the ingress only)", None);
+            return refuse(
+                "loop in the egress (a packet is resubmitted from the ingress only)",
+                None,
+            );
         }
         let mut steps: HashMap<NodeId, u32> = HashMap::new();
         for node in &order {
@@ -137,7 +153,14 @@ impl<'a> Stages<'a> {
         for node in order {
             let step = steps[&node];
             let stage = self.order.len() as u32 + 1;
-            self.places.insert((gress, node), Place { stage, slot: step % slots, pass: step / slots });
+            self.places.insert(
+                (gress, node),
+                Place {
+                    stage,
+                    slot: step % slots,
+                    pass: step / slots,
+                },
+            );
             self.order.push((gress, node));
         }
         if self.order.len() > MOST_STAGES {
@@ -148,7 +171,11 @@ impl<'a> Stages<'a> {
 
     /// How often a packet is resubmitted, but for loops.
     pub(super) fn resubmissions(&self) -> u32 {
-        self.places.values().map(|place| place.pass).max().unwrap_or(0)
+        self.places
+            .values()
+            .map(|place| place.pass)
+            .max()
+            .unwrap_or(0)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -200,15 +227,36 @@ impl<'a> Stages<'a> {
     /// The link to a node.
     pub(super) fn link(&self, gress: Gress, node: NodeId) -> Link {
         let node = self.nodes.resolve(node);
-        let none = Link { slot: NO_SLOT, stage: 0, ask: 0, matching: 0, run: 0, steps: 0 };
+        let none = Link {
+            slot: NO_SLOT,
+            stage: 0,
+            ask: 0,
+            matching: 0,
+            run: 0,
+            steps: 0,
+        };
         let Some(place) = self.places.get(&(gress, node)) else {
             return none;
         };
-        let link = Link { slot: place.slot, stage: place.stage, ..none };
+        let link = Link {
+            slot: place.slot,
+            stage: place.stage,
+            ..none
+        };
         match self.nodes.get(node) {
-            Node::Run(primitives, _) => Link { run: 1, steps: steps(primitives), ..link },
-            Node::Branch(cubes, ..) => Link { ask: ask(cubes), ..link },
-            Node::Match(own) => Link { matching: kind(own), ..link },
+            Node::Run(primitives, _) => Link {
+                run: 1,
+                steps: steps(primitives),
+                ..link
+            },
+            Node::Branch(cubes, ..) => Link {
+                ask: ask(cubes),
+                ..link
+            },
+            Node::Match(own) => Link {
+                matching: kind(own),
+                ..link
+            },
             Node::End | Node::Loop(_) => none,
         }
     }
@@ -223,12 +271,24 @@ impl<'a> Stages<'a> {
 
     fn stage(&mut self, gress: Gress, node: NodeId) {
         let place = self.places[&(gress, node)];
-        let mut stage = Stage { stages: self, gress, place, runs: Vec::new(), made: Vec::new() };
+        let mut stage = Stage {
+            stages: self,
+            gress,
+            place,
+            runs: Vec::new(),
+            made: Vec::new(),
+        };
         match stage.stages.nodes.get(node) {
             Node::Run(primitives, next) => {
                 let link = stage.stages.link(gress, *next).args();
                 stage.run(primitives.clone());
-                stage.add("link", vec![("run", Key::Is(number(1, 8)))], None, "go", link);
+                stage.add(
+                    "link",
+                    vec![("run", Key::Is(number(1, 8)))],
+                    None,
+                    "go",
+                    link,
+                );
             }
             Node::Branch(cubes, then, otherwise) => stage.branch(cubes, *then, *otherwise),
             Node::Match(own) => stage.matching(own),
@@ -334,7 +394,7 @@ impl Stage<'_, '_> {
 
     fn branch(&mut self, cubes: &[Cube], then: NodeId, otherwise: NodeId) {
         let guarded = self.stages.guarded(then, otherwise);
-        let (table, keys): (_, fn(&Cube) -> Vec<(&'static str, Key)>) = match ask(cubes) {
+        let (table, keys): (_, KeysOf) = match ask(cubes) {
             1 => ("condition_header", header_keys),
             2 => ("condition_metadata", metadata_keys),
             _ => ("condition_both", file_keys),
@@ -356,7 +416,7 @@ impl Stage<'_, '_> {
     }
 
     fn matching(&mut self, own: &Match) {
-        let (table, keys): (_, fn(&Cube) -> Vec<(&'static str, Key)>) = match kind(own) {
+        let (table, keys): (_, KeysOf) = match kind(own) {
             1 => ("match_header", header_keys),
             2 => ("match_standard", port_keys),
             3 => ("match_user", user_keys),
@@ -404,7 +464,13 @@ impl Stage<'_, '_> {
         for (run, primitives) in std::mem::take(&mut self.runs).into_iter().enumerate() {
             for (step, primitive) in primitives.into_iter().enumerate() {
                 let keys = vec![("run", Key::Is(number(run as u32 + 1, 8)))];
-                self.add(&format!("step_{step}"), keys, None, primitive.action, primitive.args);
+                self.add(
+                    &format!("step_{step}"),
+                    keys,
+                    None,
+                    primitive.action,
+                    primitive.args,
+                );
             }
         }
     }
@@ -418,7 +484,11 @@ fn steps(primitives: &[Primitive]) -> u32 {
 fn ask(cubes: &[Cube]) -> u32 {
     let places = cubes.iter().flat_map(|cube| cube.0.keys().copied());
     match needs(places) {
-        Needs { header: true, user: false, port: false } => 1,
+        Needs {
+            header: true,
+            user: false,
+            port: false,
+        } => 1,
         Needs { header: false, .. } => 2,
         _ => 3,
     }
@@ -431,9 +501,21 @@ fn kind(own: &Match) -> u32 {
         Bit::Is(_) => None,
     });
     match needs(places) {
-        Needs { header: true, user: false, port: false } => 1,
-        Needs { header: false, user: false, .. } => 2,
-        Needs { header: false, user: true, port: false } => 3,
+        Needs {
+            header: true,
+            user: false,
+            port: false,
+        } => 1,
+        Needs {
+            header: false,
+            user: false,
+            ..
+        } => 2,
+        Needs {
+            header: false,
+            user: true,
+            port: false,
+        } => 3,
         _ => 4,
     }
 }
@@ -486,5 +568,8 @@ fn metadata_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
 }
 
 fn file_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
-    vec![("file", part(cube, 0, FILE_BITS)), ("port", part(cube, PORT, 9))]
+    vec![
+        ("file", part(cube, 0, FILE_BITS)),
+        ("port", part(cube, PORT, 9)),
+    ]
 }

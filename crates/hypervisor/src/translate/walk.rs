@@ -1,7 +1,7 @@
 //! Walks over expressions and statements.
 
 use bits::Id;
-use ir::{Dim, Expr, FieldId, HeaderPlace, Operand, Place, Program, StageKind, Stmt, StmtKind};
+use ir::{Dim, Expr, FieldId, HeaderPlace, Op, Operand, Place, Program, StageKind, Stmt, StmtKind};
 
 use super::frame::Written;
 
@@ -50,7 +50,11 @@ pub(super) fn map_places(expr: &Expr, other: &dyn Fn(&Place) -> Option<Place>) -
 /// What the controls of a program write.
 pub(super) fn written(program: &Program) -> Written {
     let mut all = Written::default();
-    for stage in program.controls.values().flat_map(|control| control.stages.values()) {
+    for stage in program
+        .controls
+        .values()
+        .flat_map(|control| control.stages.values())
+    {
         match &stage.kind {
             StageKind::Condition { .. } => {}
             StageKind::Action { body, .. } => stmts(program, body, &mut all),
@@ -64,7 +68,10 @@ pub(super) fn written(program: &Program) -> Written {
         stmts(program, &action.body, &mut all);
     }
     // What the pipeline itself writes while code runs.
-    let error = program.pipeline.intrinsics.get("standard_metadata.checksum_error");
+    let error = program
+        .pipeline
+        .intrinsics
+        .get("standard_metadata.checksum_error");
     all.fields.extend(error);
     all
 }
@@ -93,6 +100,10 @@ fn stmts(program: &Program, body: &[Stmt], all: &mut Written) {
                 }
             }
             StmtKind::Call(call) => {
+                if let (Op::Resubmit, [Operand::Number(list)]) = (call.op, call.operands.as_slice())
+                {
+                    all.resubmits.insert(*list);
+                }
                 for operand in &call.operands {
                     match operand {
                         Operand::Out(place) => elements(place.base, &place.dims, 0, all),
@@ -126,10 +137,17 @@ fn elements(base: FieldId, dims: &[Dim], more: usize, all: &mut Written) {
 }
 
 fn header(program: &Program, place: &HeaderPlace, all: &mut Written) {
-    let count = program.header_types[program.headers[place.base].ty].fields.len();
+    let count = program.header_types[program.headers[place.base].ty]
+        .fields
+        .len();
     let strides = place.field_strides(program);
     let dims = place.dims.iter().zip(strides);
-    let dims: Vec<Dim> = dims.map(|(dim, stride)| Dim { stride, ..dim.clone() }).collect();
+    let dims: Vec<Dim> = dims
+        .map(|(dim, stride)| Dim {
+            stride,
+            ..dim.clone()
+        })
+        .collect();
     elements(program.headers[place.base].valid, &dims, count, all);
 }
 

@@ -33,7 +33,12 @@ pub(super) fn placed(value: &Value, lo: u32, total: u32) -> Value {
 
 /// `a | b`, of one width.
 pub(super) fn or(a: &Value, b: &Value) -> Value {
-    let all: Vec<u64> = a.limbs().iter().zip(b.limbs()).map(|(a, b)| a | b).collect();
+    let all: Vec<u64> = a
+        .limbs()
+        .iter()
+        .zip(b.limbs())
+        .map(|(a, b)| a | b)
+        .collect();
     Value::from_limbs(&all, a.width())
 }
 

@@ -1,1 +1,0 @@
-fn main(){ let n: u32 = std::env::args().nth(1).unwrap().parse().unwrap(); let e: u32 = std::env::args().nth(2).unwrap().parse().unwrap(); print!("{}", hypervisor::emit(hypervisor::Shape{ingress:n,egress:e})); }
