@@ -29,6 +29,7 @@ mod fabric;
 mod forward;
 mod heard;
 mod host;
+mod hypervisor;
 mod listen;
 mod live;
 mod log;
@@ -96,6 +97,8 @@ enum Command {
     Tenant(tenant::Options),
     /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
     Ctl(ctl::Options),
+    /// Host functions on a switch whose program is fixed: a P4 program that runs others, which are its entries.
+    Hypervisor(hypervisor::Options),
     /// Tell what a switch has kept in a directory (`--state`), and check it.
     State(state::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
@@ -175,6 +178,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Serve(options) => serve::run(&options, &early),
         Command::Host(options) => host::run(&options, &early),
         Command::Tenant(options) => tenant::run(&options),
+        Command::Hypervisor(options) => hypervisor::run(&options),
         Command::State(options) => state::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),

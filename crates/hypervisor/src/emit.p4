@@ -70,6 +70,9 @@ struct headers_t {
     bytes_t raw;
 }
 
+// How a packet enters the ingress: first, to go on at its stage, or as a packet that its function has resubmitted.
+enum bit<2> Entering { New = 0, GoingOn = 1, BegunAgain = 2 }
+
 // Where a packet goes on.
 struct link_t {
     @field_list(1) Slot  slot;
@@ -94,7 +97,7 @@ struct metadata_t {
     @field_list(1) bit<7>  taken;
     @field_list(1) bit<7>  sent;
     // What the function decided, kept over resubmissions.
-    @field_list(1) bit<1>  is_resumed;
+    @field_list(1) Entering entering;
     @field_list(1) bit<3>  instance;
     @field_list(1) bit<9>  egress_spec;
     @field_list(1) bit<16> mcast_grp;
@@ -253,12 +256,16 @@ control HypervisorIngress(inout headers_t hdr, inout metadata_t meta, inout stan
     }
 
     apply {
-        if (meta.is_resumed == 1) {
+        if (meta.entering == Entering.GoingOn) {
             sm.egress_spec = meta.egress_spec;
             sm.mcast_grp = meta.mcast_grp;
             sm.priority = meta.priority;
         } else {
+            // What a function has kept when it resubmitted the packet.
+            Word kept = meta.file[255:0];
             Load.apply(hdr.raw, meta.read, meta.file);
+            meta.file[255:0] = kept;
+            meta.entering = Entering.New;
             meta.instance = (bit<3>)sm.instance_type;
             meta.link.slot = NO_SLOT;
             meta.egress.slot = NO_SLOT;
@@ -269,10 +276,12 @@ control HypervisorIngress(inout headers_t hdr, inout metadata_t meta, inout stan
 @INGRESS_SLOTS@
         // The next stage is in a slot that the packet has gone by.
         if (meta.link.slot != NO_SLOT) {
-            meta.is_resumed = 1;
+            meta.entering = Entering.GoingOn;
             meta.egress_spec = sm.egress_spec;
             meta.mcast_grp = sm.mcast_grp;
             meta.priority = sm.priority;
+            resubmit_preserving_field_list(1);
+        } else if (meta.entering == Entering.BegunAgain) {
             resubmit_preserving_field_list(1);
         }
     }

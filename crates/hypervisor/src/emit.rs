@@ -14,11 +14,19 @@ pub fn emit(shape: Shape) -> String {
         lines((0..count).map(|slot| format!("        slot_{slot}.apply(hdr, meta, sm);")))
     };
     let slots = [("ingress", "IngressSlot"), ("egress", "EgressSlot")];
-    let slot_controls: String = slots.map(|(gress, name)| slot_control(gress, name)).concat();
+    let slot_controls: String = slots
+        .map(|(gress, name)| slot_control(gress, name))
+        .concat();
     let parts = [
         ("@SLOT_CONTROLS@\n", slot_controls),
-        ("@INGRESS_INSTANCES@\n", instances("IngressSlot", shape.ingress)),
-        ("@EGRESS_INSTANCES@\n", instances("EgressSlot", shape.egress)),
+        (
+            "@INGRESS_INSTANCES@\n",
+            instances("IngressSlot", shape.ingress),
+        ),
+        (
+            "@EGRESS_INSTANCES@\n",
+            instances("EgressSlot", shape.egress),
+        ),
         ("@INGRESS_SLOTS@\n", applies(shape.ingress)),
         ("@EGRESS_SLOTS@\n", applies(shape.egress)),
         ("@STEPS@", STEPS.to_string()),
@@ -33,20 +41,48 @@ pub fn emit(shape: Shape) -> String {
 fn slot_control(gress: &str, name: &str) -> String {
     let is_ingress = gress == "ingress";
     let counters = ["header", "standard", "user", "combined"];
-    let counters = counters.map(|kind| {
-        format!("    direct_counter(CounterType.packets_and_bytes) {kind}_hits;")
+    let counters = counters
+        .map(|kind| format!("    direct_counter(CounterType.packets_and_bytes) {kind}_hits;"));
+    let applies = (0..STEPS).map(|step| {
+        format!("            if (meta.link.steps[{step}:{step}] == 1) {{ step_{step}.apply(); }}")
     });
-    let applies = (0..STEPS)
-        .map(|step| format!("            if (meta.link.steps[{step}:{step}] == 1) {{ step_{step}.apply(); }}"));
     let parts = [
         ("@GRESS@", gress.to_owned()),
-        ("@INSTANCE@", if is_ingress { INGRESS_INSTANCE } else { EGRESS_INSTANCE }.to_owned()),
+        (
+            "@INSTANCE@",
+            if is_ingress {
+                INGRESS_INSTANCE
+            } else {
+                EGRESS_INSTANCE
+            }
+            .to_owned(),
+        ),
         ("@CONTROL@", name.to_owned()),
         ("@COUNTERS@\n", lines(counters.into_iter())),
-        ("@ARITHMETIC@\n", lines(BINARY.iter().map(|(name, code)| arithmetic(name, code)))),
-        ("@HASHES@\n", lines(HASHES.iter().map(|(name, algorithm, width)| hash(name, algorithm, *width)))),
-        ("@INGRESS_ONLY@\n", if is_ingress { DIGEST.to_owned() } else { String::new() }),
-        ("@STEP_TABLES@\n", lines((0..STEPS).map(|step| step_table(step, is_ingress)))),
+        (
+            "@ARITHMETIC@\n",
+            lines(BINARY.iter().map(|(name, code)| arithmetic(name, code))),
+        ),
+        (
+            "@HASHES@\n",
+            lines(
+                HASHES
+                    .iter()
+                    .map(|(name, algorithm, width)| hash(name, algorithm, *width)),
+            ),
+        ),
+        (
+            "@INGRESS_ONLY@\n",
+            if is_ingress {
+                INGRESS_ONLY.to_owned()
+            } else {
+                String::new()
+            },
+        ),
+        (
+            "@STEP_TABLES@\n",
+            lines((0..STEPS).map(|step| step_table(step, is_ingress))),
+        ),
         ("@STEP_APPLIES@\n", lines(applies)),
     ];
     fill(include_str!("slot.p4"), &parts)
@@ -54,10 +90,17 @@ fn slot_control(gress: &str, name: &str) -> String {
 
 /// What brought a packet here: what did before the hypervisor resubmitted it.
 const INGRESS_INSTANCE: &str = "(bit<32>)meta.instance";
-const EGRESS_INSTANCE: &str = "(sm.instance_type == RESUBMITTED ? (bit<32>)meta.instance : sm.instance_type)";
+const EGRESS_INSTANCE: &str =
+    "(sm.instance_type == RESUBMITTED ? (bit<32>)meta.instance : sm.instance_type)";
 
-/// Messages to the controller are an ingress's.
-const DIGEST: &str = "
+/// Resubmission and messages to the controller are an ingress's.
+const INGRESS_ONLY: &str = "
+    // The function resubmits the packet: it begins again with what it keeps of its metadata.
+    action begin_again(File kept) {
+        meta.file = meta.file & kept;
+        meta.entering = Entering.BegunAgain;
+    }
+
     action report(bit<8> digest_id, At a, Word a_mask, Word a_value) {
         digest<message_t>(1, { meta.vpdp, meta.program, digest_id, operand(meta.file, a, a_mask, a_value) });
     }
@@ -89,13 +132,28 @@ fn hash(name: &str, algorithm: &str, width: u32) -> String {
 }
 
 fn step_table(step: usize, is_ingress: bool) -> String {
-    let mut actions = vec!["set", "move", "choose", "remove", "cut_out", "send", "read_standard"];
+    let mut actions = vec![
+        "set",
+        "move",
+        "choose",
+        "remove",
+        "cut_out",
+        "send",
+        "read_standard",
+    ];
     actions.extend(["set_port", "set_group", "set_priority", "drop", "cut"]);
-    actions.extend(["read_cell", "write_cell", "count_packet", "meter_packet", "meter_bytes", "draw"]);
+    actions.extend([
+        "read_cell",
+        "write_cell",
+        "count_packet",
+        "meter_packet",
+        "meter_bytes",
+        "draw",
+    ]);
     actions.extend(BINARY.iter().map(|(name, _)| *name));
     actions.extend(HASHES.iter().map(|(name, ..)| *name));
     if is_ingress {
-        actions.push("report");
+        actions.extend(["begin_again", "report"]);
     }
     format!(
         "

@@ -39,7 +39,11 @@ impl Entry {
         let keys: Vec<String> = keys.map(|(name, key)| format!("{name}: {key}")).collect();
         match keys.is_empty() {
             // Every table has a key; one that asks for nothing is named by its first.
-            true => format!("{} {{ {}: _ }}", self.table, self.keys.first().map_or("", |key| key.0)),
+            true => format!(
+                "{} {{ {}: _ }}",
+                self.table,
+                self.keys.first().map_or("", |key| key.0)
+            ),
             false => format!("{} {{ {} }}", self.table, keys.join("; ")),
         }
     }
@@ -64,7 +68,13 @@ impl fmt::Display for Key {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let args: Vec<String> = self.args.iter().map(short).collect();
-        write!(f, "{} -> {}({})", self.target(), self.action, args.join(", "))?;
+        write!(
+            f,
+            "{} -> {}({})",
+            self.target(),
+            self.action,
+            args.join(", ")
+        )?;
         if let Some(priority) = self.priority {
             write!(f, " priority {priority}")?;
         }
@@ -80,6 +90,10 @@ fn short(value: &Value) -> String {
     if let Some(number) = value.to_u64().filter(|number| *number < 1 << 16) {
         return number.to_string();
     }
-    let digits: String = value.to_be_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = value
+        .to_be_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("0x{}", digits.trim_start_matches('0'))
 }

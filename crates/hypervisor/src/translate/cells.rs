@@ -30,9 +30,11 @@ impl Cells {
         let (mut registers, mut counters, mut meters) = (FIRST + skip, FIRST + skip, FIRST + skip);
         for (id, instance) in program.externs.iter() {
             let (next, count, most) = match &instance.kind {
-                ExternKind::Register { cell, size, .. } => {
-                    (&mut registers, size.checked_mul(cell.len() as u32)?, REGISTER_CELLS)
-                }
+                ExternKind::Register { cell, size, .. } => (
+                    &mut registers,
+                    size.checked_mul(cell.len() as u32)?,
+                    REGISTER_CELLS,
+                ),
                 ExternKind::Counter { size, .. } => (&mut counters, *size, CELLS),
                 ExternKind::Meter { size, .. } => (&mut meters, *size, CELLS),
                 _ => continue,

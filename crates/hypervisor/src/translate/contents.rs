@@ -38,27 +38,42 @@ impl Contents {
         for (id, table) in program.tables.iter() {
             contents.defaults.insert(id, table.default.clone());
             for (position, entry) in table.entries.iter().enumerate() {
-                let priority = entry.priority.map(|priority| match table.largest_priority_wins {
-                    true => priority,
-                    false => 1_000_000_000 - priority,
-                });
+                let priority = entry
+                    .priority
+                    .map(|priority| match table.largest_priority_wins {
+                        true => priority,
+                        false => 1_000_000_000 - priority,
+                    });
                 // Without a priority the first entry wins.
                 let order = 1_000_000 - position as i32;
                 let rank = rank(program, id, &entry.keys, priority, order);
                 let (keys, call) = (entry.keys.clone(), entry.action.clone());
-                let filled = Filled { keys, rank, call, idle_timeout_ns: None };
+                let filled = Filled {
+                    keys,
+                    rank,
+                    call,
+                    idle_timeout_ns: None,
+                };
                 contents.entries.entry(id).or_default().push(filled);
             }
         }
         let mut members: HashMap<(ExternId, u32), (ActionId, Vec<bits::Value>)> = HashMap::new();
         for update in updates {
-            if let Update::Member { profile, id, action, args } = update {
+            if let Update::Member {
+                profile,
+                id,
+                action,
+                args,
+            } = update
+            {
                 members.insert((*profile, *id), (*action, args.clone()));
             }
         }
         for update in updates {
             match update {
-                Update::Insert(table, entry) => contents.insert(program, *table, entry, &members)?,
+                Update::Insert(table, entry) => {
+                    contents.insert(program, *table, entry, &members)?
+                }
                 Update::SetDefault(table, call) => {
                     contents.defaults.insert(*table, call.clone());
                 }
@@ -86,12 +101,20 @@ impl Contents {
         let call = match &entry.action {
             EntryAction::Call(call) => call.clone(),
             EntryAction::Member(member) => {
-                let found = table.implementation.and_then(|own| members.get(&(own, *member)));
+                let found = table
+                    .implementation
+                    .and_then(|own| members.get(&(own, *member)));
                 let Some((action, args)) = found else {
-                    return refuse(format!("member {member} of table {}", table.name), table.loc);
+                    return refuse(
+                        format!("member {member} of table {}", table.name),
+                        table.loc,
+                    );
                 };
                 let position = table.actions.iter().position(|own| own.action == *action);
-                ActionCall { action: position.unwrap_or(0), args: args.clone() }
+                ActionCall {
+                    action: position.unwrap_or(0),
+                    args: args.clone(),
+                }
             }
             EntryAction::Group(_) | EntryAction::OneShot(_) => {
                 return refuse(format!("action selector (table {})", table.name), table.loc);
@@ -99,7 +122,12 @@ impl Contents {
         };
         let rank = rank(program, id, &entry.keys, entry.priority, 0);
         let (keys, idle_timeout_ns) = (entry.keys.clone(), entry.idle_timeout_ns);
-        let filled = Filled { keys, rank, call, idle_timeout_ns };
+        let filled = Filled {
+            keys,
+            rank,
+            call,
+            idle_timeout_ns,
+        };
         self.entries.entry(id).or_default().push(filled);
         Ok(())
     }
@@ -124,11 +152,16 @@ fn rank(
     if let Some(priority) = priority {
         return priority;
     }
-    let kinds = program.tables[table].keys.iter().filter(|key| key.match_kind != MatchKind::Selector);
-    let mut lengths = kinds.zip(keys).filter_map(|(key, wanted)| match (key.match_kind, wanted) {
-        (MatchKind::Lpm, KeyMatch::Lpm(_, len)) => Some(*len as i32),
-        (MatchKind::Lpm, _) => Some(0),
-        _ => None,
-    });
+    let kinds = program.tables[table]
+        .keys
+        .iter()
+        .filter(|key| key.match_kind != MatchKind::Selector);
+    let mut lengths = kinds
+        .zip(keys)
+        .filter_map(|(key, wanted)| match (key.match_kind, wanted) {
+            (MatchKind::Lpm, KeyMatch::Lpm(_, len)) => Some(*len as i32),
+            (MatchKind::Lpm, _) => Some(0),
+            _ => None,
+        });
     lengths.next().unwrap_or(order)
 }

@@ -5,6 +5,7 @@ use ir::{Call, CounterUnit, Expr, ExternKind, HashAlgorithm, Op, Operand as Give
 
 use super::code::{AT, Code, Operand, joined};
 use super::flow::Flow;
+use super::frame::AGAIN_BITS;
 use super::node::NodeId;
 use super::pattern::{self, Bit, Bits, Places};
 use super::refusal::{Refusal, refuse};
@@ -24,7 +25,9 @@ pub(super) fn call(flow: &mut Flow<'_>, call: &Call, next: NodeId) -> Made<NodeI
         _ => None,
     };
     let mut code = Code::new(&flow.frame);
-    if when.is_some_and(|when| pattern::dnf(&flow.frame, when, true).is_some_and(|is| is.is_empty())) {
+    if when
+        .is_some_and(|when| pattern::dnf(&flow.frame, when, true).is_some_and(|is| is.is_empty()))
+    {
         return Ok(next);
     }
     one(flow, &mut code, call)?;
@@ -41,6 +44,11 @@ fn one(flow: &Flow<'_>, code: &mut Code<'_>, call: &Call) -> Made<()> {
         (Op::MarkToDrop, []) => code.emit("drop", Vec::new()),
         // A table's direct counter is that of the table that its entries are in.
         (Op::DirectCounterCount, []) => {}
+        (Op::Resubmit, [Given::Number(list)]) => {
+            if let Some(at) = code.frame.layout.again() {
+                code.set(at, &number(*list as u32 + 1, AGAIN_BITS));
+            }
+        }
         (Op::Truncate, [Given::In(length)]) => {
             let length = code.value(length, None)?;
             code.with("cut", &[&length], Vec::new());
@@ -51,22 +59,37 @@ fn one(flow: &Flow<'_>, code: &mut Code<'_>, call: &Call) -> Made<()> {
             ranged(code, "count_packet", cells, &[&index], Vec::new());
         }
         (Op::RegisterRead, [Given::In(index), Given::Outs(outs)]) => {
-            register(flow, call, code, index, outs.len(), |code, cells, index, at| {
-                read_cell(code, cells, index, &outs[at])
-            })?;
+            register(
+                flow,
+                call,
+                code,
+                index,
+                outs.len(),
+                |code, cells, index, at| read_cell(code, cells, index, &outs[at]),
+            )?;
         }
         (Op::RegisterWrite, [Given::In(index), Given::Data(values)]) => {
-            register(flow, call, code, index, values.len(), |code, cells, index, at| {
-                let value = code.value(&values[at], None)?;
-                ranged(code, "write_cell", cells, &[index, &value], Vec::new());
-                Ok(())
-            })?;
+            register(
+                flow,
+                call,
+                code,
+                index,
+                values.len(),
+                |code, cells, index, at| {
+                    let value = code.value(&values[at], None)?;
+                    ranged(code, "write_cell", cells, &[index, &value], Vec::new());
+                    Ok(())
+                },
+            )?;
         }
-        (Op::MeterExecute, [Given::In(index), Given::Out(color)]) => meter(flow, call, code, index, color)?,
+        (Op::MeterExecute, [Given::In(index), Given::Out(color)]) => {
+            meter(flow, call, code, index, color)?
+        }
         (Op::RandomBetween, [Given::In(low), Given::In(high), Given::Out(out)]) => {
             let bound = |expr: &Expr| {
                 let bits = pattern::bits(code.frame, expr);
-                bits.and_then(|bits| pattern::constant(&bits)).map(|value| value.resized(64))
+                bits.and_then(|bits| pattern::constant(&bits))
+                    .map(|value| value.resized(64))
             };
             let (Some(low), Some(high)) = (bound(low), bound(high)) else {
                 return refuse("random with bounds that are computed", None);
@@ -76,15 +99,40 @@ fn one(flow: &Flow<'_>, code: &mut Code<'_>, call: &Call) -> Made<()> {
             }
         }
         (Op::DigestSend, [Given::Data(values)]) => digest(flow, call, code, values)?,
-        (Op::Hash, [Given::Number(algorithm), Given::In(base), Given::In(max), Given::Data(data), Given::Out(out)]) => {
+        (
+            Op::Hash,
+            [
+                Given::Number(algorithm),
+                Given::In(base),
+                Given::In(max),
+                Given::Data(data),
+                Given::Out(out),
+            ],
+        ) => {
             let (base, max) = (code.value(base, None)?, code.value(max, None)?);
             hash(code, *algorithm, data, &base, &max, out)?;
         }
-        (Op::UpdateChecksum, [Given::Number(algorithm), _, Given::Data(data), Given::Out(out)]) => {
+        (
+            Op::UpdateChecksum,
+            [
+                Given::Number(algorithm),
+                _,
+                Given::Data(data),
+                Given::Out(out),
+            ],
+        ) => {
             let (base, max) = whole(*algorithm);
             hash(code, *algorithm, data, &base, &max, out)?;
         }
-        (Op::VerifyChecksum, [Given::Number(algorithm), _, Given::Data(data), Given::In(sum)]) => {
+        (
+            Op::VerifyChecksum,
+            [
+                Given::Number(algorithm),
+                _,
+                Given::Data(data),
+                Given::In(sum),
+            ],
+        ) => {
             verify(flow, code, *algorithm, data, sum)?;
         }
         _ => return refuse(call.op.name(), None),
@@ -130,7 +178,8 @@ fn register(
     mut each: impl FnMut(&mut Code<'_>, super::cells::Range, &Operand, usize) -> Made<()>,
 ) -> Made<()> {
     let whole = cells(flow, call)?;
-    if let Some(ExternKind::Register { cell, .. }) = call.instance.map(|id| &flow.program.externs[id].kind)
+    if let Some(ExternKind::Register { cell, .. }) =
+        call.instance.map(|id| &flow.program.externs[id].kind)
         && cell.iter().any(|ty| ty.width() > 64)
     {
         return refuse("register with more than 64 bits", None);
@@ -144,18 +193,32 @@ fn register(
     Ok(())
 }
 
-fn read_cell(code: &mut Code<'_>, cells: super::cells::Range, index: &Operand, out: &Place) -> Made<()> {
+fn read_cell(
+    code: &mut Code<'_>,
+    cells: super::cells::Range,
+    index: &Operand,
+    out: &Place,
+) -> Made<()> {
     if let Some((at, width)) = scalar(code, out)? {
         ranged(code, "read_cell", cells, &[index], Code::to(at, width));
     }
     Ok(())
 }
 
-fn meter(flow: &Flow<'_>, call: &Call, code: &mut Code<'_>, index: &Expr, color: &Place) -> Made<()> {
+fn meter(
+    flow: &Flow<'_>,
+    call: &Call,
+    code: &mut Code<'_>,
+    index: &Expr,
+    color: &Place,
+) -> Made<()> {
     let cells = cells(flow, call)?;
     let kind = call.instance.map(|id| &flow.program.externs[id].kind);
     let action = match kind {
-        Some(ExternKind::Meter { unit: CounterUnit::Bytes, .. }) => "meter_bytes",
+        Some(ExternKind::Meter {
+            unit: CounterUnit::Bytes,
+            ..
+        }) => "meter_bytes",
         _ => "meter_packet",
     };
     let index = code.value(index, None)?;
@@ -170,7 +233,9 @@ fn meter(flow: &Flow<'_>, call: &Call, code: &mut Code<'_>, index: &Expr, color:
 fn digest(flow: &Flow<'_>, call: &Call, code: &mut Code<'_>, values: &[Expr]) -> Made<()> {
     let digests = flow.program.externs.iter();
     let mut digests = digests.filter(|(_, own)| matches!(own.kind, ExternKind::Digest { .. }));
-    let position = digests.position(|(id, _)| Some(id) == call.instance).unwrap_or(0);
+    let position = digests
+        .position(|(id, _)| Some(id) == call.instance)
+        .unwrap_or(0);
     let bits = gathered(code, values, 1)?;
     if bits.len() as u32 > WORD_BITS {
         return refuse(format!("digest with more than {WORD_BITS} bits"), None);
@@ -216,7 +281,10 @@ fn whole(algorithm: u64) -> (Operand, Operand) {
         Some(HashAlgorithm::Crc32) => 32,
         _ => 16,
     };
-    (Operand::Is(Value::zero(1)), Operand::Is(ones(width, 1, WORD_BITS)))
+    (
+        Operand::Is(Value::zero(1)),
+        Operand::Is(ones(width, 1, WORD_BITS)),
+    )
 }
 
 fn hash(
@@ -268,7 +336,10 @@ fn hash_to(
         let start = placed(&Value::truncated(CRC32_START, 32), length, FILE_BITS);
         flip = words::or(&ones(FILE_BITS - 32, 32, FILE_BITS), &start);
     }
-    let is_sum = matches!(algorithm, Some(HashAlgorithm::Csum16 | HashAlgorithm::Xor16));
+    let is_sum = matches!(
+        algorithm,
+        Some(HashAlgorithm::Csum16 | HashAlgorithm::Xor16)
+    );
     let (at, mask) = match aligned(&bits, is_sum) {
         Some(found) => found,
         None => {
@@ -303,17 +374,32 @@ fn aligned(bits: &[Bit], is_sum: bool) -> Option<(u32, Value)> {
         false => at - start == *from_end,
     };
     let mut seen = std::collections::BTreeSet::new();
-    let fits = places.iter().all(|place| is_there(place) && seen.insert(place.1));
+    let fits = places
+        .iter()
+        .all(|place| is_there(place) && seen.insert(place.1));
     // What is left out must not be between the bits that count.
-    let mask = places.iter().fold(vec![false; FILE_BITS as usize], |mut mask, (_, at)| {
-        mask[(FILE_BITS - 1 - (at - start)) as usize] = true;
-        mask
-    });
+    let mask = places
+        .iter()
+        .fold(vec![false; FILE_BITS as usize], |mut mask, (_, at)| {
+            mask[(FILE_BITS - 1 - (at - start)) as usize] = true;
+            mask
+        });
     fits.then(|| (start, words::from_bits(&mask)))
 }
 
-fn verify(flow: &Flow<'_>, code: &mut Code<'_>, algorithm: u64, data: &[Expr], sum: &Expr) -> Made<()> {
-    let Some(error) = flow.program.pipeline.intrinsics.get("standard_metadata.checksum_error") else {
+fn verify(
+    flow: &Flow<'_>,
+    code: &mut Code<'_>,
+    algorithm: u64,
+    data: &[Expr],
+    sum: &Expr,
+) -> Made<()> {
+    let Some(error) = flow
+        .program
+        .pipeline
+        .intrinsics
+        .get("standard_metadata.checksum_error")
+    else {
         return Ok(());
     };
     let (base, max) = whole(algorithm);
@@ -324,8 +410,16 @@ fn verify(flow: &Flow<'_>, code: &mut Code<'_>, algorithm: u64, data: &[Expr], s
     code.with("equal", &[&Operand::At(own, 32), &sum], Code::to(wrong, 1));
     if let Some((at, _)) = code.target(*error, None)? {
         let one = Operand::Is(Value::all_ones(1));
-        code.with("bit_xor", &[&Operand::At(wrong, 1), &one], Code::to(wrong, 1));
-        code.with("bit_or", &[&Operand::At(at, 1), &Operand::At(wrong, 1)], Code::to(at, 1));
+        code.with(
+            "bit_xor",
+            &[&Operand::At(wrong, 1), &one],
+            Code::to(wrong, 1),
+        );
+        code.with(
+            "bit_or",
+            &[&Operand::At(at, 1), &Operand::At(wrong, 1)],
+            Code::to(at, 1),
+        );
     }
     Ok(())
 }

@@ -56,7 +56,9 @@ impl Flow<'_> {
                 Next::End => next,
                 Next::Stage(stage) => entries.get(&stage).copied().unwrap_or(next),
             };
-            let made = self.stage(&kind.kind, next, &to).map_err(|error| error.at(kind.loc))?;
+            let made = self
+                .stage(&kind.kind, next, &to)
+                .map_err(|error| error.at(kind.loc))?;
             first = made;
             match entries.get(&stage) {
                 Some(head) => self.nodes.close(*head, made),
@@ -74,13 +76,22 @@ impl Flow<'_> {
         exit: NodeId,
         to: &dyn Fn(Next) -> NodeId,
     ) -> Made<NodeId> {
-        let around = Around { exit, labels: HashMap::new() };
+        let around = Around {
+            exit,
+            labels: HashMap::new(),
+        };
         match kind {
-            StageKind::Condition { cond, then, otherwise } => {
-                self.branch(cond, to(*then), to(*otherwise))
-            }
+            StageKind::Condition {
+                cond,
+                then,
+                otherwise,
+            } => self.branch(cond, to(*then), to(*otherwise)),
             StageKind::Action { body, next } => self.body(body, to(*next), &around),
-            StageKind::Match { table, outcome, next } => {
+            StageKind::Match {
+                table,
+                outcome,
+                next,
+            } => {
                 let declared = &self.program.tables[*table];
                 if let Some(meter) = declared.direct_meter {
                     let name = &self.program.externs[meter].name;
@@ -109,7 +120,10 @@ impl Flow<'_> {
                         let made = code.made;
                         Ok(self.nodes.run(made, next))
                     };
-                    edges.push(Edge { hit: edge(true, hit)?, miss: edge(false, miss)? });
+                    edges.push(Edge {
+                        hit: edge(true, hit)?,
+                        miss: edge(false, miss)?,
+                    });
                 }
                 self.matching(*table, edges)
             }
@@ -122,7 +136,11 @@ impl Flow<'_> {
         let mark = self.frame.layout.mark();
         let mut code = Code::new(&self.frame);
         let mut keys: Vec<Bits> = Vec::new();
-        for key in declared.keys.iter().filter(|key| key.match_kind != ir::MatchKind::Selector) {
+        for key in declared
+            .keys
+            .iter()
+            .filter(|key| key.match_kind != ir::MatchKind::Selector)
+        {
             let bits = match pattern::bits(&self.frame, &key.expr) {
                 Some(bits) => bits,
                 None => {
@@ -134,7 +152,11 @@ impl Flow<'_> {
             };
             keys.push(bits);
         }
-        if declared.keys.iter().any(|key| key.match_kind == ir::MatchKind::Selector) {
+        if declared
+            .keys
+            .iter()
+            .any(|key| key.match_kind == ir::MatchKind::Selector)
+        {
             return refuse("action selector", declared.loc);
         }
         let made = code.made;
@@ -147,9 +169,14 @@ impl Flow<'_> {
     fn action(&mut self, id: ActionId, next: NodeId, around: &Around) -> Made<NodeId> {
         let action = &self.program.actions[id];
         let params = argument_places(self.program, id);
-        let params = params.into_iter().map(|(at, width)| range(at, width)).collect();
+        let params = params
+            .into_iter()
+            .map(|(at, width)| range(at, width))
+            .collect();
         let before = std::mem::replace(&mut self.frame.params, params);
-        let made = self.body(&action.body, next, around).map_err(|error| error.at(action.loc));
+        let made = self
+            .body(&action.body, next, around)
+            .map_err(|error| error.at(action.loc));
         self.frame.params = before;
         made
     }
@@ -157,7 +184,9 @@ impl Flow<'_> {
     fn body(&mut self, body: &[Stmt], next: NodeId, around: &Around) -> Made<NodeId> {
         let mut next = next;
         for stmt in body.iter().rev() {
-            next = self.stmt(stmt, next, around).map_err(|error| error.at(stmt.loc))?;
+            next = self
+                .stmt(stmt, next, around)
+                .map_err(|error| error.at(stmt.loc))?;
         }
         Ok(next)
     }
@@ -298,11 +327,22 @@ pub(super) fn argument_places(program: &Program, action: ActionId) -> Vec<(u32, 
 fn loop_heads(control: &Control) -> Vec<StageId> {
     let links = |stage: StageId| {
         let nexts: Vec<Next> = match &control.stages[stage].kind {
-            StageKind::Condition { then, otherwise, .. } => vec![*then, *otherwise],
+            StageKind::Condition {
+                then, otherwise, ..
+            } => vec![*then, *otherwise],
             StageKind::Action { next, .. } => vec![*next],
-            StageKind::Match { next: MatchNext::Always(next), .. } => vec![*next],
-            StageKind::Match { next: MatchNext::ByHit { hit, miss }, .. } => vec![*hit, *miss],
-            StageKind::Match { next: MatchNext::ByAction(nexts), .. } => nexts.clone(),
+            StageKind::Match {
+                next: MatchNext::Always(next),
+                ..
+            } => vec![*next],
+            StageKind::Match {
+                next: MatchNext::ByHit { hit, miss },
+                ..
+            } => vec![*hit, *miss],
+            StageKind::Match {
+                next: MatchNext::ByAction(nexts),
+                ..
+            } => nexts.clone(),
         };
         nexts.into_iter().filter_map(move |next| match next {
             Next::Stage(to) if to <= stage => Some(to),
@@ -336,9 +376,17 @@ fn copy_header(
 fn field_place(program: &Program, header: &HeaderPlace, number: usize) -> Place {
     let strides = header.field_strides(program);
     let dims = header.dims.iter().zip(strides);
-    let dims = dims.map(|(dim, stride)| Dim { stride, ..dim.clone() }).collect();
+    let dims = dims
+        .map(|(dim, stride)| Dim {
+            stride,
+            ..dim.clone()
+        })
+        .collect();
     let valid = program.headers[header.base].valid;
-    Place { base: FieldId::from_index(valid.index() + number), dims }
+    Place {
+        base: FieldId::from_index(valid.index() + number),
+        dims,
+    }
 }
 
 /// Moves the elements of a stack.
@@ -346,11 +394,16 @@ fn shift(program: &Program, code: &mut Code<'_>, id: StackId, by: u32, is_push: 
     let stack = &program.stacks[id];
     let by = by.min(stack.len);
     let element = |number: u32| {
-        HeaderPlace::from(ir::HeaderId::from_index(stack.first.index() + number as usize))
+        HeaderPlace::from(ir::HeaderId::from_index(
+            stack.first.index() + number as usize,
+        ))
     };
     let moved = stack.len - by;
     let pairs: Vec<(u32, u32)> = match is_push {
-        true => (0..moved).rev().map(|number| (number + by, number)).collect(),
+        true => (0..moved)
+            .rev()
+            .map(|number| (number + by, number))
+            .collect(),
         false => (0..moved).map(|number| (number, number + by)).collect(),
     };
     for (to, from) in pairs {
@@ -363,7 +416,9 @@ fn shift(program: &Program, code: &mut Code<'_>, id: StackId, by: u32, is_push: 
     }
     // How many elements there are: up to all of them, or down to none.
     let next = Place::from(stack.next_index);
-    if code.frame.field(stack.next_index).is_some() && code.frame.layout.used(stack.next_index).is_some() {
+    if code.frame.field(stack.next_index).is_some()
+        && code.frame.layout.used(stack.next_index).is_some()
+    {
         let read = || Box::new(Expr::Read(next.clone()));
         let number = |number: u32| Expr::Const(ScalarTy::Bit(32), words::number(number, 32));
         let moved_on = match is_push {

@@ -5,7 +5,7 @@
 //! read the headers that are sent, where code changes which; and between them temporaries.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bits::Id;
 use ir::{FieldId, HeaderId, Program, ScalarTy};
@@ -41,6 +41,9 @@ const STANDARD: &[(&str, u32)] = &[
     ("instance_type", 32),
 ];
 
+/// Bits in which it is noted that a packet begins again.
+pub(super) const AGAIN_BITS: u32 = 8;
+
 /// What all paths share.
 pub(super) struct Layout<'a> {
     pub(super) program: &'a Program,
@@ -50,6 +53,8 @@ pub(super) struct Layout<'a> {
     fixed: HashSet<FieldId>,
     /// Fields that only the parser writes.
     parsed: HashSet<FieldId>,
+    /// Where it is noted that the packet begins again, with which field list.
+    again: Option<u32>,
     shared: RefCell<Shared>,
 }
 
@@ -65,6 +70,8 @@ struct Shared {
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) fields: HashSet<FieldId>,
+    /// The field lists with which it resubmits packets, plus one.
+    pub(super) resubmits: BTreeSet<u64>,
 }
 
 impl<'a> Layout<'a> {
@@ -103,15 +110,17 @@ impl<'a> Layout<'a> {
             .ids()
             .filter(|field| !written.fields.contains(field));
         let top = FILE_BITS - read;
+        let again = (!written.resubmits.is_empty()).then_some(arguments);
         Layout {
             program,
             ingress_port: intrinsic("ingress_port").copied(),
             standard,
             fixed,
             parsed: unwritten.collect(),
+            again,
             shared: RefCell::new(Shared {
                 places: HashMap::new(),
-                variables: arguments,
+                variables: arguments + again.map_or(0, |_| AGAIN_BITS),
                 temporaries: top,
                 lowest: top,
             }),
@@ -128,6 +137,11 @@ impl<'a> Layout<'a> {
         self.standard.get(&field).copied()
     }
 
+    /// Where it is noted that the packet begins again.
+    pub(super) fn again(&self) -> Option<u32> {
+        self.again
+    }
+
     /// Gives a header its place among those that are sent.
     pub(super) fn place(&self, field: FieldId, at: u32) {
         self.shared.borrow_mut().places.insert(field, at);
@@ -135,8 +149,7 @@ impl<'a> Layout<'a> {
 
     /// Takes room below what is read for headers that are sent; where it begins.
     pub(super) fn reserve(&self, bits: u32) -> Result<u32, Refusal> {
-        let at = self.temporary(bits)?;
-        Ok(at)
+        self.temporary(bits)
     }
 
     /// The place of a variable, if it has one already.

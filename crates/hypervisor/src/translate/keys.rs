@@ -28,7 +28,11 @@ fn one(bits: &Bits, wanted: &KeyMatch) -> Vec<Cube> {
         // Signed bounds around zero: the negative ones are the larger numbers.
         KeyMatch::Range(low, high) if low > high => {
             let (most, zero) = (Value::all_ones(width), Value::zero(width));
-            [pattern::within(bits, low, &most), pattern::within(bits, &zero, high)].concat()
+            [
+                pattern::within(bits, low, &most),
+                pattern::within(bits, &zero, high),
+            ]
+            .concat()
         }
         KeyMatch::Range(low, high) => pattern::within(bits, low, high),
     }

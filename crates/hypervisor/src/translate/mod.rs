@@ -16,6 +16,8 @@ mod stages;
 mod walk;
 mod words;
 
+use std::collections::BTreeSet;
+
 use bits::Value;
 use entries::Update;
 use ir::{BlockCode, BlockRole, ControlId, ExternKind, ParserId, Program};
@@ -31,6 +33,7 @@ use flow::{Flow, MOST_ARGUMENTS};
 use frame::{Frame, Layout};
 use node::{NodeId, Nodes};
 use paths::Path;
+use pattern::Places;
 use refusal::refuse;
 use stages::{Gress, Stages};
 use walk::{construct, map_places, support};
@@ -70,7 +73,10 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
     let contents = Contents::new(program, updates)?;
     let blocks = Blocks::of(program)?;
     let Some(cells) = Cells::new(program, place.cells) else {
-        return refuse("room for so many cells of registers, counters and meters", None);
+        return refuse(
+            "room for so many cells of registers, counters and meters",
+            None,
+        );
     };
     let paths = paths::paths(program, blocks.parser, &contents.value_sets)?;
     let arguments = arguments(program)?;
@@ -84,20 +90,45 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
         if path.cursor % 8 != 0 {
             return refuse("parser that consumes parts of bytes", None);
         }
-        let frame = Frame { layout: &layout, path, params: Vec::new() };
-        let mut flow = Flow { program, nodes: &mut nodes, frame, cells: &cells };
-        roots.push(path_code(&mut flow, &blocks, &sent)?);
+        let frame = Frame {
+            layout: &layout,
+            path,
+            params: Vec::new(),
+        };
+        let mut flow = Flow {
+            program,
+            nodes: &mut nodes,
+            frame,
+            cells: &cells,
+        };
+        roots.push(path_code(&mut flow, &blocks, &sent, &written.resubmits)?);
     }
     layout.check()?;
-    let mut stages = Stages::new(program, &nodes, &contents, place.vpdp.into(), place.program.into());
+    let mut stages = Stages::new(
+        program,
+        &nodes,
+        &contents,
+        place.vpdp.into(),
+        place.program.into(),
+    );
     let (ingress, egress): (Vec<NodeId>, Vec<NodeId>) = roots.iter().copied().unzip();
     stages.place(Gress::Ingress, &ingress, place.shape.ingress)?;
     stages.place(Gress::Egress, &egress, place.shape.egress)?;
     let mut all = Vec::new();
     for (order, (path, (ingress, egress))) in paths.iter().zip(&roots).enumerate() {
-        let links = [stages.link(Gress::Ingress, *ingress), stages.link(Gress::Egress, *egress)];
+        let links = [
+            stages.link(Gress::Ingress, *ingress),
+            stages.link(Gress::Egress, *egress),
+        ];
         let links = links.into_iter().flat_map(stages::Link::args).collect();
-        all.push(begin(place, path, (paths.len() - order) as i32, links));
+        let kept = path_kept(&layout, path, &written.resubmits)?;
+        all.push(begin(
+            place,
+            path,
+            (paths.len() - order) as i32,
+            &kept,
+            links,
+        ));
     }
     let (stage_count, resubmissions) = (stages.count(), stages.resubmissions());
     all.extend(stages.entries());
@@ -122,11 +153,16 @@ struct Blocks {
 impl Blocks {
     fn of(program: &Program) -> Result<Blocks, Refusal> {
         if program.arch != ir::Arch::V1model {
-            return refuse(format!("architecture but v1model (this is {:?})", program.arch), None);
+            return refuse(
+                format!("architecture but v1model (this is {:?})", program.arch),
+                None,
+            );
         }
         let find = |role: BlockRole| {
             let mut blocks = program.pipeline.blocks.iter();
-            blocks.find(|block| block.role == role).map(|block| block.code)
+            blocks
+                .find(|block| block.role == role)
+                .map(|block| block.code)
         };
         let control = |role: BlockRole| match find(role) {
             Some(BlockCode::Control(control)) => Some(control),
@@ -153,7 +189,10 @@ fn arguments(program: &Program) -> Result<u32, Refusal> {
         let action = &program.actions[action.action];
         let bits: u32 = action.params.iter().map(|param| param.ty.width()).sum();
         if bits > MOST_ARGUMENTS {
-            return refuse(format!("action with more than {MOST_ARGUMENTS} bits of arguments"), action.loc);
+            return refuse(
+                format!("action with more than {MOST_ARGUMENTS} bits of arguments"),
+                action.loc,
+            );
         }
         most = most.max(bits);
     }
@@ -161,20 +200,80 @@ fn arguments(program: &Program) -> Result<u32, Refusal> {
 }
 
 /// The code of one path: where the ingress begins, and where the egress does.
-fn path_code(flow: &mut Flow<'_>, blocks: &Blocks, sent: &Sent) -> Result<(NodeId, NodeId), Refusal> {
+fn path_code(
+    flow: &mut Flow<'_>,
+    blocks: &Blocks,
+    sent: &Sent,
+    resubmits: &BTreeSet<u64>,
+) -> Result<(NodeId, NodeId), Refusal> {
     let mut egress = flow.nodes.end();
     let deparse = sent.code(flow)?;
     egress = flow.nodes.run(deparse, egress);
     for control in [blocks.compute, blocks.egress].into_iter().flatten() {
         egress = flow.control(control, egress)?;
     }
-    let mut ingress = flow.nodes.end();
+    let end = flow.nodes.end();
+    let mut ingress = begun_again(flow, resubmits, end)?;
     for control in [blocks.ingress, blocks.verify].into_iter().flatten() {
         ingress = flow.control(control, ingress)?;
     }
     let parsed = parsed(flow)?;
     ingress = flow.nodes.run(parsed, ingress);
     Ok((ingress, egress))
+}
+
+/// The end of the ingress: a packet that the function resubmits begins again, with nothing but the fields of its list.
+fn begun_again(
+    flow: &mut Flow<'_>,
+    resubmits: &BTreeSet<u64>,
+    end: NodeId,
+) -> Result<NodeId, Refusal> {
+    let mut next = end;
+    for list in resubmits {
+        let Some(at) = flow.frame.layout.again() else {
+            continue;
+        };
+        let kept = kept(&flow.frame, *list)?;
+        let again = node::Primitive {
+            action: "begin_again",
+            args: vec![kept],
+        };
+        let then = flow.nodes.run(vec![again], end);
+        let marked = flow::range(at, frame::AGAIN_BITS);
+        let cube = pattern::Cube::equal(&marked, &number(*list as u32 + 1, frame::AGAIN_BITS));
+        next = flow.nodes.branch(cube.into_iter().collect(), then, next);
+    }
+    Ok(next)
+}
+
+/// The bits of the fields that a resubmitted packet keeps.
+fn kept(frame: &Frame<'_>, list: u64) -> Result<Value, Refusal> {
+    let program = frame.program();
+    let index = list
+        .checked_sub(1)
+        .and_then(|index| u32::try_from(index).ok());
+    let fields = index.and_then(|index| program.pipeline.field_lists.get(&index));
+    let mut all = Value::zero(crate::FILE_BITS);
+    for field in fields.into_iter().flatten() {
+        for bit in frame.field(*field).unwrap_or_default() {
+            match bit {
+                pattern::Bit::At(at) if at < crate::USER_BITS => {
+                    all = words::or(&all, &words::ones(at, 1, crate::FILE_BITS));
+                }
+                pattern::Bit::Is(_) => {}
+                pattern::Bit::At(_) => {
+                    let name = &program.fields[*field].name;
+                    return refuse(
+                        format!(
+                            "resubmission that keeps {name}, which is beyond the user metadata"
+                        ),
+                        None,
+                    );
+                }
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// What the parser left, brought to where the code looks for it.
@@ -198,10 +297,26 @@ fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
     Ok(code.made)
 }
 
+/// What of the file a packet on this path begins with: what the parser has seen, and what it kept when it was resubmitted.
+fn path_kept(
+    layout: &Layout<'_>,
+    path: &Path,
+    resubmits: &BTreeSet<u64>,
+) -> Result<Value, Refusal> {
+    let frame = Frame {
+        layout,
+        path,
+        params: Vec::new(),
+    };
+    let seen = words::ones(crate::FILE_BITS - path.seen, path.seen, crate::FILE_BITS);
+    resubmits
+        .iter()
+        .try_fold(seen, |all, list| Ok(words::or(&all, &kept(&frame, *list)?)))
+}
+
 /// The entry by which a packet on this path begins.
-fn begin(place: &Place, path: &Path, priority: i32, links: Vec<Value>) -> Entry {
+fn begin(place: &Place, path: &Path, priority: i32, kept: &Value, links: Vec<Value>) -> Entry {
     let bytes = path.cursor / 8;
-    let kept = words::ones(crate::FILE_BITS - path.seen, path.seen, crate::FILE_BITS);
     let value = Value::zero(crate::FILE_BITS);
     let mut keys = vec![
         ("vpdp", Key::Is(number(place.vpdp.into(), 16))),
@@ -214,29 +329,50 @@ fn begin(place: &Place, path: &Path, priority: i32, links: Vec<Value>) -> Entry 
         keys,
         priority: Some(priority),
         action: "begin".to_owned(),
-        args: [vec![number(bytes, 7), number(bytes, 7), kept, value], links].concat(),
+        args: [
+            vec![number(bytes, 7), number(bytes, 7), kept.clone(), value],
+            links,
+        ]
+        .concat(),
         idle_timeout_ns: None,
     }
 }
 
 /// What updates say of cells, groups and sessions, for the hypervisor's.
-fn statements(program: &Program, contents: &Contents, cells: &Cells) -> Result<Vec<String>, Refusal> {
+fn statements(
+    program: &Program,
+    contents: &Contents,
+    cells: &Cells,
+) -> Result<Vec<String>, Refusal> {
     let schema = entries::Schema::of(program);
     let mut all = Vec::new();
     for (id, instance) in program.externs.iter() {
-        if let (ExternKind::Register { initial, .. }, Some(range)) = (&instance.kind, cells.of(id)) {
+        if let (ExternKind::Register { initial, .. }, Some(range)) = (&instance.kind, cells.of(id))
+        {
             let each = range.count / initial.len().max(1) as u32;
-            for (scalar, value) in initial.iter().enumerate().filter(|(_, value)| !value.is_zero()) {
+            for (scalar, value) in initial
+                .iter()
+                .enumerate()
+                .filter(|(_, value)| !value.is_zero())
+            {
                 let first = range.base + each * scalar as u32;
-                all.extend((first..first + each).map(|at| format!("register cells[{at}] = {value}")));
+                all.extend(
+                    (first..first + each).map(|at| format!("register cells[{at}] = {value}")),
+                );
             }
         }
     }
     for update in &contents.others {
         match update {
             Update::Multicast { .. } | Update::Clone(_) => all.push(schema.statement(update)),
-            Update::Register { register, index, values } => {
-                let Some(range) = cells.of(*register) else { continue };
+            Update::Register {
+                register,
+                index,
+                values,
+            } => {
+                let Some(range) = cells.of(*register) else {
+                    continue;
+                };
                 let each = range.count / values.len().max(1) as u32;
                 let indices = index.map_or(0..each, |index| index..index + 1);
                 for index in indices {
@@ -246,24 +382,48 @@ fn statements(program: &Program, contents: &Contents, cells: &Cells) -> Result<V
                     }
                 }
             }
-            Update::Counter { counter, index, value } => {
-                let Some(range) = cells.of(*counter) else { continue };
+            Update::Counter {
+                counter,
+                index,
+                value,
+            } => {
+                let Some(range) = cells.of(*counter) else {
+                    continue;
+                };
                 let entries::CounterValue { packets, bytes } = value;
                 let at = range.base + index;
-                all.push(format!("counter counts[{at}] = packets {packets} bytes {bytes}"));
+                all.push(format!(
+                    "counter counts[{at}] = packets {packets} bytes {bytes}"
+                ));
             }
-            Update::Meter { meter, index, config } => {
-                let Some(range) = cells.of(*meter) else { continue };
+            Update::Meter {
+                meter,
+                index,
+                config,
+            } => {
+                let Some(range) = cells.of(*meter) else {
+                    continue;
+                };
                 let kind = &program.externs[*meter].kind;
                 let array = match kind {
-                    ExternKind::Meter { unit: ir::CounterUnit::Bytes, .. } => "byte_rates",
+                    ExternKind::Meter {
+                        unit: ir::CounterUnit::Bytes,
+                        ..
+                    } => "byte_rates",
                     _ => "packet_rates",
                 };
-                let entries::MeterConfig { cir, cburst, pir, pburst } = config;
+                let entries::MeterConfig {
+                    cir,
+                    cburst,
+                    pir,
+                    pburst,
+                } = config;
                 let indices = index.map_or(0..range.count, |index| index..index + 1);
                 all.extend(indices.map(|index| {
                     let at = range.base + index;
-                    format!("meter {array}[{at}] cir {cir} cburst {cburst} pir {pir} pburst {pburst}")
+                    format!(
+                        "meter {array}[{at}] cir {cir} cburst {cburst} pir {pir} pburst {pburst}"
+                    )
                 }));
             }
             _ => {}

@@ -58,7 +58,10 @@ impl Path {
     fn asking(&self, cube: &Cube) -> Option<Path> {
         let cube = self.cube.and(cube)?;
         let is_taken = self.passed.iter().any(|passed| passed.is_within(&cube));
-        (!is_taken).then(|| Path { cube, ..self.clone() })
+        (!is_taken).then(|| Path {
+            cube,
+            ..self.clone()
+        })
     }
 
     /// The path by this way at a fork.
@@ -74,13 +77,26 @@ pub(super) fn paths(
     parser: ParserId,
     value_sets: &ValueSets,
 ) -> Result<Vec<Path>, Refusal> {
-    let mut walk = Walk { program, parser, value_sets, done: Vec::new() };
-    let whole = Path { most_bytes: HEADER_BITS / 8, ..Path::default() };
+    let mut walk = Walk {
+        program,
+        parser,
+        value_sets,
+        done: Vec::new(),
+    };
+    let whole = Path {
+        most_bytes: HEADER_BITS / 8,
+        ..Path::default()
+    };
     walk.state(program.parsers[parser].start, whole)?;
     walk.done.sort_by(|a, b| a.order.cmp(&b.order));
-    if let Some(field) = program.pipeline.intrinsics.get("standard_metadata.parser_error") {
+    if let Some(field) = program
+        .pipeline
+        .intrinsics
+        .get("standard_metadata.parser_error")
+    {
         for path in &mut walk.done {
-            path.fields.insert(*field, pattern::of_value(&super::number(path.error, 32)));
+            path.fields
+                .insert(*field, pattern::of_value(&super::number(path.error, 32)));
         }
     }
     Ok(walk.done)
@@ -159,14 +175,18 @@ impl Walk<'_> {
         };
         let keys: Vec<Expr> = keys.iter().map(|key| self.resolve(key, &path)).collect();
         // A key that is computed is known when the bits that it depends on are.
-        let computed = keys.iter().find(|key| pattern::bits(&On(self.program, &path), key).is_none());
+        let computed = keys
+            .iter()
+            .find(|key| pattern::bits(&On(self.program, &path), key).is_none());
         if let Some(computed) = computed {
             for known in self.known(&path, computed)? {
                 self.transition(transition, known)?;
             }
             return Ok(());
         }
-        let bits = keys.iter().filter_map(|key| pattern::bits(&On(self.program, &path), key));
+        let bits = keys
+            .iter()
+            .filter_map(|key| pattern::bits(&On(self.program, &path), key));
         let bits: Vec<Bits> = bits.collect();
         for (number, case) in cases.iter().enumerate() {
             for cube in self.case(case, &bits, &path)? {
@@ -207,9 +227,9 @@ impl Walk<'_> {
         Ok(match set {
             KeySet::Any => vec![Cube::default()],
             KeySet::Value(is) => Cube::equal(bits, &value(is)?).into_iter().collect(),
-            KeySet::Mask(is, mask) => {
-                Cube::masked(bits, &value(is)?, &value(mask)?).into_iter().collect()
-            }
+            KeySet::Mask(is, mask) => Cube::masked(bits, &value(is)?, &value(mask)?)
+                .into_iter()
+                .collect(),
             KeySet::Range(low, high) => pattern::within(bits, &value(low)?, &value(high)?),
             KeySet::ValueSet(set) => self.members(*set, std::slice::from_ref(bits)),
         })
@@ -217,7 +237,9 @@ impl Walk<'_> {
 
     fn members(&self, set: ValueSetId, keys: &[Bits]) -> Vec<Cube> {
         let members = self.value_sets.get(&set).into_iter().flatten();
-        members.flat_map(|member| super::keys::cubes(keys, member)).collect()
+        members
+            .flat_map(|member| super::keys::cubes(keys, member))
+            .collect()
     }
 
     /// The path once for every way in which this expression can be known, the ones that cannot be left out.
@@ -232,12 +254,17 @@ impl Walk<'_> {
         });
         if support.len() > MOST_CHOSEN_BITS {
             return refuse(
-                format!("a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"),
+                format!(
+                    "a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"
+                ),
                 None,
             );
         }
         let ways = (0..1u32 << support.len()).filter_map(|way| {
-            let bits = support.iter().enumerate().map(|(number, at)| (*at, way >> number & 1 == 1));
+            let bits = support
+                .iter()
+                .enumerate()
+                .map(|(number, at)| (*at, way >> number & 1 == 1));
             path.asking(&Cube(bits.collect()))
         });
         Ok(ways.collect())
@@ -335,19 +362,35 @@ impl Walk<'_> {
     fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let end = path.cursor + bits;
         if end > HEADER_BITS {
-            return refuse(format!("a parser that reads more than {} bytes", HEADER_BITS / 8), None);
+            return refuse(
+                format!("a parser that reads more than {} bytes", HEADER_BITS / 8),
+                None,
+            );
         }
         let bytes = end.div_ceil(8);
         if bytes > path.least_bytes {
-            self.fail(Path { most_bytes: bytes - 1, ..path.clone() }, "PacketTooShort")?;
+            self.fail(
+                Path {
+                    most_bytes: bytes - 1,
+                    ..path.clone()
+                },
+                "PacketTooShort",
+            )?;
         }
         let (least_bytes, seen) = (path.least_bytes.max(bytes), path.seen.max(end));
-        Ok(Path { least_bytes, seen, ..path })
+        Ok(Path {
+            least_bytes,
+            seen,
+            ..path
+        })
     }
 
     fn consume(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let path = self.fork_short(path, bits)?;
-        Ok(Path { cursor: path.cursor + bits, ..path })
+        Ok(Path {
+            cursor: path.cursor + bits,
+            ..path
+        })
     }
 
     fn extract(
@@ -398,15 +441,27 @@ impl Walk<'_> {
         let header = &self.program.headers[id];
         let fields = &self.program.header_types[header.ty].fields;
         let is_varbit = |ty: ir::ScalarTy| matches!(ty, ir::ScalarTy::Varbit(_));
-        let width = |ty: ir::ScalarTy| if is_varbit(ty) { varbit.unwrap_or(0) } else { ty.width() };
+        let width = |ty: ir::ScalarTy| {
+            if is_varbit(ty) {
+                varbit.unwrap_or(0)
+            } else {
+                ty.width()
+            }
+        };
         let total: u32 = fields.iter().map(|field| width(field.ty)).sum();
-        let most = fields.iter().find(|field| is_varbit(field.ty)).map_or(0, |field| field.ty.width());
+        let most = fields
+            .iter()
+            .find(|field| is_varbit(field.ty))
+            .map_or(0, |field| field.ty.width());
         let fixed = total - varbit.unwrap_or(0);
         // The packet's end comes first: a varbit too long for its field is found only where the packet has it.
         if varbit.unwrap_or(0) > most {
             let seen = fixed + varbit.unwrap_or(0);
             if path.cursor + seen > HEADER_BITS {
-                return refuse("a varbit field whose length may be beyond the bytes that are read", None);
+                return refuse(
+                    "a varbit field whose length may be beyond the bytes that are read",
+                    None,
+                );
             }
             let long = self.fork_short(path, seen)?;
             self.fail(long, "HeaderTooShort")?;
@@ -427,11 +482,19 @@ impl Walk<'_> {
     }
 
     /// A header that was read is another one's, as where a sub-parser gives it back.
-    fn copy(&mut self, to: &HeaderPlace, from: &HeaderPlace, mut path: Path) -> Result<Vec<Path>, Refusal> {
+    fn copy(
+        &mut self,
+        to: &HeaderPlace,
+        from: &HeaderPlace,
+        mut path: Path,
+    ) -> Result<Vec<Path>, Refusal> {
         if !to.dims.is_empty() || !from.dims.is_empty() {
             return refuse("a header chosen at run time, copied in a parser", None);
         }
-        let (new, old) = (&self.program.headers[to.base], &self.program.headers[from.base]);
+        let (new, old) = (
+            &self.program.headers[to.base],
+            &self.program.headers[from.base],
+        );
         for number in 0..=self.program.header_types[old.ty].fields.len() {
             let field = |header: &ir::Header| FieldId::from_index(header.valid.index() + number);
             match path.fields.get(&field(old)).cloned() {
@@ -440,7 +503,11 @@ impl Walk<'_> {
             };
         }
         path.extracted.retain(|(header, ..)| *header != to.base);
-        if let Some(read) = path.extracted.iter_mut().find(|(header, ..)| *header == from.base) {
+        if let Some(read) = path
+            .extracted
+            .iter_mut()
+            .find(|(header, ..)| *header == from.base)
+        {
             read.0 = to.base;
         }
         Ok(vec![path])
@@ -451,7 +518,8 @@ impl Walk<'_> {
         if !place.dims.is_empty() {
             return refuse("an element chosen at run time, written in a parser", None);
         }
-        if matches!(value, Expr::Read(from) if from.dims.is_empty() && path.lengths.contains(&from.base)) {
+        if matches!(value, Expr::Read(from) if from.dims.is_empty() && path.lengths.contains(&from.base))
+        {
             let mut path = path;
             path.lengths.push(field);
             return Ok(vec![path]);
@@ -489,13 +557,18 @@ impl Walk<'_> {
 
     fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
         let error = pattern::bits(&On(self.program, &path), error);
-        let error = error.and_then(|bits| pattern::constant(&bits)).and_then(|error| error.to_u64());
+        let error = error
+            .and_then(|bits| pattern::constant(&bits))
+            .and_then(|error| error.to_u64());
         let Some(error) = error else {
             return refuse("verify with an error that is computed", None);
         };
         let cond = &self.resolve(cond, &path);
         let on = On(self.program, &path);
-        let (holding, failing) = (pattern::dnf(&on, cond, true), pattern::dnf(&on, cond, false));
+        let (holding, failing) = (
+            pattern::dnf(&on, cond, true),
+            pattern::dnf(&on, cond, false),
+        );
         let (cubes, are_failing) = match (holding, failing) {
             (Some(holding), Some(failing)) if holding.len() < failing.len() => (holding, false),
             (_, Some(failing)) => (failing, true),
@@ -511,7 +584,10 @@ impl Walk<'_> {
             let is_certain = asking.cube == path.cube;
             let asking = asking.way(number);
             match are_failing {
-                true => self.end(Path { error: error as u32, ..asking })?,
+                true => self.end(Path {
+                    error: error as u32,
+                    ..asking
+                })?,
                 false => going_on.push(asking),
             }
             if is_certain {
@@ -522,7 +598,10 @@ impl Walk<'_> {
         let other = path.way(cubes.len());
         match are_failing {
             true => going_on.push(other),
-            false => self.end(Path { error: error as u32, ..other })?,
+            false => self.end(Path {
+                error: error as u32,
+                ..other
+            })?,
         }
         Ok(going_on)
     }
@@ -542,5 +621,7 @@ impl Walk<'_> {
 
 /// Bits of the blob.
 fn blob(offset: u32, width: u32) -> Bits {
-    (offset..offset + width).map(|offset| Bit::At(place_of(offset))).collect()
+    (offset..offset + width)
+        .map(|offset| Bit::At(place_of(offset)))
+        .collect()
 }

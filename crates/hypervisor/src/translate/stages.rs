@@ -25,6 +25,9 @@ const NO_SLOT: u32 = 255;
 /// The most stages of a program.
 const MOST_STAGES: usize = 4095;
 
+/// What a table's keys want of a pattern.
+type KeysOf = fn(&Cube) -> Vec<(&'static str, Key)>;
+
 /// Where a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Gress {
@@ -391,7 +394,7 @@ impl Stage<'_, '_> {
 
     fn branch(&mut self, cubes: &[Cube], then: NodeId, otherwise: NodeId) {
         let guarded = self.stages.guarded(then, otherwise);
-        let (table, keys): (_, fn(&Cube) -> Vec<(&'static str, Key)>) = match ask(cubes) {
+        let (table, keys): (_, KeysOf) = match ask(cubes) {
             1 => ("condition_header", header_keys),
             2 => ("condition_metadata", metadata_keys),
             _ => ("condition_both", file_keys),
@@ -413,7 +416,7 @@ impl Stage<'_, '_> {
     }
 
     fn matching(&mut self, own: &Match) {
-        let (table, keys): (_, fn(&Cube) -> Vec<(&'static str, Key)>) = match kind(own) {
+        let (table, keys): (_, KeysOf) = match kind(own) {
             1 => ("match_header", header_keys),
             2 => ("match_standard", port_keys),
             3 => ("match_user", user_keys),

@@ -1,7 +1,7 @@
 //! Walks over expressions and statements.
 
 use bits::Id;
-use ir::{Dim, Expr, FieldId, HeaderPlace, Operand, Place, Program, StageKind, Stmt, StmtKind};
+use ir::{Dim, Expr, FieldId, HeaderPlace, Op, Operand, Place, Program, StageKind, Stmt, StmtKind};
 
 use super::frame::Written;
 
@@ -100,6 +100,10 @@ fn stmts(program: &Program, body: &[Stmt], all: &mut Written) {
                 }
             }
             StmtKind::Call(call) => {
+                if let (Op::Resubmit, [Operand::Number(list)]) = (call.op, call.operands.as_slice())
+                {
+                    all.resubmits.insert(*list);
+                }
                 for operand in &call.operands {
                     match operand {
                         Operand::Out(place) => elements(place.base, &place.dims, 0, all),
