@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
-use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Shift, Unbalanced};
 
 use crate::classifier::Classifier;
 use crate::desk::{Desk, Seat};
+use crate::function::Function;
 use crate::gate::Gate;
 use crate::quota::Quotas;
 use crate::refusal::{Refusal, Use};
@@ -55,8 +55,9 @@ struct Loaded {
     device: Box<Device>,
     /// Of its seats.
     serial: u64,
-    /// The program before.
-    before: Option<Arc<Program>>,
+    function: Function,
+    /// What it did before.
+    before: Option<Function>,
 }
 
 impl Vpdp {
@@ -95,6 +96,11 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &*loaded.device)
     }
 
+    /// Its program, or the chain of which its program was made.
+    pub fn function(&self) -> Option<&Function> {
+        self.loaded.as_ref().map(|loaded| &loaded.function)
+    }
+
     fn admission(&self) -> Admission {
         match (&self.loaded, self.is_suspended) {
             (_, true) => Admission::Closed(DropReason::Suspended),
@@ -118,10 +124,10 @@ pub struct Exported {
 /// A program and its state.
 #[derive(Clone, Debug)]
 pub struct ExportedState {
-    /// The program.
-    pub program: Arc<Program>,
-    /// The program before.
-    pub before: Option<Arc<Program>>,
+    /// The program or chain.
+    pub function: Function,
+    /// What it was before.
+    pub before: Option<Function>,
     /// Its state, object by object.
     pub objects: Vec<(switch::Place, switch::Object)>,
 }
@@ -358,20 +364,23 @@ impl Hypervisor {
         self.publish(Vec::new());
     }
 
-    /// Loads a vPDP's first program.
+    /// Loads a vPDP's first program or chain.
     ///
     /// # Errors
-    /// It has one; the engine does not run it; it does not fit the vPDP's quotas.
-    pub fn load(&mut self, id: VpdpId, program: Arc<Program>) -> Result<(), Refusal> {
+    /// It has one; the chain does not fit together; the engine does not run it; it does not fit the vPDP's quotas.
+    pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), Refusal> {
+        let function = function.into();
         let vpdp = self.find(id)?;
         if vpdp.loaded.is_some() {
             return Err(Refusal::HasProgram(id));
         }
-        let device = self.device(vpdp, program)?;
-        self.seat(id, device, None)
+        let device = self.device(vpdp, &function)?;
+        self.seat(id, device, function, None)
     }
 
-    fn device(&self, vpdp: &Vpdp, program: Arc<Program>) -> Result<Device, Refusal> {
+    fn device(&self, vpdp: &Vpdp, function: &Function) -> Result<Device, Refusal> {
+        let composed = function.program(&vpdp.name);
+        let program = composed.map_err(|error| Refusal::Compose(vpdp.id, Box::new(error)))?;
         let made = Device::new(program, &*self.engine, &vpdp.config);
         made.map_err(|error| Refusal::load(vpdp.id, &error))
     }
@@ -381,7 +390,8 @@ impl Hypervisor {
         &mut self,
         id: VpdpId,
         mut device: Device,
-        before: Option<Arc<Program>>,
+        function: Function,
+        before: Option<Function>,
     ) -> Result<(), Refusal> {
         self.serials += 1;
         let serial = self.serials;
@@ -392,6 +402,7 @@ impl Hypervisor {
         vpdp.loaded = Some(Loaded {
             device: Box::new(device),
             serial,
+            function,
             before,
         });
         let slot = vpdp.slot;
@@ -401,30 +412,32 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// Runs another program in place of a vPDP's; packets inside finish on the old one. What becomes of the state is as docs/MIGRATION.md tells.
+    /// Runs another program or chain in place of a vPDP's; packets inside finish on the old one. What becomes of the state is as docs/MIGRATION.md tells.
     ///
     /// # Errors
-    /// It has none; the engine does not run the new one, which does not fit the vPDP's quotas, or would lose state that it may not.
+    /// It has none; the chain does not fit together; the engine does not run the new one, which does not fit the vPDP's quotas, or would lose state that it may not.
     pub fn update(
         &mut self,
         id: VpdpId,
-        program: Arc<Program>,
+        function: impl Into<Function>,
         carry: Carry,
     ) -> Result<Migration, Refusal> {
+        let function = function.into();
         let vpdp = self.find(id)?;
-        let running = vpdp.device().ok_or(Refusal::NoProgram(id))?;
-        let before = Arc::clone(running.program());
-        let new = self.device(vpdp, program)?;
+        if vpdp.loaded.is_none() {
+            return Err(Refusal::NoProgram(id));
+        }
+        let new = self.device(vpdp, &function)?;
         let vpdp = self.find_mut(id)?;
         let loaded = vpdp.loaded.as_mut().ok_or(Refusal::NoProgram(id))?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
         loaded.device.publish();
-        loaded.before = Some(before);
+        loaded.before = Some(std::mem::replace(&mut loaded.function, function));
         Ok(migration)
     }
 
-    /// Goes back to the program before the last update, with what of the state has a place there.
+    /// Goes back to the program or chain before the last update, with what of the state has a place there.
     ///
     /// # Errors
     /// There was none.
@@ -454,7 +467,7 @@ impl Hypervisor {
     pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
         let vpdp = self.find(id)?;
         let state = vpdp.loaded.as_ref().map(|loaded| ExportedState {
-            program: Arc::clone(loaded.device.program()),
+            function: loaded.function.clone(),
             before: loaded.before.clone(),
             objects: loaded.device.objects(),
         });
@@ -479,9 +492,9 @@ impl Hypervisor {
     pub fn import(&mut self, exported: Exported) -> Result<VpdpId, Refusal> {
         let id = self.create(exported.spec)?;
         let loaded = exported.state.map_or(Ok(()), |state| {
-            let mut device = self.device(self.find(id)?, state.program)?;
+            let mut device = self.device(self.find(id)?, &state.function)?;
             device.restore(state.objects).map_err(Refusal::Import)?;
-            self.seat(id, device, state.before)
+            self.seat(id, device, state.function, state.before)
         });
         if let Err(error) = loaded {
             self.delete(id)?;

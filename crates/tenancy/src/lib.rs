@@ -20,6 +20,7 @@ mod carriage;
 mod classifier;
 mod description;
 mod desk;
+mod function;
 mod gate;
 mod gauge;
 mod hypervisor;
@@ -36,6 +37,7 @@ mod worker;
 
 pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
 pub use description::Description;
+pub use function::{Chain, Function};
 pub use gauge::{Gauge, Reckoned, Work};
 pub use hypervisor::{Exported, ExportedState, Hypervisor, Spec, Vpdp};
 pub use quota::{Quotas, Rate};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use passes::compose::ComposeError;
 use switch::{AdoptError, ControlError, Exceeded, LoadError};
 
 use crate::vpdp::{VirtualPort, VpdpId};
@@ -28,6 +29,8 @@ pub enum Refusal {
     NoProgram(VpdpId),
     /// The vPDP had no other program before.
     NothingBefore(VpdpId),
+    /// The chain cannot be made one program.
+    Compose(VpdpId, Box<ComposeError>),
     /// The program cannot be loaded.
     Load(VpdpId, String),
     /// The vPDP does not take the new program: it has no place for state that may not be lost, or is more than the quotas allow.
@@ -80,6 +83,7 @@ impl fmt::Display for Refusal {
             Refusal::NothingBefore(id) => {
                 write!(f, "vPDP {id} had no other program to go back to")
             }
+            Refusal::Compose(id, error) => write!(f, "vPDP {id} cannot run the chain: {error}"),
             Refusal::Load(id, error) => {
                 write!(f, "vPDP {id} cannot run the program: {error}")
             }
