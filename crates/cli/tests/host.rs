@@ -158,27 +158,30 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     let Some(mut host) = Host::new("host-life", 2, &["--workers", "2"]) else {
         return;
     };
-    let [mac, l2, qos] =
-        ["mac_learn", "l2_sw", "qos"].map(|name| example(&format!("functions/{name}.p4")));
+    let step =
+        |name: &str, file: &str| format!("{name}={}", example(&format!("functions/{file}.p4")));
+    let (mac, l2, qos) = (
+        step("mac", "mac_learn"),
+        step("l2", "l2_sw"),
+        step("qos", "qos"),
+    );
     host.tenant(&["create", "blue", "--port", "0", "--port", "1"])
         .unwrap();
     assert!(host.drops(0, 9));
-    let [mac, l2, qos] = [
-        format!("mac={mac}"),
-        format!("l2={l2}"),
-        format!("qos={qos}"),
-    ];
-    host.tenant(&["chain", "blue", "l2", &l2]).unwrap();
+    host.tenant(&["load", "blue", &format!("{l2} -> {qos}")])
+        .unwrap();
     let statement = forward("l2.L2Switch.forward", 9, 1);
     host.controller("1", &["add", &statement]).unwrap();
     assert_eq!(host.carries(0, 9), Some(1));
     // The entry stays, whatever steps come before and behind.
-    host.tenant(&["chain", "blue", "mac -> l2 -> qos", &mac, &l2, &qos])
-        .unwrap();
+    let longer = format!("{mac} -> {l2} -> {qos}");
+    host.tenant(&["load", "blue", &longer]).unwrap();
     assert_eq!(host.carries(0, 9), Some(1));
     let listing = host.listing();
-    assert_eq!(listing["vpdps"][0]["program"]["policy"], "mac -> l2 -> qos");
-    let refused = host.tenant(&["chain", "blue", "mac", &mac]).unwrap_err();
+    assert_eq!(listing["vpdps"][0]["program"]["policy"], longer);
+    let refused = host
+        .tenant(&["load", "blue", &format!("{mac} -> {qos}")])
+        .unwrap_err();
     assert!(refused.contains("l2.L2Switch.forward"), "{refused}");
     assert_eq!(host.carries(0, 9), Some(1));
     host.tenant(&["rollback", "blue"]).unwrap();
@@ -357,8 +360,10 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         ),
         (&["delete", "red"], "there are blue"),
         (&["load", "blue", &broken], "broken.p4"),
-        (&["chain", "blue", "a -> b", &format!("a={program}")], "`b`"),
-        (&["chain", "blue", "a -> a", &format!("a={program}")], "`a`"),
+        (
+            &["load", "blue", &format!("a={program} -> a={program}")],
+            "`a`",
+        ),
         (&["link", "blue:0", "blue:1"], "connected already"),
         (&["connect", "blue:510", "1"], "controllers"),
         (&["share", "0", "described gre"], "gre"),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lab::cables::Cables;
 use lab::{Directory, Running, polyplane, said, without_rights};
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{AfPacketPort, Netns, Port};
+use port::{AfPacketPort, Port};
 
 /// A program that joins ports 0 and 1 like a cable.
 const CABLE: &str = r#"
@@ -451,6 +451,7 @@ fn a_tap_device_is_a_port_as_well() {
     lines.next();
     // The kernel's side of the device takes the place of the second cable's end.
     let tap = bench
+        .cables
         .switch
         .run(|| AfPacketPort::open(PortId(1), "tap1"))
         .unwrap();

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
-use passes::compose::{self, Form, Joint, Policy, StepProgram};
 use switch::{Carry, Device, Ledger, MayLose, Migration};
 use tenancy::{
-    Connection, Exported, ExportedState, Quotas, Refusal, Rule, Sharing, Spec, VirtualPort, Vpdp,
-    VpdpId,
+    Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Sharing, Spec,
+    VirtualPort, Vpdp, VpdpId,
 };
 
 use crate::compile;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
-use crate::host::office::{Chain, Compiled, Office};
+use crate::host::office::{Compiled, Office};
 
 type Answered<T> = Result<T, Denial>;
 
@@ -38,7 +36,9 @@ fn refused(refusal: Refusal) -> Denial {
         | Refusal::NoProgram(_)
         | Refusal::NothingBefore(_)
         | Refusal::Update(..) => Code::FailedPrecondition,
-        Refusal::Wiring(_) | Refusal::Load(..) | Refusal::Import(_) => Code::InvalidArgument,
+        Refusal::Wiring(_) | Refusal::Compose(..) | Refusal::Load(..) | Refusal::Import(_) => {
+            Code::InvalidArgument
+        }
     };
     Denial {
         code,
@@ -255,7 +255,7 @@ impl Office {
         Ok(wire::ChangeResponse::default())
     }
 
-    /// Compiles a program or a chain on a thread of its own; the office goes on when it is done.
+    /// Compiles a program on a thread of its own; the office goes on when it is done.
     fn compile(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
         let id = match self.id(&asked.vpdp) {
             Ok(id) => id,
@@ -268,14 +268,11 @@ impl Office {
         };
         let (tell, common) = (self.compiled_in.clone(), Arc::clone(self.common()));
         let work = move || {
-            let (program, chain) = match program(&asked) {
-                Ok((program, chain)) => (Ok(Arc::new(program)), chain),
-                Err(message) => (Err(message), None),
-            };
+            let compile = |text: &str| compile::compile_text("program.p4", text);
             let compiled = Compiled {
                 id,
-                program,
-                chain,
+                program: p4rt::read_program(&compile, &asked.program).map(Arc::new),
+                chain: asked.chain,
                 may_lose,
                 answer,
             };
@@ -309,7 +306,7 @@ impl Office {
     fn set(
         &mut self,
         id: VpdpId,
-        chain: Option<Chain>,
+        chain: Option<wire::Chain>,
         migration: &Migration,
     ) -> Answered<wire::ChangeResponse> {
         if let Some(device) = self.hypervisor.device_mut(id) {
@@ -345,7 +342,7 @@ impl Office {
             spec,
             is_suspended: exported.is_suspended,
             state: Some(ExportedState {
-                program: Arc::new(program),
+                function: Function::Program(Arc::new(program)),
                 before: None,
                 objects: objects.ok_or_else(unreadable)?,
             }),
@@ -408,27 +405,23 @@ impl Office {
     }
 
     fn tell_program(&self, id: VpdpId, device: &Device) -> wire::Program {
-        let chain = self.chains.get(&id);
         let program = device.program();
-        let stages = program
-            .controls
-            .values()
-            .map(|control| control.stages.len() as u64);
+        let controls = program.controls.values();
         let tables = device.configuration().tables.values();
         wire::Program {
             name: program.name.clone(),
-            policy: chain.map_or_else(String::new, |chain| chain.policy.clone()),
-            stages: stages.sum(),
+            stages: controls.map(|control| control.stages.len() as u64).sum(),
             entries: tables.map(|table| table.len() as u64).sum(),
-            joints: chain.map_or_else(Vec::new, |chain| chain.joints.clone()),
+            chain: self.chains.get(&id).cloned(),
         }
     }
 
     fn export(&self, id: VpdpId) -> Answered<wire::Exported> {
         let exported = self.hypervisor.export(id).map_err(refused)?;
-        let state = exported
-            .state
-            .ok_or_else(|| refused(Refusal::NoProgram(id)))?;
+        let device = self.hypervisor.vpdp(id).and_then(Vpdp::device);
+        let (Some(device), Some(state)) = (device, exported.state) else {
+            return Err(refused(Refusal::NoProgram(id)));
+        };
         let kept = |(place, object)| {
             let (place, object) = store::write_object(&place, &object);
             wire::Kept { place, object }
@@ -438,7 +431,7 @@ impl Office {
             owner: exported.spec.owner,
             quotas: exported.spec.quotas.settings(),
             is_suspended: exported.is_suspended,
-            program: state.program.to_string(),
+            program: device.program().to_string(),
             objects: state.objects.into_iter().map(kept).collect(),
         })
     }
@@ -472,50 +465,5 @@ fn packets(ledger: &Ledger, held: u64) -> wire::Packets {
         dropped: drops
             .map(|(reason, packets)| (reason.name().to_owned(), packets))
             .collect(),
-    }
-}
-
-/// The program or chain that was asked for.
-fn program(asked: &wire::SetProgram) -> Result<(Program, Option<Chain>), String> {
-    let compile = |text: &str| compile::compile_text("program.p4", text);
-    let read = |step: &wire::Step| {
-        p4rt::read_program(&compile, &step.program).map_err(|error| match step.name.as_str() {
-            "" => error,
-            name => format!("step `{name}`: {error}"),
-        })
-    };
-    if asked.policy.is_empty() {
-        let [step] = &asked.steps[..] else {
-            return Err(
-                "several programs need a policy that says how packets go through them".to_owned(),
-            );
-        };
-        return Ok((read(step)?, None));
-    }
-    let policy = Policy::read(&asked.policy).map_err(|error| format!("the policy: {error}"))?;
-    let programs: Vec<Program> = asked.steps.iter().map(read).collect::<Result<_, _>>()?;
-    let steps = asked.steps.iter().zip(&programs);
-    let steps: Vec<StepProgram<'_>> = steps
-        .map(|(step, program)| StepProgram {
-            step: &step.name,
-            program,
-        })
-        .collect();
-    let composed = compose::compose(&asked.vpdp, &policy, &steps, Form::Merged);
-    let composed = composed.map_err(|error| format!("the policy: {error}"))?;
-    let joints = composed.joints.iter().map(told_of).collect();
-    let chain = Chain {
-        policy: asked.policy.clone(),
-        joints,
-    };
-    Ok((composed.program, Some(chain)))
-}
-
-/// How a step follows those before it, for people.
-fn told_of(joint: &Joint) -> String {
-    let step = &joint.step;
-    match &joint.apart {
-        None => format!("{step} goes on with the headers that were parsed"),
-        Some(reason) => format!("{step} parses packets anew: {reason}"),
     }
 }

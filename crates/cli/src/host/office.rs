@@ -32,18 +32,9 @@ pub(super) struct Compiled {
     pub(super) id: VpdpId,
     pub(super) program: Result<Arc<Program>, String>,
     /// If it is a chain.
-    pub(super) chain: Option<Chain>,
+    pub(super) chain: Option<wire::Chain>,
     pub(super) may_lose: MayLose,
     pub(super) answer: Answer<wire::ChangeResponse>,
-}
-
-/// A chain that a vPDP runs.
-#[derive(Clone, Debug)]
-pub(super) struct Chain {
-    /// What leads packets from step to step.
-    pub(super) policy: String,
-    /// How steps follow one another, for people.
-    pub(super) joints: Vec<String>,
 }
 
 /// The office.
@@ -57,7 +48,8 @@ pub(super) struct Office {
     /// The switch's ports.
     pub(super) ports: BTreeSet<PortId>,
     tenants: BTreeMap<VpdpId, Tenant>,
-    pub(super) chains: BTreeMap<VpdpId, Chain>,
+    /// Of vPDPs whose program is one.
+    pub(super) chains: BTreeMap<VpdpId, wire::Chain>,
     /// What runs where there is no program.
     pub(super) empty: Arc<Program>,
     choice: Choice,

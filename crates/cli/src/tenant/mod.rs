@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::client::{ClientError, Operator};
+use passes::compose::Composed;
 use prost::Message;
 
 use crate::address::Address;
-use crate::args::{Preprocess, Source, read};
-use crate::{Ended, compile, out};
+use crate::args::{Format, Source, read};
+use crate::{Ended, chain, compile, out};
 
 #[derive(Args)]
 #[command(
@@ -21,7 +23,7 @@ use crate::{Ended, compile, out};
     after_help = "Examples, for a switch that `polyplane host --port 0=eth0 --port 1=eth1` started:\n  \
         polyplane tenant create blue --port 0 --port 1 --program examples/functions/l3_sw.p4\n  \
         polyplane ctl --device-id 1 apply blue.entries\n  \
-        polyplane tenant chain blue 'l3 -> fw' l3=examples/functions/l3_sw.p4 fw=examples/functions/fw.p4 --may-lose '*'\n  \
+        polyplane tenant load blue 'examples/functions/l3_sw.p4 -> examples/functions/fw.p4' --may-lose '*'\n  \
         polyplane tenant quota blue packets=1000000 entries=10000\n  \
         polyplane tenant create red --port open --program my.p4\n  \
         polyplane tenant link blue:2 red:0\n  \
@@ -48,14 +50,12 @@ enum Command {
     Suspend(Name),
     /// Take a suspended vPDP's packets again.
     Resume(Name),
-    /// Load a program, keeping the state that has a place in it.
-    Load(LoadOptions),
-    /// Load a chain of programs as one, keeping the state of steps that stay.
+    /// Load a program, or a chain of several as one, keeping the state that has a place in it.
     #[command(
-        after_help = "A policy has steps in a line, with branches: 'mac_learn -> l3 -> fw'. Each step is given its program as STEP=PROGRAM.p4. docs/COMPOSITION.md \
-                      tells what a chain means."
+        after_help = "Examples:\n  polyplane tenant load blue my.p4\n  polyplane tenant load blue 'l3_sw.p4 -> fw.p4'    what was there and what is stay, step by \
+                      step\n  polyplane tenant load blue chain.policy --may-lose fw.Firewall.rules"
     )]
-    Chain(ChainOptions),
+    Load(LoadOptions),
     /// Go back to the program before the last one.
     Rollback(Name),
     /// Remove the program and its state; packets are dropped until another one is loaded.
@@ -161,7 +161,7 @@ struct CreateOptions {
     /// What it may use (see quota). Give one for each.
     #[arg(long = "quota", value_name = "SETTING")]
     quotas: Vec<String>,
-    /// A program to begin with.
+    /// A program, or a chain of several, to begin with.
     #[arg(long, value_name = "PROGRAM.p4")]
     program: Option<PathBuf>,
 }
@@ -172,30 +172,9 @@ struct LoadOptions {
     vpdp: String,
     #[command(flatten)]
     source: Source,
-    #[command(flatten)]
-    may_lose: MayLose,
-}
-
-#[derive(Args)]
-struct ChainOptions {
-    /// The vPDP.
-    vpdp: String,
-    /// What leads packets from step to step.
-    policy: String,
-    /// The program of each step.
-    #[arg(value_name = "STEP=PROGRAM.p4", required = true)]
-    steps: Vec<StepFile>,
-    #[command(flatten)]
-    preprocess: Preprocess,
-    #[command(flatten)]
-    may_lose: MayLose,
-}
-
-#[derive(Args)]
-struct MayLose {
     /// Let state of this table, counter or other object go if the new program has no place for it; * is for all. Give one for each.
     #[arg(long = "may-lose", value_name = "NAME")]
-    names: Vec<String>,
+    may_lose: Vec<String>,
 }
 
 #[derive(Args)]
@@ -249,44 +228,15 @@ impl FromStr for PortName {
     }
 }
 
-/// The program of a step on the command line: `fw=fw.p4`.
-#[derive(Clone, Debug)]
-struct StepFile {
-    step: String,
-    program: PathBuf,
-}
-
-impl FromStr for StepFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<StepFile, String> {
-        match text.split_once('=') {
-            Some((step, program)) if !step.is_empty() && !program.is_empty() => Ok(StepFile {
-                step: step.to_owned(),
-                program: PathBuf::from(program),
-            }),
-            _ => Err(format!(
-                "`{text}` gives no step its program; give STEP=PROGRAM.p4"
-            )),
-        }
-    }
-}
-
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let mut desk = Desk::open(&options.address)?;
     match &options.command {
         Command::Create(create) => return desk.create(create),
         Command::Load(load) => {
-            let Some(step) = step("", &load.source) else {
+            let Some(made) = Made::of(&load.source)? else {
                 return Ok(Ended::WithErrors);
             };
-            desk.set_program(&load.vpdp, "", vec![step], &load.may_lose.names)?;
-        }
-        Command::Chain(chain) => {
-            let Some(steps) = steps(chain) else {
-                return Ok(Ended::WithErrors);
-            };
-            desk.set_program(&chain.vpdp, &chain.policy, steps, &chain.may_lose.names)?;
+            desk.set_program(&load.vpdp, made, &load.may_lose)?;
         }
         Command::List => desk.list()?,
         Command::Show(name) => desk.show(&name.vpdp)?,
@@ -338,7 +288,6 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
         Command::Import(import) => Change::Import(exported(import)?),
         Command::Create(_)
         | Command::Load(_)
-        | Command::Chain(_)
         | Command::List
         | Command::Show(_)
         | Command::Export(_) => return Ok(None),
@@ -357,24 +306,32 @@ fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
     })
 }
 
-/// A step with its program, compiled here, where its files are; with errors in it, they are shown.
-fn step(name: &str, source: &Source) -> Option<wire::Step> {
-    let program = compile::compile(source)?;
-    Some(wire::Step {
-        name: name.to_owned(),
-        program: String::from_utf8_lossy(&p4rt::device_config(&program)).into_owned(),
-    })
+/// A program, compiled here, where its files are.
+struct Made {
+    program: Program,
+    chain: Option<wire::Chain>,
 }
 
-fn steps(chain: &ChainOptions) -> Option<Vec<wire::Step>> {
-    let one = |given: &StepFile| {
-        let source = Source {
-            program: given.program.clone(),
-            preprocess: chain.preprocess.clone(),
-        };
-        step(&given.step, &source)
-    };
-    chain.steps.iter().map(one).collect()
+impl Made {
+    /// None, if there are errors in it: they are shown.
+    fn of(source: &Source) -> Result<Option<Made>, String> {
+        if !source.is_chain() {
+            let program = compile::compile(source);
+            return Ok(program.map(|program| Made {
+                program,
+                chain: None,
+            }));
+        }
+        let chained = chain::chain(source)?;
+        compile::show_all(&chained.told, Format::Text);
+        Ok(chained.composed.map(|Composed { program, joints }| Made {
+            program,
+            chain: Some(wire::Chain {
+                policy: source.program.display().to_string(),
+                joints: joints.iter().map(chain::told).collect(),
+            }),
+        }))
+    }
 }
 
 /// An operator at a switch.
@@ -401,11 +358,11 @@ impl<'o> Desk<'o> {
 
     fn create(&mut self, options: &CreateOptions) -> Result<Ended, String> {
         let source = options.program.as_deref().map(Source::file);
-        let program = match &source {
+        let made = match &source {
             None => None,
-            Some(source) => match step("", source) {
-                Some(step) => Some(step),
+            Some(source) => match Made::of(source)? {
                 None => return Ok(Ended::WithErrors),
+                made => made,
             },
         };
         let created = self.change(Change::Create(wire::Create {
@@ -415,8 +372,8 @@ impl<'o> Desk<'o> {
             ports: options.ports.clone(),
             quotas: options.quotas.clone(),
         }))?;
-        if let Some(program) = program
-            && let Err(error) = self.set_program(&options.name, "", vec![program], &[])
+        if let Some(made) = made
+            && let Err(error) = self.set_program(&options.name, made, &[])
         {
             // It is all made, or nothing.
             self.change(Change::Delete(options.name.clone()))?;
@@ -433,18 +390,13 @@ impl<'o> Desk<'o> {
         Ok(Ended::Well)
     }
 
-    fn set_program(
-        &mut self,
-        vpdp: &str,
-        policy: &str,
-        steps: Vec<wire::Step>,
-        may_lose: &[String],
-    ) -> Result<(), String> {
+    fn set_program(&mut self, vpdp: &str, made: Made, may_lose: &[String]) -> Result<(), String> {
+        let program = p4rt::device_config(&made.program);
         self.change(Change::SetProgram(wire::SetProgram {
             vpdp: vpdp.to_owned(),
-            policy: policy.to_owned(),
-            steps,
+            program: String::from_utf8_lossy(&program).into_owned(),
             may_lose: may_lose.to_vec(),
+            chain: made.chain,
         }))?;
         Ok(())
     }

@@ -31,7 +31,7 @@ pub(super) struct Described<'w> {
 #[derive(Serialize)]
 struct Program<'w> {
     name: &'w str,
-    policy: &'w str,
+    policy: Option<&'w str>,
     joints: &'w [String],
     stages: u64,
     entries: u64,
@@ -75,8 +75,8 @@ impl<'w> Described<'w> {
             is_suspended: vpdp.is_suspended,
             program: vpdp.program.as_ref().map(|program| Program {
                 name: &program.name,
-                policy: &program.policy,
-                joints: &program.joints,
+                policy: program.chain.as_ref().map(|chain| chain.policy.as_str()),
+                joints: joints(program),
                 stages: program.stages,
                 entries: program.entries,
             }),
@@ -105,9 +105,11 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     }
     for vpdp in &told.vpdps {
         let program = match &vpdp.program {
-            None => "no program".to_owned(),
-            Some(program) if program.policy.is_empty() => program.name.clone(),
-            Some(program) => program.policy.clone(),
+            None => "no program",
+            Some(program) => match &program.chain {
+                None => &program.name,
+                Some(chain) => &chain.policy,
+            },
         };
         let counts = Counts::of(vpdp.packets.as_ref());
         let dropped: u64 = counts.dropped.values().sum();
@@ -130,6 +132,12 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
         let _ = writeln!(text, "rule {rule}");
     }
     text
+}
+
+/// How the steps of a chain follow one another.
+fn joints(program: &wire::Program) -> &[String] {
+    let chain = program.chain.as_ref();
+    chain.map_or(&[], |chain| &chain.joints)
 }
 
 fn ports(ports: &[String]) -> String {
@@ -160,11 +168,10 @@ pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
             lines.push(format!(
                 "  program: {name}, {stages} stages, {entries} entries"
             ));
-            if !program.policy.is_empty() {
-                lines.push(format!("  policy: {}", program.policy));
+            if let Some(chain) = &program.chain {
+                lines.push(format!("  policy: {}", chain.policy));
             }
-            let joints = program.joints.iter();
-            lines.extend(joints.map(|joint| format!("    {joint}")));
+            lines.extend(joints(program).iter().map(|joint| format!("    {joint}")));
         }
     }
     let counts = Counts::of(vpdp.packets.as_ref());
