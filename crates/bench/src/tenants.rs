@@ -351,8 +351,9 @@ fn rule(vpdp: VpdpId, port: PortId) -> Rule {
     }
 }
 
-/// Bursts that are timed one by one.
-const TIMED: usize = 4096;
+/// The part of a measurement's time in which bursts are timed one by one, and how many bursts at least.
+const TIMED_PART: u32 = 4;
+const LEAST_TIMED: usize = 100;
 
 /// Microseconds that a burst takes: the median, and of a hundred the second longest.
 fn burst_times(side: &mut dyn Forward, traffic: &Mixed<'_>, plan: &Plan) -> (f64, f64) {
@@ -361,17 +362,16 @@ fn burst_times(side: &mut dyn Forward, traffic: &Mixed<'_>, plan: &Plan) -> (f64
     let mut out = Outbox::new();
     // Later than any round before: time never goes back.
     let mut now = Nanos::from_secs(1 << 20);
-    let mut times: Vec<f64> = (0..TIMED)
-        .map(|_| {
-            frames.iter_mut().for_each(&mut packets);
-            side.make_ready(&mut frames);
-            now += Nanos::from_micros(10);
-            let begin = Instant::now();
-            side.forward(&mut frames, now, &mut out);
-            let time = begin.elapsed().as_secs_f64() * 1e6;
-            out.flush();
-            time
-        })
-        .collect();
+    let mut times = Vec::new();
+    let start = Instant::now();
+    while times.len() < LEAST_TIMED || start.elapsed() < plan.time / TIMED_PART {
+        frames.iter_mut().for_each(&mut packets);
+        side.make_ready(&mut frames);
+        now += Nanos::from_micros(10);
+        let begin = Instant::now();
+        side.forward(&mut frames, now, &mut out);
+        times.push(begin.elapsed().as_secs_f64() * 1e6);
+        out.flush();
+    }
     (quantile(&mut times, 0.5), quantile(&mut times, 0.99))
 }

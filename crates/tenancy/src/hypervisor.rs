@@ -8,6 +8,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Shift, Unbalanced};
 
 use crate::classifier::Classifier;
+use crate::compiler::BoundedCompiler;
 use crate::desk::{Desk, Seat};
 use crate::function::Function;
 use crate::gate::Gate;
@@ -43,6 +44,7 @@ pub struct Vpdp {
     name: String,
     owner: String,
     quotas: Quotas,
+    compiler: BoundedCompiler,
     config: DeviceConfig,
     slot: Slot,
     gate: Arc<Gate>,
@@ -197,6 +199,14 @@ impl Hypervisor {
         Some(&mut loaded.device)
     }
 
+    /// What compiles a vPDP's texts within its quotas, for a thread that may wait.
+    ///
+    /// # Errors
+    /// There is no such vPDP.
+    pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
+        Ok(self.find(id)?.compiler.clone())
+    }
+
     /// What a vPDP's ports are connected to.
     pub fn ports(&self, id: VpdpId) -> &[Connection] {
         self.wiring.ports.get(&id).map_or(&[], Vec::as_slice)
@@ -270,6 +280,7 @@ impl Hypervisor {
                 limits: spec.quotas.limits,
                 ..spec.device
             },
+            compiler: BoundedCompiler::new(spec.quotas.compile),
             quotas: spec.quotas,
             slot: self.free_slot(),
             is_suspended: false,
@@ -352,6 +363,7 @@ impl Hypervisor {
             set.map_err(|error| Refusal::Exceeded(id, error))?;
         }
         vpdp.config.limits = quotas.limits;
+        vpdp.compiler.set_quota(quotas.compile);
         vpdp.gate = Arc::new(Gate::new(&quotas, now));
         vpdp.quotas = quotas;
         self.publish(Vec::new());

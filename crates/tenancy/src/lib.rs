@@ -18,6 +18,7 @@
 
 mod carriage;
 mod classifier;
+mod compiler;
 mod description;
 mod desk;
 mod function;
@@ -36,6 +37,7 @@ mod wiring;
 mod worker;
 
 pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
+pub use compiler::{BoundedCompiler, CompileError, CompileQuota};
 pub use description::Description;
 pub use function::{Chain, Function};
 pub use gauge::{Gauge, Reckoned, Work};

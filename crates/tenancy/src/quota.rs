@@ -2,6 +2,8 @@
 
 use switch::Limits;
 
+use crate::compiler::CompileQuota;
+
 /// So many a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -16,6 +18,8 @@ pub struct Rate {
 pub struct Quotas {
     /// What its device may hold, which the device itself refuses to exceed: no way to write to it goes around.
     pub limits: Limits,
+    /// What compiling its texts may take ([`crate::Hypervisor::compiler`]).
+    pub compile: CompileQuota,
     /// Packets that come in.
     pub packets: Option<Rate>,
     /// Passes of packets that start over: resubmitted and recirculated ones.

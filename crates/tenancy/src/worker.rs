@@ -17,8 +17,8 @@ use crate::sorter::Sorter;
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
 
-/// Seats that tell the control side at the end of a burst; the others wait for their turn.
-const TOLD_A_BURST: usize = 4;
+/// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
+const TOLD_A_BURST: usize = 1;
 
 /// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
 pub struct Worker {

@@ -57,8 +57,8 @@ pub fn find(name: &str) -> Option<Box<dyn Workload>> {
 }
 
 /// `l2`, whose stations fall into parts.
-pub fn divisible() -> Box<dyn Divisible> {
-    Box::new(l2::Switch::new(Size::Full))
+pub fn divisible(size: Size) -> Box<dyn Divisible> {
+    Box::new(l2::Switch::new(size))
 }
 
 /// `sai` with about 100,000 entries.

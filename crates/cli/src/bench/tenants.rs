@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bench::measure::Plan;
 use bench::tenants::{Entry, Tenants, TenantsReport};
-use bench::workloads;
+use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;
 use serde::Serialize;
@@ -77,7 +77,7 @@ const HEAD: [&str; 9] = [
 ];
 
 pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
-    let function = workloads::divisible();
+    let function = workloads::divisible(Size::Full);
     let workload = workloads::find(function.name()).ok_or("the function has no program")?;
     let program = Arc::new(compile::compile_text("l2.p4", workload.source())?);
     let plan = Plan {
