@@ -48,7 +48,7 @@ parser P start start {
 }
 control C {
     stage C.if: condition hdr.h.a == 8w0x1 then C.first else C.mark;
-    stage C.first: match C.first next by_hit(C.mark, C.last);
+    stage C.first: match C.first next hit C.mark miss C.last;
     stage C.mark: action next C.last {
         meta.own = 8w0x1;
     }
