@@ -54,6 +54,30 @@ fn things_with_one_name_and_ids_that_point_nowhere_read_back() {
 }
 
 #[test]
+fn a_chain_of_steps_reads_back() {
+    let mut program = sample();
+    let valid = program.headers[HeaderId::new(0)].valid;
+    let to = |number| StepId::new(number);
+    let branch = StepNext::Branch {
+        arms: vec![(valid, to(2)), (valid, to(1))],
+        otherwise: to(2),
+    };
+    for (name, next) in [
+        ("first", branch),
+        ("odd name", StepNext::Step(to(2))),
+        ("last", StepNext::End),
+    ] {
+        let name = name.to_owned();
+        program.pipeline.steps.push(Step { name, next });
+    }
+    let mut again = program.pipeline.blocks.clone();
+    again.iter_mut().for_each(|block| block.step = to(2));
+    program.pipeline.blocks.extend(again);
+    assert_eq!(verify(&program), Ok(()));
+    check_round_trip(&program);
+}
+
+#[test]
 fn headers_in_another_order_than_their_fields_read_back() {
     let mut program = sample();
     let mut headers = program.headers.into_vec();

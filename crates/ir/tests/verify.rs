@@ -926,3 +926,34 @@ fn errors_are_told_up_to_a_hundred_with_their_places() {
         "control ingress, stage ingress.code (60:1): Bit(8) is expected, not Bool"
     );
 }
+
+#[test]
+fn steps_of_a_chain_lead_forward() {
+    let step = |name: &str, next| Step {
+        name: name.to_owned(),
+        next,
+    };
+    let chain =
+        |steps: Vec<Step>| move |p: &mut Program| p.pipeline.steps = steps.into_iter().collect();
+    let to = |step| StepNext::Step(StepId::new(step));
+    let pipeline = "pipeline";
+    let back = vec![step("a", to(1)), step("b", to(1))];
+    changed(chain(back), pipeline, "step b leads back");
+    let nowhere = vec![step("a", to(7))];
+    changed(chain(nowhere), pipeline, "there is no step 7");
+    let twice = vec![step("a", to(1)), step("a", StepNext::End)];
+    changed(chain(twice), pipeline, "two steps are called 'a'");
+    let branch = StepNext::Branch {
+        arms: vec![(FieldId::new(1), StepId::new(1))],
+        otherwise: StepId::new(1),
+    };
+    let by_no_bool = vec![step("a", branch), step("b", StepNext::End)];
+    changed(chain(by_no_bool), pipeline, "Bool is expected");
+    let psa = |p: &mut Program| {
+        p.arch = Arch::Psa;
+        p.pipeline.steps.push(step("a", StepNext::End));
+    };
+    changed(psa, pipeline, "only programs for v1model");
+    let stray = |p: &mut Program| p.pipeline.blocks[1].step = StepId::new(3);
+    changed(stray, pipeline, "there is no step 3");
+}

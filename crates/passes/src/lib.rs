@@ -12,6 +12,7 @@
 //! Tests: `tests/` (hand-made inputs, printed as text).
 
 pub mod compose;
+pub mod edit;
 pub mod fold;
 mod link;
 pub mod sequence;

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use ir::{
-    Action, ActionId, Call, Control, Dim, Expr, FieldId, HeaderId, HeaderPlace, KeySet, Keyset, Op,
-    Operand, Parser, Place, Program, StackId, StageKind, Stmt, StmtKind, TableId, Transition,
+    Action, ActionId, Call, Control, Dim, Expr, ExternId, FieldId, HeaderId, HeaderPlace, KeySet,
+    Keyset, Op, Operand, Parser, Place, Program, StackId, StageKind, Stmt, StmtKind, TableId,
+    Transition,
 };
 
 /// What code may touch, on any way through it.
@@ -17,6 +18,7 @@ pub(crate) struct Uses {
     pub(crate) ops: HashSet<Op>,
     pub(crate) actions: HashSet<ActionId>,
     pub(crate) tables: HashSet<TableId>,
+    pub(crate) externs: HashSet<ExternId>,
     /// Whether code ends its block by `exit`.
     pub(crate) exits: bool,
     /// Fields that are reached by an index known at run time only.
@@ -81,6 +83,7 @@ impl Uses {
         self.ops.extend(other.ops);
         self.actions.extend(other.actions);
         self.tables.extend(other.tables);
+        self.externs.extend(other.externs);
         self.indexed.extend(other.indexed);
         self.exits |= other.exits;
         self
@@ -106,6 +109,12 @@ impl Walk<'_> {
             return;
         }
         let table = &self.program.tables[id];
+        let externs = [
+            table.implementation,
+            table.direct_counter,
+            table.direct_meter,
+        ];
+        self.uses.externs.extend(externs.into_iter().flatten());
         table.keys.iter().for_each(|key| self.expr(&key.expr));
         for listed in &table.actions {
             self.action(listed.action);
@@ -196,6 +205,7 @@ impl Walk<'_> {
 
     fn call(&mut self, call: &Call) {
         self.uses.ops.insert(call.op);
+        self.uses.externs.extend(call.instance);
         for operand in &call.operands {
             match operand {
                 Operand::In(value) => self.expr(value),

@@ -355,3 +355,58 @@ fn what_stays_apart_says_why() {
         ["last: `l2_sw` reads standard_metadata.egress_spec, which each step is told anew"]
     );
 }
+
+/// What the functions of a line send if each is a device of its own and one hands its frames to the next, which is told the port that the packet came
+/// in by at first. The only port that counts is that of l3_sw, which chooses one.
+fn by_hand(line: &[&'static str], packets: &[(u32, Vec<u8>)]) -> Vec<(u32, Vec<u8>)> {
+    let devices = line.iter().map(|&name| {
+        let entries = FUNCTIONS.iter().find(|(known, _)| *known == name);
+        let entries = entries
+            .map_or("", |(_, entries)| entries)
+            .replace("STEP", name);
+        let policy = Policy::read(name).expect("a policy of one step");
+        let chain = composed(&policy, &[(name.to_owned(), name)], Form::Steps);
+        (name, device(&chain, &interp::Interp, &entries))
+    });
+    let mut devices: Vec<(&str, Device)> = devices.collect();
+    let mut through = Vec::new();
+    for (ingress, bytes) in packets {
+        let mut packet = Some((0, bytes.clone()));
+        for (name, device) in &mut devices {
+            let Some((chosen, bytes)) = packet.take() else {
+                break;
+            };
+            device
+                .receive(PortId(*ingress), &bytes)
+                .expect("a short frame");
+            device.step(Nanos(1));
+            device.drain_sent(|port, bytes, _| {
+                let port = if *name == "l3_sw" { port.0 } else { chosen };
+                packet = Some((port, bytes.to_vec()));
+            });
+        }
+        through.extend(packet);
+    }
+    through
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_chain_does_what_its_devices_do_one_after_the_other(
+        line in prop::sample::subsequence(vec!["mac_learn", "l3_sw", "ip_sg", "fw", "qos"], 1..5),
+        packets in prop::collection::vec(packet(), 1..60),
+    ) {
+        let policy = Policy::read(&line.join(" -> ")).expect("a line");
+        let steps: Vec<(String, &str)> = line.iter().map(|&name| (name.to_owned(), name)).collect();
+        let entries = FUNCTIONS.iter().filter(|(name, _)| line.contains(name));
+        let entries: Vec<String> = entries.map(|(name, text)| text.replace("STEP", name)).collect();
+        let expected = by_hand(&line, &packets);
+        for form in [Form::Steps, Form::Merged] {
+            let chain = composed(&policy, &steps, form);
+            let device = device(&chain, &interp::Interp, &entries.join("\n"));
+            prop_assert_eq!(&outcome(device, &packets, false).sent, &expected, "{:?}", form);
+        }
+    }
+}

@@ -14,7 +14,7 @@
 //! - tables: default action and entries fit keys and actions, implementation and direct externs are of their kind, and what the actions of a table do
 //!   to a direct extern or by `add_entry` concerns that table;
 //! - stages and states link inside their control and parser; blocks have code of their kind; transfers are typed pairwise;
-//! - the steps of a chain have unique names and lead forward; each has at most one block of a role.
+//! - the steps of a chain are of v1model, have unique names and lead forward; each has at most one block of a role.
 
 mod actions;
 mod calls;
@@ -272,6 +272,11 @@ impl<'a> Verifier<'a> {
                 Err(format!("two blocks are the {:?}", block.role))
             };
             self.tell(check);
+        }
+        if !pipeline.steps.is_empty() && self.program.arch != Arch::V1model {
+            self.tell(Err(
+                "only programs for v1model make a chain of steps".to_owned()
+            ));
         }
         self.unique("step", pipeline.steps.values().map(|step| &step.name));
         for (id, step) in pipeline.steps.iter() {

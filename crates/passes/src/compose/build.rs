@@ -73,6 +73,7 @@ impl<'c> Composer<'c> {
         let fields = shared.fields.iter();
         let headers = shared.headers.iter();
         Known {
+            only: None,
             fields: fields
                 .map(|(own, first)| (*own, places.fields[*first]))
                 .collect(),

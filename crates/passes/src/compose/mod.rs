@@ -25,7 +25,7 @@
 //! # Forms
 //!
 //! [`Form::Steps`] is this meaning word for word: a run of blocks for each step ([`ir::Pipeline::steps`]). In [`Form::Merged`] a header parsed once stays
-//! parsed where nobody can tell ([`merge`] says when); [`Composed::joints`] says where not, and why. Both forms do the same to every packet, but for the
+//! parsed where nobody can tell; [`Composed::joints`] says where not, and why. Both forms do the same to every packet, but for the
 //! work that they take from its budget.
 
 mod build;

@@ -6,9 +6,10 @@
 
 mod places;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
-use bits::IdVec;
+use bits::{Id, IdVec};
 use ir::{
     ActionCall, Annotation, DataTy, EnumTy, Extern, ExternKind, Field, FieldId, Header, HeaderId,
     HeaderType, KeyMatch, MatchKind, NamedType, NamedTypeKind, Pipeline, Program, ScalarTy, Stack,
@@ -16,6 +17,8 @@ use ir::{
 };
 
 pub(crate) use places::Places;
+
+use crate::uses::Uses;
 
 /// The intrinsics of v1model, which all steps share, begin so.
 pub(crate) const STANDARD_METADATA: &str = "standard_metadata.";
@@ -39,11 +42,18 @@ pub enum LinkError {
     },
 }
 
-/// Storage of a program that is another's already.
+/// What need not be put into a program: storage that is another's already, and what nobody uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) fields: HashMap<FieldId, FieldId>,
     pub(crate) headers: HashMap<HeaderId, HeaderId>,
+    /// If only a part of the program is wanted, what that uses: everything else gets no place.
+    pub(crate) only: Option<Uses>,
+}
+
+/// The place of what has none.
+fn nowhere<I: Id>() -> I {
+    I::from_index(u32::MAX as usize)
 }
 
 /// A program without anything, into which others are put.
@@ -82,12 +92,13 @@ pub(crate) fn link(
         program,
         prefix,
         types: HashMap::new(),
+        known,
         places: Places::default(),
     };
     linker.files_and_errors();
     linker.name_types();
     linker.types()?;
-    linker.storage(known)?;
+    linker.storage()?;
     linker.objects();
     linker.code();
     linker.lists();
@@ -100,6 +111,7 @@ struct Linker<'a> {
     prefix: &'a str,
     /// New names of the named types that could not keep theirs.
     types: HashMap<String, String>,
+    known: &'a Known,
     places: Places,
 }
 
@@ -271,12 +283,21 @@ impl Linker<'_> {
         Ok(self.out.header_types.push(linked))
     }
 
-    fn storage(&mut self, known: &Known) -> Result<(), LinkError> {
+    /// Whether a thing is wanted, by the set of those that are used.
+    fn is_wanted<I: Eq + Hash>(&self, id: &I, used: impl Fn(&Uses) -> &HashSet<I>) -> bool {
+        let only = self.known.only.as_ref();
+        only.is_none_or(|only| used(only).contains(id))
+    }
+
+    fn storage(&mut self) -> Result<(), LinkError> {
         let shared = self.standard_metadata()?;
+        let known = self.known;
+        let is_part = known.only.is_some();
         for (id, field) in self.program.fields.iter() {
             let there = known.fields.get(&id).or_else(|| shared.get(&id));
             let place = match there {
                 Some(place) => *place,
+                None if !self.is_wanted(&id, |uses| &uses.writes) => nowhere(),
                 None => {
                     let name = self.prefixed(&field.name);
                     let ty = self.places.scalar_ty(field.ty);
@@ -286,17 +307,26 @@ impl Linker<'_> {
             self.places.fields.push(place);
         }
         for (id, header) in self.program.headers.iter() {
-            let place = known.headers.get(&id).copied().unwrap_or_else(|| {
-                let linked = Header {
-                    name: self.prefixed(&header.name),
-                    ty: self.places.header_types[header.ty],
-                    valid: self.places.fields[header.valid],
-                };
-                self.out.headers.push(linked)
-            });
+            let place = match known.headers.get(&id) {
+                Some(place) => *place,
+                None if is_part => nowhere(),
+                None => {
+                    let linked = Header {
+                        name: self.prefixed(&header.name),
+                        ty: self.places.header_types[header.ty],
+                        valid: self.places.fields[header.valid],
+                    };
+                    self.out.headers.push(linked)
+                }
+            };
             self.places.headers.push(place);
         }
         for stack in self.program.stacks.values() {
+            if is_part {
+                let there = self.known_stack(stack);
+                self.places.stacks.push(there.unwrap_or_else(nowhere));
+                continue;
+            }
             let linked = Stack {
                 name: self.prefixed(&stack.name),
                 first: self.places.headers[stack.first],
@@ -306,6 +336,14 @@ impl Linker<'_> {
             self.places.stacks.push(self.out.stacks.push(linked));
         }
         Ok(())
+    }
+
+    /// The stack of the known headers that a stack's headers are.
+    fn known_stack(&self, stack: &Stack) -> Option<ir::StackId> {
+        let first = self.known.headers.get(&stack.first)?;
+        let mut stacks = self.out.stacks.iter();
+        let is_it = |(_, there): &(_, &Stack)| (there.first, there.len) == (*first, stack.len);
+        stacks.find(is_it).map(|(id, _)| id)
     }
 
     /// The fields of standard metadata, which are made when the first program has them.
@@ -341,6 +379,10 @@ impl Linker<'_> {
     /// Value sets and externs: what other things refer to.
     fn objects(&mut self) {
         for set in self.program.value_sets.values() {
+            if self.known.only.is_some() {
+                self.places.value_sets.push(nowhere());
+                continue;
+            }
             let mut linked = set.clone();
             linked.name = self.prefixed(&set.name);
             linked.data_ty = self.data_ty(&set.data_ty);
@@ -352,7 +394,11 @@ impl Linker<'_> {
                 .value_sets
                 .push(self.out.value_sets.push(linked));
         }
-        for instance in self.program.externs.values() {
+        for (id, instance) in self.program.externs.iter() {
+            if !self.is_wanted(&id, |uses| &uses.externs) {
+                self.places.externs.push(nowhere());
+                continue;
+            }
             let linked = Extern {
                 name: self.prefixed(&instance.name),
                 kind: self.extern_kind(&instance.kind),
@@ -390,13 +436,20 @@ impl Linker<'_> {
 
     /// Actions and tables. Actions call each other in any order, so their places stand before their code is read.
     fn code(&mut self) {
-        let first = self.out.actions.next_id();
+        let mut next = self.out.actions.next_id().get();
         for id in self.program.actions.ids() {
-            let place = ir::ActionId::new(first.get() + id.get());
-            self.places.actions.push(place);
+            if !self.is_wanted(&id, |uses| &uses.actions) {
+                self.places.actions.push(nowhere());
+                continue;
+            }
+            self.places.actions.push(ir::ActionId::new(next));
+            next += 1;
         }
         self.places.lists = self.new_lists();
-        for action in self.program.actions.values() {
+        for (id, action) in self.program.actions.iter() {
+            if !self.is_wanted(&id, |uses| &uses.actions) {
+                continue;
+            }
             let mut linked = action.clone();
             linked.name = self.prefixed(&action.name);
             linked.control_plane_name = self.prefixed(&action.control_plane_name);
@@ -409,7 +462,11 @@ impl Linker<'_> {
             self.places.body(&mut linked.body);
             self.out.actions.push(linked);
         }
-        for table in self.program.tables.values() {
+        for (id, table) in self.program.tables.iter() {
+            if !self.is_wanted(&id, |uses| &uses.tables) {
+                self.places.tables.push(nowhere());
+                continue;
+            }
             let linked = self.table(table);
             self.places.tables.push(self.out.tables.push(linked));
         }
@@ -481,6 +538,9 @@ impl Linker<'_> {
     }
 
     fn lists(&mut self) {
+        if self.known.only.is_some() {
+            return;
+        }
         let pipeline = &self.program.pipeline;
         for (number, fields) in &pipeline.field_lists {
             let place = self.places.lists.get(&u64::from(*number));

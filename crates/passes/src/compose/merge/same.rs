@@ -47,6 +47,7 @@ pub(super) fn parsers(
         pairs.transition(&a.transition, &b.transition, &mut open)?;
     }
     Ok(Known {
+        only: None,
         fields: pairs.fields.there,
         headers: pairs.headers.there,
     })

@@ -1,0 +1,458 @@
+//! Changes of single stages: one is deleted, replaced by a stage of another program, or gets one before or behind it.
+//!
+//! A stage is named by its control's program-wide unique stage name ([`ir::Stage::name`]). A stage that comes from another program brings its table with
+//! actions and externs along, under a prefix as a step of a chain. What its code reads and writes are the fields of the same names, which must be there and
+//! of the same types; only a variable that the stage itself writes may be new. A stage that goes leaves its table, so that entries are there when it
+//! comes back, and whatever it would have written stays as it was. A program that an edit gives is verified; with an error nothing is changed.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use bits::Id;
+use ir::{
+    Control, ControlId, FieldId, HeaderId, MatchNext, Next, Program, ScalarTy, Stage, StageId,
+    StageKind, VerifyError,
+};
+
+use crate::link::{self, Known, LinkError};
+use crate::simplify::links;
+use crate::uses::{Uses, fields_of};
+
+/// A stage of another program that is to be put into this one.
+#[derive(Clone, Copy, Debug)]
+pub struct Donor<'p> {
+    /// The program, which the verifier accepts.
+    pub program: &'p Program,
+    /// The stage's name in it.
+    pub stage: &'p str,
+    /// What is put in front of the names of the things that it brings along.
+    pub prefix: &'p str,
+    /// What stands in front of the names of the fields that it is to find, with a dot at the end: in a chain the first of the steps that are one
+    /// with the stage's (`l3_sw.`), nothing in a program that is no chain.
+    pub scope: &'p str,
+}
+
+/// On which side of a stage another one is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// All that led to the stage leads to the new one, and that leads to the stage.
+    Before,
+    /// The new one comes between the stage and what follows it; the stage must lead to one place.
+    After,
+}
+
+/// A change of one stage.
+#[derive(Clone, Copy, Debug)]
+pub enum Edit<'e> {
+    /// Packets go on with what follows the stage, which must be one place. Its table stays, as long as nothing else is known of it.
+    Delete {
+        /// The stage.
+        stage: &'e str,
+    },
+    /// The other stage takes the place of this one, and leads where it led.
+    Replace {
+        /// The stage.
+        stage: &'e str,
+        /// What takes its place.
+        by: Donor<'e>,
+    },
+    /// The other stage comes beside this one.
+    Insert {
+        /// The stage.
+        stage: &'e str,
+        /// On which side of it.
+        side: Side,
+        /// What is put there.
+        new: Donor<'e>,
+    },
+}
+
+/// Why a stage cannot be changed so.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EditError {
+    /// A program has no stage of this name.
+    UnknownStage {
+        /// The program.
+        program: String,
+        /// The name.
+        stage: String,
+        /// The stages that it has.
+        known: Vec<String>,
+    },
+    /// Several controls have a stage of this name.
+    AmbiguousStage {
+        /// The name.
+        stage: String,
+        /// The controls.
+        controls: Vec<String>,
+    },
+    /// A stage leads to several places, and nothing would decide among them.
+    Decides {
+        /// The stage.
+        stage: String,
+    },
+    /// A stage that comes from another program decides where packets go, and its ways are not those of the program's own.
+    OtherWays {
+        /// The stage.
+        stage: String,
+    },
+    /// A stage needs a field that the program has not, or has of another type.
+    MissingField {
+        /// The stage.
+        stage: String,
+        /// The field.
+        field: String,
+        /// Whether there is one, of another type.
+        is_other: bool,
+    },
+    /// What a stage brings along cannot stand beside what is there.
+    Link(LinkError),
+    /// A name that a stage brings along is there already; another prefix mends it.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The program breaks a rule of the IR.
+    Verify(Vec<VerifyError>),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EditError::UnknownStage {
+                program,
+                stage,
+                known,
+            } => write!(
+                f,
+                "{program} has no stage `{stage}`; its stages are {}",
+                known.join(", ")
+            ),
+            EditError::AmbiguousStage { stage, controls } => write!(
+                f,
+                "several controls have a stage `{stage}`: {}; compose the program as a step of a chain, so that its stages have its name in front",
+                controls.join(", ")
+            ),
+            EditError::Decides { stage } => write!(
+                f,
+                "`{stage}` decides where packets go, and without it nothing would; replace it instead, or delete what it decides first"
+            ),
+            EditError::OtherWays { stage } => write!(
+                f,
+                "`{stage}` decides where packets go, but here is one way on; choose a stage that leads to one place"
+            ),
+            EditError::MissingField {
+                stage,
+                field,
+                is_other: false,
+            } => write!(
+                f,
+                "`{stage}` needs the field {field}, which the program has not; let both parse and keep the same headers"
+            ),
+            EditError::MissingField { stage, field, .. } => write!(
+                f,
+                "`{stage}` needs the field {field}, which has another type here; let both declare it in the same way"
+            ),
+            EditError::Link(error) => error.fmt(f),
+            EditError::NameTaken { name } => {
+                write!(f, "there is a `{name}` already; give another prefix")
+            }
+            EditError::Verify(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                write!(f, "the program would not be sound: {}", errors.join("; "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for EditError {}
+
+/// The program with one stage changed.
+///
+/// # Errors
+/// Why that cannot be.
+pub fn edit(program: &Program, edit: &Edit<'_>) -> Result<Program, EditError> {
+    let mut edited = program.clone();
+    match edit {
+        Edit::Delete { stage } => delete(&mut edited, stage)?,
+        Edit::Replace { stage, by } => replace(&mut edited, stage, by)?,
+        Edit::Insert { stage, side, new } => insert(&mut edited, stage, *side, new)?,
+    }
+    ir::verify(&edited).map_err(EditError::Verify)?;
+    Ok(edited)
+}
+
+/// A stage of a program.
+#[derive(Clone, Copy)]
+struct Found {
+    control: ControlId,
+    stage: StageId,
+}
+
+fn find(program: &Program, name: &str) -> Result<Found, EditError> {
+    let mut found = Vec::new();
+    for (control, code) in program.controls.iter() {
+        let stages = code.stages.iter().filter(|(_, stage)| stage.name == name);
+        found.extend(stages.map(|(stage, _)| Found { control, stage }));
+    }
+    match found[..] {
+        [one] => Ok(one),
+        [] => {
+            let stages = program.controls.values().flat_map(|c| c.stages.values());
+            Err(EditError::UnknownStage {
+                program: program.name.clone(),
+                stage: name.to_owned(),
+                known: stages.map(|stage| stage.name.clone()).collect(),
+            })
+        }
+        _ => {
+            let controls = found.iter();
+            let controls = controls.map(|found| program.controls[found.control].name.clone());
+            Err(EditError::AmbiguousStage {
+                stage: name.to_owned(),
+                controls: controls.collect(),
+            })
+        }
+    }
+}
+
+/// The one place that a stage leads to.
+fn way_on(stage: &Stage) -> Option<Next> {
+    let mut kind = stage.kind.clone();
+    let ways = links(&mut kind);
+    let (first, others) = ways.split_first()?;
+    others.iter().all(|way| **way == **first).then_some(**first)
+}
+
+fn delete(program: &mut Program, name: &str) -> Result<(), EditError> {
+    let found = find(program, name)?;
+    let control = &mut program.controls[found.control];
+    let next = way_on(&control.stages[found.stage]).ok_or_else(|| EditError::Decides {
+        stage: name.to_owned(),
+    })?;
+    let at = found.stage.index();
+    let is_circle = next == Next::Stage(found.stage);
+    if is_circle || at == 0 && next != Next::Stage(StageId::from_index(1)) {
+        // A control starts at its first stage, so this one keeps its place and does nothing.
+        let body = Vec::new();
+        let next = if is_circle { Next::End } else { next };
+        control.stages[found.stage].kind = StageKind::Action { body, next };
+        return Ok(());
+    }
+    let mut stages = std::mem::take(&mut control.stages).into_vec();
+    stages.remove(at);
+    for link in stages.iter_mut().flat_map(|stage| links(&mut stage.kind)) {
+        let to = if *link == Next::Stage(found.stage) {
+            next
+        } else {
+            *link
+        };
+        *link = match to {
+            Next::Stage(id) if id.index() > at => Next::Stage(StageId::from_index(id.index() - 1)),
+            same => same,
+        };
+    }
+    control.stages = stages.into_iter().collect();
+    Ok(())
+}
+
+fn replace(program: &mut Program, name: &str, by: &Donor<'_>) -> Result<(), EditError> {
+    let found = find(program, name)?;
+    let mut new = donated(program, by)?;
+    let old = &program.controls[found.control].stages[found.stage];
+    take_ways(&mut new, old).ok_or_else(|| EditError::OtherWays {
+        stage: by.stage.to_owned(),
+    })?;
+    program.controls[found.control].stages[found.stage] = new;
+    Ok(())
+}
+
+/// Lets a stage lead where another one led: way by way where both decide alike, else to its one place.
+fn take_ways(new: &mut Stage, old: &Stage) -> Option<()> {
+    match (&mut new.kind, &old.kind) {
+        (
+            StageKind::Condition {
+                then, otherwise, ..
+            },
+            StageKind::Condition {
+                then: old_then,
+                otherwise: old_otherwise,
+                ..
+            },
+        ) => {
+            (*then, *otherwise) = (*old_then, *old_otherwise);
+            Some(())
+        }
+        (StageKind::Match { next, .. }, StageKind::Match { next: old_next, .. })
+            if matches!(
+                (&*next, old_next),
+                (MatchNext::ByHit { .. }, MatchNext::ByHit { .. })
+            ) =>
+        {
+            next.clone_from(old_next);
+            Some(())
+        }
+        _ => {
+            let one = way_on(old)?;
+            way_on(new)?;
+            links(&mut new.kind).into_iter().for_each(|way| *way = one);
+            Some(())
+        }
+    }
+}
+
+fn insert(program: &mut Program, name: &str, side: Side, new: &Donor<'_>) -> Result<(), EditError> {
+    let found = find(program, name)?;
+    let mut stage = donated(program, new)?;
+    way_on(&stage).ok_or_else(|| EditError::OtherWays {
+        stage: new.stage.to_owned(),
+    })?;
+    let control = &mut program.controls[found.control];
+    let at = match side {
+        Side::Before => found.stage.index(),
+        Side::After => found.stage.index() + 1,
+    };
+    let next = match side {
+        Side::Before => Next::Stage(StageId::from_index(at + 1)),
+        Side::After => {
+            let next = way_on(&control.stages[found.stage]);
+            let next = next.ok_or_else(|| EditError::Decides {
+                stage: name.to_owned(),
+            })?;
+            moved(next, at, Side::After)
+        }
+    };
+    links(&mut stage.kind)
+        .into_iter()
+        .for_each(|way| *way = next);
+    make_room(control, at, side);
+    let mut stages = std::mem::take(&mut control.stages).into_vec();
+    if side == Side::After {
+        let here = Next::Stage(StageId::from_index(at));
+        links(&mut stages[at - 1].kind)
+            .into_iter()
+            .for_each(|way| *way = here);
+    }
+    stages.insert(at, stage);
+    control.stages = stages.into_iter().collect();
+    Ok(())
+}
+
+/// A link when a stage has been put in at a place. What led to the stage there leads to the new one if that comes before it.
+fn moved(next: Next, at: usize, side: Side) -> Next {
+    match next {
+        Next::Stage(id) if id.index() > at || id.index() == at && side == Side::After => {
+            Next::Stage(StageId::from_index(id.index() + 1))
+        }
+        same => same,
+    }
+}
+
+fn make_room(control: &mut Control, at: usize, side: Side) {
+    for (_, stage) in control.stages.iter_mut() {
+        for link in links(&mut stage.kind) {
+            *link = moved(*link, at, side);
+        }
+    }
+}
+
+/// A stage of another program, with all that it needs put into this one; its links are still those of the other.
+fn donated(program: &mut Program, donor: &Donor<'_>) -> Result<Stage, EditError> {
+    let found = find(donor.program, donor.stage)?;
+    let control = &donor.program.controls[found.control];
+    let alone = Control {
+        name: control.name.clone(),
+        stages: [control.stages[found.stage].clone()].into_iter().collect(),
+    };
+    let uses = Uses::of_control(donor.program, &alone);
+    let known = known(program, donor, uses)?;
+    free(program, donor.prefix)?;
+    let places = link::link(program, donor.program, donor.prefix, &known);
+    let linked = places
+        .map_err(EditError::Link)?
+        .control(&alone, donor.prefix);
+    let unknown = || EditError::UnknownStage {
+        program: donor.program.name.clone(),
+        stage: donor.stage.to_owned(),
+        known: Vec::new(),
+    };
+    linked.stages.into_vec().pop().ok_or_else(unknown)
+}
+
+/// Nothing in the program is called by this prefix yet.
+fn free(program: &Program, prefix: &str) -> Result<(), EditError> {
+    let prefix = format!("{prefix}.");
+    let fields = program.fields.values().map(|field| &field.name);
+    let actions = program.actions.values().map(|action| &action.name);
+    let tables = program.tables.values().map(|table| &table.name);
+    let externs = program.externs.values().map(|instance| &instance.name);
+    let mut names = fields.chain(actions).chain(tables).chain(externs);
+    match names.find(|name| name.starts_with(&prefix)) {
+        Some(name) => Err(EditError::NameTaken { name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Which storage of the other program is there already: headers and fields of the same names.
+fn known(program: &Program, donor: &Donor<'_>, uses: Uses) -> Result<Known, EditError> {
+    let mut known = Known::default();
+    let there: HashMap<&str, FieldId> = program
+        .fields
+        .iter()
+        .map(|(id, field)| (field.name.as_str(), id))
+        .collect();
+    let headers: HashMap<&str, HeaderId> = program
+        .headers
+        .iter()
+        .map(|(id, header)| (header.name.as_str(), id))
+        .collect();
+    let intrinsics: HashSet<FieldId> = donor
+        .program
+        .pipeline
+        .intrinsics
+        .values()
+        .copied()
+        .collect();
+    let in_headers: HashSet<FieldId> = donor
+        .program
+        .headers
+        .ids()
+        .flat_map(|header| fields_of(donor.program, header))
+        .collect();
+    let mut used: Vec<FieldId> = uses.reads.union(&uses.writes).copied().collect();
+    used.sort();
+    for id in used {
+        if intrinsics.contains(&id) {
+            continue;
+        }
+        let field = &donor.program.fields[id];
+        let missing = |is_other| EditError::MissingField {
+            stage: donor.stage.to_owned(),
+            field: field.name.clone(),
+            is_other,
+        };
+        match there.get(format!("{}{}", donor.scope, field.name).as_str()) {
+            Some(&place) if is_same_type((program, place), (donor.program, id)) => {
+                known.fields.insert(id, place);
+            }
+            Some(_) => return Err(missing(true)),
+            // A variable that the stage itself writes is its own.
+            None if uses.writes.contains(&id) && !in_headers.contains(&id) => {}
+            None => return Err(missing(false)),
+        }
+    }
+    for (id, header) in donor.program.headers.iter() {
+        let place = headers.get(format!("{}{}", donor.scope, header.name).as_str());
+        known.headers.extend(place.map(|&place| (id, place)));
+    }
+    known.only = Some(uses);
+    Ok(known)
+}
+
+/// Whether two programs' fields have one type; enums are the same by their names and members.
+fn is_same_type((one, a): (&Program, FieldId), (other, b): (&Program, FieldId)) -> bool {
+    match (one.fields[a].ty, other.fields[b].ty) {
+        (ScalarTy::Enum(a), ScalarTy::Enum(b)) => one.enums[a] == other.enums[b],
+        (a, b) => a == b,
+    }
+}
