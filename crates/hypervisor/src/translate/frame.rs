@@ -260,6 +260,10 @@ impl Places for Frame<'_> {
         Some((at..at + width).rev().map(Bit::At).collect())
     }
 
+    fn standard(&self, field: FieldId) -> Option<&'static str> {
+        self.layout.standard(field).map(|standard| standard.name)
+    }
+
     fn param(&self, index: u32) -> Option<Bits> {
         self.params.get(index as usize).cloned()
     }

@@ -12,6 +12,7 @@ mod node;
 mod paths;
 mod pattern;
 mod refusal;
+pub(crate) mod shuffle;
 mod stages;
 mod walk;
 mod words;
