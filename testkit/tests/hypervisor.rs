@@ -275,6 +275,37 @@ fn tenants_of_one_hypervisor_do_not_see_each_other() {
 }
 
 #[test]
+fn a_description_header_says_whose_a_packet_is() {
+    let mut device = device();
+    let entry = "forward { hdr.ethernet.dst: 02:00:00:00:02:02; } -> to_port(3)";
+    apply(&mut device, &hosted(&function("l2_sw"), entry, &place()));
+    apply(
+        &mut device,
+        "value_set GeneralParser.described_ports { 9 }
+         HypervisorIngress.classify { described: true; vpdp: 5 } -> assign(1, 1) priority 1",
+    );
+    // Version 1, four bytes of its own and the 14 of Ethernet.
+    let described = |vpdp: u8, length: u8| [&[0x10, length, 0, vpdp], FRAME].concat();
+    assert_eq!(sent(&mut device, 9, &described(5, 18)), [3]);
+    assert_eq!(
+        sent(&mut device, 9, &described(6, 18)),
+        [0; 0],
+        "vPDP 6 is not there"
+    );
+    assert_eq!(
+        sent(&mut device, 9, &described(5, 3)),
+        [0; 0],
+        "no header is that short"
+    );
+    assert_eq!(
+        sent(&mut device, 9, &described(5, 80)),
+        [0; 0],
+        "the packet is shorter"
+    );
+    assert_eq!(sent(&mut device, 9, FRAME), [0; 0], "a frame without one");
+}
+
+#[test]
 fn a_function_is_exchanged_by_entries_alone() {
     let mut device = device();
     let entry = "forward { hdr.ethernet.dst: 02:00:00:00:02:02; } -> to_port(3)";
@@ -313,7 +344,7 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     let mut device =
         Device::new(program, &interp::Interp, &DeviceConfig::default()).expect("it is loaded");
     let own = Place { shape, ..place() };
-    // A chain of additions: more primitives than one stage performs.
+    // Loops: more stages than there are slots.
     let path = format!("{}/programs/for_loops.p4", env!("CARGO_MANIFEST_DIR"));
     let loops = testkit::compile(Path::new(&path)).expect("the program compiles");
     apply(&mut device, &hosted(&loops, "", &own));

@@ -202,7 +202,7 @@ impl<'a> Layout<'a> {
 
 fn no_room<T>() -> Result<T, Refusal> {
     refuse(
-        format!("room for more than {FILE_BITS} bits of headers, metadata and variables"),
+        format!("more than {FILE_BITS} bits of headers, metadata and variables"),
         None,
     )
 }

@@ -146,7 +146,7 @@ impl<'a> Stages<'a> {
         let needed = steps.values().max().map_or(0, |last| last + 1);
         if needed > slots && (gress == Gress::Egress || slots == 0) {
             return refuse(
-                format!("{needed} slots in the {gress:?}, where {slots} are; emit it with more (--slots, --egress-slots)").to_lowercase(),
+                format!("code of {needed} slots in the {gress:?}, where {slots} are; emit it with more (--slots, --egress-slots)").to_lowercase(),
                 None,
             );
         }
@@ -164,7 +164,7 @@ impl<'a> Stages<'a> {
             self.order.push((gress, node));
         }
         if self.order.len() > MOST_STAGES {
-            return refuse(format!("room for more than {MOST_STAGES} stages"), None);
+            return refuse(format!("more than {MOST_STAGES} stages"), None);
         }
         Ok(())
     }
