@@ -275,6 +275,37 @@ fn tenants_of_one_hypervisor_do_not_see_each_other() {
 }
 
 #[test]
+fn a_description_header_says_whose_a_packet_is() {
+    let mut device = device();
+    let entry = "forward { hdr.ethernet.dst: 02:00:00:00:02:02; } -> to_port(3)";
+    apply(&mut device, &hosted(&function("l2_sw"), entry, &place()));
+    apply(
+        &mut device,
+        "value_set GeneralParser.described_ports { 9 }
+         HypervisorIngress.classify { described: true; vpdp: 5 } -> assign(1, 1) priority 1",
+    );
+    // Version 1, four bytes of its own and the 14 of Ethernet.
+    let described = |vpdp: u8, length: u8| [&[0x10, length, 0, vpdp], FRAME].concat();
+    assert_eq!(sent(&mut device, 9, &described(5, 18)), [3]);
+    assert_eq!(
+        sent(&mut device, 9, &described(6, 18)),
+        [0; 0],
+        "vPDP 6 is not there"
+    );
+    assert_eq!(
+        sent(&mut device, 9, &described(5, 3)),
+        [0; 0],
+        "no header is that short"
+    );
+    assert_eq!(
+        sent(&mut device, 9, &described(5, 80)),
+        [0; 0],
+        "the packet is shorter"
+    );
+    assert_eq!(sent(&mut device, 9, FRAME), [0; 0], "a frame without one");
+}
+
+#[test]
 fn a_function_is_exchanged_by_entries_alone() {
     let mut device = device();
     let entry = "forward { hdr.ethernet.dst: 02:00:00:00:02:02; } -> to_port(3)";
@@ -313,22 +344,17 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     let mut device =
         Device::new(program, &interp::Interp, &DeviceConfig::default()).expect("it is loaded");
     let own = Place { shape, ..place() };
-    let l3 = function("l3_sw");
-    let entry =
-        "routes { hdr.ipv4.dst: 10.0.0.0/8; } -> next_hop(5, 02:00:00:00:02:01, 02:00:00:00:02:02)";
-    let hosted_l3 = hypervisor::translate(&l3, &[], &own).expect("it is expressed");
-    apply(&mut device, &hosted(&l3, entry, &own));
+    // Loops: more stages than there are slots.
+    let path = format!("{}/programs/for_loops.p4", env!("CARGO_MANIFEST_DIR"));
+    let loops = testkit::compile(Path::new(&path)).expect("the program compiles");
+    apply(&mut device, &hosted(&loops, "", &own));
     apply(
         &mut device,
         "HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1",
     );
-    assert_eq!(sent(&mut device, 1, &testkit::routed_frame(64, 7)), [5]);
-    let ledger = device.ledger();
-    assert_eq!(
-        hosted_l3.resubmissions > 0,
-        format!("{ledger:?}").contains("resubmit"),
-        "{ledger:?}"
-    );
+    assert_eq!(sent(&mut device, 7, &[0, 1]), [1]);
+    assert!(device.ledger().resubmitted > 0, "{:?}", device.ledger());
+    device.check_conservation().expect("packets are conserved");
 }
 
 /// Tables that a packet meets in the hypervisor.
@@ -360,7 +386,7 @@ fn tables_met(name: &str, statements: &str, packet: &[u8]) -> usize {
         .count()
 }
 
-/// What a routed IPv4 packet and an ARP request meet, beside figure 9.
+/// What frames, routed IPv4 packets and ARP requests meet; docs/HYPERVISOR.md has the paper's figure 9 beside it.
 #[test]
 fn packets_meet_few_tables() {
     let ipv4 = testkit::routed_frame(64, 7);
@@ -399,8 +425,5 @@ fn packets_meet_few_tables() {
     println!(
         "mac_learn {learn}, l2_sw {switch}, fw {firewall}, router {router}, arp_proxy {proxy}"
     );
-    assert!(
-        firewall <= 8 && proxy <= 10,
-        "fw {firewall}, arp_proxy {proxy}"
-    );
+    assert_eq!((learn, switch, firewall, router, proxy), (8, 5, 9, 25, 7));
 }

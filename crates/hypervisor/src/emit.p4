@@ -142,7 +142,7 @@ parser GeneralParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
     state described {
         packet.extract(hdr.description);
-        verify(hdr.description.version == DESCRIPTION_VERSION, error.NoMatch);
+        verify(hdr.description.version == DESCRIPTION_VERSION && hdr.description.length >= 4, error.NoMatch);
         length = (bit<32>)hdr.description.length - DESCRIPTION_BYTES;
         transition measure;
     }
@@ -269,7 +269,9 @@ control HypervisorIngress(inout headers_t hdr, inout metadata_t meta, inout stan
             meta.instance = (bit<3>)sm.instance_type;
             meta.link.slot = NO_SLOT;
             meta.egress.slot = NO_SLOT;
-            if (classify.apply().hit) {
+            if (sm.parser_error != error.NoError) {
+                refuse();
+            } else if (classify.apply().hit) {
                 parse.apply();
             }
         }
@@ -297,7 +299,7 @@ control HypervisorEgress(inout headers_t hdr, inout metadata_t meta, inout stand
         Load.apply(hdr.raw, meta.read, meta.file);
         meta.file = meta.file << ((bit<11>)meta.taken << 3);
         Store.apply(hdr.raw, meta.read - meta.taken, meta.file);
-        hdr.description.length = (bit<12>)DESCRIPTION_BYTES + (bit<12>)meta.sent;
+        hdr.description.length = (bit<12>)DESCRIPTION_BYTES + (bit<12>)meta.sent + (bit<12>)(meta.read - meta.taken);
     }
 }
 

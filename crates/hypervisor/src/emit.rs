@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::primitive::{BINARY, HASHES};
 use crate::shape::{CELLS, REGISTER_CELLS, STEPS, Shape};
+use crate::translate::shuffle::MOVES;
 
 /// The program for so many slots.
 pub fn emit(shape: Shape) -> String {
@@ -59,6 +60,8 @@ fn slot_control(gress: &str, name: &str) -> String {
         ),
         ("@CONTROL@", name.to_owned()),
         ("@COUNTERS@\n", lines(counters.into_iter())),
+        ("@SHUFFLE_PARAMETERS@", shuffle_parameters()),
+        ("@SHUFFLE_MOVES@\n", shuffle_moves()),
         (
             "@ARITHMETIC@\n",
             lines(BINARY.iter().map(|(name, code)| arithmetic(name, code))),
@@ -106,6 +109,22 @@ const INGRESS_ONLY: &str = "
     }
 ";
 
+fn shuffle_parameters() -> String {
+    let each = |number| {
+        format!(",\n                   At from_{number}, At to_{number}, File mask_{number}")
+    };
+    (1..=MOVES).map(each).collect()
+}
+
+fn shuffle_moves() -> String {
+    let each = |number| {
+        format!(
+            "        meta.file = (meta.file & ~(mask_{number} << to_{number})) | (((old >> from_{number}) & mask_{number}) << to_{number});"
+        )
+    };
+    lines((1..=MOVES).map(each))
+}
+
 fn arithmetic(name: &str, code: &str) -> String {
     format!(
         "
@@ -135,6 +154,8 @@ fn step_table(step: usize, is_ingress: bool) -> String {
     let mut actions = vec![
         "set",
         "move",
+        "shuffle",
+        "reflect",
         "choose",
         "remove",
         "cut_out",

@@ -2,7 +2,7 @@
 //!
 //! **In:** how many slots there shall be; a verified [`ir::Program`] and what is in its tables. **Out:** P4 text ([`emit`]), and entries for it
 //! ([`translate`]), or the construct that the hypervisor does not have.
-//! **May import:** `entries`, `ir`, `bits`.
+//! **May import:** `entries`, `passes`, `ir`, `bits`.
 //!
 //! Invariants:
 //! - the emitted text depends on nothing but the number of slots: functions differ in entries alone;

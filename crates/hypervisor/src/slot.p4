@@ -33,6 +33,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
             meta.link.stage  : exact   @name("stage");
             meta.file[255:0] : ternary @name("user");
             sm.ingress_port  : ternary @name("port");
+            sm.egress_port == sm.ingress_port : ternary @name("returns");
         }
         actions = { branch; guard; NoAction; }
         size = 4096;
@@ -45,6 +46,7 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
             meta.link.stage : exact   @name("stage");
             meta.file       : ternary @name("file");
             sm.ingress_port : ternary @name("port");
+            sm.egress_port == sm.ingress_port : ternary @name("returns");
         }
         actions = { branch; guard; NoAction; }
         size = 4096;
@@ -139,6 +141,13 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
     action move(At from_at, At to, File mask) {
         meta.file = (meta.file & ~(mask << to)) | (((meta.file >> from_at) & mask) << to);
     }
+
+    // Copies ranges and writes constants, all at once.
+    action shuffle(File value, File mask@SHUFFLE_PARAMETERS@) {
+        File old = meta.file;
+@SHUFFLE_MOVES@
+        meta.file = meta.file & ~mask | value;
+    }
 @ARITHMETIC@
     // One of two values, by a bit.
     action choose(At bit_at, At a, Word a_mask, Word a_value, At b, Word b_mask, Word b_value, At to, Word mask) {
@@ -176,6 +185,11 @@ control @CONTROL@(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     action set_port(At a, Word a_mask, Word a_value) {
         sm.egress_spec = (bit<9>)operand(meta.file, a, a_mask, a_value);
+    }
+
+    // Back by the port that the packet came from.
+    action reflect() {
+        sm.egress_spec = sm.ingress_port;
     }
 
     action set_group(At a, Word a_mask, Word a_value) {

@@ -86,29 +86,12 @@ impl Code<'_> {
         );
     }
 
-    /// Copies a range; two that are next to each other at both ends are one.
+    /// Copies a range.
     pub(super) fn copy(&mut self, from: u32, to: u32, width: u32) {
-        if from == to || width == 0 {
-            return;
+        if from != to && width > 0 {
+            let args = vec![number(from, AT), number(to, AT), ones(0, width, FILE_BITS)];
+            self.emit("move", args);
         }
-        if let Some(last) = self.made.last_mut().filter(|last| last.action == "move") {
-            let last_from = last.args[0].to_u64().unwrap_or(0) as u32;
-            let last_to = last.args[1].to_u64().unwrap_or(0) as u32;
-            let last_width = last.args[2]
-                .limbs()
-                .iter()
-                .map(|limb| limb.count_ones())
-                .sum::<u32>();
-            if from + width == last_from && to + width == last_to {
-                let width = ones(0, width + last_width, FILE_BITS);
-                last.args = vec![number(from, AT), number(to, AT), width];
-                return;
-            }
-        }
-        self.emit(
-            "move",
-            vec![number(from, AT), number(to, AT), ones(0, width, FILE_BITS)],
-        );
     }
 
     fn binary(&mut self, action: &'static str, a: &Operand, b: &Operand, to: u32, width: u32) {
@@ -575,6 +558,10 @@ impl Code<'_> {
                 "priority" => "set_priority",
                 name => return refuse(format!("assignment to standard_metadata.{name}"), None),
             };
+            if action == "set_port" && pattern::is_ingress_port(self.frame, value) {
+                self.emit("reflect", Vec::new());
+                return Ok(());
+            }
             let value = self.value(value, None)?;
             self.with(action, &[&value], Vec::new());
             return Ok(());

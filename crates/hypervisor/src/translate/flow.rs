@@ -8,6 +8,8 @@ use ir::{
     Program, ScalarTy, StackId, StageId, StageKind, Stmt, StmtKind,
 };
 
+use passes::slots::links;
+
 use super::cells::Cells;
 use super::code::{Code, Operand};
 use super::frame::Frame;
@@ -325,31 +327,11 @@ pub(super) fn argument_places(program: &Program, action: ActionId) -> Vec<(u32, 
 
 /// Stages that a later one links back to.
 fn loop_heads(control: &Control) -> Vec<StageId> {
-    let links = |stage: StageId| {
-        let nexts: Vec<Next> = match &control.stages[stage].kind {
-            StageKind::Condition {
-                then, otherwise, ..
-            } => vec![*then, *otherwise],
-            StageKind::Action { next, .. } => vec![*next],
-            StageKind::Match {
-                next: MatchNext::Always(next),
-                ..
-            } => vec![*next],
-            StageKind::Match {
-                next: MatchNext::ByHit { hit, miss },
-                ..
-            } => vec![*hit, *miss],
-            StageKind::Match {
-                next: MatchNext::ByAction(nexts),
-                ..
-            } => nexts.clone(),
-        };
-        nexts.into_iter().filter_map(move |next| match next {
-            Next::Stage(to) if to <= stage => Some(to),
-            _ => None,
-        })
+    let back = |stage: StageId| {
+        let all = links(&control.stages[stage].kind).into_iter();
+        all.filter(move |to| *to <= stage)
     };
-    let mut heads: Vec<StageId> = control.stages.ids().flat_map(links).collect();
+    let mut heads: Vec<StageId> = control.stages.ids().flat_map(back).collect();
     heads.sort();
     heads.dedup();
     heads

@@ -202,7 +202,7 @@ impl<'a> Layout<'a> {
 
 fn no_room<T>() -> Result<T, Refusal> {
     refuse(
-        format!("room for more than {FILE_BITS} bits of headers, metadata and variables"),
+        format!("more than {FILE_BITS} bits of headers, metadata and variables"),
         None,
     )
 }
@@ -258,6 +258,10 @@ impl Places for Frame<'_> {
         }
         let at = self.layout.variable(field);
         Some((at..at + width).rev().map(Bit::At).collect())
+    }
+
+    fn standard(&self, field: FieldId) -> Option<&'static str> {
+        self.layout.standard(field).map(|standard| standard.name)
     }
 
     fn param(&self, index: u32) -> Option<Bits> {

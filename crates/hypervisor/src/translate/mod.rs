@@ -12,6 +12,7 @@ mod node;
 mod paths;
 mod pattern;
 mod refusal;
+pub(crate) mod shuffle;
 mod stages;
 mod walk;
 mod words;
@@ -73,10 +74,7 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
     let contents = Contents::new(program, updates)?;
     let blocks = Blocks::of(program)?;
     let Some(cells) = Cells::new(program, place.cells) else {
-        return refuse(
-            "room for so many cells of registers, counters and meters",
-            None,
-        );
+        return refuse("so many cells of registers, counters and meters", None);
     };
     let paths = paths::paths(program, blocks.parser, &contents.value_sets)?;
     let arguments = arguments(program)?;
@@ -88,7 +86,7 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
     let mut roots = Vec::new();
     for path in &paths {
         if path.cursor % 8 != 0 {
-            return refuse("parser that consumes parts of bytes", None);
+            return refuse("a parser that consumes parts of bytes", None);
         }
         let frame = Frame {
             layout: &layout,
@@ -154,7 +152,7 @@ impl Blocks {
     fn of(program: &Program) -> Result<Blocks, Refusal> {
         if program.arch != ir::Arch::V1model {
             return refuse(
-                format!("architecture but v1model (this is {:?})", program.arch),
+                format!("architectures but v1model (this is {:?})", program.arch),
                 None,
             );
         }
@@ -169,7 +167,7 @@ impl Blocks {
             _ => None,
         };
         let Some(BlockCode::Parser(parser)) = find(BlockRole::Parser) else {
-            return refuse("program without a parser", None);
+            return refuse("a program without a parser", None);
         };
         Ok(Blocks {
             parser,

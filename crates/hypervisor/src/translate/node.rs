@@ -7,6 +7,7 @@ use bits::{IdVec, Value, define_id};
 use ir::TableId;
 
 use super::pattern::{Bits, Cube};
+use super::shuffle::merged;
 use crate::shape::STEPS;
 
 define_id! {
@@ -147,20 +148,4 @@ impl Nodes {
         }
         self.add(Node::Branch(cubes, then, otherwise))
     }
-}
-
-/// Constants that are written one after the other are written at once.
-fn merged(primitives: Vec<Primitive>) -> Vec<Primitive> {
-    let mut all: Vec<Primitive> = Vec::new();
-    for next in primitives {
-        match all.last_mut() {
-            Some(last) if last.action == "set" && next.action == "set" => {
-                let kept = last.args[0].and(&next.args[1].not());
-                last.args[0] = super::words::or(&kept, &next.args[0]);
-                last.args[1] = super::words::or(&last.args[1], &next.args[1]);
-            }
-            _ => all.push(next),
-        }
-    }
-    all
 }

@@ -129,6 +129,10 @@ impl Places for On<'_> {
         Some(self.1.cube.known(&bits))
     }
 
+    fn standard(&self, _: FieldId) -> Option<&'static str> {
+        None
+    }
+
     fn param(&self, _: u32) -> Option<Bits> {
         None
     }

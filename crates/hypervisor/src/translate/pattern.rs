@@ -22,6 +22,9 @@ pub(super) enum Bit {
 /// The last bit of the ingress port, behind the places of the file.
 pub(super) const PORT: u32 = crate::FILE_BITS;
 
+/// Whether the packet would leave by the port that it came from: behind the port's bits.
+pub(super) const RETURNS: u32 = PORT + 9;
+
 /// Most patterns that a condition may take before it is computed instead.
 const MOST_CUBES: usize = 24;
 
@@ -131,6 +134,8 @@ pub(super) trait Places {
     fn program(&self) -> &Program;
     /// The bits of a field, if they are in the file.
     fn field(&self, field: FieldId) -> Option<Bits>;
+    /// The name of a field of standard metadata that is not in the file.
+    fn standard(&self, field: FieldId) -> Option<&'static str>;
     /// The bits of a parameter of the action that is being read.
     fn param(&self, index: u32) -> Option<Bits>;
 }
@@ -164,6 +169,23 @@ pub(super) fn bits(places: &dyn Places, expr: &Expr) -> Option<Bits> {
         Expr::Binary(op, left, right) => binary(places, *op, left, right)?,
         _ => return None,
     })
+}
+
+/// Whether this is the port that the packet came from.
+pub(super) fn is_ingress_port(places: &dyn Places, expr: &Expr) -> bool {
+    let whole = (0..9).rev().map(|bit| Bit::At(PORT + bit));
+    bits(places, expr).is_some_and(|bits| bits.into_iter().eq(whole))
+}
+
+/// Whether this is the port by which the packet leaves.
+fn is_egress_port(places: &dyn Places, expr: &Expr) -> bool {
+    matches!(expr, Expr::Read(place) if places.standard(place.base) == Some("egress_port"))
+}
+
+/// `egress_port == ingress_port`, which tables of conditions are told.
+fn returns(places: &dyn Places, left: &Expr, right: &Expr) -> bool {
+    (is_egress_port(places, left) && is_ingress_port(places, right))
+        || (is_ingress_port(places, left) && is_egress_port(places, right))
 }
 
 fn is_signed(places: &dyn Places, expr: &Expr) -> Option<bool> {
@@ -259,6 +281,10 @@ pub(super) fn dnf(places: &dyn Places, cond: &Expr, wanted: bool) -> Option<Vec<
         }
         Expr::Binary(BinOp::LogicalOr, left, right) => {
             both_or_either(places, left, right, wanted, !wanted)?
+        }
+        Expr::Binary(op @ (BinOp::Eq | BinOp::Ne), left, right) if returns(places, left, right) => {
+            let is = (*op == BinOp::Eq) == wanted;
+            vec![Cube([(RETURNS, is)].into_iter().collect())]
         }
         Expr::Binary(op, left, right) if op.is_predicate() => {
             comparison(places, *op, left, right, wanted)?

@@ -30,7 +30,7 @@ impl Refusal {
             .and_then(|loc| Some((loc, program.files.get(loc.file as usize)?)));
         match place {
             Some((Loc { line, column, .. }, file)) => {
-                format!("{file}:{line}:{column}: the hypervisor has no {what}")
+                format!("{file}:{line}:{column}: the hypervisor does not express {what}")
             }
             None => self.to_string(),
         }
@@ -39,7 +39,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the hypervisor has no {}", self.what)
+        write!(f, "the hypervisor does not express {}", self.what)
     }
 }
 

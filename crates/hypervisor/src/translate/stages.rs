@@ -13,7 +13,7 @@ use super::contents::Contents;
 use super::flow::argument_places;
 use super::keys;
 use super::node::{Match, Node, NodeId, Nodes, Primitive};
-use super::pattern::{Bit, Cube, PORT};
+use super::pattern::{Bit, Cube, PORT, RETURNS};
 use super::refusal::{Refusal, refuse};
 use super::words::{self, number, ones, placed};
 use crate::entry::{Entry, Key};
@@ -146,7 +146,7 @@ impl<'a> Stages<'a> {
         let needed = steps.values().max().map_or(0, |last| last + 1);
         if needed > slots && (gress == Gress::Egress || slots == 0) {
             return refuse(
-                format!("{needed} slots in the {gress:?}, where {slots} are; emit it with more (--slots, --egress-slots)").to_lowercase(),
+                format!("code of {needed} slots in the {gress:?}, where {slots} are; emit it with more (--slots, --egress-slots)").to_lowercase(),
                 None,
             );
         }
@@ -164,7 +164,7 @@ impl<'a> Stages<'a> {
             self.order.push((gress, node));
         }
         if self.order.len() > MOST_STAGES {
-            return refuse(format!("room for more than {MOST_STAGES} stages"), None);
+            return refuse(format!("more than {MOST_STAGES} stages"), None);
         }
         Ok(())
     }
@@ -397,7 +397,7 @@ impl Stage<'_, '_> {
         let (table, keys): (_, KeysOf) = match ask(cubes) {
             1 => ("condition_header", header_keys),
             2 => ("condition_metadata", metadata_keys),
-            _ => ("condition_both", file_keys),
+            _ => ("condition_both", both_keys),
         };
         let side = |stage: &mut Self, cube: &Cube, priority, node, holds| {
             let (action, args) = match guarded {
@@ -563,8 +563,12 @@ fn port_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
     vec![("port", part(cube, PORT, 9))]
 }
 
+fn returns_key(cube: &Cube) -> (&'static str, Key) {
+    ("returns", part(cube, RETURNS, 1))
+}
+
 fn metadata_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
-    [user_keys(cube), port_keys(cube)].concat()
+    [user_keys(cube), port_keys(cube), vec![returns_key(cube)]].concat()
 }
 
 fn file_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
@@ -572,4 +576,8 @@ fn file_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
         ("file", part(cube, 0, FILE_BITS)),
         ("port", part(cube, PORT, 9)),
     ]
+}
+
+fn both_keys(cube: &Cube) -> Vec<(&'static str, Key)> {
+    [file_keys(cube), vec![returns_key(cube)]].concat()
 }

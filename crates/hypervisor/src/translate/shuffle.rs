@@ -1,0 +1,175 @@
+//! Several moves and constants as one primitive: as long as none reads or writes what an earlier one has written, they happen at once.
+
+use bits::Value;
+
+use super::code::AT;
+use super::node::Primitive;
+use super::words::{self, number, ones};
+use crate::FILE_BITS;
+
+/// Moves that one primitive makes.
+pub(crate) const MOVES: usize = 4;
+
+/// A range that is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Move {
+    from: u32,
+    to: u32,
+    width: u32,
+}
+
+impl Move {
+    fn overlaps(at: u32, width: u32, other: u32, other_width: u32) -> bool {
+        at < other + other_width && other < at + width
+    }
+
+    /// Both as one, if they are neighbours at both ends.
+    fn joined(self, next: Move) -> Option<Move> {
+        let (low, high) = if self.from < next.from {
+            (self, next)
+        } else {
+            (next, self)
+        };
+        let is_next = low.from + low.width == high.from && low.to + low.width == high.to;
+        is_next.then_some(Move {
+            width: low.width + high.width,
+            ..low
+        })
+    }
+}
+
+/// What happens at once.
+struct Group {
+    moves: Vec<Move>,
+    value: Value,
+    mask: Value,
+}
+
+/// The primitives with moves and constants put together.
+pub(super) fn merged(primitives: Vec<Primitive>) -> Vec<Primitive> {
+    let mut all = Vec::new();
+    let mut group = Group::new();
+    for primitive in primitives {
+        let args = &primitive.args;
+        match primitive.action {
+            "set" => group.set(&args[0], &args[1]),
+            "move" => group.add(moved(args), &mut all),
+            "shuffle" => {
+                for part in args[2..].chunks(3) {
+                    group.add(moved(part), &mut all);
+                }
+                group.set(&args[0], &args[1]);
+            }
+            _ => {
+                group.flush(&mut all);
+                all.push(primitive);
+                drop_mark(&mut all);
+            }
+        }
+    }
+    group.flush(&mut all);
+    all
+}
+
+fn moved(args: &[Value]) -> Move {
+    let place = |value: &Value| value.to_u64().unwrap_or(0) as u32;
+    let width = args[2].limbs().iter().map(|limb| limb.count_ones()).sum();
+    Move {
+        from: place(&args[0]),
+        to: place(&args[1]),
+        width,
+    }
+}
+
+/// The port of dropped packets and no group, one after the other, are v1model's drop mark.
+fn drop_mark(all: &mut Vec<Primitive>) {
+    let is = |primitive: &Primitive, action: &str, value: u64| {
+        primitive.action == action
+            && primitive.args[1].is_zero()
+            && primitive.args[2].to_u64() == Some(value)
+    };
+    if let [.., port, group] = all.as_slice()
+        && is(port, "set_port", 511)
+        && is(group, "set_group", 0)
+    {
+        all.truncate(all.len() - 2);
+        all.push(Primitive {
+            action: "drop",
+            args: Vec::new(),
+        });
+    }
+}
+
+impl Group {
+    fn new() -> Group {
+        Group {
+            moves: Vec::new(),
+            value: Value::zero(FILE_BITS),
+            mask: Value::zero(FILE_BITS),
+        }
+    }
+
+    fn set(&mut self, value: &Value, mask: &Value) {
+        self.value = words::or(&self.value.and(&mask.not()), value);
+        self.mask = words::or(&self.mask, mask);
+    }
+
+    fn add(&mut self, own: Move, all: &mut Vec<Primitive>) {
+        if own.width == 0 {
+            return;
+        }
+        let written = |at: u32, width: u32| {
+            let moves = self.moves.iter();
+            let mut moves = moves.map(|other| Move::overlaps(at, width, other.to, other.width));
+            moves.any(|is| is) || !self.mask.and(&ones(at, width, FILE_BITS)).is_zero()
+        };
+        if written(own.from, own.width) || written(own.to, own.width) {
+            self.flush(all);
+        }
+        if let Some(joined) = self.moves.last().and_then(|last| last.joined(own)) {
+            self.moves.pop();
+            self.moves.push(joined);
+            return;
+        }
+        if self.moves.len() == MOVES {
+            self.flush(all);
+        }
+        self.moves.push(own);
+    }
+
+    fn flush(&mut self, all: &mut Vec<Primitive>) {
+        let Group { moves, value, mask } = std::mem::replace(self, Group::new());
+        let args = |own: &Move| {
+            vec![
+                number(own.from, AT),
+                number(own.to, AT),
+                ones(0, own.width, FILE_BITS),
+            ]
+        };
+        let primitive = match moves.as_slice() {
+            [] if mask.is_zero() => return,
+            [] => Primitive {
+                action: "set",
+                args: vec![value, mask],
+            },
+            [own] if mask.is_zero() => Primitive {
+                action: "move",
+                args: args(own),
+            },
+            moves => {
+                let nothing = Move {
+                    from: 0,
+                    to: 0,
+                    width: 0,
+                };
+                let padded = moves.iter().chain(std::iter::repeat(&nothing)).take(MOVES);
+                let moved = padded.flat_map(args);
+                Primitive {
+                    action: "shuffle",
+                    args: [value, mask].into_iter().chain(moved).collect(),
+                }
+            }
+        };
+        all.push(primitive);
+    }
+}
