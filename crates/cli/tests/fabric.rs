@@ -229,3 +229,33 @@ fn a_fabric_that_was_killed_is_no_obstacle_and_one_that_is_up_is() {
     );
     assert!(!name.is_symlink());
 }
+
+#[test]
+fn figure_17_is_measured_and_drawn_beside_the_paper_s_values() {
+    let dir = Directory::new("fabric-figure");
+    let mut text = small();
+    text.truncate(text.find("[[ping]]").unwrap());
+    text += "[workload]\nelephants = 2\nelephant_bytes = \"200 KB\"\nmice = 5\nmouse_bytes = \"1 KB\"\n";
+    let (file, out) = (dir.with("small.toml", text), dir.file("out"));
+    let run = [
+        "experiment",
+        "hypervdp",
+        "--figures",
+        "17",
+        "--out",
+        &out,
+        "--fabric",
+        &file,
+    ];
+    let said = said(&[&run[..], &["--engine", "interp", "--json"]].concat());
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let rows = said.json();
+    assert_eq!(
+        (&rows[0]["figure"], &rows[0]["count"]),
+        (&17.into(), &20.into())
+    );
+    assert!(rows[1]["p50"].as_f64().unwrap() > 1.0, "{rows}");
+    for file in ["figure17a.svg", "figure17b.svg", "hypervdp.txt"] {
+        assert!(Path::new(&out).join(file).exists(), "{file}");
+    }
+}
