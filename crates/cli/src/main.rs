@@ -25,6 +25,7 @@ mod demo;
 mod diff;
 mod early;
 mod engine;
+mod experiment;
 mod fabric;
 mod forward;
 mod heard;
@@ -107,6 +108,8 @@ enum Command {
     Demo(demo::Options),
     /// Run many switches, hosts and links of a topology: simulated, or as network namespaces.
     Fabric(fabric::Options),
+    /// Measure figures of papers, and set them beside the papers' own.
+    Experiment(experiment::Options),
     /// Print what a shell needs to complete this command.
     Completions(completions::Options),
 }
@@ -159,7 +162,8 @@ fn prepare(command: &Command) -> Result<Early, String> {
         | Command::Serve(_)
         | Command::Host(_)
         | Command::Replay(_)
-        | Command::Fabric(_) => Early::catch_signals(),
+        | Command::Fabric(_)
+        | Command::Experiment(_) => Early::catch_signals(),
         Command::Ctl(options) if options.follows() => Early::catch_signals(),
         _ => Ok(Early::default()),
     }
@@ -185,6 +189,7 @@ fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
         Command::Compile(options) => artefacts::run(&options),
         Command::Ctl(options) => ctl::run(&options, &early),
         Command::Fabric(options) => fabric::run(&options, &early),
+        Command::Experiment(options) => experiment::run(&options, &early),
         Command::Completions(options) => completions::run(&options),
     }
 }

@@ -1,4 +1,4 @@
-//! The room of many switches on one machine: topologies, simulated links and hosts, network namespaces.
+//! The room of many switches on one machine: topologies, simulated links and hosts.
 //!
 //! **In:** a topology file, and from outside a function that makes a switch's node (compilers and engines are other rooms'). **Out:** a [`Report`]:
 //! what became of each flow, each link and each switch.

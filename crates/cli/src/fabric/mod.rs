@@ -81,7 +81,7 @@ struct RunOptions {
 }
 
 /// A share of something: more than none.
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
     match share > 0.0 && share.is_finite() {
         true => Ok(share),
