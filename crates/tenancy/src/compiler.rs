@@ -1,9 +1,9 @@
 //! A tenant's text is compiled within bounds: of its length, and of time, on a thread of its own that packets and other tenants do not wait for.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ pub struct CompileQuota {
 /// Stack of a compiler's thread: deep expressions take it to walk.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Compiles a vPDP's texts, one at a time.
+/// Compiles a vPDP's texts, one at a time. Clones are the same: they see quotas that come later.
 #[derive(Clone, Debug)]
 pub struct BoundedCompiler {
-    quota: CompileQuota,
+    quota: Arc<Mutex<CompileQuota>>,
     is_busy: Arc<AtomicBool>,
 }
 
@@ -83,14 +83,14 @@ impl Drop for Busy {
 impl BoundedCompiler {
     pub(crate) fn new(quota: CompileQuota) -> BoundedCompiler {
         BoundedCompiler {
-            quota,
+            quota: Arc::new(Mutex::new(quota)),
             is_busy: Arc::default(),
         }
     }
 
-    /// The same thread within other bounds.
-    pub(crate) fn set_quota(&mut self, quota: CompileQuota) {
-        self.quota = quota;
+    /// The bounds of texts that come from now on.
+    pub(crate) fn set_quota(&self, quota: CompileQuota) {
+        *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;
     }
 
     /// Compiles a text. A compiler that does not end in time goes on alone, and takes no other text of this vPDP meanwhile.
@@ -102,7 +102,8 @@ impl BoundedCompiler {
         text: String,
         compiler: impl FnOnce(&str) -> Result<Program, String> + Send + 'static,
     ) -> Result<Program, CompileError> {
-        if let Some(allowed) = self.quota.text_bytes.filter(|most| text.len() > *most) {
+        let quota = *self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(allowed) = quota.text_bytes.filter(|most| text.len() > *most) {
             let asked = text.len();
             return Err(CompileError::TooLong { asked, allowed });
         }
@@ -119,7 +120,7 @@ impl BoundedCompiler {
             let _ = told.send(compiled);
         });
         begun.map_err(|_| CompileError::Failed)?;
-        let compiled = match self.quota.time {
+        let compiled = match quota.time {
             None => compiled.recv().map_err(|_| CompileError::Failed)?,
             Some(time) => compiled.recv_timeout(time).map_err(|error| match error {
                 RecvTimeoutError::Timeout => CompileError::TooSlow(time),

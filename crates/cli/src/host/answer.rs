@@ -11,10 +11,10 @@ use tenancy::{
     VirtualPort, Vpdp, VpdpId,
 };
 
-use crate::compile;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
 use crate::host::office::{Compiled, Office};
+use crate::host::tenant::bounded;
 
 type Answered<T> = Result<T, Denial>;
 
@@ -257,8 +257,12 @@ impl Office {
 
     /// Compiles a program on a thread of its own; the office goes on when it is done.
     fn compile(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
-        let id = match self.id(&asked.vpdp) {
-            Ok(id) => id,
+        let found = self.id(&asked.vpdp).and_then(|id| {
+            let texts = self.hypervisor.compiler(id).map_err(refused)?;
+            Ok((id, texts))
+        });
+        let (id, texts) = match found {
+            Ok(found) => found,
             Err(denial) => return answer.give(Err(denial)),
         };
         let may_lose = match &asked.may_lose[..] {
@@ -268,7 +272,7 @@ impl Office {
         };
         let (tell, common) = (self.compiled_in.clone(), Arc::clone(self.common()));
         let work = move || {
-            let compile = |text: &str| compile::compile_text("program.p4", text);
+            let compile = |text: &str| bounded(&texts, text);
             let compiled = Compiled {
                 id,
                 program: p4rt::read_program(&compile, &asked.program).map(Arc::new),

@@ -204,7 +204,11 @@ impl Office {
         let Some(device) = vpdp.device() else {
             return Ok(());
         };
+        let Ok(texts) = self.hypervisor.compiler(id) else {
+            return Ok(());
+        };
         let terms = Terms {
+            texts,
             id: id.get().into(),
             owner: vpdp.owner(),
             config: vpdp.config().clone(),

@@ -114,7 +114,7 @@ enum Command {
     },
     /// Say what a vPDP may use: all of it, in place of what was said before.
     #[command(
-        after_help = "SETTINGs are entries=N, state-bytes=N, stages=N, and by second packets=N, passes=N (packets that start over), cycles=N, each with /BURST \
+        after_help = "SETTINGs are entries=N, state-bytes=N, stages=N; of P4 text text-bytes=N and compile-ms=N; by second packets=N, passes=N (packets that start over), cycles=N, each with /BURST \
                       for how many may come at once; and weight=N, its share of a processor with too much to do."
     )]
     Quota {

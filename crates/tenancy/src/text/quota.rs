@@ -1,9 +1,11 @@
 //! Quotas: `entries=10000`, `packets=2000000/256`.
 
+use std::time::Duration;
+
 use crate::quota::{Quotas, Rate};
 use crate::text::TextError;
 
-const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
+const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, text-bytes=N, compile-ms=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
 
 impl Quotas {
     /// Reads settings, each of another quota; what is not set is not limited. A rate is so many a second, a hundredth of which may come at once unless it
@@ -32,6 +34,8 @@ impl Quotas {
             "entries" => self.limits.entries = Some(number()?),
             "state-bytes" => self.limits.state_bytes = Some(number()?),
             "stages" => self.limits.stages = Some(number()?),
+            "text-bytes" => self.compile.text_bytes = Some(value.parse().ok()?),
+            "compile-ms" => self.compile.time = Some(Duration::from_millis(number()?)),
             "packets" => self.packets = Some(rate(value)?),
             "passes" => self.passes = Some(rate(value)?),
             "cycles" => self.cycles = Some(rate(value)?),
@@ -48,6 +52,16 @@ impl Quotas {
             ("state-bytes", self.limits.state_bytes),
             ("stages", self.limits.stages),
         ];
+        let compile = [
+            (
+                "text-bytes",
+                self.compile.text_bytes.map(|bytes| bytes as u64),
+            ),
+            (
+                "compile-ms",
+                self.compile.time.map(|time| time.as_millis() as u64),
+            ),
+        ];
         let rates = [
             ("packets", self.packets),
             ("passes", self.passes),
@@ -55,6 +69,7 @@ impl Quotas {
         ];
         let limits = limits
             .into_iter()
+            .chain(compile)
             .filter_map(|(name, limit)| Some(format!("{name}={}", limit?)));
         let rates = rates.into_iter().filter_map(|(name, rate)| {
             let Rate { per_second, burst } = rate?;
@@ -87,6 +102,8 @@ mod tests {
             "entries=10",
             "state-bytes=4096",
             "stages=8",
+            "text-bytes=65536",
+            "compile-ms=500",
             "packets=1000/5",
             "passes=2000/20",
             "cycles=1000000/1",
