@@ -19,7 +19,7 @@ pub struct CompileQuota {
 }
 
 /// Stack of a compiler's thread: deep expressions take it to walk.
-const STACK_BYTES: usize = 64 << 20;
+const STACK_BYTES: usize = 512 << 20;
 
 /// Compiles a vPDP's texts, one at a time. Clones are the same: they see quotas that come later.
 #[derive(Clone, Debug)]
