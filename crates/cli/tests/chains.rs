@@ -103,7 +103,7 @@ fn a_wrong_policy_is_marked_where_it_is_wrong() {
     }
     check(
         &said(&["check", &dir.file("no.policy")]),
-        2,
+        1,
         &["cannot read"],
     );
 }

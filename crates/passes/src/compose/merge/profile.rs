@@ -22,8 +22,14 @@ const TOLD: &[&str] = &[
     "checksum_error",
 ];
 
-/// What an egress between two steps is told of its queue. (`egress_port` is told in the merged form too.)
-const OF_QUEUE: &[&str] = &["egress_spec", "enq_timestamp", "egress_global_timestamp"];
+/// What an egress between two steps is told of its queue, and what it could change of the packet's way without being asked before the next step drops.
+/// (`egress_port` is told in the merged form too.)
+const OF_QUEUE: &[&str] = &[
+    "egress_spec",
+    "mcast_grp",
+    "enq_timestamp",
+    "egress_global_timestamp",
+];
 
 /// A program and what its blocks touch.
 pub(super) struct Profile<'p> {
