@@ -80,7 +80,7 @@ impl Slots {
 
 #[derive(Args)]
 #[command(
-    after_help = "Entries of several functions stand beside each other in one hypervisor: give each a --vpdp and --program of its own, and --cells for as many \
+    after_help = "Entries of several functions stand beside each other in one hypervisor: give each a --vpdp and --program-id of its own, and --cells for as many \
                   registers, counters and meters as those before it have. To exchange a function, load the new one as another program of its vPDP and then \
                   change the one entry of `classify`.\n\nExample:\n  polyplane hypervisor emit > hypervisor.p4\n  polyplane hypervisor translate \
                   examples/functions/l2_sw.p4 --entries l2.entries > hosted.entries\n  polyplane run hypervisor.p4 --entries hosted.entries --port 0=eth0 \
@@ -100,7 +100,7 @@ struct Translate {
     vpdp: u16,
     /// The function's number within it.
     #[arg(long, value_name = "ID", default_value_t = 1)]
-    program: u8,
+    program_id: u8,
     /// Ports whose packets are the function's; all, if none is given. Give one for each.
     #[arg(long = "port", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(0..=510))]
     ports: Vec<u32>,
@@ -141,7 +141,7 @@ fn print(options: &Emit) -> Result<Ended, String> {
 fn host(options: &Translate) -> Result<Ended, String> {
     let place = Place {
         vpdp: options.vpdp,
-        program: options.program,
+        program: options.program_id,
         shape: options.slots.shape()?,
         cells: options.cells,
     };
@@ -173,7 +173,7 @@ fn updates(program: &ir::Program, file: &Path) -> Result<Vec<entries::Update>, S
 
 /// The statements by which packets become the function's.
 fn classified(options: &Translate) -> Vec<String> {
-    let assign = format!("assign({}, {})", options.vpdp, options.program);
+    let assign = format!("assign({}, {})", options.vpdp, options.program_id);
     let entry = |port: String| {
         format!("HypervisorIngress.classify {{ port: {port} }} -> {assign} priority 1")
     };
@@ -216,7 +216,7 @@ fn described(options: &Translate, hosted: &Hosted) -> Value {
     json!({
         "program": options.source.program.display().to_string(),
         "vpdp": options.vpdp,
-        "program_id": options.program,
+        "program_id": options.program_id,
         "stages": hosted.stages,
         "resubmissions": hosted.resubmissions,
         "entries": entries.collect::<Vec<_>>(),
