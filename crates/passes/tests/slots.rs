@@ -3,7 +3,7 @@
 use bits::{Id, IdVec, Value};
 use ir::{
     Arch, Block, BlockCode, BlockRole, Control, Expr, MatchNext, MatchOutcome, Next, Pipeline,
-    Program, ScalarTy, Stage, StageId, StageKind, Table,
+    Program, ScalarTy, Stage, StageId, StageKind, StepId, Table,
 };
 use passes::slots::{self, Capacity, Demand, Pipe, SlotError, SlotMap, SlotPlan};
 use proptest::prelude::*;
@@ -38,7 +38,11 @@ fn program(ingress: &[Shape], egress: &[Shape]) -> Program {
             .collect();
         let name = format!("{role:?}").to_lowercase();
         let code = BlockCode::Control(program.controls.push(Control { name, stages }));
-        program.pipeline.blocks.push(Block { role, code });
+        program.pipeline.blocks.push(Block {
+            role,
+            code,
+            step: StepId::new(0),
+        });
     }
     program
 }
