@@ -1,16 +1,42 @@
-//! From a P4 file to a verified program, with all diagnostics as one text.
+//! From a P4 file, or a policy's, to a verified program, with all diagnostics as one text; and the files that have tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ir::Program;
 use passes::compose::{Composed, Form, Policy, StepProgram, compose};
 
-/// Compiles the program in this file, with the embedded include files only.
+/// The programs and policies in a directory, and in the ones within it, that have an STF test beside them.
+///
+/// # Panics
+/// The directory cannot be read.
+pub fn tested(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).expect("the directory can be read") {
+            let path = entry.expect("the entry can be read").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == "stf") {
+                let program = ["p4", "policy"].map(|ending| path.with_extension(ending));
+                found.extend(program.into_iter().find(|program| program.exists()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Compiles the program in this file, with the embedded include files only; a policy's programs are made one.
 ///
 /// # Errors
 /// The diagnostics, as a user would see them.
 pub fn compile(path: &Path) -> Result<Arc<Program>, String> {
+    if path.extension().is_some_and(|ending| ending == "policy") {
+        let composed = compile_policy(path, Form::Merged)?;
+        return Ok(Arc::new(composed.program));
+    }
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     compiled(syntax::parse_file(path, &options()), &name)
 }

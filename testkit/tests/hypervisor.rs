@@ -151,20 +151,11 @@ fn fate(path: &Path, hypervisor: &Arc<Program>) -> Fate {
     }
 }
 
+/// The programs in a directory that have a test; chains are not among them.
 fn programs(directory: &str) -> Vec<PathBuf> {
-    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)];
-    let mut found = Vec::new();
-    while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(&directory).expect("the directory can be read") {
-            let path = entry.expect("the entry can be read").path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|e| e == "stf") {
-                found.push(path.with_extension("p4"));
-            }
-        }
-    }
-    found.sort();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let mut found = testkit::tested(&directory);
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "p4"));
     found
 }
 

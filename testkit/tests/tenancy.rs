@@ -94,21 +94,6 @@ impl Plane for Hosted {
     }
 }
 
-/// The programs in a directory, and in the ones within it, that have a test.
-fn programs(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).expect("the directory can be read") {
-        let path = entry.expect("the entry can be read").path();
-        if path.is_dir() {
-            found.extend(programs(&path));
-        } else if path.extension().is_some_and(|e| e == "stf") {
-            found.push(path.with_extension("p4"));
-        }
-    }
-    found.sort();
-    found
-}
-
 /// What is wrong with a program in a vPDP, on any engine.
 fn failures(path: &Path) -> Vec<String> {
     let program = testkit::compile(path).expect("it compiles");
@@ -149,7 +134,7 @@ fn all_pass(directory: &str, at_least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
     let checked = worker.spawn(move || {
-        let mut programs = programs(&root);
+        let mut programs = testkit::tested(&root);
         let is_refused = |path: &PathBuf| {
             let name = path.file_stem().unwrap_or_default();
             REFUSED.iter().any(|refused| name == *refused)

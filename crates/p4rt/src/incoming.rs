@@ -367,7 +367,8 @@ async fn accept(
     }
 }
 
-fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
+/// Tells the log of a client that may do nothing.
+pub(crate) fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
     if let Some(unsaid) = limit.may_say() {
         tracing::warn!(%peer, why, unsaid, "client refused");
     }

@@ -24,7 +24,7 @@ use crate::arbiter::ClientId;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
 use crate::figures::Figures;
-use crate::incoming::{Door, Listen, ListenError, Peer, connections};
+use crate::incoming::{Door, Listen, ListenError, Peer, connections, refused};
 use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::pipeline;
@@ -115,6 +115,7 @@ pub(crate) struct Sites {
     allowed: Vec<Allow>,
     sessions: AtomicU64,
     denials: Limit,
+    refusals: Limit,
 }
 
 impl Sites {
@@ -124,6 +125,7 @@ impl Sites {
             allowed,
             sessions: AtomicU64::default(),
             denials: Limit::default(),
+            refusals: Limit::default(),
         }
     }
 
@@ -193,10 +195,11 @@ impl Sites {
         };
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let mut own = all.values().map(|site| &site.allowed);
-        match own.any(|own| !own.is_empty() && who.rights(&[], own).is_ok()) {
-            true => Ok(()),
-            false => Err(nothing),
+        if own.any(|own| !own.is_empty() && who.rights(&[], own).is_ok()) {
+            return Ok(());
         }
+        refused(&self.refusals, peer.address, &nothing.message);
+        Err(nothing)
     }
 
     /// Whether a client may do what it asks of a device; what it may not is logged and counted.

@@ -150,6 +150,9 @@ struct Blocks {
 
 impl Blocks {
     fn of(program: &Program) -> Result<Blocks, Refusal> {
+        if !program.pipeline.steps.is_empty() {
+            return refuse("a chain whose steps parse packets anew", None);
+        }
         if program.arch != ir::Arch::V1model {
             return refuse(
                 format!("architectures but v1model (this is {:?})", program.arch),
