@@ -151,7 +151,7 @@ impl Office {
             }
             let vpdp = format!("vPDP {id}: ");
             let mut note = |line: String| out::note(&format!("{vpdp}{line}"));
-            tenant.heard.hear(device, Some(&tenant.inbox), &mut note);
+            has_more |= tenant.hear(device, &mut note);
         }
         has_more
     }
