@@ -14,7 +14,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::device_config;
 use crate::extras::Extras;
-use crate::fault::{Checked, Fault, invalid};
+use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::schema::Schema;
 use crate::site::Loader;
 
@@ -81,11 +81,13 @@ impl Pipeline {
 /// Compiles a config and makes a device of it. Takes its time.
 ///
 /// # Errors
-/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`.
+/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or it may not be made: `RESOURCE_EXHAUSTED`.
 pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,
 ) -> Checked<(Config, Device)> {
+    let leave = loader.admit(message.p4_device_config.len());
+    let _leave = leave.or_else(|why| refuse(Code::ResourceExhausted, why))?;
     let program = Arc::new(program(
         &|text| loader.compile(text),
         &message.p4_device_config,

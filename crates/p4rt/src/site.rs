@@ -39,6 +39,14 @@ const PART_APART: usize = 1024;
 
 /// What makes devices of programs: the compiler and the engine, which the server does not know.
 pub trait Loader: Send + Sync + 'static {
+    /// Leave to make a device of a config of so many bytes, whatever is in it; it is kept until the device is made.
+    ///
+    /// # Errors
+    /// It is more than is allowed: why, for people.
+    fn admit(&self, _bytes: usize) -> Result<Box<dyn Send>, String> {
+        Ok(Box::new(()))
+    }
+
     /// Compiles P4 text.
     ///
     /// # Errors

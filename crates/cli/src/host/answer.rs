@@ -26,6 +26,14 @@ fn invalid(message: impl ToString) -> Denial {
     }
 }
 
+/// It is more than the vPDP may use.
+fn exhausted(message: impl ToString) -> Denial {
+    Denial {
+        code: Code::ResourceExhausted,
+        message: message.to_string(),
+    }
+}
+
 fn refused(refusal: Refusal) -> Denial {
     let code = match &refusal {
         Refusal::NoSuchVpdp(_) => Code::NotFound,
@@ -259,9 +267,10 @@ impl Office {
     fn compile(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
         let found = self.id(&asked.vpdp).and_then(|id| {
             let texts = self.hypervisor.compiler(id).map_err(refused)?;
-            Ok((id, texts))
+            let leave = texts.admit(asked.program.len()).map_err(exhausted)?;
+            Ok((id, texts, leave))
         });
-        let (id, texts) = match found {
+        let (id, texts, leave) = match found {
             Ok(found) => found,
             Err(denial) => return answer.give(Err(denial)),
         };
@@ -278,6 +287,7 @@ impl Office {
                 program: p4rt::read_program(&compile, &asked.program).map(Arc::new),
                 chain: asked.chain,
                 may_lose,
+                leave,
                 answer,
             };
             // A switch that has stopped needs no program.
@@ -296,6 +306,7 @@ impl Office {
             program,
             chain,
             may_lose,
+            leave,
             answer,
         } = compiled;
         let set = program.map_err(invalid).and_then(|program| {
@@ -303,6 +314,7 @@ impl Office {
             let migration = updated.map_err(refused)?;
             self.set(id, chain, &migration)
         });
+        drop(leave);
         answer.give(set);
     }
 

@@ -12,7 +12,7 @@ use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
 use switch::MayLose;
-use tenancy::{Connection, Hypervisor, VirtualPort, VpdpId};
+use tenancy::{Connection, Hypervisor, Leave, VirtualPort, VpdpId};
 
 use crate::crew::Crew;
 use crate::early::Early;
@@ -34,6 +34,8 @@ pub(super) struct Compiled {
     /// If it is a chain.
     pub(super) chain: Option<wire::Chain>,
     pub(super) may_lose: MayLose,
+    /// The vPDP has no other program made meanwhile.
+    pub(super) leave: Leave,
     pub(super) answer: Answer<wire::ChangeResponse>,
 }
 

@@ -78,6 +78,11 @@ struct TenantLoader {
 }
 
 impl Loader for TenantLoader {
+    fn admit(&self, bytes: usize) -> Result<Box<dyn Send>, String> {
+        let leave = self.texts.admit(bytes).map_err(|why| why.to_string())?;
+        Ok(Box::new(leave))
+    }
+
     fn compile(&self, text: &str) -> Result<Program, String> {
         bounded(&self.texts, text)
     }
