@@ -329,6 +329,29 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
 }
 
 #[test]
+fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
+    let Some(host) = Host::new("host-quotas", 1, &[]) else {
+        return;
+    };
+    let program = example(L2);
+    host.tenant(&["create", "blue", "--quota", "stages=1"])
+        .unwrap();
+    let load = || host.controller("1", &["load", &program]);
+    assert!(load().unwrap_err().contains("stages"));
+    host.tenant(&["quota", "blue", "text-bytes=100"]).unwrap();
+    // What the command sends is IR.
+    let too_long = load().unwrap_err();
+    assert!(too_long.contains("quota is 100"), "{too_long}");
+    let too_long = host.tenant(&["load", "blue", &program]).unwrap_err();
+    assert!(too_long.contains("quota is 100"), "{too_long}");
+    host.tenant(&["quota", "blue", "stages=50"]).unwrap();
+    load().unwrap();
+    host.tenant(&["quota", "blue"]).unwrap();
+    load().unwrap();
+    host.stop();
+}
+
+#[test]
 fn what_is_wrong_is_told_and_changes_nothing() {
     let Some(host) = Host::new("host-wrong", 2, &[]) else {
         return;

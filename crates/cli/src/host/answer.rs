@@ -142,6 +142,7 @@ impl Office {
                 let id = self.id(&asked.vpdp)?;
                 let quotas = quotas(&asked.quotas)?;
                 self.hypervisor.set_quotas(id, quotas).map_err(refused)?;
+                self.renew_config(id);
                 Ok(done(id))
             }
             Change::Import(exported) => self.import(exported),

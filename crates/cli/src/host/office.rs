@@ -238,6 +238,13 @@ impl Office {
         }
     }
 
+    /// Has devices of a vPDP's programs be set up as it is said now.
+    pub(super) fn renew_config(&self, id: VpdpId) {
+        if let (Some(tenant), Some(vpdp)) = (self.tenants.get(&id), self.hypervisor.vpdp(id)) {
+            tenant.set_config(vpdp.config().clone());
+        }
+    }
+
     fn wake_first_station(&self) {
         if let Some(bell) = &self.first_station {
             bell.ring();

@@ -1,7 +1,7 @@
 //! A virtual data plane's side of P4Runtime, in the office.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ir::Program;
 use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Setup};
@@ -10,7 +10,7 @@ use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::BoundedCompiler;
 
 use crate::compile;
-use crate::control::{Compiler, USUAL_CPU};
+use crate::control::USUAL_CPU;
 use crate::engine::Choice;
 
 /// Digests, and as many messages, that are taken at a time: then others have their turn.
@@ -22,10 +22,17 @@ const MOST_SHOWN: usize = 200;
 /// Where controllers leave what is to be done, and how much of what the program writes is shown.
 pub(super) struct Tenant {
     pub(super) inbox: Inbox,
+    /// How devices of its programs are set up, as its loader sees it.
+    config: Arc<Mutex<DeviceConfig>>,
     shown: Limit,
 }
 
 impl Tenant {
+    /// Sets up devices that come from now on as this says.
+    pub(super) fn set_config(&self, config: DeviceConfig) {
+        *lock(&self.config) = config;
+    }
+
     /// Takes what the device says, so that there is room for more: controllers get digests, and `note` some of the messages. Whether there may be more.
     pub(super) fn hear(&self, device: &mut Device, note: &mut dyn FnMut(String)) -> bool {
         hear(
@@ -35,6 +42,10 @@ impl Tenant {
             note,
         )
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn hear(
@@ -74,7 +85,8 @@ fn shown_line(message: &str, unsaid: u64) -> String {
 /// What makes devices of the programs that a vPDP's controllers set.
 struct TenantLoader {
     texts: BoundedCompiler,
-    compiler: Compiler,
+    choice: Choice,
+    config: Arc<Mutex<DeviceConfig>>,
 }
 
 impl Loader for TenantLoader {
@@ -88,11 +100,12 @@ impl Loader for TenantLoader {
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {
-        self.compiler.ports()
+        Some((0..=USUAL_CPU).map(PortId).collect())
     }
 
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
-        self.compiler.device(program)
+        let config = lock(&self.config).clone();
+        Device::new(program, self.choice.engine().as_ref(), &config)
     }
 }
 
@@ -126,24 +139,26 @@ pub(super) fn connect(
     let made = p4rt::channel(PortId(USUAL_CPU));
     let (inbox, cpu, remote) =
         made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
+    let config = Arc::new(Mutex::new(terms.config));
     let owner = (!terms.owner.is_empty()).then(|| Allow::all(terms.owner));
     let setup = Setup {
         id: terms.id,
         remote,
         loader: Arc::new(TenantLoader {
             texts: terms.texts,
-            compiler: Compiler {
-                choice,
-                config: terms.config,
-                ports: (0..=USUAL_CPU).map(PortId).collect(),
-            },
+            choice,
+            config: Arc::clone(&config),
         }),
         program: terms.program,
         notes: device.notes().clone(),
         allowed: owner.into_iter().collect(),
     };
-    let shown = Limit::default();
-    Ok((Tenant { inbox, shown }, cpu, setup))
+    let tenant = Tenant {
+        inbox,
+        config,
+        shown: Limit::default(),
+    };
+    Ok((tenant, cpu, setup))
 }
 
 #[cfg(test)]
