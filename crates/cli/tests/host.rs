@@ -351,6 +351,22 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     host.stop();
 }
 
+/// Controllers cannot know its table: the id is of another kind of object.
+const NAMELESS: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct empty_t {}
+parser P(packet_in p, out empty_t h, inout empty_t m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout empty_t h, inout empty_t m) { apply {} }
+control I(inout empty_t h, inout empty_t m, inout standard_metadata_t s) {
+    @id(0x05000007) table t { key = { s.ingress_port : exact; } actions = { NoAction; } }
+    apply { t.apply(); }
+}
+control E(inout empty_t h, inout empty_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in empty_t h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
 #[test]
 fn what_is_wrong_is_told_and_changes_nothing() {
     let Some(host) = Host::new("host-wrong", 2, &[]) else {
@@ -360,6 +376,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
     let broken = host
         .directory
         .with("broken.p4", "control C() { apply { x = 1; } }");
+    let nameless = host.directory.with("nameless.p4", NAMELESS);
     host.tenant(&["create", "blue", "--port", "0", "--program", &program])
         .unwrap();
     let before = host.listing();
@@ -383,6 +400,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         ),
         (&["delete", "red"], "there are blue"),
         (&["load", "blue", &broken], "broken.p4"),
+        (&["load", "blue", &nameless], "no P4Info"),
         (
             &["load", "blue", &format!("a={program} -> a={program}")],
             "`a`",

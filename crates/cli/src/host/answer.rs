@@ -285,7 +285,7 @@ impl Office {
             let compile = |text: &str| bounded(&texts, text);
             let compiled = Compiled {
                 id,
-                program: p4rt::read_program(&compile, &asked.program).map(Arc::new),
+                program: p4rt::read_program(&compile, &asked.program),
                 chain: asked.chain,
                 may_lose,
                 leave,
