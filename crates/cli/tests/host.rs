@@ -112,6 +112,9 @@ fn forward(table: &str, host: u8, port: u32) -> String {
     format!("{table} {{ hdr.ethernet.dst: 02:00:00:00:00:{host:02x} }} -> to_port(port: {port})")
 }
 
+/// A vPDP's port for controllers.
+const CONTROLLERS: u32 = 510;
+
 const L2: &str = "functions/l2_sw.p4";
 
 #[test]
@@ -145,7 +148,13 @@ fn each_vpdp_has_its_own_ports_entries_and_controllers() {
     host.controller("1", &["delete", statement]).unwrap();
     assert!(host.drops(0, 9));
     assert_eq!(host.carries(2, 9), Some(3));
+    let statement = forward("L2Switch.forward", 7, CONTROLLERS);
+    host.controller("2", &["add", &statement]).unwrap();
+    assert!(host.drops(2, 7));
     let report = host.stop();
+    let controllers = &report["controllers"];
+    assert!(controllers["sent"].as_u64() > Some(0), "{report}");
+    assert_eq!(controllers["lost"], 0, "{report}");
     let count = |vpdp: usize, what: &str| report["vpdps"][vpdp][what].as_u64().unwrap();
     for vpdp in [0, 1] {
         let gone = count(vpdp, "sent") + count(vpdp, "dropped");

@@ -121,6 +121,7 @@ impl Office {
             // Nothing but a packet of a device that has workers is sent from here: there is none.
             self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
             self.hear();
+            self.board.free_retired();
             if let Some(signal) = early.take_signal() {
                 return Ok(Ending::Stopped(signal));
             }
@@ -271,8 +272,10 @@ impl Office {
 
     /// What there was, to standard output.
     pub(super) fn report(&self, is_json: bool) {
+        let (sent, lost) = self.board.given_and_lost();
         let report = Report {
             ports: self.crew.port_reports(),
+            controllers: ControllersReport { sent, lost },
             vpdps: self
                 .hypervisor
                 .vpdps()
@@ -302,7 +305,16 @@ impl Office {
 #[derive(Serialize)]
 struct Report {
     ports: Vec<PortReport>,
+    controllers: ControllersReport,
     vpdps: Vec<VpdpReport>,
+}
+
+/// What virtual data planes have sent to their controllers.
+#[derive(Serialize)]
+struct ControllersReport {
+    sent: u64,
+    /// No controller was there, or there was no room for it.
+    lost: u64,
 }
 
 /// Of one virtual data plane.
@@ -325,6 +337,8 @@ impl Report {
                 "port {number} ({name}): {received} received, {sent} sent\n"
             ));
         }
+        let ControllersReport { sent, lost } = &self.controllers;
+        text.push_str(&format!("controllers: {sent} sent, {lost} lost\n"));
         for vpdp in &self.vpdps {
             let VpdpReport {
                 id,
