@@ -114,6 +114,7 @@ impl Office {
                 let to = asked.physical.map(packet::PortId);
                 self.check_port(to.map_or(Connection::Open, Connection::Physical))?;
                 self.hypervisor.connect(port, to).map_err(refused)?;
+                self.rewired(port);
                 Ok(done(port.vpdp))
             }
             Change::Link(asked) => {
