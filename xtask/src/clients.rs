@@ -1,7 +1,7 @@
 //! `cargo xtask p4runtime-clients`: controllers from their registry, at pinned versions, against the real server.
 //!
 //! Each client loads a program, writes, reads, and gets a packet and a digest; its source is in `xtask/p4runtime/`. Python clients have environments
-//! of their own below `target/`, the Go client its build cache. A client that cannot be installed is skipped, and that is said; it is never passed.
+//! of their own beside what Cargo builds, the Go client its build cache. A client that cannot be installed is skipped, and that is said; it is never passed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -73,11 +73,11 @@ pub(crate) fn run(root: &Path) -> Outcome {
     // With the features that the tests are built with, so that nothing is built twice.
     crate::cargo(&["build", "--quiet", "--workspace", "--bin", "polyplane"])?;
     let scripts = root.join("xtask/p4runtime");
-    let place = root.join("target/p4runtime-clients");
+    let place = crate::target().join("p4runtime-clients");
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let program = scripts.join("controller.p4");
     let info = place.join("controller.p4info.txt");
-    write_info(root, &program, &info)?;
+    write_info(&program, &info)?;
     let mut failed = Vec::new();
     for client in &CLIENTS {
         let words = match client.install(&scripts, &place) {
@@ -88,7 +88,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
             }
         };
         // Each gets a switch that has no program yet.
-        let switch = Switch::start(root)?;
+        let switch = Switch::start()?;
         let status = Command::new(&words[0])
             .args(&words[1..])
             .arg(&switch.address)
@@ -106,12 +106,12 @@ pub(crate) fn run(root: &Path) -> Outcome {
     }
 }
 
-fn binary(root: &Path) -> PathBuf {
-    root.join("target/debug/polyplane")
+fn binary() -> PathBuf {
+    crate::target().join("debug/polyplane")
 }
 
-fn write_info(root: &Path, program: &Path, info: &Path) -> Outcome {
-    let made = Command::new(binary(root))
+fn write_info(program: &Path, info: &Path) -> Outcome {
+    let made = Command::new(binary())
         .arg("p4info")
         .arg(program)
         .output()
@@ -172,8 +172,8 @@ struct Switch {
 }
 
 impl Switch {
-    fn start(root: &Path) -> Result<Switch, String> {
-        let mut child = Command::new(binary(root))
+    fn start() -> Result<Switch, String> {
+        let mut child = Command::new(binary())
             .args(["serve", "--p4runtime", "127.0.0.1:0"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -76,7 +76,7 @@ struct Row {
     line_agrees: Option<bool>,
 }
 
-pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
+pub(crate) fn run(options: &Options) -> Outcome {
     if !options.p4c.join("testdata").is_dir() {
         return Err(format!(
             "{} holds no testdata folder; point --p4c at a copy of p4c",
@@ -84,7 +84,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
         ));
     }
     cargo(&["build", "--release", "--package", "cli"])?;
-    let binary = root.join("target/release/polyplane");
+    let binary = crate::target().join("release/polyplane");
     let mut jobs = jobs(options);
     if let Some(only) = &options.only {
         jobs.retain(|job| job.corpus.name() == only);

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root()),
         Task::Test => test(),
-        Task::Corpus(options) => corpus::run(&root(), &options),
+        Task::Corpus(options) => corpus::run(&options),
         Task::P4runtimeClients => clients::run(&root()),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
         Task::Sanitize(options) => sanitize::run(&root(), &options),
@@ -71,6 +71,12 @@ fn main() -> ExitCode {
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Where Cargo puts what it builds.
+fn target() -> PathBuf {
+    let chosen = std::env::var_os("CARGO_TARGET_DIR");
+    root().join(chosen.unwrap_or_else(|| "target".into()))
 }
 
 /// Runs `cargo` with these words at the root.

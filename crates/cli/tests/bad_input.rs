@@ -240,6 +240,20 @@ fn a_server_of_p4runtime_stays_on_this_machine_and_has_a_port_of_its_own() {
 }
 
 #[test]
+fn a_switch_that_hosts_does_not_take_everybody_for_an_operator() {
+    let words = [
+        "host",
+        "--p4runtime",
+        "0.0.0.0:0",
+        "--port",
+        "0=lo",
+        "--listen-beyond-loopback",
+        "--anyone-may-control",
+    ];
+    check(&said(&words), &["operator", "--tls-client-ca"]);
+}
+
+#[test]
 fn options_without_those_that_they_are_for_are_refused() {
     let wrong = |arguments: &[&str], parts: &[&str]| {
         let said = said(arguments);

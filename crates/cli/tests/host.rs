@@ -112,6 +112,9 @@ fn forward(table: &str, host: u8, port: u32) -> String {
     format!("{table} {{ hdr.ethernet.dst: 02:00:00:00:00:{host:02x} }} -> to_port(port: {port})")
 }
 
+/// A vPDP's port for controllers.
+const CONTROLLERS: u32 = 510;
+
 const L2: &str = "functions/l2_sw.p4";
 
 #[test]
@@ -145,7 +148,13 @@ fn each_vpdp_has_its_own_ports_entries_and_controllers() {
     host.controller("1", &["delete", statement]).unwrap();
     assert!(host.drops(0, 9));
     assert_eq!(host.carries(2, 9), Some(3));
+    let statement = forward("L2Switch.forward", 7, CONTROLLERS);
+    host.controller("2", &["add", &statement]).unwrap();
+    assert!(host.drops(2, 7));
     let report = host.stop();
+    let controllers = &report["controllers"];
+    assert!(controllers["sent"].as_u64() > Some(0), "{report}");
+    assert_eq!(controllers["lost"], 0, "{report}");
     let count = |vpdp: usize, what: &str| report["vpdps"][vpdp][what].as_u64().unwrap();
     for vpdp in [0, 1] {
         let gone = count(vpdp, "sent") + count(vpdp, "dropped");
@@ -329,6 +338,45 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
 }
 
 #[test]
+fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
+    let Some(host) = Host::new("host-quotas", 1, &[]) else {
+        return;
+    };
+    let program = example(L2);
+    host.tenant(&["create", "blue", "--quota", "stages=1"])
+        .unwrap();
+    let load = || host.controller("1", &["load", &program]);
+    assert!(load().unwrap_err().contains("stages"));
+    host.tenant(&["quota", "blue", "text-bytes=100"]).unwrap();
+    // What the command sends is IR.
+    let too_long = load().unwrap_err();
+    assert!(too_long.contains("quota is 100"), "{too_long}");
+    let too_long = host.tenant(&["load", "blue", &program]).unwrap_err();
+    assert!(too_long.contains("quota is 100"), "{too_long}");
+    host.tenant(&["quota", "blue", "stages=50"]).unwrap();
+    load().unwrap();
+    host.tenant(&["quota", "blue"]).unwrap();
+    load().unwrap();
+    host.stop();
+}
+
+/// Controllers cannot know its table: the id is of another kind of object.
+const NAMELESS: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct empty_t {}
+parser P(packet_in p, out empty_t h, inout empty_t m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout empty_t h, inout empty_t m) { apply {} }
+control I(inout empty_t h, inout empty_t m, inout standard_metadata_t s) {
+    @id(0x05000007) table t { key = { s.ingress_port : exact; } actions = { NoAction; } }
+    apply { t.apply(); }
+}
+control E(inout empty_t h, inout empty_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in empty_t h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
+#[test]
 fn what_is_wrong_is_told_and_changes_nothing() {
     let Some(host) = Host::new("host-wrong", 2, &[]) else {
         return;
@@ -337,6 +385,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
     let broken = host
         .directory
         .with("broken.p4", "control C() { apply { x = 1; } }");
+    let nameless = host.directory.with("nameless.p4", NAMELESS);
     host.tenant(&["create", "blue", "--port", "0", "--program", &program])
         .unwrap();
     let before = host.listing();
@@ -360,6 +409,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         ),
         (&["delete", "red"], "there are blue"),
         (&["load", "blue", &broken], "broken.p4"),
+        (&["load", "blue", &nameless], "no P4Info"),
         (
             &["load", "blue", &format!("a={program} -> a={program}")],
             "`a`",

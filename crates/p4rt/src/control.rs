@@ -139,6 +139,7 @@ impl CpuPort {
 }
 
 /// The way of packets to the controllers of a device.
+#[derive(Clone)]
 pub struct ToControllers(Events);
 
 impl ToControllers {

@@ -89,6 +89,7 @@ pub use control::{CpuPort, Inbox, Remote, ToControllers, channel};
 pub use device_config::device_config;
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
+pub use logged::Limit;
 pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::read_program;
 pub use rehearsal::{Rehearsal, Rehearsed};

@@ -18,9 +18,9 @@ const SPAN: Duration = Duration::from_secs(1);
 /// ... so many lines of a kind are written.
 const MOST: u32 = 10;
 
-/// A limit on lines of one kind.
+/// A limit on lines of one kind: a few a second.
 #[derive(Debug, Default)]
-pub(crate) struct Limit(Mutex<Said>);
+pub struct Limit(Mutex<Said>);
 
 /// What was written of a kind.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct Said {
 
 impl Limit {
     /// Whether a line may be written now; if so, how many have not been since the last one.
-    pub(crate) fn may_say(&self) -> Option<u64> {
+    pub fn may_say(&self) -> Option<u64> {
         lock(&self.0).may_say_at(Instant::now())
     }
 }

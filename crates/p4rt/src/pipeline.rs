@@ -14,7 +14,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::device_config;
 use crate::extras::Extras;
-use crate::fault::{Checked, Fault, invalid};
+use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::schema::Schema;
 use crate::site::Loader;
 
@@ -81,11 +81,13 @@ impl Pipeline {
 /// Compiles a config and makes a device of it. Takes its time.
 ///
 /// # Errors
-/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`.
+/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or it may not be made: `RESOURCE_EXHAUSTED`.
 pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,
 ) -> Checked<(Config, Device)> {
+    let leave = loader.admit(message.p4_device_config.len());
+    let _leave = leave.or_else(|why| refuse(Code::ResourceExhausted, why))?;
     let program = Arc::new(program(
         &|text| loader.compile(text),
         &message.p4_device_config,
@@ -122,15 +124,22 @@ fn own_info(program: &Program) -> Checked<P4Info> {
     })
 }
 
-/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which is compiled.
+/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which is compiled. Controllers can be served with
+/// it: it has a P4Info.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn read_program(
     compile: &dyn Fn(&str) -> Result<Program, String>,
     text: &str,
-) -> Result<Program, String> {
-    program(compile, text.as_bytes()).map_err(|fault| fault.message)
+) -> Result<Arc<Program>, String> {
+    let read = || {
+        let program = Arc::new(program(compile, text.as_bytes())?);
+        let own = own_info(&program)?;
+        Schema::new(Arc::clone(&program), &own, &own)?;
+        Ok(program)
+    };
+    read().map_err(|fault: Fault| fault.message)
 }
 
 /// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.

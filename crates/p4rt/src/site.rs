@@ -39,6 +39,14 @@ const PART_APART: usize = 1024;
 
 /// What makes devices of programs: the compiler and the engine, which the server does not know.
 pub trait Loader: Send + Sync + 'static {
+    /// Leave to make a device of a config of so many bytes, whatever is in it; it is kept until the device is made.
+    ///
+    /// # Errors
+    /// It is more than is allowed: why, for people.
+    fn admit(&self, _bytes: usize) -> Result<Box<dyn Send>, String> {
+        Ok(Box::new(()))
+    }
+
     /// Compiles P4 text.
     ///
     /// # Errors
@@ -92,6 +100,8 @@ struct Session {
 struct Sessions {
     arbiter: Arbiter,
     live: HashMap<ClientId, Session>,
+    /// The device is served no more: no session begins any more, though its client found the device before.
+    is_closed: bool,
 }
 
 /// A device.
@@ -133,6 +143,7 @@ impl Site {
             sessions: Mutex::new(Sessions {
                 arbiter: Arbiter::new(id),
                 live: HashMap::new(),
+                is_closed: false,
             }),
             digests: Mutex::default(),
             start: Instant::now(),
@@ -165,11 +176,21 @@ impl Site {
     // Sessions.
 
     /// A session begins; told when it must end.
-    pub(crate) fn join(&self, client: ClientId, answers: Answers) -> watch::Receiver<Option<End>> {
+    ///
+    /// # Errors
+    /// The device is served no more.
+    pub(crate) fn join(
+        &self,
+        client: ClientId,
+        answers: Answers,
+    ) -> Result<watch::Receiver<Option<End>>, End> {
+        let mut sessions = lock(&self.sessions);
+        if sessions.is_closed {
+            return Err(End::DeviceGone);
+        }
         let (end, ended) = watch::channel(None);
-        let session = Session { answers, end };
-        lock(&self.sessions).live.insert(client, session);
-        ended
+        sessions.live.insert(client, Session { answers, end });
+        Ok(ended)
     }
 
     /// A controller asks to be primary or backup.
@@ -867,7 +888,9 @@ impl Site {
 
     /// Ends all sessions: the device is served no more.
     pub(crate) fn close(&self) {
-        for session in lock(&self.sessions).live.values() {
+        let mut sessions = lock(&self.sessions);
+        sessions.is_closed = true;
+        for session in sessions.live.values() {
             session.end.send_replace(Some(End::DeviceGone));
         }
     }

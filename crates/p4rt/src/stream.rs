@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tonic::{Code, Status, Streaming};
 
 use crate::arbiter::ClientId;
-use crate::fault::{Checked, Fault};
+use crate::fault::Fault;
 use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::site::{Answers, End, Site, response};
@@ -78,7 +78,7 @@ impl Session {
         &self,
         place: &mut Option<Place>,
         update: &rt::MasterArbitrationUpdate,
-    ) -> Checked {
+    ) -> Result<(), Status> {
         let role = update.role.as_ref().map_or("", |role| role.name.as_str());
         self.sites.permit(update.device_id, &self.peer, |rights| {
             match update.election_id {
@@ -92,6 +92,7 @@ impl Session {
             None => {
                 let site = self.sites.find(update.device_id)?;
                 let ended = site.join(self.client, self.answers.clone());
+                let ended = ended.map_err(End::status)?;
                 site.lines.opened(self.client, self.peer.address, role);
                 *place = Some(Place {
                     site: Arc::clone(&site),
@@ -100,7 +101,7 @@ impl Session {
                 site
             }
         };
-        site.arbitrate(self.client, update).await
+        Ok(site.arbitrate(self.client, update).await?)
     }
 
     async fn take(&self, place: Option<&Place>, update: Update) -> Result<(), (Fault, Details)> {
@@ -172,4 +173,41 @@ async fn must_end(place: Option<&mut Place>) -> End {
         }
     }
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use packet::PortId;
+    use switch::{Device, LoadError};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::extras::Extras;
+    use crate::site::Loader;
+
+    struct NoCompiler;
+
+    impl Loader for NoCompiler {
+        fn compile(&self, _: &str) -> Result<ir::Program, String> {
+            Err("there is no compiler".to_owned())
+        }
+
+        fn device(&self, _: Arc<ir::Program>) -> Result<Device, LoadError> {
+            Err(LoadError::Verify(Vec::new()))
+        }
+    }
+
+    #[test]
+    fn no_session_begins_at_a_device_that_is_served_no_more() {
+        let (_inbox, _cpu, remote) = crate::channel(PortId(510)).unwrap();
+        let nothing = (None, Extras::default());
+        let site = Site::new(1, remote, Arc::new(NoCompiler), Vec::new(), nothing);
+        let (answers, _messages) = mpsc::channel(1);
+        let before = site.join(ClientId(1), answers.clone()).unwrap();
+        site.close();
+        assert_eq!(*before.borrow(), Some(End::DeviceGone));
+        // Its client found the device before that.
+        let after = site.join(ClientId(2), answers);
+        assert_eq!(after.err(), Some(End::DeviceGone));
+    }
 }

@@ -1,4 +1,5 @@
-//! A tenant's text is compiled within bounds: of its length, and of time, on a thread of its own that packets and other tenants do not wait for.
+//! A tenant's programs are made within bounds: of the text's length, of one at a time, and of the time to compile, on a thread of its own that packets
+//! and other tenants do not wait for.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +10,22 @@ use std::time::Duration;
 
 use ir::Program;
 
-/// What compiling may take; what is not given is not limited.
+/// What making a program may take; what is not given is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileQuota {
-    /// Bytes of the text.
+    /// Bytes of the text: P4, or IR.
     pub text_bytes: Option<usize>,
-    /// How long it is waited for.
+    /// How long it is waited for until P4 text is compiled.
     pub time: Option<Duration>,
+}
+
+impl CompileQuota {
+    fn check(&self, asked: usize) -> Result<(), CompileError> {
+        match self.text_bytes {
+            Some(allowed) if asked > allowed => Err(CompileError::TooLong { asked, allowed }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Stack of a compiler's thread: deep expressions take it to walk.
@@ -25,7 +35,16 @@ const STACK_BYTES: usize = 512 << 20;
 #[derive(Clone, Debug)]
 pub struct BoundedCompiler {
     quota: Arc<Mutex<CompileQuota>>,
-    is_busy: Arc<AtomicBool>,
+    /// A text is being compiled, though perhaps nobody waits for it.
+    is_compiling: Arc<AtomicBool>,
+    /// A program is on its way from text to device.
+    is_building: Arc<AtomicBool>,
+}
+
+/// The leave to make one program, from its text to its device: no other is made for the vPDP until it is dropped.
+#[derive(Debug)]
+pub struct Leave {
+    _building: Busy,
 }
 
 /// Why there is no program.
@@ -40,7 +59,7 @@ pub enum CompileError {
     },
     /// It took longer than the quota allows.
     TooSlow(Duration),
-    /// The vPDP's last text is still being compiled, though nobody waits for it.
+    /// Another program of the vPDP is on its way, or still being compiled though nobody waits for it.
     Busy,
     /// The text is wrong: diagnostics.
     Wrong(String),
@@ -61,7 +80,7 @@ impl fmt::Display for CompileError {
                 time.as_millis()
             ),
             CompileError::Busy => f.write_str(
-                "the program before, which took too long, is still being compiled; try again later",
+                "another program of this vPDP is still being compiled or loaded; try again later",
             ),
             CompileError::Wrong(diagnostics) => f.write_str(diagnostics),
             CompileError::Failed => f.write_str("the compiler did not come to an end"),
@@ -71,8 +90,20 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// Says that the compiler's thread is free again, however it ended.
+/// Something that is done once at a time; over when it is dropped, however that comes.
+#[derive(Debug)]
 struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    /// # Errors
+    /// It is being done.
+    fn begin(with: &Arc<AtomicBool>) -> Result<Busy, CompileError> {
+        match with.swap(true, Ordering::AcqRel) {
+            true => Err(CompileError::Busy),
+            false => Ok(Busy(Arc::clone(with))),
+        }
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -84,13 +115,33 @@ impl BoundedCompiler {
     pub(crate) fn new(quota: CompileQuota) -> BoundedCompiler {
         BoundedCompiler {
             quota: Arc::new(Mutex::new(quota)),
-            is_busy: Arc::default(),
+            is_compiling: Arc::default(),
+            is_building: Arc::default(),
         }
     }
 
     /// The bounds of texts that come from now on.
     pub(crate) fn set_quota(&self, quota: CompileQuota) {
         *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;
+    }
+
+    fn quota(&self) -> CompileQuota {
+        *self.quota.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leave to make a program of a text of so many bytes, be it one to compile or not. To be kept until its device is made: that takes time, too.
+    ///
+    /// # Errors
+    /// The text is longer than the quota allows, or another program is on its way.
+    pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
+        self.quota().check(bytes)?;
+        let building = Busy::begin(&self.is_building)?;
+        match self.is_compiling.load(Ordering::Acquire) {
+            true => Err(CompileError::Busy),
+            false => Ok(Leave {
+                _building: building,
+            }),
+        }
     }
 
     /// Compiles a text. A compiler that does not end in time goes on alone, and takes no other text of this vPDP meanwhile.
@@ -102,15 +153,9 @@ impl BoundedCompiler {
         text: String,
         compiler: impl FnOnce(&str) -> Result<Program, String> + Send + 'static,
     ) -> Result<Program, CompileError> {
-        let quota = *self.quota.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(allowed) = quota.text_bytes.filter(|most| text.len() > *most) {
-            let asked = text.len();
-            return Err(CompileError::TooLong { asked, allowed });
-        }
-        if self.is_busy.swap(true, Ordering::AcqRel) {
-            return Err(CompileError::Busy);
-        }
-        let busy = Busy(Arc::clone(&self.is_busy));
+        let quota = self.quota();
+        quota.check(text.len())?;
+        let busy = Busy::begin(&self.is_compiling)?;
         let (told, compiled) = channel();
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
         let begun = thread.spawn(move || {
@@ -128,5 +173,52 @@ impl BoundedCompiler {
             })?,
         };
         compiled.map_err(CompileError::Wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounded(text_bytes: usize, time: Duration) -> BoundedCompiler {
+        BoundedCompiler::new(CompileQuota {
+            text_bytes: Some(text_bytes),
+            time: Some(time),
+        })
+    }
+
+    #[test]
+    fn one_program_is_on_its_way_at_a_time_and_none_that_is_too_long() {
+        let compiler = bounded(100, Duration::from_secs(60));
+        let too_long = CompileError::TooLong {
+            asked: 101,
+            allowed: 100,
+        };
+        assert_eq!(compiler.admit(101).unwrap_err(), too_long);
+        let leave = compiler.admit(100).unwrap();
+        assert_eq!(compiler.clone().admit(1).unwrap_err(), CompileError::Busy);
+        // Who has leave may compile.
+        let wrong = compiler.compile("text".to_owned(), |_| Err("wrong".to_owned()));
+        assert_eq!(wrong.unwrap_err(), CompileError::Wrong("wrong".to_owned()));
+        drop(leave);
+        assert!(compiler.admit(100).is_ok());
+    }
+
+    #[test]
+    fn no_program_is_made_while_a_compiler_goes_on_that_nobody_waits_for() {
+        let compiler = bounded(100, Duration::from_millis(1));
+        let (end, ended) = channel::<()>();
+        let leave = compiler.admit(4).unwrap();
+        let slow = compiler.compile("text".to_owned(), move |_| {
+            let _ = ended.recv();
+            Err("too late".to_owned())
+        });
+        assert!(matches!(slow, Err(CompileError::TooSlow(_))), "{slow:?}");
+        drop(leave);
+        assert_eq!(compiler.admit(4).unwrap_err(), CompileError::Busy);
+        drop(end);
+        while compiler.admit(4).is_err() {
+            thread::yield_now();
+        }
     }
 }

@@ -37,7 +37,7 @@ mod wiring;
 mod worker;
 
 pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
-pub use compiler::{BoundedCompiler, CompileError, CompileQuota};
+pub use compiler::{BoundedCompiler, CompileError, CompileQuota, Leave};
 pub use description::Description;
 pub use function::{Chain, Function};
 pub use gauge::{Gauge, Reckoned, Work};

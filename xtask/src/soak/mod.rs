@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
         Some(binary) => binary.clone(),
         None => {
             cargo(&["build", "--release", "--package", "cli"])?;
-            root.join("target/release/polyplane")
+            crate::target().join("release/polyplane")
         }
     };
     let lab = Lab::new()?;

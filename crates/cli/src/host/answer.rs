@@ -26,6 +26,14 @@ fn invalid(message: impl ToString) -> Denial {
     }
 }
 
+/// It is more than the vPDP may use.
+fn exhausted(message: impl ToString) -> Denial {
+    Denial {
+        code: Code::ResourceExhausted,
+        message: message.to_string(),
+    }
+}
+
 fn refused(refusal: Refusal) -> Denial {
     let code = match &refusal {
         Refusal::NoSuchVpdp(_) => Code::NotFound,
@@ -106,6 +114,7 @@ impl Office {
                 let to = asked.physical.map(packet::PortId);
                 self.check_port(to.map_or(Connection::Open, Connection::Physical))?;
                 self.hypervisor.connect(port, to).map_err(refused)?;
+                self.rewired(port);
                 Ok(done(port.vpdp))
             }
             Change::Link(asked) => {
@@ -134,6 +143,7 @@ impl Office {
                 let id = self.id(&asked.vpdp)?;
                 let quotas = quotas(&asked.quotas)?;
                 self.hypervisor.set_quotas(id, quotas).map_err(refused)?;
+                self.renew_config(id);
                 Ok(done(id))
             }
             Change::Import(exported) => self.import(exported),
@@ -259,9 +269,10 @@ impl Office {
     fn compile(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
         let found = self.id(&asked.vpdp).and_then(|id| {
             let texts = self.hypervisor.compiler(id).map_err(refused)?;
-            Ok((id, texts))
+            let leave = texts.admit(asked.program.len()).map_err(exhausted)?;
+            Ok((id, texts, leave))
         });
-        let (id, texts) = match found {
+        let (id, texts, leave) = match found {
             Ok(found) => found,
             Err(denial) => return answer.give(Err(denial)),
         };
@@ -275,9 +286,10 @@ impl Office {
             let compile = |text: &str| bounded(&texts, text);
             let compiled = Compiled {
                 id,
-                program: p4rt::read_program(&compile, &asked.program).map(Arc::new),
+                program: p4rt::read_program(&compile, &asked.program),
                 chain: asked.chain,
                 may_lose,
+                leave,
                 answer,
             };
             // A switch that has stopped needs no program.
@@ -296,6 +308,7 @@ impl Office {
             program,
             chain,
             may_lose,
+            leave,
             answer,
         } = compiled;
         let set = program.map_err(invalid).and_then(|program| {
@@ -303,6 +316,7 @@ impl Office {
             let migration = updated.map_err(refused)?;
             self.set(id, chain, &migration)
         });
+        drop(leave);
         answer.give(set);
     }
 

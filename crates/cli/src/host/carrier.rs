@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use exec::DropReason;
 use p4rt::{CpuPort, ToControllers};
@@ -20,8 +21,24 @@ pub(super) fn controllers_of(id: VpdpId) -> PortId {
     PortId(CONTROLLERS + u32::from(id.get()))
 }
 
-/// Ways to controllers, by port. Only packets for controllers look.
-type Ways = Arc<RwLock<HashMap<PortId, ToControllers>>>;
+/// Ways to controllers, by port.
+type Ways = HashMap<PortId, ToControllers>;
+
+/// Where the office puts ways, and stations find them.
+#[derive(Default)]
+struct Published {
+    /// Grows with each change.
+    version: AtomicU64,
+    ways: Mutex<Arc<Ways>>,
+}
+
+/// What became of packets for controllers, at one station.
+#[derive(Default)]
+struct Tally {
+    given: AtomicU64,
+    /// Nobody was there, or there was no room.
+    lost: AtomicU64,
+}
 
 /// A change of which vPDPs have controllers.
 enum Change {
@@ -31,26 +48,85 @@ enum Change {
 
 /// The office's end: tells stations of controllers.
 pub(super) struct Switchboard {
-    ways: Ways,
+    published: Arc<Published>,
+    /// Ways that stations may still have: freeing them takes time that packets do not have.
+    retired: Vec<Arc<Ways>>,
+    tallies: Vec<Arc<Tally>>,
     changes: Sender<Change>,
 }
 
 impl Switchboard {
     /// Controllers of a vPDP come; instead of those that it had.
-    pub(super) fn connect(&self, id: VpdpId, cpu: CpuPort) {
+    pub(super) fn connect(&mut self, id: VpdpId, cpu: CpuPort) {
         let port = controllers_of(id);
-        let mut ways = self.ways.write().unwrap_or_else(PoisonError::into_inner);
-        ways.insert(port, cpu.to_controllers());
+        let way = cpu.to_controllers();
+        self.publish(|ways| ways.insert(port, way));
         // The first station takes them as long as it runs.
         let _ = self.changes.send(Change::Come(port, cpu));
     }
 
     /// A vPDP has no controllers any more.
-    pub(super) fn disconnect(&self, id: VpdpId) {
+    pub(super) fn disconnect(&mut self, id: VpdpId) {
         let port = controllers_of(id);
-        let mut ways = self.ways.write().unwrap_or_else(PoisonError::into_inner);
-        ways.remove(&port);
+        self.publish(|ways| ways.remove(&port));
         let _ = self.changes.send(Change::Go(port));
+    }
+
+    fn publish(&mut self, change: impl FnOnce(&mut Ways) -> Option<ToControllers>) {
+        let published = &self.published;
+        let mut current = published
+            .ways
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut ways = Ways::clone(&current);
+        change(&mut ways);
+        self.retired
+            .push(std::mem::replace(&mut *current, Arc::new(ways)));
+        published.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Frees ways that no station has any more.
+    pub(super) fn free_retired(&mut self) {
+        self.retired.retain(|ways| Arc::strong_count(ways) > 1);
+    }
+
+    /// How many packets went to controllers, and how many were lost on the way.
+    pub(super) fn given_and_lost(&self) -> (u64, u64) {
+        let sum = |of: fn(&Tally) -> &AtomicU64| {
+            let all = self.tallies.iter();
+            all.map(|tally| of(tally).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|tally| &tally.given), sum(|tally| &tally.lost))
+    }
+}
+
+/// A station's ways to controllers.
+struct Exits {
+    published: Arc<Published>,
+    version: u64,
+    ways: Arc<Ways>,
+    tally: Arc<Tally>,
+}
+
+impl Exits {
+    /// Takes what was published. Packets do not wait: while the office changes ways, they go by those before.
+    fn renew(&mut self) {
+        let version = self.published.version.load(Ordering::Acquire);
+        if version != self.version
+            && let Ok(ways) = self.published.ways.try_lock()
+        {
+            self.ways = Arc::clone(&ways);
+            self.version = version;
+        }
+    }
+
+    fn give(&self, port: PortId, bytes: &[u8]) {
+        let is_given = self.ways.get(&port).is_some_and(|way| way.give(bytes));
+        let count = match is_given {
+            true => &self.tally.given,
+            false => &self.tally.lost,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -58,34 +134,53 @@ impl Switchboard {
 struct Takes {
     changes: Receiver<Change>,
     ports: Vec<(PortId, CpuPort)>,
+    /// Whose turn it is.
+    first: usize,
 }
 
 /// A worker on its station.
 pub(super) struct Tenants {
     worker: Worker,
-    ways: Ways,
+    exits: Exits,
     takes: Option<Takes>,
 }
 
 /// Puts workers on stations. The first one takes packets of controllers in.
 pub(super) fn stations(workers: Vec<Worker>) -> (Vec<Tenants>, Switchboard) {
-    let ways = Ways::default();
-    let (tell, changes) = channel();
+    let (mut board, changes) = switchboard();
     let mut takes = Some(Takes {
         changes,
         ports: Vec::new(),
+        first: 0,
     });
     let tenants = workers.into_iter().map(|worker| Tenants {
         worker,
-        ways: Arc::clone(&ways),
+        exits: exits(&mut board),
         takes: takes.take(),
     });
-    let tenants = tenants.collect();
+    (tenants.collect(), board)
+}
+
+fn switchboard() -> (Switchboard, Receiver<Change>) {
+    let (tell, changes) = channel();
     let board = Switchboard {
-        ways,
+        published: Arc::default(),
+        retired: Vec::new(),
+        tallies: Vec::new(),
         changes: tell,
     };
-    (tenants, board)
+    (board, changes)
+}
+
+fn exits(board: &mut Switchboard) -> Exits {
+    let tally = Arc::<Tally>::default();
+    board.tallies.push(Arc::clone(&tally));
+    Exits {
+        published: Arc::clone(&board.published),
+        version: 0,
+        ways: Arc::default(),
+        tally,
+    }
 }
 
 impl Takes {
@@ -100,6 +195,51 @@ impl Takes {
     }
 }
 
+/// Fills the batch in rounds, in each of which nobody takes more than his part of the room. Who is to be first the next time.
+fn fill<S>(
+    sources: &mut [S],
+    first: usize,
+    batch: &mut Batch,
+    mut take: impl FnMut(&mut S, &mut Batch) -> bool,
+) -> usize {
+    let count = sources.len();
+    let mut has_more = count > 0;
+    while has_more {
+        has_more = false;
+        let part = (batch.room() / count).max(1);
+        for place in (0..count).map(|turn| (first + turn) % count) {
+            for _ in 0..part {
+                if batch.room() == 0 {
+                    return place;
+                }
+                if !take(&mut sources[place], batch) {
+                    break;
+                }
+                has_more = true;
+            }
+        }
+    }
+    first
+}
+
+/// Takes a controller's packet into the batch; whether there was one.
+fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -> bool {
+    let Some(bytes) = cpu.take() else {
+        return false;
+    };
+    let Some(frame) = batch.push() else {
+        return false;
+    };
+    // The server checks lengths.
+    if frame.assign(&bytes).is_err() {
+        batch.pop();
+        return true;
+    }
+    frame.ingress = port;
+    frame.arrival = now;
+    true
+}
+
 impl Carrier for Tenants {
     fn forward(
         &mut self,
@@ -107,15 +247,12 @@ impl Carrier for Tenants {
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let ways = &self.ways;
+        self.exits.renew();
+        let exits = &self.exits;
         self.worker.forward(frames, now, |port, frame, time| {
-            if port.0 < CONTROLLERS {
-                return sent(port, frame, time);
-            }
-            let ways = ways.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(way) = ways.get(&port) {
-                // What finds no room is counted by who takes it.
-                way.give(frame.bytes());
+            match port.0 < CONTROLLERS {
+                true => sent(port, frame, time),
+                false => exits.give(port, frame.bytes()),
             }
         });
     }
@@ -125,19 +262,12 @@ impl Carrier for Tenants {
             return;
         };
         takes.take_changes();
-        for (port, cpu) in &mut takes.ports {
-            while batch.room() > 0 {
-                let Some(bytes) = cpu.take() else { break };
-                let Some(frame) = batch.push() else { break };
-                // The server checks lengths.
-                if frame.assign(&bytes).is_err() {
-                    batch.pop();
-                    continue;
-                }
-                frame.ingress = *port;
-                frame.arrival = now;
-            }
-        }
+        takes.first = fill(
+            &mut takes.ports,
+            takes.first,
+            batch,
+            |(port, cpu), batch| take_packet(*port, cpu, batch, now),
+        );
     }
 
     fn next_time(&self) -> Option<Nanos> {
@@ -156,4 +286,59 @@ impl Carrier for Tenants {
 
     /// No virtual port is connected to a port that the switch does not have.
     fn count_drop(&mut self, _reason: DropReason) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_one_who_sends_without_end() {
+        let mut left = [10_000, 3, 1, 0];
+        let mut batch = Batch::default();
+        let take = |left: &mut i32, batch: &mut Batch| {
+            let has_one = *left > 0;
+            if has_one {
+                batch.push();
+                *left -= 1;
+            }
+            has_one
+        };
+        let first = fill(&mut left, 0, &mut batch, take);
+        assert_eq!(batch.room(), 0);
+        assert_eq!(left[1..], [0, 0, 0]);
+        // More than a batch holds: each has its turn all the same.
+        let mut left = vec![2; batch.len() + 9];
+        batch.clear();
+        let first = fill(&mut left, first, &mut batch, take);
+        batch.clear();
+        fill(&mut left, first, &mut batch, take);
+        assert!(left.iter().all(|left| *left < 2));
+        assert_eq!(fill(&mut [], 7, &mut batch, take), 7);
+    }
+
+    #[test]
+    fn packets_for_controllers_are_given_or_counted_as_lost() {
+        let id = VpdpId::new(1).unwrap();
+        let (mut board, _changes) = switchboard();
+        let mut exits = exits(&mut board);
+        let mut send = |board: &Switchboard| {
+            exits.renew();
+            exits.give(controllers_of(id), &[7]);
+            board.given_and_lost()
+        };
+        assert_eq!(send(&board), (0, 1));
+        let (_inbox, cpu, _remote) = p4rt::channel(PortId(510)).unwrap();
+        board.connect(id, cpu);
+        assert_eq!(send(&board), (1, 1));
+        board.disconnect(id);
+        {
+            // The office is at it: the packet goes by the ways before.
+            let _busy = board.published.ways.lock();
+            assert_eq!(send(&board), (2, 1));
+        }
+        assert_eq!(send(&board), (2, 2));
+        board.free_retired();
+        assert!(board.retired.is_empty());
+    }
 }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use p4rt::Server;
+use p4rt::{Listen, Reach, Server};
 use packet::PortId;
 use port::PortSpec;
 use tenancy::{Fairness, Hypervisor};
@@ -72,6 +72,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let (mut habits, urgency) = options.workers.begin(1);
     let ports = ports(&options.ports)?;
     let listen = options.guard.listen(options.address)?;
+    check_reach(&listen)?;
     let made = p4rt::petitions();
     let (petitions, petitioner) =
         made.map_err(|e| format!("cannot make a channel for operators: {e}"))?;
@@ -126,6 +127,18 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     match ending {
         Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
         Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
+    }
+}
+
+/// Operators are told from tenants by certificates alone.
+fn check_reach(listen: &Listen) -> Result<(), String> {
+    match listen.reach {
+        Reach::Loopback | Reach::Certified => Ok(()),
+        Reach::Anyone => Err(
+            "--anyone-may-control would make anyone who reaches the switch an operator of all virtual data planes; give --tls-client-ca, and \
+             --allow NAME=* for each operator"
+                .to_owned(),
+        ),
     }
 }
 

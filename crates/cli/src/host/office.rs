@@ -12,7 +12,7 @@ use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
 use switch::MayLose;
-use tenancy::{Connection, Hypervisor, VirtualPort, VpdpId};
+use tenancy::{Connection, Hypervisor, Leave, VirtualPort, VpdpId};
 
 use crate::crew::Crew;
 use crate::early::Early;
@@ -34,6 +34,8 @@ pub(super) struct Compiled {
     /// If it is a chain.
     pub(super) chain: Option<wire::Chain>,
     pub(super) may_lose: MayLose,
+    /// The vPDP has no other program made meanwhile.
+    pub(super) leave: Leave,
     pub(super) answer: Answer<wire::ChangeResponse>,
 }
 
@@ -47,6 +49,8 @@ pub(super) struct Office {
     petitions: Petitions,
     /// The switch's ports.
     pub(super) ports: BTreeSet<PortId>,
+    /// Those of them that are down.
+    down: BTreeSet<PortId>,
     tenants: BTreeMap<VpdpId, Tenant>,
     /// Of vPDPs whose program is one.
     pub(super) chains: BTreeMap<VpdpId, wire::Chain>,
@@ -76,6 +80,7 @@ impl Office {
             server,
             petitions,
             ports,
+            down: BTreeSet::new(),
             tenants: BTreeMap::new(),
             chains: BTreeMap::new(),
             empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
@@ -119,6 +124,7 @@ impl Office {
             // Nothing but a packet of a device that has workers is sent from here: there is none.
             self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
             self.hear();
+            self.board.free_retired();
             if let Some(signal) = early.take_signal() {
                 return Ok(Ending::Stopped(signal));
             }
@@ -151,7 +157,7 @@ impl Office {
             }
             let vpdp = format!("vPDP {id}: ");
             let mut note = |line: String| out::note(&format!("{vpdp}{line}"));
-            tenant.heard.hear(device, Some(&tenant.inbox), &mut note);
+            has_more |= tenant.hear(device, &mut note);
         }
         has_more
     }
@@ -169,17 +175,42 @@ impl Office {
     }
 
     /// A port of the switch went down or came up: so did the virtual ports that are connected to it.
-    fn link_changed(&self, port: PortId, is_up: bool) {
+    fn link_changed(&mut self, port: PortId, is_up: bool) {
+        match is_up {
+            true => self.down.remove(&port),
+            false => self.down.insert(port),
+        };
         for vpdp in self.hypervisor.vpdps() {
-            let ports = self.hypervisor.ports(vpdp.id()).iter();
-            let own = (0..)
-                .zip(ports)
-                .filter(|(_, to)| **to == Connection::Physical(port));
-            for (number, _) in own {
-                let id = vpdp.id().get().into();
-                self.server.port_changed(id, PortId(number), is_up);
+            for number in self.connected_to(vpdp.id(), |to| to == port) {
+                self.tell_port(vpdp.id(), number, is_up);
             }
         }
+    }
+
+    /// A virtual port is connected to something else: it may be down there.
+    pub(super) fn rewired(&self, port: VirtualPort) {
+        let VirtualPort { vpdp, port } = port;
+        let is_down = |to| self.down.contains(&to);
+        let is_down = self.connected_to(vpdp, is_down).contains(&PortId(port));
+        self.tell_port(vpdp, PortId(port), !is_down);
+    }
+
+    /// The server learns which ports of a vPDP are down; it takes them to be up.
+    fn tell_down(&self, id: VpdpId) {
+        for port in self.connected_to(id, |to| self.down.contains(&to)) {
+            self.tell_port(id, port, false);
+        }
+    }
+
+    fn tell_port(&self, id: VpdpId, port: PortId, is_up: bool) {
+        self.server.port_changed(id.get().into(), port, is_up);
+    }
+
+    /// The ports of a vPDP that are connected to such ports of the switch.
+    fn connected_to(&self, id: VpdpId, is_such: impl Fn(PortId) -> bool) -> Vec<PortId> {
+        let ports = (0..).map(PortId).zip(self.hypervisor.ports(id));
+        let such = ports.filter(|(_, to)| matches!(to, Connection::Physical(to) if is_such(*to)));
+        such.map(|(port, _)| port).collect()
     }
 
     fn sleep(&self, early: &Early, poller: &mut Poller) -> Result<(), String> {
@@ -221,6 +252,7 @@ impl Office {
         let (tenant, cpu, setup) = tenant::connect(terms, device, self.choice).map_err(internal)?;
         let added = self.server.add(setup);
         added.map_err(|error| internal(error.to_string()))?;
+        self.tell_down(id);
         self.board.connect(id, cpu);
         self.wake_first_station();
         self.tenants.insert(id, tenant);
@@ -233,6 +265,13 @@ impl Office {
             self.server.remove(id.get().into());
             self.board.disconnect(id);
             self.wake_first_station();
+        }
+    }
+
+    /// Has devices of a vPDP's programs be set up as it is said now.
+    pub(super) fn renew_config(&self, id: VpdpId) {
+        if let (Some(tenant), Some(vpdp)) = (self.tenants.get(&id), self.hypervisor.vpdp(id)) {
+            tenant.set_config(vpdp.config().clone());
         }
     }
 
@@ -262,8 +301,10 @@ impl Office {
 
     /// What there was, to standard output.
     pub(super) fn report(&self, is_json: bool) {
+        let (sent, lost) = self.board.given_and_lost();
         let report = Report {
             ports: self.crew.port_reports(),
+            controllers: ControllersReport { sent, lost },
             vpdps: self
                 .hypervisor
                 .vpdps()
@@ -293,7 +334,16 @@ impl Office {
 #[derive(Serialize)]
 struct Report {
     ports: Vec<PortReport>,
+    controllers: ControllersReport,
     vpdps: Vec<VpdpReport>,
+}
+
+/// What virtual data planes have sent to their controllers.
+#[derive(Serialize)]
+struct ControllersReport {
+    sent: u64,
+    /// No controller was there, or there was no room for it.
+    lost: u64,
 }
 
 /// Of one virtual data plane.
@@ -316,6 +366,8 @@ impl Report {
                 "port {number} ({name}): {received} received, {sent} sent\n"
             ));
         }
+        let ControllersReport { sent, lost } = &self.controllers;
+        text.push_str(&format!("controllers: {sent} sent, {lost} lost\n"));
         for vpdp in &self.vpdps {
             let VpdpReport {
                 id,

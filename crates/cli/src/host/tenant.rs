@@ -1,42 +1,111 @@
 //! A virtual data plane's side of P4Runtime, in the office.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ir::Program;
-use p4rt::{Allow, CpuPort, Inbox, Loader, Setup};
+use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Setup};
 use packet::PortId;
-use switch::{Device, DeviceConfig, LoadError};
+use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::BoundedCompiler;
 
 use crate::compile;
-use crate::control::{Compiler, USUAL_CPU};
+use crate::control::USUAL_CPU;
 use crate::engine::Choice;
-use crate::heard::Heard;
 
-/// Where controllers leave what is to be done, and what the device has told.
+/// Digests, and as many messages, that are taken at a time: then others have their turn.
+const MOST_HEARD: usize = 256;
+
+/// Of a message that a program writes, so many characters are shown.
+const MOST_SHOWN: usize = 200;
+
+/// Where controllers leave what is to be done, and how much of what the program writes is shown.
 pub(super) struct Tenant {
     pub(super) inbox: Inbox,
-    pub(super) heard: Heard,
+    /// How devices of its programs are set up, as its loader sees it.
+    config: Arc<Mutex<DeviceConfig>>,
+    shown: Limit,
+}
+
+impl Tenant {
+    /// Sets up devices that come from now on as this says.
+    pub(super) fn set_config(&self, config: DeviceConfig) {
+        *lock(&self.config) = config;
+    }
+
+    /// Takes what the device says, so that there is room for more: controllers get digests, and `note` some of the messages. Whether there may be more.
+    pub(super) fn hear(&self, device: &mut Device, note: &mut dyn FnMut(String)) -> bool {
+        hear(
+            device,
+            &self.shown,
+            &mut |digest| self.inbox.digest(digest),
+            note,
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn hear(
+    device: &mut Device,
+    shown: &Limit,
+    tell: &mut dyn FnMut(Digest),
+    note: &mut dyn FnMut(String),
+) -> bool {
+    // Entries that packets add are the tenant's own business.
+    device.take_expired();
+    for _ in 0..MOST_HEARD {
+        let (digest, message) = (device.take_digest(), device.take_message());
+        if digest.is_none() && message.is_none() {
+            return false;
+        }
+        digest.into_iter().for_each(&mut *tell);
+        if let Some(message) = message
+            && let Some(unsaid) = shown.may_say()
+        {
+            note(shown_line(&message, unsaid));
+        }
+    }
+    true
+}
+
+/// A message as an operator may see it: whoever wrote the program chose its characters.
+fn shown_line(message: &str, unsaid: u64) -> String {
+    let mut line: String = message.escape_debug().take(MOST_SHOWN).collect();
+    if unsaid > 0 {
+        line.push_str(&format!(
+            " (and {unsaid} messages before, which are not shown)"
+        ));
+    }
+    line
 }
 
 /// What makes devices of the programs that a vPDP's controllers set.
 struct TenantLoader {
     texts: BoundedCompiler,
-    compiler: Compiler,
+    choice: Choice,
+    config: Arc<Mutex<DeviceConfig>>,
 }
 
 impl Loader for TenantLoader {
+    fn admit(&self, bytes: usize) -> Result<Box<dyn Send>, String> {
+        let leave = self.texts.admit(bytes).map_err(|why| why.to_string())?;
+        Ok(Box::new(leave))
+    }
+
     fn compile(&self, text: &str) -> Result<Program, String> {
         bounded(&self.texts, text)
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {
-        self.compiler.ports()
+        Some((0..=USUAL_CPU).map(PortId).collect())
     }
 
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
-        self.compiler.device(program)
+        let config = lock(&self.config).clone();
+        Device::new(program, self.choice.engine().as_ref(), &config)
     }
 }
 
@@ -70,22 +139,74 @@ pub(super) fn connect(
     let made = p4rt::channel(PortId(USUAL_CPU));
     let (inbox, cpu, remote) =
         made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
+    let config = Arc::new(Mutex::new(terms.config));
     let owner = (!terms.owner.is_empty()).then(|| Allow::all(terms.owner));
     let setup = Setup {
         id: terms.id,
         remote,
         loader: Arc::new(TenantLoader {
             texts: terms.texts,
-            compiler: Compiler {
-                choice,
-                config: terms.config,
-                ports: (0..=USUAL_CPU).map(PortId).collect(),
-            },
+            choice,
+            config: Arc::clone(&config),
         }),
         program: terms.program,
         notes: device.notes().clone(),
         allowed: owner.into_iter().collect(),
     };
-    let heard = Heard::default();
-    Ok((Tenant { inbox, heard }, cpu, setup))
+    let tenant = Tenant {
+        inbox,
+        config,
+        shown: Limit::default(),
+    };
+    Ok((tenant, cpu, setup))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says something of each packet to whoever listens.
+    const LOUD: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct empty_t {}
+struct seen_t { bit<9> port; }
+parser P(packet_in p, out empty_t h, inout empty_t m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout empty_t h, inout empty_t m) { apply {} }
+control I(inout empty_t h, inout empty_t m, inout standard_metadata_t s) {
+    apply { log_msg("a packet"); digest<seen_t>(1, { s.ingress_port }); }
+}
+control E(inout empty_t h, inout empty_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in empty_t h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
+    #[test]
+    fn a_loud_program_is_heard_by_parts_and_shown_in_a_few_lines() {
+        let program = Arc::new(compile::compile_text("loud.p4", LOUD).unwrap());
+        let engine = Choice::default().engine();
+        let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default()).unwrap();
+        for _ in 0..MOST_HEARD + 44 {
+            device.receive(PortId(0), &[0; 60]).unwrap();
+        }
+        device.step(packet::Nanos(1));
+        let (shown, mut digests, mut lines) = (Limit::default(), 0, Vec::new());
+        let mut hear = || {
+            let tell = &mut |_| digests += 1;
+            hear(&mut device, &shown, tell, &mut |line| lines.push(line))
+        };
+        assert_eq!([hear(), hear(), hear()], [true, false, false]);
+        assert_eq!(digests, MOST_HEARD + 44);
+        assert!((1..20).contains(&lines.len()), "{lines:?}");
+        assert_eq!(lines[0], "a packet");
+    }
+
+    #[test]
+    fn a_message_cannot_write_to_a_terminal_what_it_likes() {
+        let message = format!("\u{1b}[2J\n{}", "x".repeat(1 << 20));
+        let line = shown_line(&message, 3);
+        assert!(line.starts_with("\\u{1b}[2J\\nxxx"), "{line}");
+        assert!(line.ends_with("x (and 3 messages before, which are not shown)"));
+        assert!(line.len() < 2 * MOST_SHOWN);
+    }
 }
