@@ -19,6 +19,8 @@ pub(crate) struct Seat {
     pub(crate) is_untold: bool,
     /// Whether it is looked at when time goes on: packets wait in it.
     pub(crate) is_watched: bool,
+    /// The last burst in which its packets left, and how many of them may still go over links in it.
+    pub(crate) allowance: (u64, usize),
 }
 
 impl Seat {
@@ -29,6 +31,7 @@ impl Seat {
             worker,
             is_untold: false,
             is_watched: false,
+            allowance: (0, 0),
         }
     }
 

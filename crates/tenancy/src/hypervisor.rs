@@ -19,7 +19,7 @@ use crate::rule::Rule;
 use crate::share::Fairness;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring};
-use crate::worker::{MAX_HOPS, Worker};
+use crate::worker::{MAX_HOPS, MOST_LINKED, Worker};
 
 /// What a vPDP is made of.
 #[derive(Clone, Debug, Default)]
@@ -676,8 +676,9 @@ impl Hypervisor {
             device.step(now);
         }
         let mut hops = 0;
+        let mut allowances = vec![MOST_LINKED; self.root.slots()];
         loop {
-            let linked = self.hand_out(&mut sent);
+            let linked = self.hand_out(&mut allowances, &mut sent);
             if linked.is_empty() {
                 break;
             }
@@ -689,9 +690,10 @@ impl Hypervisor {
         self.say_farewell();
     }
 
-    /// Hands out what devices themselves have sent; what goes over links comes back.
+    /// Hands out what devices themselves have sent; what goes over links comes back, no more of each slot's than it is allowed.
     fn hand_out(
         &mut self,
+        allowances: &mut [usize],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> Vec<(Inlet, Frame)> {
         let mut linked = Vec::new();
@@ -700,6 +702,7 @@ impl Hypervisor {
             let (Some(loaded), Some(place)) = (&mut vpdp.loaded, root.place(vpdp.slot)) else {
                 continue;
             };
+            let allowance = &mut allowances[vpdp.slot.index()];
             let mut lost = Vec::new();
             loaded.device.drain_sent(|port, bytes, time| {
                 let mut frame = Frame::new();
@@ -711,7 +714,11 @@ impl Hypervisor {
                         Ok(()) => sent(*port, &mut frame, time),
                         Err(_) => lost.push(DropReason::FrameTooLong),
                     },
-                    Exit::Link(inlet) => linked.push((*inlet, frame)),
+                    Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
+                    Exit::Link(inlet) => {
+                        *allowance -= 1;
+                        linked.push((*inlet, frame));
+                    }
                     Exit::Open => lost.push(DropReason::NoSuchPort),
                 }
             });

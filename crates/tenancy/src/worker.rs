@@ -17,6 +17,11 @@ use crate::sorter::Sorter;
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
 
+/// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
+/// links goes; this bounds how wide copies make it.
+pub(crate) const MOST_LINKED: usize = 4096;
+const MOST_LINKED_A_FRAME: usize = 4;
+
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
@@ -52,9 +57,17 @@ struct Links {
     spare: FramePool,
     /// Packets that went over links.
     count: u64,
+    /// The number of the burst, and how many packets of each vPDP may go over links in it.
+    allowance: (u64, usize),
 }
 
 impl Links {
+    fn begin(&mut self, frames: usize) {
+        let (burst, _) = self.allowance;
+        let more = frames.saturating_mul(MOST_LINKED_A_FRAME);
+        self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
+    }
+
     /// Takes a packet that goes to another virtual port.
     fn push(&mut self, inlet: Inlet, frame: &mut Frame) {
         let mut taken = self.spare.get();
@@ -71,8 +84,11 @@ struct Way<'w, S> {
     place: &'w Place,
     links: &'w mut Links,
     sent: &'w mut S,
+    /// Packets that may still go over links.
+    allowance: usize,
     open: u64,
     too_long: u64,
+    too_many: u64,
 }
 
 impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
@@ -84,7 +100,11 @@ impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
                 Ok(()) => (self.sent)(*port, frame, time),
                 Err(_) => self.too_long += 1,
             },
-            Exit::Link(inlet) => self.links.push(*inlet, frame),
+            Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
+            Exit::Link(inlet) => {
+                self.allowance -= 1;
+                self.links.push(*inlet, frame);
+            }
             Exit::Open => self.open += 1,
         }
     }
@@ -99,21 +119,27 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     now: Nanos,
     sent: &mut S,
 ) {
+    if seat.allowance.0 != links.allowance.0 {
+        seat.allowance = links.allowance;
+    }
     let mut way = Way {
         place,
         links,
         sent,
+        allowance: seat.allowance.1,
         open: 0,
         too_long: 0,
+        too_many: 0,
     };
     seat.worker
         .forward_in_shift(frames, now, |port, frame, time| {
             way.leave(port, frame, time);
         });
-    let (open, too_long) = (way.open, way.too_long);
+    seat.allowance.1 = way.allowance;
     let lost = [
-        (open, DropReason::NoSuchPort),
-        (too_long, DropReason::FrameTooLong),
+        (way.open, DropReason::NoSuchPort),
+        (way.too_long, DropReason::FrameTooLong),
+        (way.too_many, DropReason::LinkHops),
     ];
     for (packets, reason) in lost {
         (0..packets).for_each(|_| seat.worker.count_drop(reason));
@@ -178,6 +204,7 @@ impl Worker {
         self.now = self.now.max(now);
         let now = self.now;
         self.desk.shift.begin();
+        self.out.begin(frames.len());
         self.take_root();
         let root = Arc::clone(&self.root);
         if let Some(fairness) = &self.fairness {

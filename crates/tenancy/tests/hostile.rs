@@ -5,9 +5,9 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{frame, hypervisor, id, marker, program, spec};
+use common::{frame, hypervisor, id, marker, port, program, spec};
 use exec::DropReason;
-use packet::{Frame, Nanos};
+use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, TableEntry};
 use tenancy::{Fairness, Hypervisor, Quotas, Rate, Reckoned, Work, Worker};
 
@@ -253,6 +253,77 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
     check(&outcome);
     assert!(refused > 500);
     assert!(scene.hypervisor.device_mut(id(2)).unwrap().entries() <= 200);
+}
+
+/// Sends 64 copies of every packet by port 1.
+fn multiplier() -> Arc<ir::Program> {
+    program("apply { standard.mcast_grp = 1; }")
+}
+
+fn copies() -> Change {
+    let copy = |instance| switch::Replica {
+        port: PortId(1),
+        instance,
+    };
+    Change::SetMulticast(1, (0..64).map(copy).collect())
+}
+
+/// Makes vPDP 3 on port 30, and links it with vPDP 2 in a loop that multiplies copies.
+fn link_in_a_loop(hypervisor: &mut Hypervisor) {
+    let mut third = spec(3, &[30]);
+    third.ports.push(tenancy::Connection::Open);
+    hypervisor.create(third).unwrap();
+    hypervisor.load(id(3), multiplier()).unwrap();
+    for number in [2, 3] {
+        let device = hypervisor.device_mut(id(number)).unwrap();
+        device.apply(copies()).unwrap();
+        device.publish();
+    }
+    hypervisor.connect(port(2, 1), None).unwrap();
+    hypervisor.link(port(2, 1), port(3, 1)).unwrap();
+}
+
+#[test]
+fn copies_that_multiply_over_a_loop_of_links_leave_the_victim_its_share() {
+    let mut scene = Scene::new(multiplier());
+    link_in_a_loop(&mut scene.hypervisor);
+    let mut worker = scene.worker;
+    let mut victim = 0;
+    let rounds = 3;
+    for round in 1..=rounds {
+        let mut frames = vec![frame(20, &[0, 0]), frame(10, &[0, 0])];
+        let now = Nanos(round * 1_000_000);
+        worker.forward(&mut frames, now, |port, _, _| {
+            victim += u64::from(port.0 == 11);
+        });
+        worker.forward(&mut [], now, |_, _, _| {});
+    }
+    scene.hypervisor.check_conservation().unwrap();
+    assert_eq!(victim, rounds);
+    for number in [2, 3] {
+        let ledger = scene.hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+        let ledger = ledger.ledger();
+        assert!(ledger.sent <= rounds * (4096 + 2 * 4), "{}", ledger.sent);
+        assert!(ledger.dropped(DropReason::LinkHops) > 0, "{number}");
+    }
+}
+
+#[test]
+fn copies_of_the_control_side_do_not_multiply_either() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(2, &[20, 21])).unwrap();
+    hypervisor.load(id(2), multiplier()).unwrap();
+    link_in_a_loop(&mut hypervisor);
+    let device = hypervisor.device_mut(id(2)).unwrap();
+    device.receive(PortId(0), &[0, 0]).unwrap();
+    hypervisor.step(Nanos(1), |_, _, _| {});
+    hypervisor.check_conservation().unwrap();
+    for number in [2, 3] {
+        let ledger = hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+        let ledger = ledger.ledger();
+        assert!(ledger.sent <= 4096, "{}", ledger.sent);
+        assert!(ledger.dropped(DropReason::LinkHops) > 0, "{number}");
+    }
 }
 
 #[test]
