@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
+use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Shift, Unbalanced};
 
@@ -58,8 +59,32 @@ struct Loaded {
     /// Of its seats.
     serial: u64,
     function: Function,
+    /// What the function was made: another one runs if a controller has set it on the device itself.
+    program: Arc<Program>,
     /// What it did before.
     before: Option<Function>,
+}
+
+impl Loaded {
+    /// What it does, and what it did before: also if a controller has set a program meanwhile.
+    fn functions(&self) -> (Function, Option<Function>) {
+        let running = self.device.program();
+        match Arc::ptr_eq(running, &self.program) {
+            true => (self.function.clone(), self.before.clone()),
+            false => (
+                Function::Program(Arc::clone(running)),
+                Some(self.function.clone()),
+            ),
+        }
+    }
+
+    /// Notices a program that a controller has set.
+    fn catch_up(&mut self) {
+        if !Arc::ptr_eq(self.device.program(), &self.program) {
+            (self.function, self.before) = self.functions();
+            self.program = Arc::clone(self.device.program());
+        }
+    }
 }
 
 impl Vpdp {
@@ -98,7 +123,8 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &*loaded.device)
     }
 
-    /// Its program, or the chain of which its program was made.
+    /// Its program, or the chain of which its program was made. A program that a controller has set on the device is noticed by
+    /// [`Hypervisor::step`].
     pub fn function(&self) -> Option<&Function> {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
@@ -231,6 +257,11 @@ impl Hypervisor {
 
     fn find_mut(&mut self, id: VpdpId) -> Result<&mut Vpdp, Refusal> {
         self.vpdps.get_mut(&id).ok_or(Refusal::NoSuchVpdp(id))
+    }
+
+    fn loaded_mut(&mut self, id: VpdpId) -> Result<&mut Loaded, Refusal> {
+        let loaded = self.find_mut(id)?.loaded.as_mut();
+        loaded.ok_or(Refusal::NoProgram(id))
     }
 
     /// Makes a vPDP without a program.
@@ -412,6 +443,7 @@ impl Hypervisor {
         let workers = device.workers_in(&shifts);
         let vpdp = self.find_mut(id)?;
         vpdp.loaded = Some(Loaded {
+            program: Arc::clone(device.program()),
             device: Box::new(device),
             serial,
             function,
@@ -435,16 +467,13 @@ impl Hypervisor {
         carry: Carry,
     ) -> Result<Migration, Refusal> {
         let function = function.into();
-        let vpdp = self.find(id)?;
-        if vpdp.loaded.is_none() {
-            return Err(Refusal::NoProgram(id));
-        }
-        let new = self.device(vpdp, &function)?;
-        let vpdp = self.find_mut(id)?;
-        let loaded = vpdp.loaded.as_mut().ok_or(Refusal::NoProgram(id))?;
+        self.loaded_mut(id)?.catch_up();
+        let new = self.device(self.find(id)?, &function)?;
+        let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
         loaded.device.publish();
+        loaded.program = Arc::clone(loaded.device.program());
         loaded.before = Some(std::mem::replace(&mut loaded.function, function));
         Ok(migration)
     }
@@ -454,9 +483,8 @@ impl Hypervisor {
     /// # Errors
     /// There was none.
     pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
-        let loaded = self.find(id)?.loaded.as_ref();
-        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
-        let before = loaded.before.clone().ok_or(Refusal::NothingBefore(id))?;
+        let (_, before) = self.loaded_mut(id)?.functions();
+        let before = before.ok_or(Refusal::NothingBefore(id))?;
         self.update(id, before, Carry::State(switch::MayLose::Anything))
     }
 
@@ -478,10 +506,13 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
         let vpdp = self.find(id)?;
-        let state = vpdp.loaded.as_ref().map(|loaded| ExportedState {
-            function: loaded.function.clone(),
-            before: loaded.before.clone(),
-            objects: loaded.device.objects(),
+        let state = vpdp.loaded.as_ref().map(|loaded| {
+            let (function, before) = loaded.functions();
+            ExportedState {
+                function,
+                before,
+                objects: loaded.device.objects(),
+            }
         });
         Ok(Exported {
             spec: Spec {
@@ -667,11 +698,12 @@ impl Hypervisor {
         let now = self.now;
         self.free_retired();
         let departing = self.departing.iter_mut().map(|one| &mut one.device);
-        let loaded = self
-            .vpdps
-            .values_mut()
-            .filter_map(|vpdp| vpdp.loaded.as_mut());
-        for device in departing.chain(loaded.map(|loaded| &mut loaded.device)) {
+        let vpdps = self.vpdps.values_mut();
+        let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut()).map(|loaded| {
+            loaded.catch_up();
+            &mut loaded.device
+        });
+        for device in departing.chain(loaded) {
             device.publish();
             device.step(now);
         }

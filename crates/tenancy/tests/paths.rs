@@ -3,13 +3,16 @@
 mod common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use common::{forward, frame, hypervisor, id, marker, marks, port, program, spec};
 use exec::DropReason;
-use packet::{Frame, PortId};
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use switch::{Carry, Device, MayLose};
 use tenancy::{
-    Backbone, Carriage, Condition, Envelope, Hypervisor, MAX_HOPS, MacAddress, MacPrefix, Quotas,
-    Rate, Rule, Sharing, Tunnel, Vlan, Worker,
+    Backbone, Carriage, Condition, Envelope, Function, Hypervisor, MAX_HOPS, MacAddress, MacPrefix,
+    Quotas, Rate, Rule, Sharing, Tunnel, Vlan, Worker,
 };
 
 /// Two vPDPs that mark packets with their numbers, on ports of their own.
@@ -75,7 +78,7 @@ fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
     let mut workers = hypervisor.workers(1);
     let mut send = |hypervisor: &mut Hypervisor, now| {
         let sent = forward(&mut workers[0], &mut [frame(10, &[0, 0])], now);
-        hypervisor.step(packet::Nanos(now), |_, _, _| {});
+        hypervisor.step(Nanos(now), |_, _, _| {});
         hypervisor.check_conservation().unwrap();
         marks(&sent)
     };
@@ -112,6 +115,41 @@ fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
     ];
     assert_eq!(drops, expected);
     assert_eq!((ledger.received, ledger.sent), (8, 4));
+}
+
+#[test]
+fn a_program_that_a_controller_sets_on_the_device_is_what_is_exported_and_rolled_back() {
+    let (mut hypervisor, mut workers) = two();
+    let program_of = |function: &Function| match function {
+        Function::Program(program) => Arc::clone(program),
+        Function::Chain(_) => panic!("it is no chain"),
+    };
+    let set = |hypervisor: &mut Hypervisor, program: &Arc<Program>| {
+        let new = Device::new(Arc::clone(program), &interp::Interp, &Default::default()).unwrap();
+        let device = hypervisor.device_mut(id(1)).unwrap();
+        let carry = Carry::State(MayLose::Anything);
+        device.adopt(new, carry).unwrap();
+        device.publish();
+    };
+    let mut mark = |now| marks(&forward(&mut workers[0], &mut [frame(10, &[0, 0])], now))[0].1;
+    let [third, fourth] = [marker(3), marker(4)];
+    set(&mut hypervisor, &third);
+    assert_eq!(mark(1), 3);
+    let state = hypervisor.export(id(1)).unwrap().state.unwrap();
+    assert!(Arc::ptr_eq(&program_of(&state.function), &third));
+    assert!(state.before.is_some());
+    hypervisor.roll_back(id(1)).unwrap();
+    assert_eq!(mark(2), 1);
+
+    set(&mut hypervisor, &fourth);
+    hypervisor.step(Nanos(3), |_, _, _| {});
+    let function = hypervisor.vpdp(id(1)).unwrap().function().unwrap();
+    assert!(Arc::ptr_eq(&program_of(function), &fourth));
+    let carry = Carry::State(MayLose::Anything);
+    hypervisor.update(id(1), marker(5), carry).unwrap();
+    assert_eq!(mark(4), 5);
+    hypervisor.roll_back(id(1)).unwrap();
+    assert_eq!(mark(5), 4);
 }
 
 #[test]
