@@ -179,6 +179,8 @@ pub struct Hypervisor {
     root: Arc<Root>,
     /// Roots that workers may still refer to: freeing one takes time that packets do not have.
     retired: Vec<Arc<Root>>,
+    /// Slots of vPDPs that are no more, to which links of retired roots may still lead: no other vPDP gets them yet.
+    barred: Vec<Slot>,
     departing: Vec<Departing>,
     /// How many devices had seats.
     serials: u64,
@@ -201,6 +203,7 @@ impl Hypervisor {
             desks: Vec::new(),
             root: Arc::default(),
             retired: Vec::new(),
+            barred: Vec::new(),
             departing: Vec::new(),
             serials: 0,
             ledger: Ledger::default(),
@@ -323,7 +326,9 @@ impl Hypervisor {
     }
 
     fn free_slot(&self) -> Slot {
-        let mut taken: Vec<u32> = self.vpdps.values().map(|vpdp| vpdp.slot.0).collect();
+        let slots = self.vpdps.values().map(|vpdp| vpdp.slot);
+        let slots = slots.chain(self.barred.iter().copied());
+        let mut taken: Vec<u32> = slots.map(|slot| slot.0).collect();
         taken.sort_unstable();
         let free = (0..).zip(&taken).find(|(slot, taken)| slot != *taken);
         Slot(free.map_or(taken.len() as u32, |(slot, _)| slot))
@@ -345,10 +350,11 @@ impl Hypervisor {
             wiring.ports.remove(&id);
             Ok(())
         })?;
-        if let Some(Loaded { device, serial, .. }) =
-            self.vpdps.remove(&id).and_then(|vpdp| vpdp.loaded)
-        {
-            self.depart(device, serial);
+        if let Some(vpdp) = self.vpdps.remove(&id) {
+            self.barred.push(vpdp.slot);
+            if let Some(Loaded { device, serial, .. }) = vpdp.loaded {
+                self.depart(device, serial);
+            }
         }
         self.rewire(wiring, classifier);
         Ok(())
@@ -667,6 +673,9 @@ impl Hypervisor {
 
     fn free_retired(&mut self) {
         self.retired.retain(|root| Arc::strong_count(root) > 1);
+        if self.retired.is_empty() {
+            self.barred.clear();
+        }
     }
 
     /// Workers for the switch's packets. They are made once; later calls give none.

@@ -34,6 +34,8 @@ pub struct Worker {
     seats: Vec<Option<Seat>>,
     /// Seats that nobody sends packets to any more, and the root that their packets leave by.
     leaving: Vec<(Seat, Arc<Root>)>,
+    /// The place of those whose own is in no root.
+    nowhere: Place,
     sorter: Sorter,
     /// Seats in which packets wait.
     watched: Vec<Slot>,
@@ -155,6 +157,7 @@ impl Worker {
             fairness: None,
             seats: Vec::new(),
             leaving: Vec::new(),
+            nowhere: Place::nowhere(),
             sorter: Sorter::default(),
             watched: Vec::new(),
             untold: VecDeque::new(),
@@ -388,9 +391,11 @@ impl Worker {
             return;
         }
         for (seat, root) in &mut self.leaving {
-            if let Some(place) = root.place(seat.slot) {
-                run(seat, place, &mut self.out, &mut [], self.now, sent);
-            }
+            // The slot may be another vPDP's by now.
+            let own = root.place(seat.slot);
+            let own = own.filter(|place| place.serial == seat.serial);
+            let place = own.unwrap_or(&self.nowhere);
+            run(seat, place, &mut self.out, &mut [], self.now, sent);
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {
