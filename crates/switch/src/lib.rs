@@ -47,4 +47,4 @@ pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use worker::{Shift, Stuck, Worker};
+pub use worker::{Stuck, Worker};

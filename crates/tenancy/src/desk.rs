@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Ledger, Shift};
+use switch::Ledger;
 
 use crate::gauge::Work;
 use crate::root::{Root, Slot};
@@ -80,7 +80,6 @@ pub(crate) struct Desk {
     /// Whether a packet was handed over to one of the worker's seats.
     is_called: AtomicBool,
     wake: OnceLock<Wake>,
-    pub(crate) shift: Shift,
 }
 
 impl Desk {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Shift, Unbalanced};
+use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Unbalanced};
 
 use crate::classifier::Classifier;
 use crate::compiler::BoundedCompiler;
@@ -445,8 +445,7 @@ impl Hypervisor {
         self.serials += 1;
         let serial = self.serials;
         device.step(self.now);
-        let shifts: Vec<Shift> = self.desks.iter().map(|desk| desk.shift.clone()).collect();
-        let workers = device.workers_in(&shifts);
+        let workers = device.workers(self.desks.len());
         let vpdp = self.find_mut(id)?;
         vpdp.loaded = Some(Loaded {
             program: Arc::clone(device.program()),
@@ -684,13 +683,12 @@ impl Hypervisor {
             return Vec::new();
         }
         self.desks = (0..count).map(|_| Arc::default()).collect();
-        let shifts: Vec<Shift> = self.desks.iter().map(|desk| desk.shift.clone()).collect();
         let mut seats: Vec<Vec<Seat>> = (0..count).map(|_| Vec::new()).collect();
         for vpdp in self.vpdps.values_mut() {
             let Some(loaded) = &mut vpdp.loaded else {
                 continue;
             };
-            let workers = loaded.device.workers_in(&shifts);
+            let workers = loaded.device.workers(count);
             let workers = workers.into_iter().zip(&self.desks);
             for (seats, (worker, desk)) in seats.iter_mut().zip(workers) {
                 seats.push(new_seat(vpdp.slot, loaded.serial, worker, desk));

@@ -134,7 +134,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
         too_many: 0,
     };
     seat.worker
-        .forward_in_shift(frames, now, |port, frame, time| {
+        .forward_untold(frames, now, |port, frame, time| {
             way.leave(port, frame, time);
         });
     seat.allowance.1 = way.allowance;
@@ -206,7 +206,6 @@ impl Worker {
     ) {
         self.now = self.now.max(now);
         let now = self.now;
-        self.desk.shift.begin();
         self.out.begin(frames.len());
         self.take_root();
         let root = Arc::clone(&self.root);
@@ -218,7 +217,6 @@ impl Worker {
         self.serve_all(&root, frames, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
-        self.desk.shift.end();
     }
 
     /// Takes what the control side has published.
@@ -286,9 +284,17 @@ impl Worker {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.sorter.sort(frames);
-        for number in 0..self.sorter.groups() {
+        let (mut number, mut in_time) = (0, self.sorter.groups());
+        while number < self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
+            // Those whose device is being changed wait for it when the others are served.
+            if number < in_time && self.seat(slot).is_some_and(|seat| seat.worker.is_held()) {
+                in_time -= 1;
+                self.sorter.swap(number, in_time);
+                continue;
+            }
             self.serve(root, slot, &mut frames[range], sent);
+            number += 1;
         }
     }
 
@@ -373,7 +379,9 @@ impl Worker {
             let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
                 return false;
             };
-            if seat.worker.next_time().is_some_and(|next| next <= *now) {
+            let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
+            // What is due in a device that is being changed can wait for the next burst.
+            if is_due && !seat.worker.is_held() {
                 run(seat, place, out, &mut [], *now, sent);
                 if !seat.is_untold {
                     seat.is_untold = true;

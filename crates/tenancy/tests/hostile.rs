@@ -3,7 +3,9 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use common::{frame, hypervisor, id, marker, port, program, spec};
 use exec::DropReason;
@@ -323,6 +325,54 @@ fn copies_of_the_control_side_do_not_multiply_either() {
         let ledger = ledger.ledger();
         assert!(ledger.sent <= 4096, "{}", ledger.sent);
         assert!(ledger.dropped(DropReason::LinkHops) > 0, "{number}");
+    }
+}
+
+#[test]
+fn a_change_between_bursts_waits_for_no_packets_of_another_vpdp() {
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        ..
+    } = Scene::new(marker(2));
+    let mut changed = 0;
+    let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
+    worker.forward(&mut frames, Nanos(1), |port, _, _| {
+        // In the midst of the packets of the other one.
+        let other = if port.0 == 11 { 2 } else { 1 };
+        let device = hypervisor.device_mut(id(other)).unwrap();
+        let done = device.between_bursts(|_| Ok::<(), ()>(()));
+        assert_eq!(done, Ok(Ok(())));
+        changed += 1;
+    });
+    assert_eq!(changed, 2);
+}
+
+#[test]
+fn packets_of_a_vpdp_that_is_being_changed_keep_no_others_waiting() {
+    for (changed, others) in [(1, 21), (2, 11)] {
+        let Scene {
+            mut hypervisor,
+            mut worker,
+            ..
+        } = Scene::new(marker(2));
+        let (begun, begins) = mpsc::channel();
+        let (sends, sent) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            begins.recv().unwrap();
+            let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
+            worker.forward(&mut frames, Nanos(1), |port, _, _| {
+                sends.send(port.0).unwrap();
+            });
+        });
+        let device = hypervisor.device_mut(id(changed)).unwrap();
+        let first = device.between_bursts(|_| {
+            begun.send(()).unwrap();
+            sent.recv_timeout(Duration::from_secs(20))
+        });
+        assert_eq!(first, Ok(Ok(others)));
+        thread.join().unwrap();
+        assert_eq!(sent.iter().count(), 1);
     }
 }
 
