@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use switch::Ledger;
 
-use crate::gauge::Work;
 use crate::root::{Root, Slot};
 use crate::share::Fairness;
 
@@ -35,13 +34,10 @@ impl Seat {
         }
     }
 
-    /// What its packets have done so far.
-    pub(crate) fn work(&self) -> Work {
+    /// Passes of its packets so far after their first.
+    pub(crate) fn passes(&self) -> u64 {
         let ledger = self.worker.ledger();
-        Work {
-            packets: ledger.received,
-            passes: ledger.resubmitted + ledger.recirculated,
-        }
+        ledger.resubmitted + ledger.recirculated
     }
 }
 

@@ -148,6 +148,26 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     }
 }
 
+/// [`run`], with what it costs measured and charged to the place; the cycles.
+fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
+    seat: &mut Seat,
+    place: &Place,
+    links: &mut Links,
+    frames: &mut [Frame],
+    now: Nanos,
+    sent: &mut S,
+    gauge: &mut dyn Gauge,
+) -> u64 {
+    let before = seat.passes();
+    let packets = frames.len() as u64;
+    gauge.begin();
+    run(seat, place, links, frames, now, sent);
+    let passes = seat.passes() - before;
+    let cycles = gauge.end(Work { packets, passes });
+    place.gate.charge(Used { passes, cycles }, now);
+    cycles
+}
+
 impl Worker {
     pub(crate) fn new(desk: Arc<Desk>) -> Worker {
         Worker {
@@ -336,14 +356,9 @@ impl Worker {
                     .refuse((admitted - served) as u64, DropReason::FairShare);
                 admitted = served;
             }
-            let before = seat.work();
-            self.gauge.begin();
             let frames = &mut frames[..admitted];
-            run(seat, place, &mut self.out, frames, now, sent);
-            let passes = seat.work().passes - before.passes;
-            let packets = admitted as u64;
-            let cycles = self.gauge.end(Work { packets, passes });
-            place.gate.charge(Used { passes, cycles }, now);
+            let gauge = &mut *self.gauge;
+            let cycles = run_charged(seat, place, &mut self.out, frames, now, sent, gauge);
             self.shares.book(slot, admitted, cycles);
         }
         if !seat.is_watched && seat.worker.next_time().is_some() {
@@ -371,6 +386,8 @@ impl Worker {
             seats,
             untold,
             out,
+            gauge,
+            shares,
             now,
             ..
         } = self;
@@ -382,7 +399,8 @@ impl Worker {
             let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
             if is_due && !seat.worker.is_held() {
-                run(seat, place, out, &mut [], *now, sent);
+                let cycles = run_charged(seat, place, out, &mut [], *now, sent, &mut **gauge);
+                shares.book(*slot, 0, cycles);
                 if !seat.is_untold {
                     seat.is_untold = true;
                     untold.push_back(*slot);
@@ -403,7 +421,8 @@ impl Worker {
             let own = root.place(seat.slot);
             let own = own.filter(|place| place.serial == seat.serial);
             let place = own.unwrap_or(&self.nowhere);
-            run(seat, place, &mut self.out, &mut [], self.now, sent);
+            let gauge = &mut *self.gauge;
+            run_charged(seat, place, &mut self.out, &mut [], self.now, sent, gauge);
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {

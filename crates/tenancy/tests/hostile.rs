@@ -159,6 +159,59 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
 }
 
 #[test]
+fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
+    let recirculator = common::program_with_egress(
+        "apply { standard.egress_spec = 1; }",
+        "apply { recirculate_preserving_field_list(1); }",
+    );
+    let quotas = |rate| Quotas {
+        passes: Some(rate),
+        ..Quotas::default()
+    };
+    let cycles = |rate| Quotas {
+        cycles: Some(rate),
+        ..Quotas::default()
+    };
+    let few = |burst| Rate {
+        per_second: 1,
+        burst,
+    };
+    // More than a packet and its first passes cost, less than twenty passes.
+    let cases = [
+        (quotas(few(5)), DropReason::PassQuota),
+        (cycles(few(5_000)), DropReason::CycleQuota),
+    ];
+    for (quotas, reason) in cases {
+        let Scene {
+            mut hypervisor,
+            mut worker,
+            ..
+        } = Scene::new(Arc::clone(&recirculator));
+        hypervisor.set_fairness(None);
+        hypervisor.set_quotas(id(2), quotas).unwrap();
+        let slow = switch::QueueConfig {
+            packets_per_second: Some(1000),
+            ..Default::default()
+        };
+        let device = hypervisor.device_mut(id(2)).unwrap();
+        device.apply(Change::SetQueue(PortId(1), slow)).unwrap();
+        device.publish();
+        common::forward(&mut worker, &mut [frame(20, &[0, 0])], 0);
+        for millis in 1..20 {
+            common::forward(&mut worker, &mut [], millis * 1_000_000);
+        }
+        let ledger = |hypervisor: &Hypervisor| {
+            let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
+            device.ledger()
+        };
+        assert!(ledger(&hypervisor).recirculated > 10);
+        common::forward(&mut worker, &mut [frame(20, &[0, 0])], 20_000_000);
+        assert_eq!(ledger(&hypervisor).dropped(reason), 1);
+        hypervisor.check_conservation().unwrap();
+    }
+}
+
+#[test]
 fn cycles_have_a_quota_too() {
     let mut scene = Scene::new(marker(2));
     let quotas = Quotas {
