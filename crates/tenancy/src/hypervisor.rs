@@ -39,6 +39,16 @@ pub struct Spec {
     pub device: DeviceConfig,
 }
 
+impl Spec {
+    /// How its device is set up, with the limits of its quotas.
+    fn config(&self) -> DeviceConfig {
+        DeviceConfig {
+            limits: self.quotas.limits,
+            ..self.device.clone()
+        }
+    }
+}
+
 /// A virtual data plane.
 pub struct Vpdp {
     id: VpdpId,
@@ -272,18 +282,11 @@ impl Hypervisor {
     /// # Errors
     /// Its number, its name or one of its ports is another one's.
     pub fn create(&mut self, spec: Spec) -> Result<VpdpId, Refusal> {
-        let id = match spec.id {
-            Some(id) if self.vpdps.contains_key(&id) => return Err(Refusal::NumberTaken(id)),
-            Some(id) => id,
-            None => {
-                let mut all = VpdpId::all();
-                let free = all.find(|id| !self.vpdps.contains_key(id));
-                free.ok_or(Refusal::NoNumberLeft)?
-            }
-        };
+        let id = self.free_number(spec.id)?;
         if let Some(other) = self.vpdps.values().find(|vpdp| vpdp.name == spec.name) {
             return Err(Refusal::NameTaken(spec.name, other.id));
         }
+        let config = spec.config();
         let (links, ports): (Vec<_>, Vec<_>) = {
             let ports = (0..).zip(spec.ports);
             ports.partition(|(_, connection)| matches!(connection, Connection::Link(_)))
@@ -307,13 +310,10 @@ impl Hypervisor {
         })?;
         let vpdp = Vpdp {
             id,
+            config,
             name: spec.name,
             owner: spec.owner,
             gate: Arc::new(Gate::new(&spec.quotas, self.now)),
-            config: DeviceConfig {
-                limits: spec.quotas.limits,
-                ..spec.device
-            },
             compiler: BoundedCompiler::new(spec.quotas.compile),
             quotas: spec.quotas,
             slot: self.free_slot(),
@@ -323,6 +323,16 @@ impl Hypervisor {
         self.vpdps.insert(id, vpdp);
         self.rewire(wiring, classifier);
         Ok(id)
+    }
+
+    /// The number of a vPDP that is to have this one, or any.
+    fn free_number(&self, wanted: Option<VpdpId>) -> Result<VpdpId, Refusal> {
+        let is_free = |id: &VpdpId| !self.vpdps.contains_key(id);
+        match wanted {
+            Some(id) if is_free(&id) => Ok(id),
+            Some(id) => Err(Refusal::NumberTaken(id)),
+            None => VpdpId::all().find(is_free).ok_or(Refusal::NoNumberLeft),
+        }
     }
 
     fn free_slot(&self) -> Slot {
@@ -423,15 +433,21 @@ impl Hypervisor {
         if vpdp.loaded.is_some() {
             return Err(Refusal::HasProgram(id));
         }
-        let device = self.device(vpdp, &function)?;
+        let device = self.device(id, &vpdp.name, &vpdp.config, &function)?;
         self.seat(id, device, function, None)
     }
 
-    fn device(&self, vpdp: &Vpdp, function: &Function) -> Result<Device, Refusal> {
-        let composed = function.program(&vpdp.name);
-        let program = composed.map_err(|error| Refusal::Compose(vpdp.id, Box::new(error)))?;
-        let made = Device::new(program, &*self.engine, &vpdp.config);
-        made.map_err(|error| Refusal::load(vpdp.id, &error))
+    fn device(
+        &self,
+        id: VpdpId,
+        name: &str,
+        config: &DeviceConfig,
+        function: &Function,
+    ) -> Result<Device, Refusal> {
+        let composed = function.program(name);
+        let program = composed.map_err(|error| Refusal::Compose(id, Box::new(error)))?;
+        let made = Device::new(program, &*self.engine, config);
+        made.map_err(|error| Refusal::load(id, &error))
     }
 
     /// Gives a vPDP a device, with a seat on each worker.
@@ -473,7 +489,8 @@ impl Hypervisor {
     ) -> Result<Migration, Refusal> {
         let function = function.into();
         self.loaded_mut(id)?.catch_up();
-        let new = self.device(self.find(id)?, &function)?;
+        let vpdp = self.find(id)?;
+        let new = self.device(id, &vpdp.name, &vpdp.config, &function)?;
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
@@ -538,18 +555,28 @@ impl Hypervisor {
     /// # Errors
     /// As of [`Hypervisor::create`] and [`Hypervisor::load`].
     pub fn import(&mut self, exported: Exported) -> Result<VpdpId, Refusal> {
-        let id = self.create(exported.spec)?;
-        let loaded = exported.state.map_or(Ok(()), |state| {
-            let mut device = self.device(self.find(id)?, &state.function)?;
-            device.restore(state.objects).map_err(Refusal::Import)?;
-            self.seat(id, device, state.function, state.before)
-        });
-        if let Err(error) = loaded {
-            self.delete(id)?;
-            return Err(error);
-        }
-        if exported.is_suspended {
+        let Exported {
+            mut spec,
+            is_suspended,
+            state,
+        } = exported;
+        let id = self.free_number(spec.id)?;
+        spec.id = Some(id);
+        // All that may be refused comes before the first change, or is refused by it.
+        let restored = match state {
+            Some(state) => {
+                let mut device = self.device(id, &spec.name, &spec.config(), &state.function)?;
+                device.restore(state.objects).map_err(Refusal::Import)?;
+                Some((device, state.function, state.before))
+            }
+            None => None,
+        };
+        self.create(spec)?;
+        if is_suspended {
             self.suspend(id)?;
+        }
+        if let Some((device, function, before)) = restored {
+            self.seat(id, device, function, before)?;
         }
         Ok(id)
     }

@@ -257,6 +257,30 @@ fn rules_that_overlap_are_told_apart_by_priority() {
 }
 
 #[test]
+fn an_import_that_is_refused_leaves_nothing_behind() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[1, 2])).unwrap();
+    let tables = program(&format!("{TABLES} apply {{ two.apply(); }}"));
+    hypervisor.load(id(1), tables).unwrap();
+    let mut exported = hypervisor.export(id(1)).unwrap();
+    hypervisor.unload(id(1)).unwrap();
+    hypervisor.connect(port(1, 0), None).unwrap();
+    exported.spec.name = "another".into();
+    exported.spec.id = Some(id(2));
+    exported.spec.quotas.limits = SMALL;
+    exported.spec.ports = vec![Connection::Link(port(1, 0))];
+    let refusal = hypervisor.import(exported.clone()).unwrap_err();
+    let message = "vPDP 2 cannot run the program: there would be 2 entries";
+    assert!(refusal.to_string().starts_with(message), "{refusal}");
+    assert_eq!(hypervisor.vpdps().count(), 1);
+    assert_eq!(hypervisor.ports(id(1))[0], Connection::Open);
+
+    exported.spec.quotas.limits = Limits::default();
+    hypervisor.import(exported).unwrap();
+    assert_eq!(hypervisor.ports(id(1))[0], Connection::Link(port(2, 0)));
+}
+
+#[test]
 fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
     let mut hypervisor = hypervisor();
     let mut spec = spec(1, &[1, 2]);
