@@ -268,6 +268,8 @@ impl Worker {
                 false => self.leaving.push((seat, Arc::clone(&root))),
             }
         }
+        // Who gets a slot next does not inherit what was used in it: each worker sees it empty between two vPDPs.
+        self.shares.forget(|slot| root.place(slot).is_none());
         let seats = &self.seats;
         let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_ref);
         self.watched

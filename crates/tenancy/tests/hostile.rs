@@ -130,6 +130,29 @@ fn endless_resubmission_costs_the_one_that_resubmits() {
 }
 
 #[test]
+fn who_comes_after_a_hog_does_not_owe_what_it_used() {
+    let mut scene = Scene::new(common::resubmitter());
+    scene.run(20, 60, |_, _| {});
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        now,
+        ..
+    } = scene;
+    let mut send = |hypervisor: &mut Hypervisor| {
+        let sent = common::forward(&mut worker, &mut [frame(20, &[0, 0])], now);
+        hypervisor.step(Nanos(now), |_, _, _| {});
+        sent.len()
+    };
+    assert_eq!(send(&mut hypervisor), 0);
+    hypervisor.delete(id(2)).unwrap();
+    assert_eq!(send(&mut hypervisor), 0);
+    hypervisor.create(spec(3, &[20, 21])).unwrap();
+    hypervisor.load(id(3), marker(3)).unwrap();
+    assert_eq!(send(&mut hypervisor), 1);
+}
+
+#[test]
 fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
     let mut scene = Scene::new(common::resubmitter());
     let quotas = Quotas {
