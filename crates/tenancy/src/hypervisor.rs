@@ -68,6 +68,8 @@ struct Loaded {
     device: Box<Device>,
     /// Of its seats.
     serial: u64,
+    /// Workers that have not given back its seat.
+    seats: usize,
     function: Function,
     /// What the function was made: another one runs if a controller has set it on the device itself.
     program: Arc<Program>,
@@ -362,19 +364,19 @@ impl Hypervisor {
         })?;
         if let Some(vpdp) = self.vpdps.remove(&id) {
             self.barred.push(vpdp.slot);
-            if let Some(Loaded { device, serial, .. }) = vpdp.loaded {
-                self.depart(device, serial);
+            if let Some(loaded) = vpdp.loaded {
+                self.depart(loaded);
             }
         }
         self.rewire(wiring, classifier);
         Ok(())
     }
 
-    fn depart(&mut self, device: Box<Device>, serial: u64) {
+    fn depart(&mut self, loaded: Loaded) {
         self.departing.push(Departing {
-            device,
-            serial,
-            seats: self.desks.len(),
+            device: loaded.device,
+            serial: loaded.serial,
+            seats: loaded.seats,
         });
     }
 
@@ -467,6 +469,7 @@ impl Hypervisor {
             program: Arc::clone(device.program()),
             device: Box::new(device),
             serial,
+            seats: workers.len(),
             function,
             before,
         });
@@ -516,8 +519,8 @@ impl Hypervisor {
     /// It has none.
     pub fn unload(&mut self, id: VpdpId) -> Result<(), Refusal> {
         let loaded = self.find_mut(id)?.loaded.take();
-        let Loaded { device, serial, .. } = loaded.ok_or(Refusal::NoProgram(id))?;
-        self.depart(device, serial);
+        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        self.depart(loaded);
         self.publish(Vec::new());
         Ok(())
     }
@@ -716,6 +719,7 @@ impl Hypervisor {
                 continue;
             };
             let workers = loaded.device.workers(count);
+            loaded.seats = workers.len();
             let workers = workers.into_iter().zip(&self.desks);
             for (seats, (worker, desk)) in seats.iter_mut().zip(workers) {
                 seats.push(new_seat(vpdp.slot, loaded.serial, worker, desk));
@@ -824,9 +828,15 @@ impl Hypervisor {
     /// Frees devices that have no packets any more.
     fn say_farewell(&mut self) {
         for seat in self.desks.iter().flat_map(|desk| desk.come_back()) {
-            let mut departing = self.departing.iter_mut();
-            if let Some(device) = departing.find(|one| one.serial == seat.serial) {
-                device.seats -= 1;
+            let departing = self.departing.iter_mut();
+            let departing = departing.map(|one| (one.serial, &mut one.seats));
+            let vpdps = self.vpdps.values_mut();
+            // A worker that goes gives back those of vPDPs that stay, too.
+            let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut());
+            let loaded = loaded.map(|one| (one.serial, &mut one.seats));
+            let mut all = departing.chain(loaded);
+            if let Some((_, seats)) = all.find(|(serial, _)| *serial == seat.serial) {
+                *seats -= 1;
             }
         }
         let ledger = &mut self.ledger;

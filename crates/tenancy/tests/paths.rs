@@ -175,6 +175,22 @@ fn packets_in_the_queues_of_a_deleted_vpdp_leave_at_their_time() {
     assert_eq!(hypervisor.ledger().sent, 5);
 }
 
+#[test]
+fn a_vpdp_is_deleted_and_unloaded_when_its_workers_are_gone() {
+    let (mut hypervisor, workers) = two();
+    drop(workers);
+    // It gives back all its seats, and is given another one.
+    hypervisor.step(Nanos(1), |_, _, _| {});
+    hypervisor.create(spec(3, &[30, 31])).unwrap();
+    hypervisor.load(id(3), marker(3)).unwrap();
+    hypervisor.delete(id(1)).unwrap();
+    hypervisor.unload(id(2)).unwrap();
+    hypervisor.delete(id(3)).unwrap();
+    hypervisor.step(Nanos(2), |_, _, _| {});
+    assert_eq!(hypervisor.departing(), 0);
+    hypervisor.check_conservation().unwrap();
+}
+
 /// Has virtual port 1 of a vPDP send a thousand packets a second.
 fn shape(hypervisor: &mut Hypervisor, number: u16) {
     let slow = switch::QueueConfig {
