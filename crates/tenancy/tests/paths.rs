@@ -142,14 +142,16 @@ fn a_program_that_a_controller_sets_on_the_device_is_what_is_exported_and_rolled
     assert_eq!(mark(2), 1);
 
     set(&mut hypervisor, &fourth);
-    hypervisor.step(Nanos(3), |_, _, _| {});
-    let function = hypervisor.vpdp(id(1)).unwrap().function().unwrap();
-    assert!(Arc::ptr_eq(&program_of(function), &fourth));
     let carry = Carry::State(MayLose::Anything);
     hypervisor.update(id(1), marker(5), carry).unwrap();
     assert_eq!(mark(4), 5);
     hypervisor.roll_back(id(1)).unwrap();
     assert_eq!(mark(5), 4);
+
+    set(&mut hypervisor, &third);
+    hypervisor.step(Nanos(6), |_, _, _| {});
+    let function = hypervisor.vpdp(id(1)).unwrap().function().unwrap();
+    assert!(Arc::ptr_eq(&program_of(function), &third));
 }
 
 #[test]
