@@ -39,7 +39,7 @@ pub use core::Digest;
 pub use device::{AdoptError, Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
 pub use ledger::{Ledger, Unbalanced};
-pub use limits::{Exceeded, Limited, Limits};
+pub use limits::{Exceeded, Limited, Limits, MOST_METADATA};
 pub use migration::{Fate, Line, MayLose, Migration, StateKind, WouldLose};
 pub use object::{CELLS, Object, Place, arguments, key_match};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
@@ -47,4 +47,4 @@ pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use worker::{Shift, Stuck, Worker};
+pub use worker::{Stuck, Worker};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use exec::{Configuration, state_bytes};
-use ir::Program;
+use ir::{Program, TableId};
 use table::{GroupId, MemberId, Table};
 
 use crate::control::{Action, Change, ControlCode, ControlError, refused};
@@ -13,14 +13,17 @@ use crate::pre::ReplicationEngine;
 /// The most that a device may hold; what is not given is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries of tables, the program's own among them, members and groups of profiles, members of value sets, copies of multicast groups and clone
-    /// sessions.
+    /// Entries of tables, the program's own among them, members of profiles and of value sets, groups of profiles, multicast groups and clone sessions,
+    /// each of them with its members or copies. Metadata of an entry has no more than [`MOST_METADATA`] bytes then.
     pub entries: Option<u64>,
     /// Bytes of counters, meters, registers and tables that packets write.
     pub state_bytes: Option<u64>,
     /// Stages of the program.
     pub stages: Option<u64>,
 }
+
+/// Bytes that a controller keeps with an entry at most, where entries are limited: so that their number bounds memory.
+pub const MOST_METADATA: usize = 1024;
 
 /// What a limit is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,22 +102,23 @@ impl Limits {
 pub(crate) fn entries(configuration: &Configuration, replication: &ReplicationEngine) -> u64 {
     let tables = configuration.tables.values().map(Table::len);
     let profiles = configuration.profiles.values().flatten();
-    let profiles = profiles.map(|profile| profile.members().len() + profile.groups().len());
+    let profiles = profiles.map(|profile| {
+        let groups = profile.groups().map(|(_, members)| 1 + members.len());
+        profile.members().len() + groups.sum::<usize>()
+    });
     let sets = configuration.value_sets.values();
     let sets = sets.map(|set| set.members().len());
-    let groups = replication.groups().map(|(_, copies)| copies.len());
+    let groups = replication.groups().map(|(_, copies)| 1 + copies.len());
     let sessions = replication.sessions();
-    let sessions = sessions.map(|(_, session)| session.replicas.len());
+    let sessions = sessions.map(|(_, session)| 1 + session.replicas.len());
     let own = tables.chain(profiles).chain(sets);
     own.chain(groups).chain(sessions).sum::<usize>() as u64
 }
 
-/// Entries that an action brings with it: the members of a one-shot group, and the group.
-fn brought_by(action: &Action) -> usize {
-    match action {
-        Action::OneShot(members) => members.len() + 1,
-        _ => 0,
-    }
+/// What something with members or copies counts more than it does already.
+fn more(members: usize, there: Option<usize>) -> usize {
+    let there = there.map_or(0, |members| 1 + members);
+    (1 + members).saturating_sub(there)
 }
 
 impl Device {
@@ -144,6 +148,9 @@ impl Device {
         if self.limits.entries.is_none() {
             return Ok(());
         }
+        if let Change::SetMetadata(_, _, metadata) = change {
+            return check_metadata(metadata);
+        }
         let more = self.growth(change);
         let checked = match more {
             0 => Ok(()),
@@ -156,8 +163,8 @@ impl Device {
     fn growth(&self, change: &Change) -> usize {
         let profile = |id| self.configuration.profiles.get(id)?.as_ref();
         match change {
-            Change::Insert(_, entry) => 1 + brought_by(&entry.action),
-            Change::Modify(_, _, action, _) => brought_by(action),
+            Change::Insert(table, entry) => 1 + self.brought_by(*table, &entry.action),
+            Change::Modify(table, _, action, _) => self.brought_by(*table, action),
             Change::SetMember {
                 profile: id,
                 id: member,
@@ -169,19 +176,22 @@ impl Device {
             Change::SetGroup {
                 profile: id,
                 id: group,
-                ..
+                members,
             } => {
                 let there = profile(*id).and_then(|there| there.group(GroupId::new(*group)));
-                usize::from(there.is_none())
+                more(members.len(), there.map(<[_]>::len))
             }
             Change::SetMulticast(id, copies) => {
-                let there = self.replication.group(*id).len();
-                copies.len().saturating_sub(there)
+                let mut groups = self.replication.groups();
+                let there = groups.find(|(there, _)| there == id);
+                more(copies.len(), there.map(|(_, copies)| copies.len()))
             }
             Change::SetCloneSession(id, session) => {
                 let there = self.replication.session(*id);
-                let there = there.map_or(0, |there| there.replicas.len());
-                session.replicas.len().saturating_sub(there)
+                more(
+                    session.replicas.len(),
+                    there.map(|there| there.replicas.len()),
+                )
             }
             Change::SetValueSet(id, members) => {
                 let there = self.configuration.value_sets.get(*id);
@@ -191,4 +201,27 @@ impl Device {
             _ => 0,
         }
     }
+
+    /// Entries that an action brings with it, where a profile keeps it: a member, or members and a group of them.
+    fn brought_by(&self, table: TableId, action: &Action) -> usize {
+        let table = self.program().tables.get(table);
+        let has_profile = table.is_some_and(|table| table.implementation.is_some());
+        match action {
+            Action::Call(_) if has_profile => 1,
+            Action::OneShot(members) if members.len() == 1 => 1,
+            Action::OneShot(members) => 2 * members.len() + 1,
+            _ => 0,
+        }
+    }
+}
+
+fn check_metadata(metadata: &[u8]) -> Result<(), ControlError> {
+    if metadata.len() <= MOST_METADATA {
+        return Ok(());
+    }
+    let message = format!(
+        "what is kept with the entry takes {} bytes, but it is at most {MOST_METADATA} where entries have a quota; shorten its metadata",
+        metadata.len()
+    );
+    refused(ControlCode::ResourceExhausted, message)
 }

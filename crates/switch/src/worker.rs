@@ -43,32 +43,11 @@ pub(crate) struct Desk {
     version: AtomicU64,
     /// The publication that a worker must have taken before it goes on: cells were changed together with it.
     required: AtomicU64,
-    shift: Shift,
+    /// Whether the worker has packets of this device in hand: its thread alone sets and clears it.
+    is_at_work: AtomicBool,
     inbox: ArrayQueue<Handed>,
     /// What to do when a packet is left here.
     wake: OnceLock<Wake>,
-}
-
-/// Whether a thread has packets in hand, for the devices whose workers it runs: it is set and cleared by that thread alone.
-#[derive(Clone, Debug, Default)]
-pub struct Shift {
-    is_at_work: Arc<AtomicBool>,
-}
-
-impl Shift {
-    /// The thread takes packets in hand.
-    pub fn begin(&self) {
-        self.is_at_work.store(true, Ordering::SeqCst);
-    }
-
-    /// It has none any more.
-    pub fn end(&self) {
-        self.is_at_work.store(false, Ordering::SeqCst);
-    }
-
-    fn is_at_work(&self) -> bool {
-        self.is_at_work.load(Ordering::SeqCst)
-    }
 }
 
 /// What a worker has to tell the device.
@@ -102,16 +81,26 @@ impl Papers {
 }
 
 impl Desk {
-    fn new(published: Published, shift: Shift) -> Desk {
+    fn new(published: Published) -> Desk {
         Desk {
             papers: Mutex::default(),
             published: Mutex::new(published),
             version: AtomicU64::new(1),
             required: AtomicU64::new(0),
-            shift,
+            is_at_work: AtomicBool::new(false),
             inbox: ArrayQueue::new(MOST_HANDED),
             wake: OnceLock::new(),
         }
+    }
+
+    /// The worker takes packets in hand.
+    fn begin(&self) {
+        self.is_at_work.store(true, Ordering::SeqCst);
+    }
+
+    /// It has none any more.
+    fn end(&self) {
+        self.is_at_work.store(false, Ordering::Release);
     }
 
     /// The papers, for the device: it may wait, workers do not.
@@ -200,7 +189,7 @@ impl Office {
             let since = Instant::now();
             loop {
                 let mut desks = self.desks.iter();
-                if desks.all(|desk| !desk.shift.is_at_work()) {
+                if desks.all(|desk| !desk.is_at_work.load(Ordering::SeqCst)) {
                     return Ok(held);
                 }
                 if since.elapsed() > LONGEST_HOLD {
@@ -290,14 +279,12 @@ impl Worker {
         now: Nanos,
         sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.desk.shift.begin();
-        self.forward_in_shift(frames, now, sent);
-        self.end();
+        self.forward_untold(frames, now, sent);
+        self.tell();
     }
 
-    /// [`Worker::forward`] within the shift of this worker's thread, which has begun: what workers of several devices do on one thread. What it has to
-    /// tell it tells with [`Worker::tell`].
-    pub fn forward_in_shift(
+    /// [`Worker::forward`] by a thread that runs workers of several devices: what this one has to tell it tells with [`Worker::tell`].
+    pub fn forward_untold(
         &mut self,
         frames: &mut [Frame],
         now: Nanos,
@@ -305,6 +292,7 @@ impl Worker {
     ) {
         self.begin(now);
         self.core.forward(&self.root, frames, &mut sent);
+        self.desk.end();
     }
 
     /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
@@ -316,7 +304,6 @@ impl Worker {
         tracer: &mut dyn Tracer,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.desk.shift.begin();
         self.begin(now);
         tracer.event(TraceEvent::Received {
             port: frame.ingress.0,
@@ -325,11 +312,13 @@ impl Worker {
         let frames = std::slice::from_mut(frame);
         self.core
             .forward_one_by_one(&self.root, frames, &mut Trace(Some(tracer)), &mut sent);
-        self.end();
+        self.desk.end();
+        self.tell();
     }
 
-    /// What is due before any frame of a burst.
+    /// Takes packets in hand, and does what is due before any frame of a burst.
     fn begin(&mut self, now: Nanos) {
+        self.desk.begin();
         self.wait_while_held();
         self.take_root();
         let now = self.core.now.max(now);
@@ -388,21 +377,21 @@ impl Worker {
         self.core.held() + self.desk.inbox.len()
     }
 
-    /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take. Meanwhile the shift rests.
-    fn wait_while_held(&self) {
-        while self.office.is_held.load(Ordering::SeqCst) {
-            self.desk.shift.end();
-            let mut looks = 0;
-            while self.office.is_held.load(Ordering::Acquire) {
-                let_device_go_on(&mut looks);
-            }
-            self.desk.shift.begin();
-        }
+    /// Whether a burst would have to wait right now, because the device changes what all packets must see at once.
+    pub fn is_held(&self) -> bool {
+        self.office.is_held.load(Ordering::Acquire)
     }
 
-    fn end(&mut self) {
-        self.tell();
-        self.desk.shift.end();
+    /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take. Meanwhile the worker rests.
+    fn wait_while_held(&self) {
+        while self.office.is_held.load(Ordering::SeqCst) {
+            self.desk.end();
+            let mut looks = 0;
+            while self.is_held() {
+                let_device_go_on(&mut looks);
+            }
+            self.desk.begin();
+        }
     }
 
     fn take_root(&mut self) {
@@ -474,13 +463,6 @@ impl Device {
     /// Workers for this device's packets, which from now on go through them. The device itself goes on to be the control side; packets that it takes in
     /// itself (traced ones, those of a controller) are processed as before. Workers are made once; later calls give none.
     pub fn workers(&mut self, count: usize) -> Vec<Worker> {
-        let shifts: Vec<Shift> = (0..count).map(|_| Shift::default()).collect();
-        self.workers_in(&shifts)
-    }
-
-    /// [`Device::workers`] for threads that run workers of other devices too: one for each of these shifts.
-    pub fn workers_in(&mut self, shifts: &[Shift]) -> Vec<Worker> {
-        let count = shifts.len();
         if self.office.is_some() || count == 0 {
             return Vec::new();
         }
@@ -492,9 +474,9 @@ impl Device {
             root: Arc::clone(&self.root),
             queues: self.core.queues.configured(),
         };
-        let desk = |shift: &Shift| Arc::new(Desk::new(published.clone(), shift.clone()));
+        let desk = |_| Arc::new(Desk::new(published.clone()));
         let office = Arc::new(Office {
-            desks: shifts.iter().map(desk).collect(),
+            desks: (0..count).map(desk).collect(),
             is_held: AtomicBool::new(false),
         });
         self.core.handover = Some(Handover {

@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Ledger, Shift};
+use switch::Ledger;
 
-use crate::gauge::Work;
 use crate::root::{Root, Slot};
 use crate::share::Fairness;
 
@@ -19,6 +18,8 @@ pub(crate) struct Seat {
     pub(crate) is_untold: bool,
     /// Whether it is looked at when time goes on: packets wait in it.
     pub(crate) is_watched: bool,
+    /// The last burst in which its packets left, and how many of them may still go over links in it.
+    pub(crate) allowance: (u64, usize),
 }
 
 impl Seat {
@@ -29,16 +30,14 @@ impl Seat {
             worker,
             is_untold: false,
             is_watched: false,
+            allowance: (0, 0),
         }
     }
 
-    /// What its packets have done so far.
-    pub(crate) fn work(&self) -> Work {
+    /// Passes of its packets so far after their first.
+    pub(crate) fn passes(&self) -> u64 {
         let ledger = self.worker.ledger();
-        Work {
-            packets: ledger.received,
-            passes: ledger.resubmitted + ledger.recirculated,
-        }
+        ledger.resubmitted + ledger.recirculated
     }
 }
 
@@ -77,7 +76,6 @@ pub(crate) struct Desk {
     /// Whether a packet was handed over to one of the worker's seats.
     is_called: AtomicBool,
     wake: OnceLock<Wake>,
-    pub(crate) shift: Shift,
 }
 
 impl Desk {

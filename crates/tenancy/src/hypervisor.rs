@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
+use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Shift, Unbalanced};
+use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Unbalanced};
 
 use crate::classifier::Classifier;
 use crate::compiler::BoundedCompiler;
@@ -19,7 +20,7 @@ use crate::rule::Rule;
 use crate::share::Fairness;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring};
-use crate::worker::{MAX_HOPS, Worker};
+use crate::worker::{MAX_HOPS, MOST_LINKED, Worker};
 
 /// What a vPDP is made of.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,16 @@ pub struct Spec {
     pub quotas: Quotas,
     /// How its device is set up; its limits are those of the quotas.
     pub device: DeviceConfig,
+}
+
+impl Spec {
+    /// How its device is set up, with the limits of its quotas.
+    fn config(&self) -> DeviceConfig {
+        DeviceConfig {
+            limits: self.quotas.limits,
+            ..self.device.clone()
+        }
+    }
 }
 
 /// A virtual data plane.
@@ -57,9 +68,35 @@ struct Loaded {
     device: Box<Device>,
     /// Of its seats.
     serial: u64,
+    /// Workers that have not given back its seat.
+    seats: usize,
     function: Function,
+    /// What the function was made: another one runs if a controller has set it on the device itself.
+    program: Arc<Program>,
     /// What it did before.
     before: Option<Function>,
+}
+
+impl Loaded {
+    /// What it does, and what it did before: also if a controller has set a program meanwhile.
+    fn functions(&self) -> (Function, Option<Function>) {
+        let running = self.device.program();
+        match Arc::ptr_eq(running, &self.program) {
+            true => (self.function.clone(), self.before.clone()),
+            false => (
+                Function::Program(Arc::clone(running)),
+                Some(self.function.clone()),
+            ),
+        }
+    }
+
+    /// Notices a program that a controller has set.
+    fn catch_up(&mut self) {
+        if !Arc::ptr_eq(self.device.program(), &self.program) {
+            (self.function, self.before) = self.functions();
+            self.program = Arc::clone(self.device.program());
+        }
+    }
 }
 
 impl Vpdp {
@@ -98,7 +135,8 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &*loaded.device)
     }
 
-    /// Its program, or the chain of which its program was made.
+    /// Its program, or the chain of which its program was made. A program that a controller has set on the device is noticed by
+    /// [`Hypervisor::step`].
     pub fn function(&self) -> Option<&Function> {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
@@ -153,6 +191,8 @@ pub struct Hypervisor {
     root: Arc<Root>,
     /// Roots that workers may still refer to: freeing one takes time that packets do not have.
     retired: Vec<Arc<Root>>,
+    /// Slots of vPDPs that are no more, to which links of retired roots may still lead: no other vPDP gets them yet.
+    barred: Vec<Slot>,
     departing: Vec<Departing>,
     /// How many devices had seats.
     serials: u64,
@@ -175,6 +215,7 @@ impl Hypervisor {
             desks: Vec::new(),
             root: Arc::default(),
             retired: Vec::new(),
+            barred: Vec::new(),
             departing: Vec::new(),
             serials: 0,
             ledger: Ledger::default(),
@@ -233,23 +274,21 @@ impl Hypervisor {
         self.vpdps.get_mut(&id).ok_or(Refusal::NoSuchVpdp(id))
     }
 
+    fn loaded_mut(&mut self, id: VpdpId) -> Result<&mut Loaded, Refusal> {
+        let loaded = self.find_mut(id)?.loaded.as_mut();
+        loaded.ok_or(Refusal::NoProgram(id))
+    }
+
     /// Makes a vPDP without a program.
     ///
     /// # Errors
     /// Its number, its name or one of its ports is another one's.
     pub fn create(&mut self, spec: Spec) -> Result<VpdpId, Refusal> {
-        let id = match spec.id {
-            Some(id) if self.vpdps.contains_key(&id) => return Err(Refusal::NumberTaken(id)),
-            Some(id) => id,
-            None => {
-                let mut all = VpdpId::all();
-                let free = all.find(|id| !self.vpdps.contains_key(id));
-                free.ok_or(Refusal::NoNumberLeft)?
-            }
-        };
+        let id = self.free_number(spec.id)?;
         if let Some(other) = self.vpdps.values().find(|vpdp| vpdp.name == spec.name) {
             return Err(Refusal::NameTaken(spec.name, other.id));
         }
+        let config = spec.config();
         let (links, ports): (Vec<_>, Vec<_>) = {
             let ports = (0..).zip(spec.ports);
             ports.partition(|(_, connection)| matches!(connection, Connection::Link(_)))
@@ -273,13 +312,10 @@ impl Hypervisor {
         })?;
         let vpdp = Vpdp {
             id,
+            config,
             name: spec.name,
             owner: spec.owner,
             gate: Arc::new(Gate::new(&spec.quotas, self.now)),
-            config: DeviceConfig {
-                limits: spec.quotas.limits,
-                ..spec.device
-            },
             compiler: BoundedCompiler::new(spec.quotas.compile),
             quotas: spec.quotas,
             slot: self.free_slot(),
@@ -291,8 +327,20 @@ impl Hypervisor {
         Ok(id)
     }
 
+    /// The number of a vPDP that is to have this one, or any.
+    fn free_number(&self, wanted: Option<VpdpId>) -> Result<VpdpId, Refusal> {
+        let is_free = |id: &VpdpId| !self.vpdps.contains_key(id);
+        match wanted {
+            Some(id) if is_free(&id) => Ok(id),
+            Some(id) => Err(Refusal::NumberTaken(id)),
+            None => VpdpId::all().find(is_free).ok_or(Refusal::NoNumberLeft),
+        }
+    }
+
     fn free_slot(&self) -> Slot {
-        let mut taken: Vec<u32> = self.vpdps.values().map(|vpdp| vpdp.slot.0).collect();
+        let slots = self.vpdps.values().map(|vpdp| vpdp.slot);
+        let slots = slots.chain(self.barred.iter().copied());
+        let mut taken: Vec<u32> = slots.map(|slot| slot.0).collect();
         taken.sort_unstable();
         let free = (0..).zip(&taken).find(|(slot, taken)| slot != *taken);
         Slot(free.map_or(taken.len() as u32, |(slot, _)| slot))
@@ -314,20 +362,21 @@ impl Hypervisor {
             wiring.ports.remove(&id);
             Ok(())
         })?;
-        if let Some(Loaded { device, serial, .. }) =
-            self.vpdps.remove(&id).and_then(|vpdp| vpdp.loaded)
-        {
-            self.depart(device, serial);
+        if let Some(vpdp) = self.vpdps.remove(&id) {
+            self.barred.push(vpdp.slot);
+            if let Some(loaded) = vpdp.loaded {
+                self.depart(loaded);
+            }
         }
         self.rewire(wiring, classifier);
         Ok(())
     }
 
-    fn depart(&mut self, device: Box<Device>, serial: u64) {
+    fn depart(&mut self, loaded: Loaded) {
         self.departing.push(Departing {
-            device,
-            serial,
-            seats: self.desks.len(),
+            device: loaded.device,
+            serial: loaded.serial,
+            seats: loaded.seats,
         });
     }
 
@@ -386,15 +435,21 @@ impl Hypervisor {
         if vpdp.loaded.is_some() {
             return Err(Refusal::HasProgram(id));
         }
-        let device = self.device(vpdp, &function)?;
+        let device = self.device(id, &vpdp.name, &vpdp.config, &function)?;
         self.seat(id, device, function, None)
     }
 
-    fn device(&self, vpdp: &Vpdp, function: &Function) -> Result<Device, Refusal> {
-        let composed = function.program(&vpdp.name);
-        let program = composed.map_err(|error| Refusal::Compose(vpdp.id, Box::new(error)))?;
-        let made = Device::new(program, &*self.engine, &vpdp.config);
-        made.map_err(|error| Refusal::load(vpdp.id, &error))
+    fn device(
+        &self,
+        id: VpdpId,
+        name: &str,
+        config: &DeviceConfig,
+        function: &Function,
+    ) -> Result<Device, Refusal> {
+        let composed = function.program(name);
+        let program = composed.map_err(|error| Refusal::Compose(id, Box::new(error)))?;
+        let made = Device::new(program, &*self.engine, config);
+        made.map_err(|error| Refusal::load(id, &error))
     }
 
     /// Gives a vPDP a device, with a seat on each worker.
@@ -408,12 +463,13 @@ impl Hypervisor {
         self.serials += 1;
         let serial = self.serials;
         device.step(self.now);
-        let shifts: Vec<Shift> = self.desks.iter().map(|desk| desk.shift.clone()).collect();
-        let workers = device.workers_in(&shifts);
+        let workers = device.workers(self.desks.len());
         let vpdp = self.find_mut(id)?;
         vpdp.loaded = Some(Loaded {
+            program: Arc::clone(device.program()),
             device: Box::new(device),
             serial,
+            seats: workers.len(),
             function,
             before,
         });
@@ -435,16 +491,14 @@ impl Hypervisor {
         carry: Carry,
     ) -> Result<Migration, Refusal> {
         let function = function.into();
+        self.loaded_mut(id)?.catch_up();
         let vpdp = self.find(id)?;
-        if vpdp.loaded.is_none() {
-            return Err(Refusal::NoProgram(id));
-        }
-        let new = self.device(vpdp, &function)?;
-        let vpdp = self.find_mut(id)?;
-        let loaded = vpdp.loaded.as_mut().ok_or(Refusal::NoProgram(id))?;
+        let new = self.device(id, &vpdp.name, &vpdp.config, &function)?;
+        let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
         loaded.device.publish();
+        loaded.program = Arc::clone(loaded.device.program());
         loaded.before = Some(std::mem::replace(&mut loaded.function, function));
         Ok(migration)
     }
@@ -454,9 +508,8 @@ impl Hypervisor {
     /// # Errors
     /// There was none.
     pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
-        let loaded = self.find(id)?.loaded.as_ref();
-        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
-        let before = loaded.before.clone().ok_or(Refusal::NothingBefore(id))?;
+        let (_, before) = self.loaded_mut(id)?.functions();
+        let before = before.ok_or(Refusal::NothingBefore(id))?;
         self.update(id, before, Carry::State(switch::MayLose::Anything))
     }
 
@@ -466,8 +519,8 @@ impl Hypervisor {
     /// It has none.
     pub fn unload(&mut self, id: VpdpId) -> Result<(), Refusal> {
         let loaded = self.find_mut(id)?.loaded.take();
-        let Loaded { device, serial, .. } = loaded.ok_or(Refusal::NoProgram(id))?;
-        self.depart(device, serial);
+        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        self.depart(loaded);
         self.publish(Vec::new());
         Ok(())
     }
@@ -478,10 +531,13 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
         let vpdp = self.find(id)?;
-        let state = vpdp.loaded.as_ref().map(|loaded| ExportedState {
-            function: loaded.function.clone(),
-            before: loaded.before.clone(),
-            objects: loaded.device.objects(),
+        let state = vpdp.loaded.as_ref().map(|loaded| {
+            let (function, before) = loaded.functions();
+            ExportedState {
+                function,
+                before,
+                objects: loaded.device.objects(),
+            }
         });
         Ok(Exported {
             spec: Spec {
@@ -502,18 +558,28 @@ impl Hypervisor {
     /// # Errors
     /// As of [`Hypervisor::create`] and [`Hypervisor::load`].
     pub fn import(&mut self, exported: Exported) -> Result<VpdpId, Refusal> {
-        let id = self.create(exported.spec)?;
-        let loaded = exported.state.map_or(Ok(()), |state| {
-            let mut device = self.device(self.find(id)?, &state.function)?;
-            device.restore(state.objects).map_err(Refusal::Import)?;
-            self.seat(id, device, state.function, state.before)
-        });
-        if let Err(error) = loaded {
-            self.delete(id)?;
-            return Err(error);
-        }
-        if exported.is_suspended {
+        let Exported {
+            mut spec,
+            is_suspended,
+            state,
+        } = exported;
+        let id = self.free_number(spec.id)?;
+        spec.id = Some(id);
+        // All that may be refused comes before the first change, or is refused by it.
+        let restored = match state {
+            Some(state) => {
+                let mut device = self.device(id, &spec.name, &spec.config(), &state.function)?;
+                device.restore(state.objects).map_err(Refusal::Import)?;
+                Some((device, state.function, state.before))
+            }
+            None => None,
+        };
+        self.create(spec)?;
+        if is_suspended {
             self.suspend(id)?;
+        }
+        if let Some((device, function, before)) = restored {
+            self.seat(id, device, function, before)?;
         }
         Ok(id)
     }
@@ -636,6 +702,9 @@ impl Hypervisor {
 
     fn free_retired(&mut self) {
         self.retired.retain(|root| Arc::strong_count(root) > 1);
+        if self.retired.is_empty() {
+            self.barred.clear();
+        }
     }
 
     /// Workers for the switch's packets. They are made once; later calls give none.
@@ -644,13 +713,13 @@ impl Hypervisor {
             return Vec::new();
         }
         self.desks = (0..count).map(|_| Arc::default()).collect();
-        let shifts: Vec<Shift> = self.desks.iter().map(|desk| desk.shift.clone()).collect();
         let mut seats: Vec<Vec<Seat>> = (0..count).map(|_| Vec::new()).collect();
         for vpdp in self.vpdps.values_mut() {
             let Some(loaded) = &mut vpdp.loaded else {
                 continue;
             };
-            let workers = loaded.device.workers_in(&shifts);
+            let workers = loaded.device.workers(count);
+            loaded.seats = workers.len();
             let workers = workers.into_iter().zip(&self.desks);
             for (seats, (worker, desk)) in seats.iter_mut().zip(workers) {
                 seats.push(new_seat(vpdp.slot, loaded.serial, worker, desk));
@@ -667,17 +736,19 @@ impl Hypervisor {
         let now = self.now;
         self.free_retired();
         let departing = self.departing.iter_mut().map(|one| &mut one.device);
-        let loaded = self
-            .vpdps
-            .values_mut()
-            .filter_map(|vpdp| vpdp.loaded.as_mut());
-        for device in departing.chain(loaded.map(|loaded| &mut loaded.device)) {
+        let vpdps = self.vpdps.values_mut();
+        let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut()).map(|loaded| {
+            loaded.catch_up();
+            &mut loaded.device
+        });
+        for device in departing.chain(loaded) {
             device.publish();
             device.step(now);
         }
         let mut hops = 0;
+        let mut allowances = vec![MOST_LINKED; self.root.slots()];
         loop {
-            let linked = self.hand_out(&mut sent);
+            let linked = self.hand_out(&mut allowances, &mut sent);
             if linked.is_empty() {
                 break;
             }
@@ -689,9 +760,10 @@ impl Hypervisor {
         self.say_farewell();
     }
 
-    /// Hands out what devices themselves have sent; what goes over links comes back.
+    /// Hands out what devices themselves have sent; what goes over links comes back, no more of each slot's than it is allowed.
     fn hand_out(
         &mut self,
+        allowances: &mut [usize],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> Vec<(Inlet, Frame)> {
         let mut linked = Vec::new();
@@ -700,6 +772,7 @@ impl Hypervisor {
             let (Some(loaded), Some(place)) = (&mut vpdp.loaded, root.place(vpdp.slot)) else {
                 continue;
             };
+            let allowance = &mut allowances[vpdp.slot.index()];
             let mut lost = Vec::new();
             loaded.device.drain_sent(|port, bytes, time| {
                 let mut frame = Frame::new();
@@ -711,7 +784,11 @@ impl Hypervisor {
                         Ok(()) => sent(*port, &mut frame, time),
                         Err(_) => lost.push(DropReason::FrameTooLong),
                     },
-                    Exit::Link(inlet) => linked.push((*inlet, frame)),
+                    Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
+                    Exit::Link(inlet) => {
+                        *allowance -= 1;
+                        linked.push((*inlet, frame));
+                    }
                     Exit::Open => lost.push(DropReason::NoSuchPort),
                 }
             });
@@ -751,9 +828,15 @@ impl Hypervisor {
     /// Frees devices that have no packets any more.
     fn say_farewell(&mut self) {
         for seat in self.desks.iter().flat_map(|desk| desk.come_back()) {
-            let mut departing = self.departing.iter_mut();
-            if let Some(device) = departing.find(|one| one.serial == seat.serial) {
-                device.seats -= 1;
+            let departing = self.departing.iter_mut();
+            let departing = departing.map(|one| (one.serial, &mut one.seats));
+            let vpdps = self.vpdps.values_mut();
+            // A worker that goes gives back those of vPDPs that stay, too.
+            let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut());
+            let loaded = loaded.map(|one| (one.serial, &mut one.seats));
+            let mut all = departing.chain(loaded);
+            if let Some((_, seats)) = all.find(|(serial, _)| *serial == seat.serial) {
+                *seats -= 1;
             }
         }
         let ledger = &mut self.ledger;

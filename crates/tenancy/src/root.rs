@@ -83,6 +83,16 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
+    pub(crate) fn nowhere() -> Place {
+        Place {
+            serial: 0,
+            admission: Admission::Closed(DropReason::NoProgram),
+            gate: Arc::default(),
+            exits: Box::default(),
+        }
+    }
+
     #[inline]
     pub(crate) fn exit(&self, port: PortId) -> &Exit {
         self.exits.get(port.0 as usize).unwrap_or(&Exit::Open)

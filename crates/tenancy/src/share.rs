@@ -112,6 +112,15 @@ impl Shares {
         }
     }
 
+    /// Closes the accounts of slots that are nobody's any more.
+    pub(crate) fn forget(&mut self, is_nobodys: impl Fn(Slot) -> bool) {
+        for (slot, account) in (0..).map(Slot).zip(&mut self.accounts) {
+            if is_nobodys(slot) {
+                *account = Account::default();
+            }
+        }
+    }
+
     /// How many of so many packets are served.
     pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> usize {
         let Some(account) = self.accounts.get_mut(slot.index()) else {

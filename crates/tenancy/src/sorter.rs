@@ -83,6 +83,11 @@ impl Sorter {
         let (slot, range) = &self.groups[number];
         (*slot, range.clone())
     }
+
+    /// Exchanges two groups' numbers.
+    pub(crate) fn swap(&mut self, one: usize, other: usize) {
+        self.groups.swap(one, other);
+    }
 }
 
 #[cfg(test)]

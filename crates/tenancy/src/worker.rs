@@ -17,6 +17,11 @@ use crate::sorter::Sorter;
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
 
+/// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
+/// links goes; this bounds how wide copies make it.
+pub(crate) const MOST_LINKED: usize = 4096;
+const MOST_LINKED_A_FRAME: usize = 4;
+
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
@@ -29,6 +34,8 @@ pub struct Worker {
     seats: Vec<Option<Seat>>,
     /// Seats that nobody sends packets to any more, and the root that their packets leave by.
     leaving: Vec<(Seat, Arc<Root>)>,
+    /// The place of those whose own is in no root.
+    nowhere: Place,
     sorter: Sorter,
     /// Seats in which packets wait.
     watched: Vec<Slot>,
@@ -52,9 +59,17 @@ struct Links {
     spare: FramePool,
     /// Packets that went over links.
     count: u64,
+    /// The number of the burst, and how many packets of each vPDP may go over links in it.
+    allowance: (u64, usize),
 }
 
 impl Links {
+    fn begin(&mut self, frames: usize) {
+        let (burst, _) = self.allowance;
+        let more = frames.saturating_mul(MOST_LINKED_A_FRAME);
+        self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
+    }
+
     /// Takes a packet that goes to another virtual port.
     fn push(&mut self, inlet: Inlet, frame: &mut Frame) {
         let mut taken = self.spare.get();
@@ -71,8 +86,11 @@ struct Way<'w, S> {
     place: &'w Place,
     links: &'w mut Links,
     sent: &'w mut S,
+    /// Packets that may still go over links.
+    allowance: usize,
     open: u64,
     too_long: u64,
+    too_many: u64,
 }
 
 impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
@@ -84,7 +102,11 @@ impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
                 Ok(()) => (self.sent)(*port, frame, time),
                 Err(_) => self.too_long += 1,
             },
-            Exit::Link(inlet) => self.links.push(*inlet, frame),
+            Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
+            Exit::Link(inlet) => {
+                self.allowance -= 1;
+                self.links.push(*inlet, frame);
+            }
             Exit::Open => self.open += 1,
         }
     }
@@ -99,25 +121,51 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     now: Nanos,
     sent: &mut S,
 ) {
+    if seat.allowance.0 != links.allowance.0 {
+        seat.allowance = links.allowance;
+    }
     let mut way = Way {
         place,
         links,
         sent,
+        allowance: seat.allowance.1,
         open: 0,
         too_long: 0,
+        too_many: 0,
     };
     seat.worker
-        .forward_in_shift(frames, now, |port, frame, time| {
+        .forward_untold(frames, now, |port, frame, time| {
             way.leave(port, frame, time);
         });
-    let (open, too_long) = (way.open, way.too_long);
+    seat.allowance.1 = way.allowance;
     let lost = [
-        (open, DropReason::NoSuchPort),
-        (too_long, DropReason::FrameTooLong),
+        (way.open, DropReason::NoSuchPort),
+        (way.too_long, DropReason::FrameTooLong),
+        (way.too_many, DropReason::LinkHops),
     ];
     for (packets, reason) in lost {
         (0..packets).for_each(|_| seat.worker.count_drop(reason));
     }
+}
+
+/// [`run`], with what it costs measured and charged to the place; the cycles.
+fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
+    seat: &mut Seat,
+    place: &Place,
+    links: &mut Links,
+    frames: &mut [Frame],
+    now: Nanos,
+    sent: &mut S,
+    gauge: &mut dyn Gauge,
+) -> u64 {
+    let before = seat.passes();
+    let packets = frames.len() as u64;
+    gauge.begin();
+    run(seat, place, links, frames, now, sent);
+    let passes = seat.passes() - before;
+    let cycles = gauge.end(Work { packets, passes });
+    place.gate.charge(Used { passes, cycles }, now);
+    cycles
 }
 
 impl Worker {
@@ -129,6 +177,7 @@ impl Worker {
             fairness: None,
             seats: Vec::new(),
             leaving: Vec::new(),
+            nowhere: Place::nowhere(),
             sorter: Sorter::default(),
             watched: Vec::new(),
             untold: VecDeque::new(),
@@ -177,7 +226,7 @@ impl Worker {
     ) {
         self.now = self.now.max(now);
         let now = self.now;
-        self.desk.shift.begin();
+        self.out.begin(frames.len());
         self.take_root();
         let root = Arc::clone(&self.root);
         if let Some(fairness) = &self.fairness {
@@ -188,7 +237,6 @@ impl Worker {
         self.serve_all(&root, frames, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
-        self.desk.shift.end();
     }
 
     /// Takes what the control side has published.
@@ -220,6 +268,8 @@ impl Worker {
                 false => self.leaving.push((seat, Arc::clone(&root))),
             }
         }
+        // Who gets a slot next does not inherit what was used in it: each worker sees it empty between two vPDPs.
+        self.shares.forget(|slot| root.place(slot).is_none());
         let seats = &self.seats;
         let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_ref);
         self.watched
@@ -256,9 +306,17 @@ impl Worker {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.sorter.sort(frames);
-        for number in 0..self.sorter.groups() {
+        let (mut number, mut in_time) = (0, self.sorter.groups());
+        while number < self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
+            // Those whose device is being changed wait for it when the others are served.
+            if number < in_time && self.seat(slot).is_some_and(|seat| seat.worker.is_held()) {
+                in_time -= 1;
+                self.sorter.swap(number, in_time);
+                continue;
+            }
             self.serve(root, slot, &mut frames[range], sent);
+            number += 1;
         }
     }
 
@@ -300,14 +358,9 @@ impl Worker {
                     .refuse((admitted - served) as u64, DropReason::FairShare);
                 admitted = served;
             }
-            let before = seat.work();
-            self.gauge.begin();
             let frames = &mut frames[..admitted];
-            run(seat, place, &mut self.out, frames, now, sent);
-            let passes = seat.work().passes - before.passes;
-            let packets = admitted as u64;
-            let cycles = self.gauge.end(Work { packets, passes });
-            place.gate.charge(Used { passes, cycles }, now);
+            let gauge = &mut *self.gauge;
+            let cycles = run_charged(seat, place, &mut self.out, frames, now, sent, gauge);
             self.shares.book(slot, admitted, cycles);
         }
         if !seat.is_watched && seat.worker.next_time().is_some() {
@@ -335,6 +388,8 @@ impl Worker {
             seats,
             untold,
             out,
+            gauge,
+            shares,
             now,
             ..
         } = self;
@@ -343,8 +398,11 @@ impl Worker {
             let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
                 return false;
             };
-            if seat.worker.next_time().is_some_and(|next| next <= *now) {
-                run(seat, place, out, &mut [], *now, sent);
+            let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
+            // What is due in a device that is being changed can wait for the next burst.
+            if is_due && !seat.worker.is_held() {
+                let cycles = run_charged(seat, place, out, &mut [], *now, sent, &mut **gauge);
+                shares.book(*slot, 0, cycles);
                 if !seat.is_untold {
                     seat.is_untold = true;
                     untold.push_back(*slot);
@@ -361,9 +419,12 @@ impl Worker {
             return;
         }
         for (seat, root) in &mut self.leaving {
-            if let Some(place) = root.place(seat.slot) {
-                run(seat, place, &mut self.out, &mut [], self.now, sent);
-            }
+            // The slot may be another vPDP's by now.
+            let own = root.place(seat.slot);
+            let own = own.filter(|place| place.serial == seat.serial);
+            let place = own.unwrap_or(&self.nowhere);
+            let gauge = &mut *self.gauge;
+            run_charged(seat, place, &mut self.out, &mut [], self.now, sent, gauge);
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {

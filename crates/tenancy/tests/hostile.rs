@@ -3,11 +3,13 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
-use common::{frame, hypervisor, id, marker, program, spec};
+use common::{frame, hypervisor, id, marker, port, program, spec};
 use exec::DropReason;
-use packet::{Frame, Nanos};
+use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, TableEntry};
 use tenancy::{Fairness, Hypervisor, Quotas, Rate, Reckoned, Work, Worker};
 
@@ -128,6 +130,29 @@ fn endless_resubmission_costs_the_one_that_resubmits() {
 }
 
 #[test]
+fn who_comes_after_a_hog_does_not_owe_what_it_used() {
+    let mut scene = Scene::new(common::resubmitter());
+    scene.run(20, 60, |_, _| {});
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        now,
+        ..
+    } = scene;
+    let mut send = |hypervisor: &mut Hypervisor| {
+        let sent = common::forward(&mut worker, &mut [frame(20, &[0, 0])], now);
+        hypervisor.step(Nanos(now), |_, _, _| {});
+        sent.len()
+    };
+    assert_eq!(send(&mut hypervisor), 0);
+    hypervisor.delete(id(2)).unwrap();
+    assert_eq!(send(&mut hypervisor), 0);
+    hypervisor.create(spec(3, &[20, 21])).unwrap();
+    hypervisor.load(id(3), marker(3)).unwrap();
+    assert_eq!(send(&mut hypervisor), 1);
+}
+
+#[test]
 fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
     let mut scene = Scene::new(common::resubmitter());
     let quotas = Quotas {
@@ -154,6 +179,59 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
         ledger.resubmitted
     );
     assert!(scene.dropped(2, DropReason::PassQuota) > 0);
+}
+
+#[test]
+fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
+    let recirculator = common::program_with_egress(
+        "apply { standard.egress_spec = 1; }",
+        "apply { recirculate_preserving_field_list(1); }",
+    );
+    let quotas = |rate| Quotas {
+        passes: Some(rate),
+        ..Quotas::default()
+    };
+    let cycles = |rate| Quotas {
+        cycles: Some(rate),
+        ..Quotas::default()
+    };
+    let few = |burst| Rate {
+        per_second: 1,
+        burst,
+    };
+    // More than a packet and its first passes cost, less than twenty passes.
+    let cases = [
+        (quotas(few(5)), DropReason::PassQuota),
+        (cycles(few(5_000)), DropReason::CycleQuota),
+    ];
+    for (quotas, reason) in cases {
+        let Scene {
+            mut hypervisor,
+            mut worker,
+            ..
+        } = Scene::new(Arc::clone(&recirculator));
+        hypervisor.set_fairness(None);
+        hypervisor.set_quotas(id(2), quotas).unwrap();
+        let slow = switch::QueueConfig {
+            packets_per_second: Some(1000),
+            ..Default::default()
+        };
+        let device = hypervisor.device_mut(id(2)).unwrap();
+        device.apply(Change::SetQueue(PortId(1), slow)).unwrap();
+        device.publish();
+        common::forward(&mut worker, &mut [frame(20, &[0, 0])], 0);
+        for millis in 1..20 {
+            common::forward(&mut worker, &mut [], millis * 1_000_000);
+        }
+        let ledger = |hypervisor: &Hypervisor| {
+            let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
+            device.ledger()
+        };
+        assert!(ledger(&hypervisor).recirculated > 10);
+        common::forward(&mut worker, &mut [frame(20, &[0, 0])], 20_000_000);
+        assert_eq!(ledger(&hypervisor).dropped(reason), 1);
+        hypervisor.check_conservation().unwrap();
+    }
 }
 
 #[test]
@@ -253,6 +331,125 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
     check(&outcome);
     assert!(refused > 500);
     assert!(scene.hypervisor.device_mut(id(2)).unwrap().entries() <= 200);
+}
+
+/// Sends 64 copies of every packet by port 1.
+fn multiplier() -> Arc<ir::Program> {
+    program("apply { standard.mcast_grp = 1; }")
+}
+
+fn copies() -> Change {
+    let copy = |instance| switch::Replica {
+        port: PortId(1),
+        instance,
+    };
+    Change::SetMulticast(1, (0..64).map(copy).collect())
+}
+
+/// Makes vPDP 3 on port 30, and links it with vPDP 2 in a loop that multiplies copies.
+fn link_in_a_loop(hypervisor: &mut Hypervisor) {
+    let mut third = spec(3, &[30]);
+    third.ports.push(tenancy::Connection::Open);
+    hypervisor.create(third).unwrap();
+    hypervisor.load(id(3), multiplier()).unwrap();
+    for number in [2, 3] {
+        let device = hypervisor.device_mut(id(number)).unwrap();
+        device.apply(copies()).unwrap();
+        device.publish();
+    }
+    hypervisor.connect(port(2, 1), None).unwrap();
+    hypervisor.link(port(2, 1), port(3, 1)).unwrap();
+}
+
+#[test]
+fn copies_that_multiply_over_a_loop_of_links_leave_the_victim_its_share() {
+    let mut scene = Scene::new(multiplier());
+    link_in_a_loop(&mut scene.hypervisor);
+    let mut worker = scene.worker;
+    let mut victim = 0;
+    let rounds = 3;
+    for round in 1..=rounds {
+        let mut frames = vec![frame(20, &[0, 0]), frame(10, &[0, 0])];
+        let now = Nanos(round * 1_000_000);
+        worker.forward(&mut frames, now, |port, _, _| {
+            victim += u64::from(port.0 == 11);
+        });
+        worker.forward(&mut [], now, |_, _, _| {});
+    }
+    scene.hypervisor.check_conservation().unwrap();
+    assert_eq!(victim, rounds);
+    for number in [2, 3] {
+        let ledger = scene.hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+        let ledger = ledger.ledger();
+        assert!(ledger.sent <= rounds * (4096 + 2 * 4), "{}", ledger.sent);
+        assert!(ledger.dropped(DropReason::LinkHops) > 0, "{number}");
+    }
+}
+
+#[test]
+fn copies_of_the_control_side_do_not_multiply_either() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(2, &[20, 21])).unwrap();
+    hypervisor.load(id(2), multiplier()).unwrap();
+    link_in_a_loop(&mut hypervisor);
+    let device = hypervisor.device_mut(id(2)).unwrap();
+    device.receive(PortId(0), &[0, 0]).unwrap();
+    hypervisor.step(Nanos(1), |_, _, _| {});
+    hypervisor.check_conservation().unwrap();
+    for number in [2, 3] {
+        let ledger = hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+        let ledger = ledger.ledger();
+        assert!(ledger.sent <= 4096, "{}", ledger.sent);
+        assert!(ledger.dropped(DropReason::LinkHops) > 0, "{number}");
+    }
+}
+
+#[test]
+fn a_change_between_bursts_waits_for_no_packets_of_another_vpdp() {
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        ..
+    } = Scene::new(marker(2));
+    let mut changed = 0;
+    let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
+    worker.forward(&mut frames, Nanos(1), |port, _, _| {
+        // In the midst of the packets of the other one.
+        let other = if port.0 == 11 { 2 } else { 1 };
+        let device = hypervisor.device_mut(id(other)).unwrap();
+        let done = device.between_bursts(|_| Ok::<(), ()>(()));
+        assert_eq!(done, Ok(Ok(())));
+        changed += 1;
+    });
+    assert_eq!(changed, 2);
+}
+
+#[test]
+fn packets_of_a_vpdp_that_is_being_changed_keep_no_others_waiting() {
+    for (changed, others) in [(1, 21), (2, 11)] {
+        let Scene {
+            mut hypervisor,
+            mut worker,
+            ..
+        } = Scene::new(marker(2));
+        let (begun, begins) = mpsc::channel();
+        let (sends, sent) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            begins.recv().unwrap();
+            let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
+            worker.forward(&mut frames, Nanos(1), |port, _, _| {
+                sends.send(port.0).unwrap();
+            });
+        });
+        let device = hypervisor.device_mut(id(changed)).unwrap();
+        let first = device.between_bursts(|_| {
+            begun.send(()).unwrap();
+            sent.recv_timeout(Duration::from_secs(20))
+        });
+        assert_eq!(first, Ok(Ok(others)));
+        thread.join().unwrap();
+        assert_eq!(sent.iter().count(), 1);
+    }
 }
 
 #[test]

@@ -3,13 +3,16 @@
 mod common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use common::{forward, frame, hypervisor, id, marker, marks, port, program, spec};
 use exec::DropReason;
-use packet::{Frame, PortId};
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use switch::{Carry, Device, MayLose};
 use tenancy::{
-    Backbone, Carriage, Condition, Envelope, Hypervisor, MAX_HOPS, MacAddress, MacPrefix, Quotas,
-    Rate, Rule, Sharing, Tunnel, Vlan, Worker,
+    Backbone, Carriage, Condition, Envelope, Function, Hypervisor, MAX_HOPS, MacAddress, MacPrefix,
+    Quotas, Rate, Rule, Sharing, Tunnel, Vlan, Worker,
 };
 
 /// Two vPDPs that mark packets with their numbers, on ports of their own.
@@ -75,7 +78,7 @@ fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
     let mut workers = hypervisor.workers(1);
     let mut send = |hypervisor: &mut Hypervisor, now| {
         let sent = forward(&mut workers[0], &mut [frame(10, &[0, 0])], now);
-        hypervisor.step(packet::Nanos(now), |_, _, _| {});
+        hypervisor.step(Nanos(now), |_, _, _| {});
         hypervisor.check_conservation().unwrap();
         marks(&sent)
     };
@@ -115,15 +118,46 @@ fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
 }
 
 #[test]
+fn a_program_that_a_controller_sets_on_the_device_is_what_is_exported_and_rolled_back() {
+    let (mut hypervisor, mut workers) = two();
+    let program_of = |function: &Function| match function {
+        Function::Program(program) => Arc::clone(program),
+        Function::Chain(_) => panic!("it is no chain"),
+    };
+    let set = |hypervisor: &mut Hypervisor, program: &Arc<Program>| {
+        let new = Device::new(Arc::clone(program), &interp::Interp, &Default::default()).unwrap();
+        let device = hypervisor.device_mut(id(1)).unwrap();
+        let carry = Carry::State(MayLose::Anything);
+        device.adopt(new, carry).unwrap();
+        device.publish();
+    };
+    let mut mark = |now| marks(&forward(&mut workers[0], &mut [frame(10, &[0, 0])], now))[0].1;
+    let [third, fourth] = [marker(3), marker(4)];
+    set(&mut hypervisor, &third);
+    assert_eq!(mark(1), 3);
+    let state = hypervisor.export(id(1)).unwrap().state.unwrap();
+    assert!(Arc::ptr_eq(&program_of(&state.function), &third));
+    assert!(state.before.is_some());
+    hypervisor.roll_back(id(1)).unwrap();
+    assert_eq!(mark(2), 1);
+
+    set(&mut hypervisor, &fourth);
+    let carry = Carry::State(MayLose::Anything);
+    hypervisor.update(id(1), marker(5), carry).unwrap();
+    assert_eq!(mark(4), 5);
+    hypervisor.roll_back(id(1)).unwrap();
+    assert_eq!(mark(5), 4);
+
+    set(&mut hypervisor, &third);
+    hypervisor.step(Nanos(6), |_, _, _| {});
+    let function = hypervisor.vpdp(id(1)).unwrap().function().unwrap();
+    assert!(Arc::ptr_eq(&program_of(function), &third));
+}
+
+#[test]
 fn packets_in_the_queues_of_a_deleted_vpdp_leave_at_their_time() {
     let (mut hypervisor, mut workers) = two();
-    let slow = switch::QueueConfig {
-        packets_per_second: Some(1000),
-        ..Default::default()
-    };
-    let device = hypervisor.device_mut(id(1)).unwrap();
-    let shaped = switch::Change::SetQueue(PortId(1), slow);
-    device.apply(shaped).unwrap();
+    shape(&mut hypervisor, 1);
     let mut frames: Vec<Frame> = (0..5).map(|number| frame(10, &[0, number])).collect();
     assert_eq!(forward(&mut workers[0], &mut frames, 1).len(), 1);
     assert_eq!(hypervisor.held(), 4);
@@ -141,6 +175,90 @@ fn packets_in_the_queues_of_a_deleted_vpdp_leave_at_their_time() {
     assert_eq!(sent, expected);
     assert_eq!((hypervisor.held(), hypervisor.departing()), (0, 0));
     assert_eq!(hypervisor.ledger().sent, 5);
+}
+
+#[test]
+fn a_vpdp_is_deleted_and_unloaded_when_its_workers_are_gone() {
+    let (mut hypervisor, workers) = two();
+    drop(workers);
+    // It gives back all its seats, and is given another one.
+    hypervisor.step(Nanos(1), |_, _, _| {});
+    hypervisor.create(spec(3, &[30, 31])).unwrap();
+    hypervisor.load(id(3), marker(3)).unwrap();
+    hypervisor.delete(id(1)).unwrap();
+    hypervisor.unload(id(2)).unwrap();
+    hypervisor.delete(id(3)).unwrap();
+    hypervisor.step(Nanos(2), |_, _, _| {});
+    assert_eq!(hypervisor.departing(), 0);
+    hypervisor.check_conservation().unwrap();
+}
+
+/// Has virtual port 1 of a vPDP send a thousand packets a second.
+fn shape(hypervisor: &mut Hypervisor, number: u16) {
+    let slow = switch::QueueConfig {
+        packets_per_second: Some(1000),
+        ..Default::default()
+    };
+    let device = hypervisor.device_mut(id(number)).unwrap();
+    device
+        .apply(switch::Change::SetQueue(PortId(1), slow))
+        .unwrap();
+    device.publish();
+}
+
+fn received(hypervisor: &Hypervisor, number: u16) -> u64 {
+    let device = hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+    device.ledger().received
+}
+
+#[test]
+fn packets_of_a_deleted_vpdp_go_over_its_links_to_no_other_one() {
+    let (mut hypervisor, mut workers) = two();
+    hypervisor.connect(port(1, 1), None).unwrap();
+    hypervisor.connect(port(2, 0), None).unwrap();
+    hypervisor.link(port(1, 1), port(2, 0)).unwrap();
+    shape(&mut hypervisor, 1);
+    let mut frames: Vec<Frame> = (0..5).map(|number| frame(10, &[0, number])).collect();
+    forward(&mut workers[0], &mut frames, 1);
+    assert_eq!(hypervisor.held(), 4);
+    hypervisor.unlink(port(1, 1)).unwrap();
+    for (gone, comes) in [(1, 3), (2, 4)] {
+        hypervisor.delete(id(gone)).unwrap();
+        let ports = [10 * u32::from(comes), 10 * u32::from(comes) + 1];
+        hypervisor.create(spec(comes, &ports)).unwrap();
+        hypervisor.load(id(comes), marker(comes as u8)).unwrap();
+    }
+    for now in [2, 10_000_000, 20_000_000] {
+        forward(&mut workers[0], &mut [], now);
+        hypervisor.step(Nanos(now), |_, _, _| {});
+    }
+    hypervisor.check_conservation().unwrap();
+    assert_eq!((hypervisor.held(), hypervisor.departing()), (0, 0));
+    assert_eq!([3, 4].map(|number| received(&hypervisor, number)), [0, 0]);
+}
+
+#[test]
+fn packets_of_a_vpdp_that_a_worker_never_saw_leave_by_no_port_of_another_one() {
+    let mut hypervisor = hypervisor();
+    let mut workers = hypervisor.workers(2);
+    hypervisor.create(spec(1, &[10, 11])).unwrap();
+    hypervisor.load(id(1), marker(1)).unwrap();
+    shape(&mut hypervisor, 1);
+    // The second worker is to send them, but comes late.
+    let mut frames: Vec<Frame> = (0..5).map(|number| frame(10, &[0, number])).collect();
+    assert!(forward(&mut workers[0], &mut frames, 1).is_empty());
+    hypervisor.delete(id(1)).unwrap();
+    forward(&mut workers[0], &mut [], 2);
+    hypervisor.step(Nanos(2), |_, _, _| {});
+    hypervisor.create(spec(2, &[20, 21])).unwrap();
+    hypervisor.load(id(2), marker(2)).unwrap();
+    for now in [3, 10_000_000] {
+        assert_eq!(forward(&mut workers[1], &mut [], now), []);
+        hypervisor.step(Nanos(now), |_, _, _| {});
+    }
+    let ledger = hypervisor.ledger();
+    assert_eq!(ledger.dropped(DropReason::NoSuchPort), 5);
+    hypervisor.check_conservation().unwrap();
 }
 
 #[test]

@@ -257,10 +257,34 @@ fn rules_that_overlap_are_told_apart_by_priority() {
 }
 
 #[test]
+fn an_import_that_is_refused_leaves_nothing_behind() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[1, 2])).unwrap();
+    let tables = program(&format!("{TABLES} apply {{ two.apply(); }}"));
+    hypervisor.load(id(1), tables).unwrap();
+    let mut exported = hypervisor.export(id(1)).unwrap();
+    hypervisor.unload(id(1)).unwrap();
+    hypervisor.connect(port(1, 0), None).unwrap();
+    exported.spec.name = "another".into();
+    exported.spec.id = Some(id(2));
+    exported.spec.quotas.limits = SMALL;
+    exported.spec.ports = vec![Connection::Link(port(1, 0))];
+    let refusal = hypervisor.import(exported.clone()).unwrap_err();
+    let message = "vPDP 2 cannot run the program: there would be 2 entries";
+    assert!(refusal.to_string().starts_with(message), "{refusal}");
+    assert_eq!(hypervisor.vpdps().count(), 1);
+    assert_eq!(hypervisor.ports(id(1))[0], Connection::Open);
+
+    exported.spec.quotas.limits = Limits::default();
+    hypervisor.import(exported).unwrap();
+    assert_eq!(hypervisor.ports(id(1))[0], Connection::Link(port(2, 0)));
+}
+
+#[test]
 fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
     let mut hypervisor = hypervisor();
     let mut spec = spec(1, &[1, 2]);
-    spec.quotas.limits.entries = Some(3);
+    spec.quotas.limits.entries = Some(4);
     hypervisor.create(spec).unwrap();
     let tables = |code: &str| program(&format!("{TABLES} apply {{ {code} }}"));
     hypervisor.load(id(1), tables("none.apply();")).unwrap();
@@ -291,20 +315,96 @@ fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
     let refused = [
         insert(9),
         Change::SetMulticast(1, vec![copy; 2]),
-        Change::SetMulticast(2, vec![copy]),
+        Change::SetMulticast(2, Vec::new()),
+        Change::SetCloneSession(1, switch::CloneSession::default()),
     ];
     for change in refused {
         let changes = device.changes();
         let refusal = device.apply(change).unwrap_err();
         assert_eq!(refusal.code, switch::ControlCode::ResourceExhausted);
-        assert!(refusal.message.contains("the quota is 3"), "{refusal}");
-        assert_eq!((device.entries(), device.changes()), (3, changes));
+        assert!(refusal.message.contains("the quota is 4"), "{refusal}");
+        assert_eq!((device.entries(), device.changes()), (4, changes));
     }
     // A table with two entries of its own beside the one that moves.
     let more = tables("two.apply(); none.apply();");
     let nothing = Carry::State(MayLose::Nothing);
     let refusal = hypervisor.update(id(1), more, nothing).unwrap_err();
-    let message = "vPDP 1 keeps its program: there would be 5 entries, but the quota is 3";
+    let message = "vPDP 1 keeps its program: there would be 6 entries, but the quota is 4";
     assert!(refusal.to_string().starts_with(message), "{refusal}");
-    assert_eq!(hypervisor.device_mut(id(1)).unwrap().entries(), 3);
+    assert_eq!(hypervisor.device_mut(id(1)).unwrap().entries(), 4);
+}
+
+#[test]
+fn all_that_takes_memory_counts_as_entries() {
+    let selected = program(
+        "action a() { standard.egress_spec = 1; }
+         action_selector(HashAlgorithm.crc16, 32w64, 32w4) several;
+         table t { key = { hdr.h.mark : exact; hdr.h.number : selector; } actions = { a; } implementation = several; }
+         apply { t.apply(); }",
+    );
+    let call = || ir::ActionCall {
+        action: 0,
+        args: Vec::new(),
+    };
+    let insert = |mark: u8, action| {
+        let entry = TableEntry {
+            keys: vec![ir::KeyMatch::Exact(bits::Value::truncated(mark.into(), 8))],
+            priority: None,
+            action,
+            idle_timeout: None,
+            meter: None,
+            counter: None,
+        };
+        Change::Insert(ir::TableId::new(0), entry)
+    };
+    let profile = ir::ExternId::new(0);
+    let member = |id| Change::SetMember {
+        profile,
+        id,
+        action: selected.tables[ir::TableId::new(0)].actions[0].action,
+        args: Vec::new(),
+    };
+    let group = |id, members: &[u32]| Change::SetGroup {
+        profile,
+        id,
+        members: members.iter().map(|member| (*member, 1)).collect(),
+    };
+    let session = switch::CloneSession::default;
+    // Each adds so many to those before, and to nothing else.
+    let cases = [
+        (member(1), 1),
+        (member(2), 1),
+        (group(1, &[1]), 2),
+        (group(1, &[1, 2]), 1),
+        (group(2, &[]), 1),
+        (insert(1, Action::Group(1)), 1),
+        (insert(2, Action::Call(call())), 2),
+        (insert(3, Action::OneShot(vec![(call(), 1); 2])), 1 + 2 + 3),
+        (Change::SetMulticast(1, Vec::new()), 1),
+        (Change::SetCloneSession(1, session()), 1),
+    ];
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[1, 2])).unwrap();
+    hypervisor.load(id(1), selected.clone()).unwrap();
+    let device = hypervisor.device_mut(id(1)).unwrap();
+    for (change, more) in cases {
+        let entries = device.entries();
+        let limit = |entries| Limits {
+            entries: Some(entries),
+            ..Limits::default()
+        };
+        device.set_limits(limit(entries + more - 1)).unwrap();
+        let refusal = device.apply(change.clone()).unwrap_err();
+        assert_eq!(refusal.code, switch::ControlCode::ResourceExhausted);
+        device.set_limits(limit(entries + more)).unwrap();
+        device.apply(change.clone()).unwrap();
+        assert_eq!(device.entries(), entries + more, "{change:?}");
+    }
+    let table = ir::TableId::new(0);
+    let entry = device.configuration().tables[table].iter().next();
+    let entry = entry.unwrap().id;
+    let mut keep = |bytes| device.apply(Change::SetMetadata(table, entry, vec![0; bytes].into()));
+    keep(switch::MOST_METADATA).unwrap();
+    let refusal = keep(switch::MOST_METADATA + 1).unwrap_err();
+    assert_eq!(refusal.code, switch::ControlCode::ResourceExhausted);
 }

@@ -9,6 +9,11 @@ use tenancy::{Connection, Hypervisor, Spec, VirtualPort, VpdpId, Worker};
 
 /// A v1model program over packets that begin with a mark and a number, of which `body` is the ingress control's code.
 pub fn program(body: &str) -> Arc<Program> {
+    program_with_egress(body, "apply {}")
+}
+
+/// [`program`] with this code in the egress control.
+pub fn program_with_egress(body: &str, egress: &str) -> Arc<Program> {
     let text = format!(
         r#"
 #include <core.p4>
@@ -25,7 +30,9 @@ control Verify(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
 control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{
     {body}
 }}
-control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{ apply {{}} }}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{
+    {egress}
+}}
 control Compute(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
 control Deparse(packet_out packet, in headers_t hdr) {{ apply {{ packet.emit(hdr.h); }} }}
 
