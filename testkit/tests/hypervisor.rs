@@ -256,16 +256,22 @@ fn apply(device: &mut Device, text: &str) {
     stf::apply_file(device, &file).expect("the device takes them");
 }
 
-/// The ports at which a packet comes out.
-fn sent(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<u32> {
+/// The packets that come out for one, each with its port.
+fn packets(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut frame = Frame::from_bytes(bytes).expect("a frame");
     frame.ingress = PortId(port);
-    let mut ports = Vec::new();
-    device.forward(&mut [frame], Nanos::from_millis(1), |port, _, _| {
-        ports.push(port.0)
+    let mut all = Vec::new();
+    device.forward(&mut [frame], Nanos::from_millis(1), |port, frame, _| {
+        all.push((port.0, frame.bytes().to_vec()))
     });
-    device.drain_sent(|port, _, _| ports.push(port.0));
-    ports
+    device.drain_sent(|port, frame, _| all.push((port.0, frame.to_vec())));
+    all
+}
+
+/// The ports at which a packet comes out.
+fn sent(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<u32> {
+    let packets = packets(device, port, bytes).into_iter();
+    packets.map(|(port, _)| port).collect()
 }
 
 /// A frame from 02:00:00:00:01:02 to 02:00:00:00:02:02.
@@ -375,6 +381,140 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     assert_eq!(sent(&mut device, 7, &[0, 1]), [1]);
     assert!(device.ledger().resubmitted > 0, "{:?}", device.ledger());
     device.check_conservation().expect("packets are conserved");
+}
+
+/// A function that reads a header `a`, with these pieces of its parser and its ingress.
+fn small(parser: &str, locals: &str, ingress: &str) -> Arc<Program> {
+    let text = format!(
+        "#include <core.p4>
+         #include <v1model.p4>
+         header a_t {{ bit<8> x; bit<8> y; bit<16> sum; }}
+         header wide_t {{ bit<256> v; }}
+         struct headers_t {{ a_t a; a_t b; wide_t w; }}
+         struct metadata_t {{ }}
+         parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{
+             state start {{ packet.extract(hdr.a); {parser} transition accept; }}
+         }}
+         control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{
+             {locals}
+             apply {{ sm.egress_spec = 2; {ingress} }}
+         }}
+         control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{ apply {{ }} }}
+         control C(inout headers_t hdr, inout metadata_t meta) {{ apply {{ }} }}
+         control D(packet_out packet, in headers_t hdr) {{ apply {{ packet.emit(hdr); }} }}
+         V1Switch(P(), C(), I(), E(), C(), D()) main;"
+    );
+    testkit::compile_text(&text).expect("the function compiles")
+}
+
+#[test]
+fn a_resubmitted_packet_keeps_its_port_its_time_and_its_description() {
+    let shape = Shape {
+        ingress: 1,
+        ..SHORT
+    };
+    let function = small(
+        "",
+        "",
+        "if (hdr.a.y * hdr.a.x > 3) { hdr.a.x = hdr.a.x + 1; }
+         if (hdr.a.y * hdr.a.x > 5) { hdr.a.x = hdr.a.x + 2; }
+         hdr.a.sum = (bit<16>)sm.ingress_port;
+         hdr.a.y = (bit<8>)(sm.ingress_global_timestamp / 8);",
+    );
+    let mut alone = Device::new(
+        Arc::clone(&function),
+        &interp::Interp,
+        &DeviceConfig::default(),
+    )
+    .expect("it is loaded");
+    let mut device = Device::new(hypervisor(shape), &interp::Interp, &DeviceConfig::default())
+        .expect("it is loaded");
+    let own = Place { shape, ..place() };
+    apply(&mut device, &hosted(&function, "", &own));
+    apply(
+        &mut device,
+        "value_set GeneralParser.described_ports { 9 }
+         HypervisorIngress.classify { port: 7 } -> assign(1, 1) priority 1
+         HypervisorIngress.classify { port: 9 } -> assign(1, 1) priority 1",
+    );
+    let packet = [1, 4, 0, 0, 0xaa];
+    let at_7 = packets(&mut alone, 7, &packet);
+    assert_eq!(at_7[0].1, [4, 125, 0, 7, 0xaa]);
+    assert_eq!(packets(&mut device, 7, &packet), at_7);
+    let described = |length, packet: &[u8]| [&[0x10, length, 0, 0], packet].concat();
+    let at_9 = packets(&mut alone, 9, &packet);
+    let expected = vec![(2, described(8, &at_9[0].1[..4]))];
+    assert_eq!(
+        packets(&mut device, 9, &described(8, &packet[..4])),
+        expected
+    );
+    assert!(device.ledger().resubmitted > 1, "{:?}", device.ledger());
+}
+
+#[test]
+fn signed_arguments_keep_their_sign() {
+    // In a table's entry, and in a call.
+    let action = "action go(int<8> d) {
+        if (d < 0) { hdr.a.x = 0xee; } else { hdr.a.x = 0x11; }
+        if ((int<8>)hdr.a.y > d) { hdr.a.x = hdr.a.x + 1; }
+        hdr.a.sum = (bit<16>)((int<16>)d);
+    }";
+    let table = "table t { key = { hdr.a.y : exact; } actions = { go; } const entries = { 2 : go(-3); } default_action = go(1); }";
+    let cases = [
+        (format!("{action} {table}"), "t.apply();"),
+        (action.to_owned(), "go((int<8>)hdr.a.x);"),
+    ];
+    for (locals, ingress) in cases {
+        let function = small("", &locals, ingress);
+        let mut alone = Device::new(
+            Arc::clone(&function),
+            &interp::Interp,
+            &DeviceConfig::default(),
+        )
+        .expect("it is loaded");
+        let mut device = device();
+        apply(&mut device, &hosted(&function, "", &place()));
+        apply(
+            &mut device,
+            "HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1",
+        );
+        for packet in [[0xfd, 2, 0, 0], [5, 0xf0, 0, 0], [0x80, 0x81, 0, 0]] {
+            let is = packets(&mut device, 1, &packet);
+            assert_eq!(is, packets(&mut alone, 1, &packet), "{ingress} {packet:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_expressed_is_refused() {
+    // Pieces of the parser and of the ingress, and what the refusal says.
+    let written = "a header that a parser writes or copies, and that is sent (hdr.a)";
+    let cases = [
+        ("hdr.a.x = 5;", "", written),
+        ("hdr.a.x = hdr.a.y;", "hdr.a.x = 7;", written),
+        ("hdr.b = hdr.a;", "hdr.b.x = 9;", written),
+        (
+            "a_t c; packet.extract(c); c.x = 5; hdr.b = c;",
+            "",
+            "that is sent (hdr.b)",
+        ),
+        (
+            "packet.extract(hdr.w);",
+            "hdr.w.v = hdr.w.v |+| hdr.w.v;",
+            "saturating arithmetic with 256 bits or more",
+        ),
+    ];
+    for (parser, ingress, what) in cases {
+        let function = small(parser, "", ingress);
+        let refusal = hypervisor::translate(&function, &[], &place()).expect_err(what);
+        assert!(refusal.what.contains(what), "{parser} {ingress}: {refusal}");
+    }
+    let crowded = Place {
+        cells: u32::MAX,
+        ..place()
+    };
+    let refusal = hypervisor::translate(&small("", "", ""), &[], &crowded).expect_err("too many");
+    assert!(refusal.what.contains("so many cells"), "{refusal}");
 }
 
 /// Tables that a packet meets in the hypervisor.
