@@ -21,6 +21,15 @@ const SHAPE: Shape = Shape {
     egress: 12,
 };
 
+/// So few slots that lines of stages go on by resubmission.
+const SHORT: Shape = Shape {
+    ingress: 2,
+    egress: 12,
+};
+
+/// The programs that meet a limit of the device, the work budget of a packet: the second where it is resubmitted.
+const LIMITED: &[&str] = &["for_loops", "chosen_places"];
+
 fn place() -> Place {
     Place {
         vpdp: 1,
@@ -30,14 +39,15 @@ fn place() -> Place {
     }
 }
 
-fn hypervisor() -> Arc<Program> {
-    testkit::compile_text(&hypervisor::emit(SHAPE)).expect("the hypervisor compiles")
+fn hypervisor(shape: Shape) -> Arc<Program> {
+    testkit::compile_text(&hypervisor::emit(shape)).expect("the hypervisor compiles")
 }
 
 /// A program's test for the hypervisor: its commands about tables are entries of the hypervisor, all others stay.
 struct Hosting<'a> {
     program: &'a Program,
     directory: &'a Path,
+    place: Place,
     updates: Vec<Update>,
     files: HashMap<String, String>,
     told: Vec<String>,
@@ -45,7 +55,7 @@ struct Hosting<'a> {
 
 impl Hosting<'_> {
     fn translate(&mut self, lines: &mut Vec<String>) -> Result<(), String> {
-        let hosted = hypervisor::translate(self.program, &self.updates, &place())
+        let hosted = hypervisor::translate(self.program, &self.updates, &self.place)
             .map_err(|refusal| refusal.text(self.program))?;
         let mut text =
             String::from("HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1\n");
@@ -113,18 +123,19 @@ impl Hosting<'_> {
 enum Fate {
     Same,
     Refused(String),
-    /// It met a limit of the device, such as a packet's work budget.
+    /// It met a limit of the device; which ones may is named above.
     Limited(String),
     Different(Vec<String>),
 }
 
-fn fate(path: &Path, hypervisor: &Arc<Program>) -> Fate {
+fn fate(path: &Path, hypervisor: &Arc<Program>, shape: Shape) -> Fate {
     let program = testkit::compile(path).expect("the program compiles");
     let test = path.with_extension("stf");
     let text = std::fs::read_to_string(&test).expect("the test can be read");
     let mut hosting = Hosting {
         program: &program,
         directory: path.parent().expect("a file is in a directory"),
+        place: Place { shape, ..place() },
         updates: Vec::new(),
         files: HashMap::new(),
         told: Vec::new(),
@@ -145,10 +156,21 @@ fn fate(path: &Path, hypervisor: &Arc<Program>) -> Fate {
     };
     match stf::run(&setup, &name, &text) {
         Ok(report) if report.failures.is_empty() => Fate::Same,
-        Ok(report) if !report.unusual.is_empty() => Fate::Limited(report.unusual.join(", ")),
-        Ok(report) => Fate::Different(report.failures.iter().map(|f| f.message.clone()).collect()),
+        Ok(report) if !report.unusual.is_empty() && may_be_limited(path) => {
+            Fate::Limited(report.unusual.join(", "))
+        }
+        Ok(report) => {
+            let failures = report.failures.iter().map(|f| f.message.clone());
+            Fate::Different(failures.chain(report.unusual).collect())
+        }
         Err(refused) => Fate::Different(vec![format!("{refused:?}")]),
     }
+}
+
+fn may_be_limited(path: &Path) -> bool {
+    LIMITED
+        .iter()
+        .any(|name| path.file_stem() == Some(name.as_ref()))
 }
 
 /// The programs in a directory that have a test; chains are not among them.
@@ -160,10 +182,10 @@ fn programs(directory: &str) -> Vec<PathBuf> {
 }
 
 /// Runs the tests of all v1model programs in a directory: how many do the same, of how many.
-fn all(directory: &'static str) -> (usize, usize) {
+fn all(directory: &'static str, shape: Shape) -> (usize, usize) {
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
     let checked = worker.spawn(move || {
-        let hypervisor = hypervisor();
+        let hypervisor = hypervisor(shape);
         let (mut same, mut of, mut wrong) = (0, 0, Vec::new());
         for path in programs(directory) {
             let name = path
@@ -175,7 +197,7 @@ fn all(directory: &'static str) -> (usize, usize) {
                 continue;
             }
             of += 1;
-            match fate(&path, &hypervisor) {
+            match fate(&path, &hypervisor, shape) {
                 Fate::Same => same += 1,
                 Fate::Refused(why) => println!("refused: {name}: {why}"),
                 Fate::Limited(why) => println!("limited: {name}: {why}"),
@@ -191,14 +213,21 @@ fn all(directory: &'static str) -> (usize, usize) {
 
 #[test]
 fn at_least_four_of_five_programs_do_the_same_inside_of_the_hypervisor() {
-    let (same, of) = all("programs");
+    let (same, of) = all("programs", SHAPE);
     assert!(same * 5 >= of * 4, "{same} of {of}");
 }
 
 #[test]
+fn as_many_do_the_same_where_lines_of_stages_are_resubmitted() {
+    let (same, of) = all("programs", SHORT);
+    assert!(same * 5 >= of * 4 - 5, "{same} of {of}");
+    assert_eq!(all("../examples/functions", SHORT), (7, 7));
+}
+
+#[test]
 fn the_functions_of_the_paper_do_the_same_inside_of_the_hypervisor() {
-    assert_eq!(all("../examples/functions"), (7, 7));
-    assert_eq!(all("../examples/router"), (1, 1));
+    assert_eq!(all("../examples/functions", SHAPE), (7, 7));
+    assert_eq!(all("../examples/router", SHAPE), (1, 1));
 }
 
 /// A function of the examples.
@@ -227,23 +256,29 @@ fn apply(device: &mut Device, text: &str) {
     stf::apply_file(device, &file).expect("the device takes them");
 }
 
-/// The ports at which a packet comes out.
-fn sent(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<u32> {
+/// The packets that come out for one, each with its port.
+fn packets(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut frame = Frame::from_bytes(bytes).expect("a frame");
     frame.ingress = PortId(port);
-    let mut ports = Vec::new();
-    device.forward(&mut [frame], Nanos::from_millis(1), |port, _, _| {
-        ports.push(port.0)
+    let mut all = Vec::new();
+    device.forward(&mut [frame], Nanos::from_millis(1), |port, frame, _| {
+        all.push((port.0, frame.bytes().to_vec()))
     });
-    device.drain_sent(|port, _, _| ports.push(port.0));
-    ports
+    device.drain_sent(|port, frame, _| all.push((port.0, frame.to_vec())));
+    all
+}
+
+/// The ports at which a packet comes out.
+fn sent(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<u32> {
+    let packets = packets(device, port, bytes).into_iter();
+    packets.map(|(port, _)| port).collect()
 }
 
 /// A frame from 02:00:00:00:01:02 to 02:00:00:00:02:02.
 const FRAME: &[u8] = &[2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1, 2, 0x12, 0x34, 0];
 
 fn device() -> Device {
-    Device::new(hypervisor(), &interp::Interp, &DeviceConfig::default()).expect("it is loaded")
+    Device::new(hypervisor(SHAPE), &interp::Interp, &DeviceConfig::default()).expect("it is loaded")
 }
 
 #[test]
@@ -346,6 +381,140 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     assert_eq!(sent(&mut device, 7, &[0, 1]), [1]);
     assert!(device.ledger().resubmitted > 0, "{:?}", device.ledger());
     device.check_conservation().expect("packets are conserved");
+}
+
+/// A function that reads a header `a`, with these pieces of its parser and its ingress.
+fn small(parser: &str, locals: &str, ingress: &str) -> Arc<Program> {
+    let text = format!(
+        "#include <core.p4>
+         #include <v1model.p4>
+         header a_t {{ bit<8> x; bit<8> y; bit<16> sum; }}
+         header wide_t {{ bit<256> v; }}
+         struct headers_t {{ a_t a; a_t b; wide_t w; }}
+         struct metadata_t {{ }}
+         parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{
+             state start {{ packet.extract(hdr.a); {parser} transition accept; }}
+         }}
+         control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{
+             {locals}
+             apply {{ sm.egress_spec = 2; {ingress} }}
+         }}
+         control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{ apply {{ }} }}
+         control C(inout headers_t hdr, inout metadata_t meta) {{ apply {{ }} }}
+         control D(packet_out packet, in headers_t hdr) {{ apply {{ packet.emit(hdr); }} }}
+         V1Switch(P(), C(), I(), E(), C(), D()) main;"
+    );
+    testkit::compile_text(&text).expect("the function compiles")
+}
+
+#[test]
+fn a_resubmitted_packet_keeps_its_port_its_time_and_its_description() {
+    let shape = Shape {
+        ingress: 1,
+        ..SHORT
+    };
+    let function = small(
+        "",
+        "",
+        "if (hdr.a.y * hdr.a.x > 3) { hdr.a.x = hdr.a.x + 1; }
+         if (hdr.a.y * hdr.a.x > 5) { hdr.a.x = hdr.a.x + 2; }
+         hdr.a.sum = (bit<16>)sm.ingress_port;
+         hdr.a.y = (bit<8>)(sm.ingress_global_timestamp / 8);",
+    );
+    let mut alone = Device::new(
+        Arc::clone(&function),
+        &interp::Interp,
+        &DeviceConfig::default(),
+    )
+    .expect("it is loaded");
+    let mut device = Device::new(hypervisor(shape), &interp::Interp, &DeviceConfig::default())
+        .expect("it is loaded");
+    let own = Place { shape, ..place() };
+    apply(&mut device, &hosted(&function, "", &own));
+    apply(
+        &mut device,
+        "value_set GeneralParser.described_ports { 9 }
+         HypervisorIngress.classify { port: 7 } -> assign(1, 1) priority 1
+         HypervisorIngress.classify { port: 9 } -> assign(1, 1) priority 1",
+    );
+    let packet = [1, 4, 0, 0, 0xaa];
+    let at_7 = packets(&mut alone, 7, &packet);
+    assert_eq!(at_7[0].1, [4, 125, 0, 7, 0xaa]);
+    assert_eq!(packets(&mut device, 7, &packet), at_7);
+    let described = |length, packet: &[u8]| [&[0x10, length, 0, 0], packet].concat();
+    let at_9 = packets(&mut alone, 9, &packet);
+    let expected = vec![(2, described(8, &at_9[0].1[..4]))];
+    assert_eq!(
+        packets(&mut device, 9, &described(8, &packet[..4])),
+        expected
+    );
+    assert!(device.ledger().resubmitted > 1, "{:?}", device.ledger());
+}
+
+#[test]
+fn signed_arguments_keep_their_sign() {
+    // In a table's entry, and in a call.
+    let action = "action go(int<8> d) {
+        if (d < 0) { hdr.a.x = 0xee; } else { hdr.a.x = 0x11; }
+        if ((int<8>)hdr.a.y > d) { hdr.a.x = hdr.a.x + 1; }
+        hdr.a.sum = (bit<16>)((int<16>)d);
+    }";
+    let table = "table t { key = { hdr.a.y : exact; } actions = { go; } const entries = { 2 : go(-3); } default_action = go(1); }";
+    let cases = [
+        (format!("{action} {table}"), "t.apply();"),
+        (action.to_owned(), "go((int<8>)hdr.a.x);"),
+    ];
+    for (locals, ingress) in cases {
+        let function = small("", &locals, ingress);
+        let mut alone = Device::new(
+            Arc::clone(&function),
+            &interp::Interp,
+            &DeviceConfig::default(),
+        )
+        .expect("it is loaded");
+        let mut device = device();
+        apply(&mut device, &hosted(&function, "", &place()));
+        apply(
+            &mut device,
+            "HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1",
+        );
+        for packet in [[0xfd, 2, 0, 0], [5, 0xf0, 0, 0], [0x80, 0x81, 0, 0]] {
+            let is = packets(&mut device, 1, &packet);
+            assert_eq!(is, packets(&mut alone, 1, &packet), "{ingress} {packet:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_expressed_is_refused() {
+    // Pieces of the parser and of the ingress, and what the refusal says.
+    let written = "a header that a parser writes or copies, and that is sent (hdr.a)";
+    let cases = [
+        ("hdr.a.x = 5;", "", written),
+        ("hdr.a.x = hdr.a.y;", "hdr.a.x = 7;", written),
+        ("hdr.b = hdr.a;", "hdr.b.x = 9;", written),
+        (
+            "a_t c; packet.extract(c); c.x = 5; hdr.b = c;",
+            "",
+            "that is sent (hdr.b)",
+        ),
+        (
+            "packet.extract(hdr.w);",
+            "hdr.w.v = hdr.w.v |+| hdr.w.v;",
+            "saturating arithmetic with 256 bits or more",
+        ),
+    ];
+    for (parser, ingress, what) in cases {
+        let function = small(parser, "", ingress);
+        let refusal = hypervisor::translate(&function, &[], &place()).expect_err(what);
+        assert!(refusal.what.contains(what), "{parser} {ingress}: {refusal}");
+    }
+    let crowded = Place {
+        cells: u32::MAX,
+        ..place()
+    };
+    let refusal = hypervisor::translate(&small("", "", ""), &[], &crowded).expect_err("too many");
+    assert!(refusal.what.contains("so many cells"), "{refusal}");
 }
 
 /// Tables that a packet meets in the hypervisor.

@@ -324,8 +324,10 @@ impl Simulation {
             received: flows
                 .clone()
                 .map(|flow| received(flow, &self.hosts, &self.topology))
-                .sum(),
-            bytes: flows.map(|flow| flow.spec.bytes).sum(),
+                .fold(0, u64::saturating_add),
+            bytes: flows
+                .map(|flow| flow.spec.bytes)
+                .fold(0, u64::saturating_add),
             frames: self.wires.frames,
             is_done,
         }

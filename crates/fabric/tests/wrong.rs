@@ -198,6 +198,20 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         ),
         (
             "\"s:2\"]",
+            "\"s:2\"]\n[workload]\nelephants = 4294967295",
+            18,
+            "flows are more than a host has ports for",
+            "55535 together at most",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[workload]\nmice = 55535",
+            18,
+            "55575 flows are more than a host has ports for",
+            "55535 together at most",
+        ),
+        (
+            "\"s:2\"]",
             "\"s:2\"]\n[[command]]\nhost = \"a\"\nrun = []",
             19,
             "there is nothing to run",

@@ -98,6 +98,10 @@ struct metadata_t {
     @field_list(1) bit<7>  sent;
     // What the function decided, kept over resubmissions.
     @field_list(1) Entering entering;
+    // How it came: resubmission leaves neither the port nor the time.
+    @field_list(1) bit<9>  ingress_port;
+    @field_list(1) bit<48> arrived;
+    @field_list(1) bit<1>  described;
     @field_list(1) bit<3>  instance;
     @field_list(1) bit<9>  egress_spec;
     @field_list(1) bit<16> mcast_grp;
@@ -134,6 +138,14 @@ parser GeneralParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
     state start {
         length = sm.packet_length;
+        transition select(meta.entering, meta.described) {
+            (Entering.New, _): by_port;
+            (_, 1):            described;
+            default:           measure;
+        }
+    }
+
+    state by_port {
         transition select(sm.ingress_port) {
             described_ports: described;
             default:         measure;
@@ -141,6 +153,7 @@ parser GeneralParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
 
     state described {
+        meta.described = 1;
         packet.extract(hdr.description);
         verify(hdr.description.version == DESCRIPTION_VERSION && hdr.description.length >= 4, error.NoMatch);
         length = (bit<32>)hdr.description.length - DESCRIPTION_BYTES;
@@ -260,7 +273,13 @@ control HypervisorIngress(inout headers_t hdr, inout metadata_t meta, inout stan
             sm.egress_spec = meta.egress_spec;
             sm.mcast_grp = meta.mcast_grp;
             sm.priority = meta.priority;
+            sm.ingress_port = meta.ingress_port;
+            sm.ingress_global_timestamp = meta.arrived;
         } else {
+            // A packet that its function has resubmitted has lost both, as it has without the hypervisor; whose it is stays.
+            bool is_known = meta.entering == Entering.BegunAgain;
+            meta.ingress_port = sm.ingress_port;
+            meta.arrived = sm.ingress_global_timestamp;
             // What a function has kept when it resubmitted the packet.
             Word kept = meta.file[255:0];
             Load.apply(hdr.raw, meta.read, meta.file);
@@ -271,7 +290,7 @@ control HypervisorIngress(inout headers_t hdr, inout metadata_t meta, inout stan
             meta.egress.slot = NO_SLOT;
             if (sm.parser_error != error.NoError) {
                 refuse();
-            } else if (classify.apply().hit) {
+            } else if (is_known || classify.apply().hit) {
                 parse.apply();
             }
         }

@@ -80,12 +80,12 @@ struct RunOptions {
     json: bool,
 }
 
-/// A share of something: more than none.
+/// A share of something: more than none, and at most all.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
-    match share > 0.0 && share.is_finite() {
+    match share > 0.0 && share <= 1.0 {
         true => Ok(share),
-        false => Err("it is not above 0".to_owned()),
+        false => Err("it is not above 0 and at most 1".to_owned()),
     }
 }
 

@@ -26,7 +26,7 @@ const SINK: u16 = 5001;
 
 /// The first port that a host sends flows from, and how many there are.
 const FIRST_PORT: u16 = 10_000;
-const PORTS: u16 = u16::MAX - FIRST_PORT;
+pub(crate) const PORTS: u16 = u16::MAX - FIRST_PORT;
 
 /// How long the stack's neighbours are left as they are. It forgets them after a minute.
 const REFRESH: Nanos = Nanos::from_secs(30);

@@ -8,6 +8,8 @@ use packet::{Nanos, PortId};
 use port::PerMillion;
 use toml::Spanned;
 
+use crate::host::PORTS;
+
 use super::error::{Mistake, line_of};
 use super::file::{self, File, Text};
 use super::quantity::Quantity;
@@ -427,6 +429,15 @@ impl Check<'_> {
             elephant_bytes: self.bytes_or(&workload.elephant_bytes, PAPER.elephant_bytes),
             mouse_bytes: self.bytes_or(&workload.mouse_bytes, PAPER.mouse_bytes),
         };
+        // Each flow has a port of its host.
+        let most = u32::from(PORTS);
+        let flows = spec.elephants.saturating_add(spec.mice);
+        let given = workload.elephants.as_ref().or(workload.mice.as_ref());
+        if let Some(given) = given.filter(|_| flows > most) {
+            let message = format!("{flows} flows are more than a host has ports for");
+            let mend = format!("let elephants and mice be {most} together at most");
+            self.mistake(given, message, &mend);
+        }
         if hosts < 2 {
             self.mistakes.push(Mistake {
                 line: 1,

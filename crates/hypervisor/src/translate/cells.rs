@@ -27,7 +27,8 @@ impl Cells {
     /// Gives each instance its cells, from `skip` on. `None` if there are too few.
     pub(crate) fn new(program: &Program, skip: u32) -> Option<Cells> {
         let mut cells = Cells::default();
-        let (mut registers, mut counters, mut meters) = (FIRST + skip, FIRST + skip, FIRST + skip);
+        let first = FIRST.checked_add(skip)?;
+        let (mut registers, mut counters, mut meters) = (first, first, first);
         for (id, instance) in program.externs.iter() {
             let (next, count, most) = match &instance.kind {
                 ExternKind::Register { cell, size, .. } => (

@@ -134,23 +134,8 @@ impl Code<'_> {
     }
 
     fn ty(&self, expr: &Expr) -> Made<ScalarTy> {
-        if let Expr::Param(index) = expr {
-            let bits = self.frame.param(*index).map_or(0, |bits| bits.len() as u32);
-            return Ok(ScalarTy::Bit(bits));
-        }
-        // A parameter inside is of the width that its bits have.
-        match expr {
-            Expr::Unary(UnOp::Not, _) => Ok(ScalarTy::Bool),
-            Expr::Unary(_, of) => self.ty(of),
-            Expr::Binary(op, _, _) if op.is_predicate() => Ok(ScalarTy::Bool),
-            Expr::Binary(_, left, _) => self.ty(left),
-            Expr::Ternary(_, then, _) => self.ty(then),
-            Expr::Concat(left, right) => Ok(ScalarTy::Bit(self.width(left)? + self.width(right)?)),
-            other => match other.ty(self.frame.program(), None) {
-                Some(ty) => Ok(ty),
-                None => refuse("an expression of this kind", None),
-            },
-        }
+        let ty = pattern::ty(self.frame, expr);
+        ty.map_or_else(|| refuse("an expression of this kind", None), Ok)
     }
 
     /// Bits as an operand; they are put together if they do not stand so already.
@@ -478,6 +463,12 @@ impl Code<'_> {
 
     fn saturate(&mut self, op: BinOp, ty: ScalarTy, a: &Operand, b: &Operand, to: u32) -> Made<()> {
         let width = ty.width();
+        if width >= WORD_BITS {
+            return refuse(
+                format!("saturating arithmetic with {WORD_BITS} bits or more"),
+                None,
+            );
+        }
         let action = if op == BinOp::AddSaturating {
             "add"
         } else {

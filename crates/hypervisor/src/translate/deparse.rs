@@ -37,10 +37,9 @@ impl Sent {
     pub(super) fn new(
         program: &Program,
         layout: &Layout<'_>,
-        deparser: Option<ControlId>,
+        emitted: Vec<HeaderId>,
         paths: &[Path],
     ) -> Result<Sent, Refusal> {
-        let emitted = emitted(program, deparser)?;
         let is_plain = emitted.iter().all(|header| layout.is_fixed(*header))
             && paths.iter().all(|path| stands(path, &emitted));
         let mut sent = Sent {
@@ -222,7 +221,11 @@ fn stands(path: &Path, emitted: &[HeaderId]) -> bool {
 }
 
 /// The headers that the deparser emits.
-fn emitted(program: &Program, deparser: Option<ControlId>) -> Result<Vec<HeaderId>, Refusal> {
+/// The headers that the deparser emits, in order.
+pub(super) fn emitted(
+    program: &Program,
+    deparser: Option<ControlId>,
+) -> Result<Vec<HeaderId>, Refusal> {
     let mut all = Vec::new();
     let Some(deparser) = deparser else {
         return Ok(all);

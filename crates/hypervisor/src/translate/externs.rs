@@ -7,7 +7,7 @@ use super::code::{AT, Code, Operand, joined};
 use super::flow::Flow;
 use super::frame::AGAIN_BITS;
 use super::node::NodeId;
-use super::pattern::{self, Bit, Bits, Places};
+use super::pattern::{self, Bit, Bits};
 use super::refusal::{Refusal, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
@@ -258,7 +258,7 @@ fn gathered(code: &mut Code<'_>, values: &[Expr], unit: usize) -> Made<Bits> {
                 match pattern::bits(code.frame, value) {
                     Some(bits) => all.extend(bits),
                     None => {
-                        let Some(ty) = value.ty(code.frame.program(), None) else {
+                        let Some(ty) = pattern::ty(code.frame, value) else {
                             return refuse("data of this kind", None);
                         };
                         let own = code.temporary(ty.width())?;

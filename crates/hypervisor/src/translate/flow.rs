@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use bits::{Id, Value};
 use ir::{
-    ActionId, Control, ControlId, Dim, Expr, FieldId, HeaderPlace, LabelId, MatchNext, Next, Place,
-    Program, ScalarTy, StackId, StageId, StageKind, Stmt, StmtKind,
+    Action, ActionId, Control, ControlId, Dim, Expr, FieldId, HeaderPlace, LabelId, MatchNext,
+    Next, Place, Program, ScalarTy, StackId, StageId, StageKind, Stmt, StmtKind,
 };
 
 use passes::slots::links;
@@ -43,7 +43,7 @@ struct Around {
     labels: HashMap<LabelId, (NodeId, NodeId)>,
 }
 
-impl Flow<'_> {
+impl<'a> Flow<'a> {
     /// A control, then `next`.
     pub(super) fn control(&mut self, id: ControlId, next: NodeId) -> Made<NodeId> {
         let control: &Control = &self.program.controls[id];
@@ -146,7 +146,7 @@ impl Flow<'_> {
             let bits = match pattern::bits(&self.frame, &key.expr) {
                 Some(bits) => bits,
                 None => {
-                    let width = key.expr.ty(self.program, None).map_or(0, ScalarTy::width);
+                    let width = pattern::ty(&self.frame, &key.expr).map_or(0, ScalarTy::width);
                     let own = code.temporary(width)?;
                     code.value(&key.expr, Some(own))?;
                     (own..own + width).rev().map(pattern::Bit::At).collect()
@@ -175,12 +175,8 @@ impl Flow<'_> {
             .into_iter()
             .map(|(at, width)| range(at, width))
             .collect();
-        let before = std::mem::replace(&mut self.frame.params, params);
-        let made = self
-            .body(&action.body, next, around)
-            .map_err(|error| error.at(action.loc));
-        self.frame.params = before;
-        made
+        let made = self.action_body(action, params, next, around);
+        made.map_err(|error| error.at(action.loc))
     }
 
     fn body(&mut self, body: &[Stmt], next: NodeId, around: &Around) -> Made<NodeId> {
@@ -285,10 +281,23 @@ impl Flow<'_> {
             params.push(range(at, width));
         }
         let made = code.made;
-        let before = std::mem::replace(&mut self.frame.params, params);
-        let body = self.body(&action.body, next, around);
-        self.frame.params = before;
-        Ok(self.nodes.run(made, body?))
+        let body = self.action_body(action, params, next, around)?;
+        Ok(self.nodes.run(made, body))
+    }
+
+    /// What an action does whose parameters are these bits.
+    fn action_body(
+        &mut self,
+        action: &'a Action,
+        params: Vec<Bits>,
+        next: NodeId,
+        around: &Around,
+    ) -> Made<NodeId> {
+        let params = std::mem::replace(&mut self.frame.params, params);
+        let outer = self.frame.action.replace(action);
+        let made = self.body(&action.body, next, around);
+        (self.frame.params, self.frame.action) = (params, outer);
+        made
     }
 
     /// A statement without branches.

@@ -1,6 +1,6 @@
 //! Where a function's fields are in the file.
 //!
-//! Headers whose validity only the parser decides (*fixed* ones) stay where they were read, which differs from path to path; on a path that does not read
+//! Headers whose validity only the parser decides, and that it does not write (*fixed* ones), stay where they were read, which differs from path to path; on a path that does not read
 //! them they are not there. Everything else has one place on all paths: variables from the file's end up, behind the arguments of entries; below what was
 //! read the headers that are sent, where code changes which; and between them temporaries.
 
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bits::Id;
-use ir::{FieldId, HeaderId, Program, ScalarTy};
+use ir::{Action, FieldId, HeaderId, Program, ScalarTy};
 
 use super::paths::Path;
 use super::pattern::{Bit, Bits, PORT, Places};
@@ -75,8 +75,15 @@ pub(super) struct Written {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a function whose entries have so many bits of arguments and whose parser consumes at most `read` bits.
-    pub(super) fn new(program: &'a Program, written: &Written, arguments: u32, read: u32) -> Self {
+    /// The layout of a function whose entries have so many bits of arguments and whose parser consumes at most `read` bits, and
+    /// has headers (`held`) elsewhere than where it read them.
+    pub(super) fn new(
+        program: &'a Program,
+        written: &Written,
+        held: &BTreeSet<HeaderId>,
+        arguments: u32,
+        read: u32,
+    ) -> Self {
         let intrinsic = |name: &str| {
             program
                 .pipeline
@@ -99,8 +106,8 @@ impl<'a> Layout<'a> {
             at += width;
         }
         let mut fixed = HashSet::new();
-        for header in program.headers.values() {
-            if !written.fields.contains(&header.valid) {
+        for (id, header) in program.headers.iter() {
+            if !written.fields.contains(&header.valid) && !held.contains(&id) {
                 let count = program.header_types[header.ty].fields.len() + 1;
                 fixed.extend((0..count).map(|n| FieldId::from_index(header.valid.index() + n)));
             }
@@ -211,7 +218,9 @@ fn no_room<T>() -> Result<T, Refusal> {
 pub(super) struct Frame<'a> {
     pub(super) layout: &'a Layout<'a>,
     pub(super) path: &'a Path,
-    /// The bits of the parameters of the action that is being read.
+    /// The action that is being read.
+    pub(super) action: Option<&'a Action>,
+    /// The bits of its parameters.
     pub(super) params: Vec<Bits>,
 }
 
@@ -266,6 +275,10 @@ impl Places for Frame<'_> {
 
     fn param(&self, index: u32) -> Option<Bits> {
         self.params.get(index as usize).cloned()
+    }
+
+    fn action(&self) -> Option<&Action> {
+        self.action
     }
 }
 

@@ -33,7 +33,7 @@ use deparse::Sent;
 use flow::{Flow, MOST_ARGUMENTS};
 use frame::{Frame, Layout};
 use node::{NodeId, Nodes};
-use paths::Path;
+use paths::{Path, Surroundings};
 use pattern::Places;
 use refusal::refuse;
 use stages::{Gress, Stages};
@@ -76,12 +76,17 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
     let Some(cells) = Cells::new(program, place.cells) else {
         return refuse("so many cells of registers, counters and meters", None);
     };
-    let paths = paths::paths(program, blocks.parser, &contents.value_sets)?;
+    let emitted = deparse::emitted(program, blocks.deparser)?;
+    let written = walk::written(program);
+    let surroundings = Surroundings {
+        value_sets: &contents.value_sets,
+        emitted: &emitted,
+    };
+    let paths::Parsed { paths, held } = paths::paths(program, blocks.parser, surroundings)?;
     let arguments = arguments(program)?;
     let read = paths.iter().map(|path| path.seen).max().unwrap_or(0);
-    let written = walk::written(program);
-    let layout = Layout::new(program, &written, arguments, read);
-    let sent = Sent::new(program, &layout, blocks.deparser, &paths)?;
+    let layout = Layout::new(program, &written, &held, arguments, read);
+    let sent = Sent::new(program, &layout, emitted, &paths)?;
     let mut nodes = Nodes::new();
     let mut roots = Vec::new();
     for path in &paths {
@@ -91,6 +96,7 @@ pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result
         let frame = Frame {
             layout: &layout,
             path,
+            action: None,
             params: Vec::new(),
         };
         let mut flow = Flow {
@@ -307,6 +313,7 @@ fn path_kept(
     let frame = Frame {
         layout,
         path,
+        action: None,
         params: Vec::new(),
     };
     let seen = words::ones(crate::FILE_BITS - path.seen, path.seen, crate::FILE_BITS);

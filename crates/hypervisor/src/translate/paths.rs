@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bits::{Id, Value};
 use ir::{
-    Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, LabelId, ParserId, Place,
-    Program, SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
+    Action, Dim, Expr, FieldId, HeaderId, HeaderPlace, KeyMatch, KeySet, Keyset, LabelId, ParserId,
+    Place, Program, SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
 };
 
 use super::pattern::{self, Bit, Bits, Cube, Places};
@@ -22,6 +22,22 @@ const MOST_CHOSEN_BITS: usize = 8;
 
 /// The members of value sets.
 pub(super) type ValueSets = HashMap<ValueSetId, Vec<Vec<KeyMatch>>>;
+
+/// What is around a parser.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) value_sets: &'a ValueSets,
+    /// The headers that the deparser emits.
+    pub(super) emitted: &'a [HeaderId],
+}
+
+/// What is known of a parser.
+pub(super) struct Parsed {
+    /// All paths, the first that fits is taken.
+    pub(super) paths: Vec<Path>,
+    /// Headers that it writes or copies: they are not where they were read.
+    pub(super) held: BTreeSet<HeaderId>,
+}
 
 /// One path.
 #[derive(Clone, Debug, Default)]
@@ -71,16 +87,17 @@ impl Path {
     }
 }
 
-/// All paths, the first that fits is taken.
+/// Follows a parser on all paths.
 pub(super) fn paths(
     program: &Program,
     parser: ParserId,
-    value_sets: &ValueSets,
-) -> Result<Vec<Path>, Refusal> {
+    around: Surroundings<'_>,
+) -> Result<Parsed, Refusal> {
     let mut walk = Walk {
         program,
         parser,
-        value_sets,
+        around,
+        held: BTreeSet::new(),
         done: Vec::new(),
     };
     let whole = Path {
@@ -99,7 +116,10 @@ pub(super) fn paths(
                 .insert(*field, pattern::of_value(&super::number(path.error, 32)));
         }
     }
-    Ok(walk.done)
+    Ok(Parsed {
+        paths: walk.done,
+        held: walk.held,
+    })
 }
 
 /// The place in the file of a bit of the blob.
@@ -110,7 +130,8 @@ pub(super) fn place_of(offset: u32) -> u32 {
 struct Walk<'a> {
     program: &'a Program,
     parser: ParserId,
-    value_sets: &'a ValueSets,
+    around: Surroundings<'a>,
+    held: BTreeSet<HeaderId>,
     done: Vec<Path>,
 }
 
@@ -134,6 +155,10 @@ impl Places for On<'_> {
     }
 
     fn param(&self, _: u32) -> Option<Bits> {
+        None
+    }
+
+    fn action(&self) -> Option<&Action> {
         None
     }
 }
@@ -240,7 +265,7 @@ impl Walk<'_> {
     }
 
     fn members(&self, set: ValueSetId, keys: &[Bits]) -> Vec<Cube> {
-        let members = self.value_sets.get(&set).into_iter().flatten();
+        let members = self.around.value_sets.get(&set).into_iter().flatten();
         members
             .flat_map(|member| super::keys::cubes(keys, member))
             .collect()
@@ -328,6 +353,9 @@ impl Walk<'_> {
                 let start = path.cursor;
                 let mut long = self.fork_short(path, *total)?;
                 for (place, offset) in dests {
+                    if let Some(header) = self.header_of(place.base) {
+                        self.hold(header)?;
+                    }
                     let width = self.program.fields[place.base].ty.width();
                     long.fields.insert(place.base, blob(start + offset, width));
                 }
@@ -495,6 +523,7 @@ impl Walk<'_> {
         if !to.dims.is_empty() || !from.dims.is_empty() {
             return refuse("a header chosen at run time, copied in a parser", None);
         }
+        self.hold(from.base)?;
         let (new, old) = (
             &self.program.headers[to.base],
             &self.program.headers[from.base],
@@ -507,20 +536,79 @@ impl Walk<'_> {
             };
         }
         path.extracted.retain(|(header, ..)| *header != to.base);
-        if let Some(read) = path
-            .extracted
-            .iter_mut()
-            .find(|(header, ..)| *header == from.base)
-        {
-            read.0 = to.base;
+        let is_read = self.is_as_read(&path, from.base);
+        let mut read = path.extracted.iter_mut();
+        match read.find(|(header, ..)| *header == from.base) {
+            Some(read) if is_read => read.0 = to.base,
+            _ if path.fields.get(&old.valid) == Some(&vec![Bit::Is(true)]) => self.hold(to.base)?,
+            _ => {}
         }
         Ok(vec![path])
+    }
+
+    /// Notes that a header is not where it was read, and so cannot leave from there.
+    fn hold(&mut self, header: HeaderId) -> Result<(), Refusal> {
+        if self.around.emitted.contains(&header) {
+            let name = &self.program.headers[header].name;
+            return refuse(
+                format!("a header that a parser writes or copies, and that is sent ({name})"),
+                None,
+            );
+        }
+        self.held.insert(header);
+        Ok(())
+    }
+
+    fn header_of(&self, field: FieldId) -> Option<HeaderId> {
+        let mut headers = self.program.headers.ids();
+        headers.find(|header| self.fields_of(*header).contains(&field.index()))
+    }
+
+    /// The fields of a header, its validity first.
+    fn fields_of(&self, header: HeaderId) -> std::ops::RangeInclusive<usize> {
+        let header = &self.program.headers[header];
+        let first = header.valid.index();
+        first..=first + self.program.header_types[header.ty].fields.len()
+    }
+
+    /// Whether a header's fields are still the bits that were read.
+    fn is_as_read(&self, path: &Path, header: HeaderId) -> bool {
+        let mut fields = self.fields_of(header).skip(1).map(FieldId::from_index);
+        let mut read = path.extracted.iter();
+        let Some((_, start, total)) = read.find(|(own, ..)| *own == header) else {
+            return false;
+        };
+        let now = fields.try_fold(Vec::new(), |mut all, field| {
+            all.extend(path.fields.get(&field)?);
+            Some(all)
+        });
+        now == Some(blob(*start, *total))
+    }
+
+    /// The header is not valid from here on.
+    fn invalidate(&self, header: HeaderId, mut path: Path) -> Path {
+        for field in self.fields_of(header).skip(1) {
+            path.fields.remove(&FieldId::from_index(field));
+        }
+        let valid = self.program.headers[header].valid;
+        path.fields.insert(valid, vec![Bit::Is(false)]);
+        path.extracted.retain(|(own, ..)| *own != header);
+        path
     }
 
     fn assign(&mut self, place: &Place, value: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
         let field = place.base;
         if !place.dims.is_empty() {
             return refuse("an element chosen at run time, written in a parser", None);
+        }
+        if let Some(header) = self.header_of(field) {
+            let valid = self.program.headers[header].valid;
+            match value {
+                Expr::Const(_, value) if field == valid && value.is_zero() => {
+                    return Ok(vec![self.invalidate(header, path)]);
+                }
+                _ => self.hold(header)?,
+            }
         }
         if matches!(value, Expr::Read(from) if from.dims.is_empty() && path.lengths.contains(&from.base))
         {

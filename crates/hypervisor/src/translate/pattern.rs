@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bits::Value;
-use ir::{BinOp, Expr, FieldId, Place, Program, ScalarTy, UnOp};
+use ir::{Action, BinOp, Expr, FieldId, Place, Program, ScalarTy, UnOp};
 
 use super::words;
 
@@ -138,6 +138,13 @@ pub(super) trait Places {
     fn standard(&self, field: FieldId) -> Option<&'static str>;
     /// The bits of a parameter of the action that is being read.
     fn param(&self, index: u32) -> Option<Bits>;
+    /// That action.
+    fn action(&self) -> Option<&Action>;
+}
+
+/// The type of an expression.
+pub(super) fn ty(places: &dyn Places, expr: &Expr) -> Option<ScalarTy> {
+    expr.ty(places.program(), places.action())
 }
 
 /// An expression as bits, if nothing but their order is to be computed.
@@ -153,7 +160,7 @@ pub(super) fn bits(places: &dyn Places, expr: &Expr) -> Option<Bits> {
             of[of.len() - 1 - *hi as usize..end].to_vec()
         }
         Expr::Concat(high, low) => [inner(high)?, inner(low)?].concat(),
-        Expr::Cast(ty, of) => resized(inner(of)?, ty.width(), is_signed(places, of)?)?,
+        Expr::Cast(ty, of) => resized(inner(of)?, ty.width(), is_signed(places, of))?,
         Expr::Unary(UnOp::Not | UnOp::Complement, of) => {
             let flip = |bit: Bit| match bit {
                 Bit::Is(is) => Some(Bit::Is(!is)),
@@ -188,16 +195,8 @@ fn returns(places: &dyn Places, left: &Expr, right: &Expr) -> bool {
         || (is_ingress_port(places, left) && is_egress_port(places, right))
 }
 
-fn is_signed(places: &dyn Places, expr: &Expr) -> Option<bool> {
-    match expr {
-        // A parameter's type needs its action; a cast of one is computed.
-        Expr::Param(_) => Some(false),
-        other => Some(
-            other
-                .ty(places.program(), None)
-                .is_some_and(ScalarTy::is_signed),
-        ),
-    }
+fn is_signed(places: &dyn Places, expr: &Expr) -> bool {
+    ty(places, expr).is_some_and(ScalarTy::is_signed)
 }
 
 fn resized(mut bits: Bits, width: u32, is_signed: bool) -> Option<Bits> {
@@ -249,10 +248,7 @@ fn binary(places: &dyn Places, op: BinOp, left: &Expr, right: &Expr) -> Option<B
             _ => None,
         }),
         BinOp::Shl | BinOp::Shr => {
-            let signed = left
-                .ty(places.program(), None)
-                .is_some_and(ScalarTy::is_signed);
-            if op == BinOp::Shr && signed {
+            if op == BinOp::Shr && is_signed(places, left) {
                 return None;
             }
             let by = constant(&b)?
@@ -331,11 +327,7 @@ fn comparison(
     wanted: bool,
 ) -> Option<Vec<Cube>> {
     let (mut a, mut b) = (bits(places, left)?, bits(places, right)?);
-    if left
-        .ty(places.program(), None)
-        .is_some_and(ScalarTy::is_signed)
-        && !matches!(op, BinOp::Eq | BinOp::Ne)
-    {
+    if is_signed(places, left) && !matches!(op, BinOp::Eq | BinOp::Ne) {
         return None;
     }
     let mut op = if wanted { op } else { negated(op)? };
