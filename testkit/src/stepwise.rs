@@ -278,6 +278,7 @@ impl StepwisePass {
             PassInput::IsHostPort => state.is_host_port(context.bytes.ingress.0.into()).into(),
             PassInput::EgressPort => egress.0.into(),
             PassInput::ReceivedLength => context.length.into(),
+            PassInput::Length => context.bytes.len() as u64,
             PassInput::Nanos => burst.now.0,
             PassInput::Micros => burst.now.as_micros(),
             PassInput::ChecksumError => context.requests.checksum_error.into(),

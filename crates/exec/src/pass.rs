@@ -76,6 +76,8 @@ pub enum PassInput {
     EgressPort,
     /// Bytes of the frame as it came.
     ReceivedLength,
+    /// Bytes of the frame as the last [`PassStep::Deparse`] left it.
+    Length,
     /// [`Burst::now`] in nanoseconds.
     Nanos,
     /// [`Burst::now`] in microseconds.

@@ -928,6 +928,22 @@ fn errors_are_told_up_to_a_hundred_with_their_places() {
 }
 
 #[test]
+fn ports_that_a_chain_copies_have_one_type() {
+    let step = Step {
+        name: "a".to_owned(),
+        next: StepNext::End,
+    };
+    for name in ["standard_metadata.egress_port", "chain.egress_spec"] {
+        let text = format!("{SAMPLE}\nintrinsic {name} = meta.wide\n");
+        let mut program = read(&text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(verify(&program), Ok(()));
+        program.pipeline.steps.push(step.clone());
+        let message = format!("intrinsic {name}: Bit(9) is expected, not Bit(300)");
+        check_refused(&program, "pipeline", &message);
+    }
+}
+
+#[test]
 fn steps_of_a_chain_lead_forward() {
     let step = |name: &str, next| Step {
         name: name.to_owned(),

@@ -97,6 +97,8 @@ helpers! {
     Destination = destination();
     /// Whether the packet came in by a host port.
     IsHostPort = is_host_port();
+    /// Bytes of the frame as it is now.
+    FrameLength = frame_length();
     /// Whether the queues of a port are not free.
     IsBusy = is_busy(port);
     /// Applies a table.
@@ -382,6 +384,10 @@ extern "C" fn destination(inv: &mut Invocation<'_>) -> u64 {
 extern "C" fn is_host_port(inv: &mut Invocation<'_>) -> u64 {
     let ingress = inv.frame().ingress;
     u64::from(inv.state.is_host_port(ingress.0.into()))
+}
+
+extern "C" fn frame_length(inv: &mut Invocation<'_>) -> u64 {
+    inv.frame().len() as u64
 }
 
 extern "C" fn is_busy(inv: &mut Invocation<'_>, port: u64) -> u64 {

@@ -64,6 +64,17 @@ impl Uses {
         uses
     }
 
+    /// What a statement touches.
+    pub(crate) fn of_stmt(program: &Program, stmt: &Stmt) -> Uses {
+        let mut uses = Uses::default();
+        let mut walk = Walk {
+            program,
+            uses: &mut uses,
+        };
+        walk.stmt(&stmt.kind);
+        uses
+    }
+
     /// What an expression reads.
     pub(crate) fn of_expr(program: &Program, expr: &Expr) -> Uses {
         let mut uses = Uses::default();

@@ -163,6 +163,10 @@ fn what_is_no_policy_is_refused_with_its_place() {
             "1:4: the higher bit comes first: `[7:0]`",
         ),
         (
+            "[0 == x[4294967295:0]: a]",
+            "1:9: fields have at most 2048 bits, so the highest is 2047",
+        ),
+        (
             "[x[7] == 1: a]",
             "1:5: `]` stands where bits as in `[7:0]` is expected",
         ),
@@ -176,6 +180,15 @@ fn what_is_no_policy_is_refused_with_its_place() {
     let deep = "[x == 1: ".repeat(40);
     let error = Policy::read(&deep).expect_err("it is too deep");
     assert!(error.message.contains("levels of nesting"), "{error}");
+    let long = format!("[x{} == 1: a]", " & x".repeat(64));
+    let error = Policy::read(&long).expect_err("it is too long");
+    assert!(error.message.contains("at most 64 parts"), "{error}");
+}
+
+#[test]
+fn many_choices_one_behind_the_other_are_soon_read() {
+    let choices = " -> [ingress_port == 1: | ingress_port == 2:]".repeat(60);
+    composed(&format!("a{choices} -> b"));
 }
 
 #[test]

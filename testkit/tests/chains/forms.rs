@@ -49,10 +49,32 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Programs that do what steps that are one could get wrong, and entries for each as above; they are beside this file.
+const STEPS: &[(&str, &str)] = &[
+    ("checks", ""),
+    (
+        "counts",
+        "STEP.CountsEgress.ports { standard_metadata.egress_port: 3; } -> NoAction()",
+    ),
+    ("leaves", ""),
+    ("lengthens", ""),
+    ("measures", ""),
+    ("rewrites", ""),
+    ("verifies", ""),
+    ("waits", ""),
+];
+
+/// All programs, with entries for each.
+fn programs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FUNCTIONS.iter().chain(STEPS).copied()
+}
+
 /// Conditions that every program can be followed by.
 const ANYWHERE: &[&str] = &[
     "ingress_port == 3",
     "egress_spec < 2 || priority != 0",
+    "egress_spec == 3",
+    "checksum_error == 1",
     "!(mcast_grp == 0)",
 ];
 
@@ -68,13 +90,17 @@ const BEHIND_A_FUNCTION: &[&str] = &[
 fn function(name: &str) -> Arc<Program> {
     static PROGRAMS: OnceLock<BTreeMap<&str, Arc<Program>>> = OnceLock::new();
     let all = PROGRAMS.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/functions");
-        let compiled = |&(name, _): &(&'static str, &str)| {
-            let path = directory.join(name).with_extension("p4");
-            let program = testkit::compile(&path).unwrap_or_else(|error| panic!("{error}"));
-            (name, program)
+        let compiled = |directory: &'static str, programs: &'static [(&str, &str)]| {
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+            programs.iter().map(move |&(name, _)| {
+                let path = directory.join(name).with_extension("p4");
+                let program = testkit::compile(&path).unwrap_or_else(|error| panic!("{error}"));
+                (name, program)
+            })
         };
-        FUNCTIONS.iter().map(compiled).collect()
+        compiled("../examples/functions", FUNCTIONS)
+            .chain(compiled("tests/chains/steps", STEPS))
+            .collect()
     });
     Arc::clone(&all[name])
 }
@@ -87,7 +113,7 @@ enum Element {
 }
 
 fn element() -> impl Strategy<Value = Element> {
-    let function = (0..FUNCTIONS.len()).prop_map(Element::Function).boxed();
+    let function = (0..programs().count()).prop_map(Element::Function).boxed();
     function.clone().prop_recursive(2, 8, 3, move |inner| {
         let line = prop::collection::vec(inner, 0..3);
         let arms = prop::collection::vec((0..100usize, line.clone()), 1..3);
@@ -119,7 +145,7 @@ impl Writer {
     }
 
     fn function(&mut self, number: usize) -> String {
-        let (name, entries) = FUNCTIONS[number];
+        let (name, entries) = programs().nth(number).expect("a program");
         let step = format!("{name}{}", self.steps.len());
         self.entries += &entries.replace("STEP", &step);
         self.entries += "\n";
@@ -276,17 +302,22 @@ fn check(policy: &[Element], packets: &[(u32, Vec<u8>)]) -> Result<(), TestCaseE
     if writer.steps.is_empty() {
         return Ok(());
     }
-    let [steps, merged] =
-        [Form::Steps, Form::Merged].map(|form| composed(&read, &writer.steps, form));
-    let expected = outcome(
-        device(&steps, &interp::Interp, &writer.entries),
-        packets,
-        false,
-    );
+    same_in_every_form(&text, &read, &writer.steps, &writer.entries, packets)
+}
+
+fn same_in_every_form(
+    text: &str,
+    policy: &Policy,
+    steps: &[(String, &str)],
+    entries: &str,
+    packets: &[(u32, Vec<u8>)],
+) -> Result<(), TestCaseError> {
+    let [steps, merged] = [Form::Steps, Form::Merged].map(|form| composed(policy, steps, form));
+    let expected = outcome(device(&steps, &interp::Interp, entries), packets, false);
     for engine in testkit::engines() {
         for (form, chain) in [("steps", &steps), ("merged", &merged)] {
             for in_bursts in [false, true] {
-                let device = device(chain, engine.as_ref(), &writer.entries);
+                let device = device(chain, engine.as_ref(), entries);
                 let found = outcome(device, packets, in_bursts);
                 let name = engine.name();
                 let what = format!("{text} as {form} on {name}, in bursts: {in_bursts}");
@@ -315,7 +346,7 @@ fn apart(policy: &str) -> Vec<(String, String)> {
     let steps = read.steps().into_iter();
     let steps: Vec<(String, &str)> = steps
         .map(|step| {
-            let mut functions = FUNCTIONS.iter().map(|(name, _)| *name);
+            let mut functions = programs().map(|(name, _)| name);
             let function = functions.find(|name| *name == step.source);
             (step.name.clone(), function.expect("a function"))
         })
@@ -336,6 +367,10 @@ fn the_functions_become_one_pipeline() {
         none
     );
     assert_eq!(apart("qos -> [ingress_port == 3: fw]"), none);
+    assert_eq!(
+        apart("counts -> [ingress_port == 3: leaves | else: checks]"),
+        none
+    );
 }
 
 #[test]
@@ -354,6 +389,56 @@ fn what_stays_apart_says_why() {
         told("qos -> [ingress_port == 3: l2_sw | else: fw] -> last = fw"),
         ["last: `l2_sw` reads standard_metadata.egress_spec, which each step is told anew"]
     );
+    assert_eq!(
+        told("qos -> [checksum_error == 1: fw]"),
+        ["fw: the choice behind `qos` asks for checksum_error, which each step is told anew"]
+    );
+    assert_eq!(
+        told("rewrites -> again = rewrites"),
+        ["again: the parser of `rewrites` writes headers otherwise than by extracting them"]
+    );
+    assert_eq!(
+        told("waits -> fw"),
+        ["fw: `waits` reads standard_metadata.deq_qdepth, which each step is told anew"]
+    );
+    assert_eq!(
+        told("fw -> verifies"),
+        ["verifies: `verifies` leaves its control by `exit`"]
+    );
+}
+
+/// What chains could get wrong, each by a policy that gets it wrong if any does.
+const RISKY: &[&str] = &[
+    "lengthens -> measures",
+    "lengthens -> measures -> again = measures",
+    "rewrites -> again = rewrites -> fw",
+    "l3_sw -> counts -> [ingress_port == 3: leaves | else: checks]",
+    "l3_sw -> leaves -> [egress_spec == 3: fw | else: counts]",
+    "l3_sw -> counts -> [egress_spec == 3: rewrites | egress_spec == 2: measures]",
+    "lengthens -> counts -> [egress_spec == 0: measures | else: leaves]",
+    "l3_sw -> checks -> [checksum_error == 1: counts | else: qos]",
+    "qos -> verifies -> counts",
+    "waits -> counts -> fw",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn risky_chains_do_the_same_in_every_form(packets in prop::collection::vec(packet(), 30..60)) {
+        for text in RISKY {
+            let policy = Policy::read(text).unwrap_or_else(|error| panic!("{error}"));
+            let steps: Vec<(String, &'static str)> = policy.steps().into_iter().map(|step| {
+                let (name, _) = programs().find(|(name, _)| *name == step.source).expect("a program");
+                (step.name.clone(), name)
+            }).collect();
+            let entries = steps.iter().map(|(step, name)| {
+                let (_, entries) = programs().find(|(known, _)| known == name).expect("a program");
+                entries.replace("STEP", step) + "\n"
+            });
+            same_in_every_form(text, &policy, &steps, &entries.collect::<String>(), &packets)?;
+        }
+    }
 }
 
 /// What the functions of a line send if each is a device of its own and one hands its frames to the next, which is told the port that the packet came

@@ -287,6 +287,7 @@ impl<'a> Verifier<'a> {
             let check = self.scalar_field(*field);
             self.tell(check.map_err(|e| format!("intrinsic {key}: {e}")));
         }
+        self.tell(self.kept_ports());
         for transfer in &pipeline.transfers {
             let check = self.transfer(transfer);
             self.tell(check);
@@ -294,6 +295,24 @@ impl<'a> Verifier<'a> {
         for field in pipeline.field_lists.values().flatten() {
             self.tell(there(&self.program.fields, *field, "field").map(drop));
         }
+    }
+
+    /// Between the steps of a chain ports are copied from one intrinsic to the other.
+    fn kept_ports(&self) -> Check {
+        let pipeline = &self.program.pipeline;
+        if pipeline.steps.is_empty() {
+            return Ok(());
+        }
+        let mut ports = PORTS.iter().filter_map(|name| {
+            let field = pipeline.intrinsics.get(*name)?;
+            Some((name, self.program.fields.get(*field)?.ty))
+        });
+        let Some((_, expected)) = ports.next() else {
+            return Ok(());
+        };
+        ports.try_for_each(|(name, ty)| {
+            same(expected, ty).map_err(|e| format!("intrinsic {name}: {e}"))
+        })
     }
 
     /// Steps lead forward, so that a chain ends.
@@ -358,6 +377,13 @@ impl<'a> Verifier<'a> {
         })
     }
 }
+
+/// Intrinsics of chains that hold ports.
+const PORTS: &[&str] = &[
+    "standard_metadata.egress_spec",
+    "standard_metadata.egress_port",
+    "chain.egress_spec",
+];
 
 /// The thing with this id.
 fn there<'t, I: Id, T>(things: &'t IdVec<I, T>, id: I, what: &str) -> Check<&'t T> {

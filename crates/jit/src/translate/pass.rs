@@ -602,6 +602,9 @@ impl Translator<'_> {
             fusing.told.insert(field, input);
             return;
         }
+        if let Some(fusing) = self.fused.as_mut() {
+            fusing.told.remove(&field);
+        }
         let value = self.given(input);
         self.set_value(field, value);
     }
@@ -619,6 +622,7 @@ impl Translator<'_> {
                 let wire = self.wire();
                 self.length_of(wire)
             }
+            PassInput::Length => self.help(Helper::FrameLength, &[]),
             PassInput::Nanos => self.load_invocation(offset::NANOS),
             PassInput::Micros => self.load_invocation(offset::MICROS),
             PassInput::ChecksumError => match self.may_find_wrong_checksums() {
@@ -691,18 +695,23 @@ impl Translator<'_> {
         }
     }
 
+    /// Writes no more than the field that is written has room for, whatever the pass says.
     fn copy_field(&mut self, from: FieldId, to: FieldId) {
-        let limbs = self.program.fields.get(from).map_or(0, |f| limbs_of(f.ty));
-        let value = self.load_slots(self.slot(from), limbs);
+        let value = self.load_field_for(from, to);
         self.store_slots(self.slot(to), &value);
+    }
+
+    /// The limbs of a field for which another one has room.
+    fn load_field_for(&mut self, from: FieldId, to: FieldId) -> Vec<Value> {
+        let limbs = |field| self.program.fields.get(field).map_or(0, |f| limbs_of(f.ty));
+        let limbs = limbs(from).min(limbs(to));
+        self.load_slots(self.slot(from), limbs)
     }
 
     fn carry(&mut self, pairs: &[(FieldId, FieldId)]) {
         let mut values = Vec::with_capacity(pairs.len());
-        for (from, _) in pairs {
-            let limbs = self.program.fields.get(*from).map_or(0, |f| limbs_of(f.ty));
-            let slot = self.slot(*from);
-            values.push(self.load_slots(slot, limbs));
+        for (from, to) in pairs {
+            values.push(self.load_field_for(*from, *to));
         }
         self.all_zero();
         self.help(Helper::BeginPass, &[]);

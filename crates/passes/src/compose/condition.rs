@@ -64,7 +64,9 @@ impl Scope<'_> {
     }
 
     fn typed(&self, operand: &Operand, expected: ScalarTy) -> Lowered<Expr> {
-        if let Some(found) = self.ty(operand)?
+        // Each part of an and tells its own type.
+        if !matches!(operand, Operand::And(..))
+            && let Some(found) = self.ty(operand)?
             && found != expected
         {
             let problem = Problem::ConditionType { found, expected };

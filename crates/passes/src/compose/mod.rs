@@ -37,7 +37,7 @@ mod merge;
 mod policy;
 mod scan;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bits::IdVec;
 use ir::{Arch, Program};
@@ -103,13 +103,26 @@ pub fn compose(
     let nodes = graph::graph(policy);
     let steps = resolve(&nodes, programs)?;
     check_edges(&nodes, &steps)?;
+    let by = |plan: &merge::Plan| by_plan(name, &nodes, &steps, plan, form);
+    match form {
+        Form::Steps => by(&merge::apart(&nodes, &Reason::AsAsked)),
+        // What is wrong with the steps by themselves is told of them.
+        Form::Merged => by(&merge::plan(&nodes, &steps))
+            .or_else(|_| by(&merge::apart(&nodes, &Reason::NotValid))),
+    }
+}
+
+/// Makes a chain one program by a plan.
+fn by_plan(
+    name: &str,
+    nodes: &IdVec<NodeId, Node<'_>>,
+    steps: &Steps<'_>,
+    plan: &merge::Plan,
+    form: Form,
+) -> Result<Composed, ComposeError> {
     let first = steps.values().flatten().next();
     let arch = first.map_or(Arch::V1model, |program| program.arch);
-    let plan = match form {
-        Form::Steps => merge::apart(&nodes),
-        Form::Merged => merge::plan(&nodes, &steps),
-    };
-    let mut composer = Composer::new(&nodes, &steps, &plan, link::empty(name, arch));
+    let mut composer = Composer::new(nodes, steps, plan, link::empty(name, arch));
     composer.link()?;
     composer.steps()?;
     let mut program = composer.out;
@@ -117,7 +130,7 @@ pub fn compose(
         crate::simplify::simplify(&mut program);
     }
     ir::verify(&program).map_err(Problem::Verify)?;
-    let joints = joints(&nodes, &plan);
+    let joints = joints(nodes, plan);
     Ok(Composed { program, joints })
 }
 
@@ -189,12 +202,19 @@ fn check_edges(nodes: &IdVec<NodeId, Node<'_>>, steps: &Steps<'_>) -> Result<(),
 /// The steps with a program that packets may come to next.
 fn followers(nodes: &IdVec<NodeId, Node<'_>>, from: NodeId) -> Vec<NodeId> {
     let mut found = Vec::new();
-    for next in nodes[from].successors() {
+    // Choices behind choices are met by many ways.
+    let mut seen = HashSet::new();
+    let mut open = nodes[from].successors();
+    while let Some(next) = open.pop() {
+        if !seen.insert(next) {
+            continue;
+        }
         match nodes[next].what {
             What::Program(_) => found.push(next),
-            What::Choice => found.extend(followers(nodes, next)),
+            What::Choice => open.extend(nodes[next].successors()),
             What::End => {}
         }
     }
+    found.sort();
     found
 }

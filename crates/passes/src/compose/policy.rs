@@ -98,6 +98,20 @@ pub enum Condition {
     Holds(Operand),
 }
 
+impl Condition {
+    /// The fields that it asks for, as they are written.
+    pub(super) fn fields(&self) -> Vec<&str> {
+        match self {
+            Condition::Any(all) | Condition::All(all) => {
+                all.iter().flat_map(Condition::fields).collect()
+            }
+            Condition::Not(inner) => inner.fields(),
+            Condition::Compare(left, _, right) => [left.fields(), right.fields()].concat(),
+            Condition::Holds(operand) => operand.fields(),
+        }
+    }
+}
+
 /// A number as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
@@ -149,6 +163,16 @@ pub enum Operand {
     And(Box<Operand>, Box<Operand>),
 }
 
+impl Operand {
+    fn fields(&self) -> Vec<&str> {
+        match self {
+            Operand::Field { name, .. } => vec![name],
+            Operand::And(left, right) => [left.fields(), right.fields()].concat(),
+            Operand::Number(_) | Operand::IsValid { .. } => Vec::new(),
+        }
+    }
+}
+
 /// Why text is no policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
@@ -165,6 +189,12 @@ impl fmt::Display for PolicyError {
 }
 
 impl std::error::Error for PolicyError {}
+
+/// Bits of a field that a condition can ask for; more than any comparison is about.
+const MOST_BITS: u32 = 2048;
+
+/// Operands that are joined by `&`, each nested in the next one.
+const MOST_TERMS: u32 = 64;
 
 /// Branches inside of branches.
 const MAX_DEPTH: u32 = 32;
@@ -360,7 +390,14 @@ impl Reader<'_> {
 
     fn operand(&mut self) -> Read<Operand> {
         let mut operand = self.term()?;
-        while !self.scan.looks_at("&&") && self.scan.eat("&") {
+        for terms in 1.. {
+            if self.scan.looks_at("&&") || !self.scan.eat("&") {
+                break;
+            }
+            if terms == MOST_TERMS {
+                let message = format!("at most {MOST_TERMS} parts are joined by `&`");
+                return Err(self.scan.error(message));
+            }
             operand = Operand::And(Box::new(operand), Box::new(self.term()?));
         }
         Ok(operand)
@@ -404,13 +441,15 @@ impl Reader<'_> {
             }
         };
         let (high, low) = (bit(":")?, bit("]")?);
-        match high >= low {
-            true => Ok((high, low)),
-            false => Err(PolicyError {
-                at,
-                message: format!("the higher bit comes first: `[{low}:{high}]`"),
-            }),
-        }
+        let message = match high >= low {
+            true if high < MOST_BITS => return Ok((high, low)),
+            true => format!(
+                "fields have at most {MOST_BITS} bits, so the highest is {}",
+                MOST_BITS - 1
+            ),
+            false => format!("the higher bit comes first: `[{low}:{high}]`"),
+        };
+        Err(PolicyError { at, message })
     }
 }
 

@@ -80,9 +80,20 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
+    /// Fields of two types have no pass: only code of the architecture knows what such a copy comes to.
     pub(super) fn copy(&mut self, from: Slot, to: Slot) {
         if let (Some(from), Some(to)) = (from.field(), to.field()) {
+            let fields = &self.program.fields;
+            self.is_whole &= fields[from].ty == fields[to].ty;
             self.step(PassStep::Copy { from, to });
+        }
+    }
+
+    /// Bytes of the packet as the step at hand got it.
+    pub(super) fn length(&self) -> PassInput {
+        match self.at == StepId::new(0) {
+            true => PassInput::ReceivedLength,
+            false => PassInput::Length,
         }
     }
 

@@ -436,7 +436,7 @@ impl V1model {
     ) -> Option<Job> {
         let deparsed = core
             .control(&mut job, BlockRole::ComputeChecksum, trace)
-            .and_then(|()| core.control(&mut job, BlockRole::Route, trace))
+            .and_then(|()| self.route(core, &mut job, trace))
             .and_then(|()| core.deparse(&mut job, BlockRole::Deparser, trace));
         if let Err(reason) = deparsed {
             core.drop(job, reason, DropDetail::None, trace);
@@ -523,7 +523,7 @@ impl V1model {
         ] {
             pass.set(slot, PassInput::Constant(0));
         }
-        pass.set(self.packet_length, PassInput::ReceivedLength);
+        pass.set(self.packet_length, pass.length());
         pass.control(BlockRole::Egress);
         pass.leave_if_asked();
         pass.drop_if_equal(

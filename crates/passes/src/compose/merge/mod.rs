@@ -187,6 +187,12 @@ impl Composer<'_> {
     fn member(&mut self, group: &mut Group<'_>, id: NodeId) -> Result<(), ComposeError> {
         let mut here = group.begin(id);
         let name = self.name(id);
+        let last = group.lasts.iter().position(|last| *last == id);
+        if let Some(&field) = last.and_then(|at| group.came_by.get(at)) {
+            // In front of the member's blocks, which may leave the line by `exit`.
+            let told = vec![assign(field, crate::fold::bool_const(true))];
+            here = group.code(here, &format!("{name}.$last$"), told);
+        }
         let has_begun = group.members[0] == id;
         let blocks = [BlockRole::VerifyChecksum, BlockRole::Ingress];
         for role in blocks.into_iter().skip(usize::from(has_begun)) {
@@ -196,10 +202,7 @@ impl Composer<'_> {
                 here = group.control(here, &control);
             }
         }
-        if let Some(at) = group.lasts.iter().position(|last| *last == id) {
-            let came_by = group.came_by.get(at);
-            let told = came_by.map(|&field| assign(field, crate::fold::bool_const(true)));
-            here = group.code(here, &format!("{name}.$last$"), told.into_iter().collect());
+        if last.is_some() {
             group.line.same(here, group.end);
             return Ok(());
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bits::{Id, IdVec};
 use ir::{FieldId, HeaderId};
 
-use super::profile::Profile;
+use super::profile::{Profile, TIMES_AND_DEPTHS, TOLD};
 use super::reason::Reason;
 use super::same;
 use crate::compose::Steps;
@@ -26,11 +26,11 @@ pub(in crate::compose) struct Plan {
 }
 
 /// A plan by which each step is by itself.
-pub(in crate::compose) fn apart(nodes: &IdVec<NodeId, Node<'_>>) -> Plan {
+pub(in crate::compose) fn apart(nodes: &IdVec<NodeId, Node<'_>>, why: &Reason) -> Plan {
     Plan {
         first: nodes.ids().collect(),
         shared: BTreeMap::new(),
-        apart: nodes.ids().map(|id| (id, Reason::AsAsked)).collect(),
+        apart: nodes.ids().map(|id| (id, why.clone())).collect(),
     }
 }
 
@@ -54,6 +54,7 @@ pub(in crate::compose) fn plan<'n>(nodes: &'n IdVec<NodeId, Node<'n>>, steps: &S
             planner.before[next].push(id);
         }
     }
+    planner.keep_choices_apart();
     loop {
         let plan = planner.pass();
         if !planner.cut(&plan) {
@@ -81,6 +82,21 @@ struct Planner<'n> {
 }
 
 impl Planner<'_> {
+    /// A choice by what each step is told anew is about the step before it alone, and about a packet that was made.
+    fn keep_choices_apart(&mut self) {
+        for (id, node) in self.nodes.iter() {
+            let Some(field) = asks_for_what_is_told(&node.next) else {
+                continue;
+            };
+            let apart = node.successors().into_iter().chain([id]);
+            for apart in apart.filter(|id| !self.before[*id].is_empty()) {
+                let (step, field) = (self.name(id), field.to_owned());
+                let reason = Reason::Decides { step, field };
+                self.apart.entry(apart).or_insert(reason);
+            }
+        }
+    }
+
     /// Looks at all steps in order, by what is known to stay apart.
     fn pass(&mut self) -> Plan {
         let mut plan = Plan {
@@ -185,6 +201,19 @@ impl Planner<'_> {
         }
         mixed
     }
+}
+
+/// A field of a choice's conditions that each step is told anew. One of the same name that is something else is taken for it.
+fn asks_for_what_is_told<'n>(next: &Next<'n>) -> Option<&'n str> {
+    let Next::Choice { arms, .. } = next else {
+        return None;
+    };
+    let is_told = |name: &&str| {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        TOLD.contains(&last) || TIMES_AND_DEPTHS.contains(&last)
+    };
+    let mut names = arms.iter().flat_map(|(condition, _)| condition.fields());
+    names.find(is_told)
 }
 
 /// What storage two steps share that go on with the same fields.

@@ -15,19 +15,22 @@ use crate::uses::{Uses, fields_of};
 const OWN_REQUESTS: &[Op] = &[Op::Clone, Op::Resubmit, Op::Recirculate];
 
 /// Standard metadata that each step is told anew, and by which nothing may be decided or kept between two that are one.
-const TOLD: &[&str] = &[
+pub(super) const TOLD: &[&str] = &[
     "packet_length",
     "parser_error",
     "instance_type",
     "checksum_error",
 ];
 
-/// What an egress between two steps is told of its queue, and what it could change of the packet's way without being asked before the next step drops.
-/// (`egress_port` is told in the merged form too.)
-const OF_QUEUE: &[&str] = &[
-    "egress_spec",
-    "mcast_grp",
+/// What an egress between two steps could change of the packet's way without being asked before the next step drops.
+const OF_WAY: &[&str] = &["egress_spec", "mcast_grp"];
+
+/// What an egress between two steps is told of its queue. (`egress_port` is told in the merged form too.)
+pub(super) const TIMES_AND_DEPTHS: &[&str] = &[
     "enq_timestamp",
+    "enq_qdepth",
+    "deq_timedelta",
+    "deq_qdepth",
     "egress_global_timestamp",
 ];
 
@@ -102,6 +105,9 @@ impl<'p> Profile<'p> {
     /// Whether it can go on with the fields of the step before.
     pub(super) fn can_follow(&self) -> Result<(), Reason> {
         self.can_merge()?;
+        if self.verify.exits {
+            return Err(Reason::Exits { step: self.step() });
+        }
         let mut controls = self.controls().into_iter();
         match self.standard("checksum_error") {
             Some(field) if controls.any(|uses| uses.reads.contains(&field)) => Err(Reason::Reads {
@@ -154,12 +160,23 @@ impl<'p> Profile<'p> {
             }
         }
         let states = self.parser.states.values();
-        for state in states {
-            if let Some(what) = state.body.iter().find_map(unrepeatable) {
+        for stmt in states.flat_map(|state| &state.body) {
+            if let Some(what) = unrepeatable(stmt) {
                 return does(what);
+            }
+            if extracted(stmt).is_none() && self.writes_headers(stmt) {
+                return does("writes headers otherwise than by extracting them");
             }
         }
         Ok(())
+    }
+
+    /// What is written so is not what a packet has, and a header may be valid that was not extracted.
+    fn writes_headers(&self, stmt: &Stmt) -> bool {
+        let writes = Uses::of_stmt(self.program, stmt).writes;
+        let headers = self.program.headers.ids();
+        let mut fields = headers.flat_map(|header| fields_of(self.program, header));
+        fields.any(|field| writes.contains(&field))
     }
 
     /// On every way through the parser, headers are extracted in the order in which the deparser emits them, each at most once.
@@ -213,7 +230,8 @@ impl<'p> Profile<'p> {
     /// Nothing changes what each step is told anew, and egress asks for nothing that only a queue knows.
     fn keeps_what_is_told(&self) -> Result<(), Reason> {
         self.keeps(TOLD.iter().filter_map(|name| self.standard(name)))?;
-        for field in OF_QUEUE.iter().filter_map(|name| self.standard(name)) {
+        let asked = OF_WAY.iter().chain(TIMES_AND_DEPTHS);
+        for field in asked.filter_map(|name| self.standard(name)) {
             if self.egress.reads.contains(&field) || self.egress.writes.contains(&field) {
                 return Err(Reason::Reads {
                     step: self.step(),

@@ -54,6 +54,15 @@ pub enum Reason {
         /// In what they differ.
         differs: &'static str,
     },
+    /// A choice asks for what each step is told anew.
+    Decides {
+        /// The step that it is behind.
+        step: String,
+        /// The field, as the condition calls it.
+        field: String,
+    },
+    /// The steps as one would not be a valid program.
+    NotValid,
     /// The chain was asked for step by step.
     AsAsked,
     /// Another way into, or out of, one of the two steps stays apart, and with it this one.
@@ -90,6 +99,13 @@ impl fmt::Display for Reason {
                 f,
                 "the parsers of `{before}` and `{step}` differ in {differs}"
             ),
+            Reason::Decides { step, field } => {
+                write!(
+                    f,
+                    "the choice behind `{step}` asks for {field}, which each step is told anew"
+                )
+            }
+            Reason::NotValid => write!(f, "as one program the steps would not be valid"),
             Reason::AsAsked => write!(f, "the chain was asked for step by step"),
             Reason::OtherWay { step } => {
                 write!(f, "another way into or out of `{step}` stays apart")

@@ -3,7 +3,7 @@
 //! Standard metadata is carried from step to step, but for what only egress has (its port, the times and depths of its queue): that is zero in every
 //! ingress. Each step's own metadata begins at zero, since no other step touches it.
 
-use exec::{DropDetail, DropReason, PassInput};
+use exec::{DropDetail, DropReason};
 use ir::{BlockRole, FieldId, Layout, Program, StepId, StepNext};
 use packet::PortId;
 
@@ -150,17 +150,27 @@ impl V1model {
         self.egress_done(core, job, port, trace)
     }
 
-    /// The packet, as its step's deparser has made it, begins the next step.
-    pub(super) fn go_on(&self, job: &mut Job) {
-        let next = self.chain.next(job);
-        let has_egress = self.chain.has_egress(job.step);
-        job.packet.requests = exec::Requests::default();
-        let length = job.packet.bytes.len() as u64;
-        let frame = job.packet.frame_mut();
-        if has_egress {
+    /// Decides where the packet goes from its step, by the port that its ingress has chosen.
+    pub(super) fn route(
+        &self,
+        core: &mut Core,
+        job: &mut Job,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        if self.chain.goes_on(job) && self.chain.has_egress(job.step) {
+            let frame = job.packet.frame_mut();
             let spec = self.chain.kept_spec.get(frame);
             self.egress_spec.set(frame, spec);
         }
+        core.control(job, BlockRole::Route, trace)
+    }
+
+    /// The packet, as its step's deparser has made it, begins the next step.
+    pub(super) fn go_on(&self, job: &mut Job) {
+        let next = self.chain.next(job);
+        job.packet.requests = exec::Requests::default();
+        let length = job.packet.bytes.len() as u64;
+        let frame = job.packet.frame_mut();
         for slot in self.of_egress() {
             slot.set(frame, 0);
         }
@@ -195,7 +205,7 @@ impl V1model {
             let carried = self.chain.carried.iter();
             pass.carry(carried.map(|&field| (field, field)).collect());
             pass.enter(next);
-            pass.set(self.packet_length, PassInput::ReceivedLength);
+            pass.set(self.packet_length, pass.length());
             at = next;
         }
         Some(())
