@@ -218,9 +218,10 @@ fn at_least_four_of_five_programs_do_the_same_inside_of_the_hypervisor() {
 }
 
 #[test]
-fn as_many_do_the_same_where_lines_of_stages_are_resubmitted() {
+fn all_but_one_of_them_do_the_same_where_lines_of_stages_are_resubmitted() {
     let (same, of) = all("programs", SHORT);
-    assert!(same * 5 >= of * 4 - 5, "{same} of {of}");
+    let of_others = of - 1;
+    assert!(same * 5 >= of_others * 4, "{same} of {of}");
     assert_eq!(all("../examples/functions", SHORT), (7, 7));
 }
 

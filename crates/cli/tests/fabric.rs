@@ -54,6 +54,20 @@ fn a_simulation_tells_what_became_of_everything_and_the_same_each_time() {
 }
 
 #[test]
+fn a_share_is_above_nothing_and_at_most_all() {
+    for scale in ["0", "-1", "1.5", "1e300", "NaN"] {
+        let scale = format!("--scale={scale}");
+        let said = said(&["fabric", "run", &leaf_spine(), &scale]);
+        assert_eq!(said.status, Some(2), "{scale}: {}", said.err);
+        assert!(
+            said.err.contains("it is not above 0 and at most 1"),
+            "{scale}: {}",
+            said.err
+        );
+    }
+}
+
+#[test]
 fn flows_that_are_not_complete_are_an_error() {
     let dir = Directory::new("fabric-short");
     // The cable is cut: everything is lost.
