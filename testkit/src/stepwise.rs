@@ -249,7 +249,10 @@ impl StepwisePass {
             .collect();
         let requests = context.requests;
         context.begin_pass();
-        context.requests = requests;
+        context.requests = Requests {
+            checksum_error: false,
+            ..requests
+        };
         for ((_, to), values) in pairs.iter().zip(saved) {
             context.frame_mut()[limbs(*to)].copy_from_slice(&values);
         }

@@ -42,7 +42,8 @@ pub enum PassStep {
     /// Runs a deparser, after which the frame is what it emitted, followed by what was not parsed, cut to
     /// [`crate::Requests::truncate`]. A frame that gets too long is dropped.
     Deparse(ControlId),
-    /// All fields become zero, but for those that are carried from one to the other; the frame is parsed anew from its first byte.
+    /// All fields become zero, but for those that are carried from one to the other; the frame is parsed anew from its first byte, and no checksum of it is
+    /// known to be wrong.
     Carry(Vec<(FieldId, FieldId)>),
     /// Drops the packet.
     DropIf(PassTest, DropReason),

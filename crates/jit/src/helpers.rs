@@ -317,6 +317,7 @@ extern "C" fn begin_pass(inv: &mut Invocation<'_>) -> u64 {
     if inv.has_begun() {
         inv.packet.begin_block();
         inv.packet.clear_checksums();
+        inv.packet.requests.checksum_error = false;
         inv.packet.length = inv.frame().len() as u32;
     }
     0

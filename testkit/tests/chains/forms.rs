@@ -418,6 +418,7 @@ const RISKY: &[&str] = &[
     "lengthens -> counts -> [egress_spec == 0: measures | else: leaves]",
     "l3_sw -> checks -> [checksum_error == 1: counts | else: qos]",
     "qos -> verifies -> counts",
+    "checks -> verifies",
     "waits -> counts -> fw",
 ];
 
