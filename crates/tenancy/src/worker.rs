@@ -169,8 +169,9 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
 }
 
 impl Worker {
+    /// A worker that has what is published: none of its packets finds less. Nobody may be publishing.
     pub(crate) fn new(desk: Arc<Desk>) -> Worker {
-        Worker {
+        let mut worker = Worker {
             desk,
             version: 0,
             root: Arc::default(),
@@ -187,7 +188,9 @@ impl Worker {
             ledger: Ledger::default(),
             is_untold: false,
             now: Nanos::ZERO,
-        }
+        };
+        worker.take_root();
+        worker
     }
 
     /// Has this gauge tell what packets cost, in place of [`Reckoned`].
