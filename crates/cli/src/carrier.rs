@@ -1,8 +1,9 @@
 //! What a station takes frames through: the worker of one device, or that of all virtual data planes of a switch.
 
+use std::os::fd::BorrowedFd;
+
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use std::os::fd::BorrowedFd;
 use switch::Worker;
 
 use crate::watch::Watch;

@@ -5,11 +5,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::carrier::Carrier;
-use crate::watch::Traced;
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{Bell, Cores, LinkState, Poller, Port, PortError, PortStats};
+
+use crate::carrier::Carrier;
+use crate::watch::Traced;
 
 /// The longest that a worker sleeps: links are looked after this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);

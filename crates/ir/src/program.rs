@@ -168,6 +168,32 @@ pub struct Program {
     pub annotations: Vec<Annotation>,
 }
 
+impl Program {
+    /// A program without anything in it.
+    pub fn empty(name: &str, arch: Arch) -> Program {
+        Program {
+            name: name.to_owned(),
+            arch,
+            files: Vec::new(),
+            errors: Vec::new(),
+            enums: IdVec::new(),
+            header_types: IdVec::new(),
+            fields: IdVec::new(),
+            headers: IdVec::new(),
+            stacks: IdVec::new(),
+            parsers: IdVec::new(),
+            controls: IdVec::new(),
+            actions: IdVec::new(),
+            tables: IdVec::new(),
+            value_sets: IdVec::new(),
+            externs: IdVec::new(),
+            pipeline: Pipeline::default(),
+            named_types: Vec::new(),
+            annotations: Vec::new(),
+        }
+    }
+}
+
 /// An enum without representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnumTy {

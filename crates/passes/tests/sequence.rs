@@ -247,26 +247,7 @@ fn apply(table: u32, dispatch: Dispatch) -> Node {
 }
 
 fn simplified(stages: IdVec<StageId, Stage>) -> IdVec<StageId, Stage> {
-    let mut program = ir::Program {
-        name: String::new(),
-        arch: ir::Arch::V1model,
-        files: Vec::new(),
-        errors: Vec::new(),
-        enums: IdVec::default(),
-        header_types: IdVec::default(),
-        fields: IdVec::default(),
-        headers: IdVec::default(),
-        stacks: IdVec::default(),
-        parsers: IdVec::default(),
-        controls: IdVec::default(),
-        actions: IdVec::default(),
-        tables: IdVec::default(),
-        value_sets: IdVec::default(),
-        externs: IdVec::default(),
-        pipeline: ir::Pipeline::default(),
-        named_types: Vec::new(),
-        annotations: Vec::new(),
-    };
+    let mut program = ir::Program::empty("", ir::Arch::V1model);
     let control = program.controls.push(Control {
         name: "c".into(),
         stages,

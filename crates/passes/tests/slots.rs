@@ -1,9 +1,9 @@
 //! Stages in slots: against a checker that looks at every link and every slot, on random lines of stages; errors by hand.
 
-use bits::{Id, IdVec, Value};
+use bits::{Id, Value};
 use ir::{
-    Arch, Block, BlockCode, BlockRole, Control, Expr, MatchNext, MatchOutcome, Next, Pipeline,
-    Program, ScalarTy, Stage, StageId, StageKind, StepId, Table,
+    Arch, Block, BlockCode, BlockRole, Control, Expr, MatchNext, MatchOutcome, Next, Program,
+    ScalarTy, Stage, StageId, StageKind, StepId, Table,
 };
 use passes::slots::{self, Capacity, Demand, Pipe, SlotError, SlotMap, SlotPlan};
 use proptest::prelude::*;
@@ -12,26 +12,7 @@ use proptest::prelude::*;
 type Shape = (u8, usize, usize, u32);
 
 fn program(ingress: &[Shape], egress: &[Shape]) -> Program {
-    let mut program = Program {
-        name: "p".into(),
-        arch: Arch::V1model,
-        files: Vec::new(),
-        errors: Vec::new(),
-        enums: IdVec::default(),
-        header_types: IdVec::default(),
-        fields: IdVec::default(),
-        headers: IdVec::default(),
-        stacks: IdVec::default(),
-        parsers: IdVec::default(),
-        controls: IdVec::default(),
-        actions: IdVec::default(),
-        tables: IdVec::default(),
-        value_sets: IdVec::default(),
-        externs: IdVec::default(),
-        pipeline: Pipeline::default(),
-        named_types: Vec::new(),
-        annotations: Vec::new(),
-    };
+    let mut program = Program::empty("p", Arch::V1model);
     for (role, shapes) in [(BlockRole::Ingress, ingress), (BlockRole::Egress, egress)] {
         let stages = (0..shapes.len())
             .map(|at| stage(&mut program, shapes, at))

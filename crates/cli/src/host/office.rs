@@ -281,7 +281,7 @@ impl Office {
         }
     }
 
-    /// The virtual ports that are connected to a port of the switch.
+    /// Whether the switch has what a virtual port is to be connected to; links are looked at by the hypervisor.
     pub(super) fn has_port(&self, connection: Connection) -> bool {
         match connection {
             Connection::Physical(port) => self.ports.contains(&port),

@@ -9,7 +9,7 @@ mod scan;
 use std::collections::HashMap;
 use std::fmt;
 
-use bits::{Id, IdVec, Value};
+use bits::{Id, Value};
 
 use crate::program::*;
 use crate::types::*;
@@ -137,26 +137,7 @@ impl<'t> Reader<'t> {
             scan: Scanner::new(text),
             names: Default::default(),
             bodies: Vec::new(),
-            out: Program {
-                name: String::new(),
-                arch: Arch::V1model,
-                files: Vec::new(),
-                errors: Vec::new(),
-                enums: IdVec::new(),
-                header_types: IdVec::new(),
-                fields: IdVec::new(),
-                headers: IdVec::new(),
-                stacks: IdVec::new(),
-                parsers: IdVec::new(),
-                controls: IdVec::new(),
-                actions: IdVec::new(),
-                tables: IdVec::new(),
-                value_sets: IdVec::new(),
-                externs: IdVec::new(),
-                pipeline: Pipeline::default(),
-                named_types: Vec::new(),
-                annotations: Vec::new(),
-            },
+            out: Program::empty("", Arch::V1model),
         }
     }
 

@@ -50,7 +50,6 @@ pub use policy::{
     StepName,
 };
 
-use crate::link;
 use build::Composer;
 use graph::{Node, NodeId, What};
 
@@ -122,7 +121,7 @@ fn by_plan(
 ) -> Result<Composed, ComposeError> {
     let first = steps.values().flatten().next();
     let arch = first.map_or(Arch::V1model, |program| program.arch);
-    let mut composer = Composer::new(nodes, steps, plan, link::empty(name, arch));
+    let mut composer = Composer::new(nodes, steps, plan, Program::empty(name, arch));
     composer.link()?;
     composer.steps()?;
     let mut program = composer.out;

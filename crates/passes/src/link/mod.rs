@@ -9,11 +9,10 @@ mod places;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use bits::{Id, IdVec};
+use bits::Id;
 use ir::{
     ActionCall, Annotation, DataTy, EnumTy, Extern, ExternKind, Field, FieldId, Header, HeaderId,
-    HeaderType, KeyMatch, MatchKind, NamedType, NamedTypeKind, Pipeline, Program, ScalarTy, Stack,
-    Table,
+    HeaderType, KeyMatch, MatchKind, NamedType, NamedTypeKind, Program, ScalarTy, Stack, Table,
 };
 
 pub(crate) use places::Places;
@@ -54,30 +53,6 @@ pub(crate) struct Known {
 /// The place of what has none.
 fn nowhere<I: Id>() -> I {
     I::from_index(u32::MAX as usize)
-}
-
-/// A program without anything, into which others are put.
-pub(crate) fn empty(name: &str, arch: ir::Arch) -> Program {
-    Program {
-        name: name.to_owned(),
-        arch,
-        files: Vec::new(),
-        errors: Vec::new(),
-        enums: IdVec::new(),
-        header_types: IdVec::new(),
-        fields: IdVec::new(),
-        headers: IdVec::new(),
-        stacks: IdVec::new(),
-        parsers: IdVec::new(),
-        controls: IdVec::new(),
-        actions: IdVec::new(),
-        tables: IdVec::new(),
-        value_sets: IdVec::new(),
-        externs: IdVec::new(),
-        pipeline: Pipeline::default(),
-        named_types: Vec::new(),
-        annotations: Vec::new(),
-    }
 }
 
 /// Puts all things of a program but its parsers, controls and blocks into `out`, `prefix` in front of their names, and says where they are.
