@@ -1,11 +1,15 @@
 //! The control side: creates, changes and deletes virtual data planes while packets go through them. It owns no thread and no clock.
 
+mod connect;
+mod migrate;
+mod step;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
 use ir::Program;
-use packet::{Frame, Nanos, PortId};
+use packet::{Nanos, PortId};
 use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Unbalanced};
 
 use crate::classifier::Classifier;
@@ -15,12 +19,14 @@ use crate::function::Function;
 use crate::gate::Gate;
 use crate::quota::Quotas;
 use crate::refusal::{Refusal, Use};
-use crate::root::{Admission, Exit, Inlet, Root, Slot, Tenant};
+use crate::root::{Admission, Root, Slot, Tenant};
 use crate::rule::Rule;
 use crate::share::Fairness;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::wiring::{Sharing, Wiring};
-use crate::worker::{MAX_HOPS, MOST_LINKED, Worker};
+use crate::wiring::{Sharing, Wiring, WiringError};
+use crate::worker::Worker;
+
+pub use migrate::{Exported, ExportedState};
 
 /// What a vPDP is made of.
 #[derive(Clone, Debug, Default)]
@@ -148,28 +154,6 @@ impl Vpdp {
             (Some(_), false) => Admission::Open,
         }
     }
-}
-
-/// All of a vPDP's own, to be taken to another switch.
-#[derive(Clone, Debug)]
-pub struct Exported {
-    /// What it is made of; its number is a wish no more, and its ports are open.
-    pub spec: Spec,
-    /// Whether it takes no packets for now.
-    pub is_suspended: bool,
-    /// Its program and state.
-    pub state: Option<ExportedState>,
-}
-
-/// A program and its state.
-#[derive(Clone, Debug)]
-pub struct ExportedState {
-    /// The program or chain.
-    pub function: Function,
-    /// What it was before.
-    pub before: Option<Function>,
-    /// Its state, object by object.
-    pub objects: Vec<(switch::Place, switch::Object)>,
 }
 
 /// A device that is not needed any more, as long as packets are in it.
@@ -525,130 +509,9 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// All that is a vPDP's own. It goes on here.
-    ///
-    /// # Errors
-    /// There is no such vPDP.
-    pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
-        let vpdp = self.find(id)?;
-        let state = vpdp.loaded.as_ref().map(|loaded| {
-            let (function, before) = loaded.functions();
-            ExportedState {
-                function,
-                before,
-                objects: loaded.device.objects(),
-            }
-        });
-        Ok(Exported {
-            spec: Spec {
-                id: Some(id),
-                name: vpdp.name.clone(),
-                owner: vpdp.owner.clone(),
-                ports: vec![Connection::Open; self.ports(id).len()],
-                quotas: vpdp.quotas.clone(),
-                device: vpdp.config.clone(),
-            },
-            is_suspended: vpdp.is_suspended,
-            state,
-        })
-    }
-
-    /// Makes a vPDP of what was exported, with its state.
-    ///
-    /// # Errors
-    /// As of [`Hypervisor::create`] and [`Hypervisor::load`].
-    pub fn import(&mut self, exported: Exported) -> Result<VpdpId, Refusal> {
-        let Exported {
-            mut spec,
-            is_suspended,
-            state,
-        } = exported;
-        let id = self.free_number(spec.id)?;
-        spec.id = Some(id);
-        // All that may be refused comes before the first change, or is refused by it.
-        let restored = match state {
-            Some(state) => {
-                let mut device = self.device(id, &spec.name, &spec.config(), &state.function)?;
-                device.restore(state.objects).map_err(Refusal::Import)?;
-                Some((device, state.function, state.before))
-            }
-            None => None,
-        };
-        self.create(spec)?;
-        if is_suspended {
-            self.suspend(id)?;
-        }
-        if let Some((device, function, before)) = restored {
-            self.seat(id, device, function, before)?;
-        }
-        Ok(id)
-    }
-
-    /// Connects a virtual port to a port of the switch, or to nothing.
-    ///
-    /// # Errors
-    /// It is linked; the port of the switch is another one's.
-    pub fn connect(&mut self, port: VirtualPort, to: Option<PortId>) -> Result<(), Refusal> {
-        self.find(port.vpdp)?;
-        let (wiring, classifier) = self.rewired(|wiring| {
-            if let Connection::Link(_) = wiring.connection(port)? {
-                return Err(crate::WiringError::Connected(port));
-            }
-            wiring.connect(port, to.map_or(Connection::Open, Connection::Physical))
-        })?;
-        self.rewire(wiring, classifier);
-        Ok(())
-    }
-
-    /// Connects two open virtual ports by a link: what leaves at one comes in at the other.
-    ///
-    /// # Errors
-    /// One of them is not there, or not open.
-    pub fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), Refusal> {
-        self.change_wiring(|wiring| wiring.link(one, other))
-    }
-
-    /// Removes the link of a virtual port; both ends are open then.
-    ///
-    /// # Errors
-    /// It has none.
-    pub fn unlink(&mut self, port: VirtualPort) -> Result<(), Refusal> {
-        self.change_wiring(|wiring| wiring.unlink(port))
-    }
-
-    /// Says how several vPDPs share a port of the switch; or that one has it for itself.
-    ///
-    /// # Errors
-    /// Several have it; a rule is about it.
-    pub fn share(&mut self, port: PortId, sharing: Option<Sharing>) -> Result<(), Refusal> {
-        self.change_wiring(|wiring| {
-            match sharing {
-                Some(sharing) => wiring.shared.insert(port, sharing),
-                None => wiring.shared.remove(&port),
-            };
-            Ok(())
-        })
-    }
-
-    /// Adds a rule that leads packets of shared ports to a vPDP.
-    ///
-    /// # Errors
-    /// It makes no sense, or overlaps with another one.
-    pub fn add_rule(&mut self, rule: Rule) -> Result<(), Refusal> {
-        self.change_wiring(|wiring| wiring.add_rule(rule))
-    }
-
-    /// Removes a rule.
-    ///
-    /// # Errors
-    /// There is none of this name.
-    pub fn remove_rule(&mut self, name: &str) -> Result<(), Refusal> {
-        self.change_wiring(|wiring| wiring.remove_rule(name))
-    }
-
     fn change_wiring(
         &mut self,
-        change: impl FnOnce(&mut Wiring) -> Result<(), crate::WiringError>,
+        change: impl FnOnce(&mut Wiring) -> Result<(), WiringError>,
     ) -> Result<(), Refusal> {
         let (wiring, classifier) = self.rewired(change)?;
         self.rewire(wiring, classifier);
@@ -658,7 +521,7 @@ impl Hypervisor {
     /// A changed copy of the wiring, checked as a whole, and the table of its rules.
     fn rewired(
         &self,
-        change: impl FnOnce(&mut Wiring) -> Result<(), crate::WiringError>,
+        change: impl FnOnce(&mut Wiring) -> Result<(), WiringError>,
     ) -> Result<(Wiring, Option<Classifier>), Refusal> {
         let mut wiring = self.wiring.clone();
         change(&mut wiring)?;
@@ -727,131 +590,6 @@ impl Hypervisor {
         }
         self.publish(seats);
         self.desks.iter().cloned().map(Worker::new).collect()
-    }
-
-    /// Does what needs no packet: time-outs, what packets have learned, packets that the control side itself sends, and frees what is not needed any
-    /// more. To be called now and then. Time never goes back.
-    pub fn step(&mut self, now: Nanos, mut sent: impl FnMut(PortId, &mut Frame, Nanos)) {
-        self.now = self.now.max(now);
-        let now = self.now;
-        self.free_retired();
-        let departing = self.departing.iter_mut().map(|one| &mut one.device);
-        let vpdps = self.vpdps.values_mut();
-        let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut()).map(|loaded| {
-            loaded.catch_up();
-            &mut loaded.device
-        });
-        for device in departing.chain(loaded) {
-            device.publish();
-            device.step(now);
-        }
-        let mut hops = 0;
-        let mut allowances = vec![MOST_LINKED; self.root.slots()];
-        loop {
-            let linked = self.hand_out(&mut allowances, &mut sent);
-            if linked.is_empty() {
-                break;
-            }
-            hops += 1;
-            for (inlet, frame) in linked {
-                self.deliver(inlet, &frame, hops > MAX_HOPS);
-            }
-        }
-        self.say_farewell();
-    }
-
-    /// Hands out what devices themselves have sent; what goes over links comes back, no more of each slot's than it is allowed.
-    fn hand_out(
-        &mut self,
-        allowances: &mut [usize],
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) -> Vec<(Inlet, Frame)> {
-        let mut linked = Vec::new();
-        let root = &self.root;
-        for vpdp in self.vpdps.values_mut() {
-            let (Some(loaded), Some(place)) = (&mut vpdp.loaded, root.place(vpdp.slot)) else {
-                continue;
-            };
-            let allowance = &mut allowances[vpdp.slot.index()];
-            let mut lost = Vec::new();
-            loaded.device.drain_sent(|port, bytes, time| {
-                let mut frame = Frame::new();
-                // Another frame's bytes are as many as a frame may have.
-                let _ = frame.assign(bytes);
-                match place.exit(port) {
-                    Exit::Port(port) => sent(*port, &mut frame, time),
-                    Exit::Described(port, envelope) => match envelope.put_on(&mut frame) {
-                        Ok(()) => sent(*port, &mut frame, time),
-                        Err(_) => lost.push(DropReason::FrameTooLong),
-                    },
-                    Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
-                    Exit::Link(inlet) => {
-                        *allowance -= 1;
-                        linked.push((*inlet, frame));
-                    }
-                    Exit::Open => lost.push(DropReason::NoSuchPort),
-                }
-            });
-            for reason in lost {
-                loaded.device.count_drop(reason);
-            }
-        }
-        linked
-    }
-
-    /// Takes a packet in at the other end of a link.
-    fn deliver(&mut self, inlet: Inlet, frame: &Frame, is_too_far: bool) {
-        self.linked += 1;
-        let now = self.now;
-        let vpdp = self.vpdps.values_mut().find(|vpdp| vpdp.slot == inlet.slot);
-        let Some(vpdp) = vpdp else {
-            return self.ledger.refuse(1, DropReason::Unclassified);
-        };
-        let reason = match vpdp.admission() {
-            Admission::Closed(reason) => Some(reason),
-            Admission::Open if is_too_far => Some(DropReason::LinkHops),
-            Admission::Open => None,
-        };
-        match (reason, &mut vpdp.loaded) {
-            (None, Some(loaded)) => {
-                // The frame was sent by a device: it is not too long.
-                let _ = loaded.device.receive(inlet.port, frame.bytes());
-                loaded.device.step(now);
-            }
-            (reason, _) => {
-                let reason = reason.unwrap_or(DropReason::NoProgram);
-                self.ledger.refuse(1, reason);
-            }
-        }
-    }
-
-    /// Frees devices that have no packets any more.
-    fn say_farewell(&mut self) {
-        for seat in self.desks.iter().flat_map(|desk| desk.come_back()) {
-            let departing = self.departing.iter_mut();
-            let departing = departing.map(|one| (one.serial, &mut one.seats));
-            let vpdps = self.vpdps.values_mut();
-            // A worker that goes gives back those of vPDPs that stay, too.
-            let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut());
-            let loaded = loaded.map(|one| (one.serial, &mut one.seats));
-            let mut all = departing.chain(loaded);
-            if let Some((_, seats)) = all.find(|(serial, _)| *serial == seat.serial) {
-                *seats -= 1;
-            }
-        }
-        let ledger = &mut self.ledger;
-        self.departing.retain_mut(|one| {
-            // What it still sends by itself has no port any more.
-            let device = &mut one.device;
-            let mut lost = 0;
-            device.drain_sent(|_, _, _| lost += 1);
-            (0..lost).for_each(|_| device.count_drop(DropReason::NoSuchPort));
-            let stays = one.seats > 0 || device.held() > 0;
-            if !stays {
-                ledger.add(&device.ledger());
-            }
-            stays
-        });
     }
 
     /// Devices that are not needed any more and still have packets, or seats that no worker has given back.

@@ -1,0 +1,135 @@
+//! What the control side does by itself now and then: time goes on, its own packets leave, and what nobody needs any more is freed.
+
+use exec::DropReason;
+use packet::{Frame, Nanos, PortId};
+
+use super::Hypervisor;
+use crate::root::{Admission, Exit, Inlet};
+use crate::worker::{MAX_HOPS, MOST_LINKED};
+
+impl Hypervisor {
+    /// Does what needs no packet: time-outs, what packets have learned, packets that the control side itself sends, and frees what is not needed any
+    /// more. To be called now and then. Time never goes back.
+    pub fn step(&mut self, now: Nanos, mut sent: impl FnMut(PortId, &mut Frame, Nanos)) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.free_retired();
+        let departing = self.departing.iter_mut().map(|one| &mut one.device);
+        let vpdps = self.vpdps.values_mut();
+        let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut()).map(|loaded| {
+            loaded.catch_up();
+            &mut loaded.device
+        });
+        for device in departing.chain(loaded) {
+            device.publish();
+            device.step(now);
+        }
+        let mut hops = 0;
+        let mut allowances = vec![MOST_LINKED; self.root.slots()];
+        loop {
+            let linked = self.hand_out(&mut allowances, &mut sent);
+            if linked.is_empty() {
+                break;
+            }
+            hops += 1;
+            for (inlet, frame) in linked {
+                self.deliver(inlet, &frame, hops > MAX_HOPS);
+            }
+        }
+        self.say_farewell();
+    }
+
+    /// Hands out what devices themselves have sent; what goes over links comes back, no more of each slot's than it is allowed.
+    fn hand_out(
+        &mut self,
+        allowances: &mut [usize],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) -> Vec<(Inlet, Frame)> {
+        let mut linked = Vec::new();
+        let root = &self.root;
+        for vpdp in self.vpdps.values_mut() {
+            let (Some(loaded), Some(place)) = (&mut vpdp.loaded, root.place(vpdp.slot)) else {
+                continue;
+            };
+            let allowance = &mut allowances[vpdp.slot.index()];
+            let mut lost = Vec::new();
+            loaded.device.drain_sent(|port, bytes, time| {
+                let mut frame = Frame::new();
+                // Another frame's bytes are as many as a frame may have.
+                let _ = frame.assign(bytes);
+                match place.exit(port) {
+                    Exit::Port(port) => sent(*port, &mut frame, time),
+                    Exit::Described(port, envelope) => match envelope.put_on(&mut frame) {
+                        Ok(()) => sent(*port, &mut frame, time),
+                        Err(_) => lost.push(DropReason::FrameTooLong),
+                    },
+                    Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
+                    Exit::Link(inlet) => {
+                        *allowance -= 1;
+                        linked.push((*inlet, frame));
+                    }
+                    Exit::Open => lost.push(DropReason::NoSuchPort),
+                }
+            });
+            for reason in lost {
+                loaded.device.count_drop(reason);
+            }
+        }
+        linked
+    }
+
+    /// Takes a packet in at the other end of a link.
+    fn deliver(&mut self, inlet: Inlet, frame: &Frame, is_too_far: bool) {
+        self.linked += 1;
+        let now = self.now;
+        let vpdp = self.vpdps.values_mut().find(|vpdp| vpdp.slot == inlet.slot);
+        let Some(vpdp) = vpdp else {
+            return self.ledger.refuse(1, DropReason::Unclassified);
+        };
+        let reason = match vpdp.admission() {
+            Admission::Closed(reason) => Some(reason),
+            Admission::Open if is_too_far => Some(DropReason::LinkHops),
+            Admission::Open => None,
+        };
+        match (reason, &mut vpdp.loaded) {
+            (None, Some(loaded)) => {
+                // The frame was sent by a device: it is not too long.
+                let _ = loaded.device.receive(inlet.port, frame.bytes());
+                loaded.device.step(now);
+            }
+            (reason, _) => {
+                let reason = reason.unwrap_or(DropReason::NoProgram);
+                self.ledger.refuse(1, reason);
+            }
+        }
+    }
+
+    /// Frees devices that have no packets any more.
+    fn say_farewell(&mut self) {
+        for seat in self.desks.iter().flat_map(|desk| desk.come_back()) {
+            let departing = self.departing.iter_mut();
+            let departing = departing.map(|one| (one.serial, &mut one.seats));
+            let vpdps = self.vpdps.values_mut();
+            // A worker that goes gives back those of vPDPs that stay, too.
+            let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut());
+            let loaded = loaded.map(|one| (one.serial, &mut one.seats));
+            let mut all = departing.chain(loaded);
+            if let Some((_, seats)) = all.find(|(serial, _)| *serial == seat.serial) {
+                *seats -= 1;
+            }
+        }
+        let ledger = &mut self.ledger;
+        self.departing.retain_mut(|one| {
+            // What it still sends by itself has no port any more.
+            let device = &mut one.device;
+            let mut lost = 0;
+            device.drain_sent(|_, _, _| lost += 1);
+            (0..lost).for_each(|_| device.count_drop(DropReason::NoSuchPort));
+            let stays = one.seats > 0 || device.held() > 0;
+            if !stays {
+                ledger.add(&device.ledger());
+            }
+            stays
+        });
+    }
+}
