@@ -1,13 +1,15 @@
-//! Every program with an STF test does in a virtual data plane what it does alone.
+//! Every program with an STF test does in a virtual data plane what it does alone, by itself and as a step of a chain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exec::Engine;
+use ir::{Arch, Program};
 use packet::{Frame, Nanos, PortId};
+use passes::compose::Problem;
 use stf::{Plane, TakeSent};
 use switch::Device;
-use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
+use tenancy::{Chain, Connection, Function, Hypervisor, Refusal, Spec, VpdpId, Worker};
 
 /// Deep expressions take stack to walk.
 const STACK_BYTES: usize = 64 << 20;
@@ -31,7 +33,7 @@ fn physical(port: u32) -> PortId {
 }
 
 impl Hosted {
-    fn new(program: &Arc<ir::Program>, engine: Arc<dyn Engine>) -> Result<Self, tenancy::Refusal> {
+    fn new(function: &Function, engine: Arc<dyn Engine>) -> Result<Self, Refusal> {
         let mut hypervisor = Hypervisor::new(engine);
         let mut vpdps = Vec::new();
         for (name, base) in [("neighbour", 0), ("tested", FIRST)] {
@@ -44,7 +46,7 @@ impl Hosted {
                 ports: ports.map(Connection::Physical).collect(),
                 ..Spec::default()
             })?;
-            hypervisor.load(vpdp, Arc::clone(program))?;
+            hypervisor.load(vpdp, function.clone())?;
             vpdps.push(vpdp);
         }
         let mut workers = hypervisor.workers(1);
@@ -94,43 +96,45 @@ impl Plane for Hosted {
     }
 }
 
-/// What is wrong with a program in a vPDP, on any engine.
-fn failures(path: &Path) -> Vec<String> {
-    let program = testkit::compile(path).expect("it compiles");
+/// What is wrong with a program's test when a vPDP does this in its stead, on any engine.
+fn failures(path: &Path, function: &Function, what: &str) -> Vec<String> {
     let test = path.with_extension("stf");
     let text = std::fs::read_to_string(&test).expect("the test can be read");
     let directory = path.parent().expect("a file is in a directory");
     let read_file = |name: &str| {
         std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"))
     };
+    let file = test.display().to_string();
     let mut failures = Vec::new();
     for engine in testkit::engines() {
-        let name = engine.name();
-        let file = test.display().to_string();
-        let mut hosted = match Hosted::new(&program, engine) {
+        let at = format!("{what} on {}: {file}", engine.name());
+        let mut hosted = match Hosted::new(function, engine) {
             Ok(hosted) => hosted,
             Err(refusal) => {
-                failures.push(format!("{name}: {file}: {refusal}"));
+                failures.push(format!("{at}: {refusal}"));
                 continue;
             }
         };
         match stf::run_in(&mut hosted, &read_file, &file, &text) {
-            Ok(report) => failures.extend(
-                report
-                    .failures
-                    .iter()
-                    .map(|f| format!("{name}: {file}:{}: {}", f.line, f.message)),
-            ),
-            Err(refused) => failures.push(format!("{name}: {file}: {refused:?}")),
+            Ok(report) => {
+                let told = report.failures.iter();
+                failures.extend(told.map(|f| format!("{at}:{}: {}", f.line, f.message)));
+            }
+            Err(refused) => failures.push(format!("{at}: {refused:?}")),
         }
         if let Err(error) = hosted.hypervisor.check_conservation() {
-            failures.push(format!("{name}: {file}: {error}"));
+            failures.push(format!("{at}: {error}"));
         }
     }
     failures
 }
 
-fn all_pass(directory: &str, at_least: usize) {
+/// Checks the programs of a directory that a vPDP can run, of which there are so many at least.
+fn all_pass(
+    directory: &str,
+    at_least: usize,
+    check: impl Fn(&Path, Arc<Program>) -> Vec<String> + Send + 'static,
+) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
     let checked = worker.spawn(move || {
@@ -141,21 +145,69 @@ fn all_pass(directory: &str, at_least: usize) {
         };
         programs.retain(|path| !is_refused(path));
         assert!(programs.len() >= at_least, "only {} tests", programs.len());
-        programs
-            .iter()
-            .flat_map(|p| failures(p))
-            .collect::<Vec<_>>()
+        let check = |path: &PathBuf| check(path, testkit::compile(path).expect("it compiles"));
+        programs.iter().flat_map(check).collect::<Vec<_>>()
     });
     let failures = checked.expect("a thread starts").join().expect("no panic");
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
+fn by_itself(path: &Path, program: Arc<Program>) -> Vec<String> {
+    failures(path, &Function::Program(program), "by itself")
+}
+
 #[test]
 fn every_feature_does_in_a_vpdp_what_its_test_says() {
-    all_pass("programs", 70);
+    all_pass("programs", 70, by_itself);
 }
 
 #[test]
 fn every_example_does_in_a_vpdp_what_its_test_says() {
-    all_pass("../examples", 18);
+    all_pass("../examples", 18, by_itself);
+}
+
+/// What their egress does to the copies of a group happens to the one packet that there is before the last step (docs/COMPOSITION.md).
+const OTHERWISE_IF_FOLLOWED: [&str; 2] = ["multicast", "multicast_ptp"];
+
+/// A program with steps beside it that do nothing. Programs for other architectures make no chains, and are refused as such.
+fn in_chain(path: &Path, program: Arc<Program>, pass: &Arc<Program>) -> Vec<String> {
+    let is_v1model = program.arch == Arch::V1model;
+    let name = path.file_stem().unwrap_or_default();
+    let policy = match OTHERWISE_IF_FOLLOWED.iter().any(|other| name == *other) {
+        true => "before -> x",
+        false => "before -> x -> after",
+    };
+    let steps = [("before", pass), ("x", &program), ("after", pass)];
+    let steps = steps.map(|(step, program)| (step.to_owned(), Arc::clone(program)));
+    let function = Function::from(Chain::read(policy, steps).expect("a policy"));
+    if is_v1model {
+        return failures(path, &function, policy);
+    }
+    match Hosted::new(&function, testkit::engines().remove(0)) {
+        Err(Refusal::Compose(_, error))
+            if matches!(error.problem, Problem::Architecture { .. }) =>
+        {
+            Vec::new()
+        }
+        Err(other) => vec![format!("{}: {other}", path.display())],
+        Ok(_) => vec![format!("{}: it is taken", path.display())],
+    }
+}
+
+fn all_pass_in_chains(directory: &str, at_least: usize) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pass = testkit::compile(&root.join("programs/pass_through.p4")).expect("it compiles");
+    all_pass(directory, at_least, move |path, program| {
+        in_chain(path, program, &pass)
+    });
+}
+
+#[test]
+fn every_feature_between_steps_that_do_nothing_does_in_a_vpdp_what_its_test_says() {
+    all_pass_in_chains("programs", 70);
+}
+
+#[test]
+fn every_example_between_steps_that_do_nothing_does_in_a_vpdp_what_its_test_says() {
+    all_pass_in_chains("../examples", 18);
 }

@@ -5,7 +5,7 @@
 //! **May import:** `switch`, `tenancy`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
 //!
 //! Invariants:
-//! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`] and [`io`] alone;
+//! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`], [`io`], [`life`] and [`load`] alone;
 //! - a loop written by hand does packet by packet what its program says, counters included, over the same tables: [`compare()`] holds one against the
 //!   other, and whoever measures a workload compares first. It leaves out what only the device adds (usage of entries, ledger, budget);
 //! - each table that a program applies is looked up in the loop too, by its own [`table::Lookup`]: the loop is the limit of code, not of another
@@ -20,6 +20,8 @@ mod device;
 mod forward;
 #[cfg(target_os = "linux")]
 pub mod io;
+pub mod life;
+pub mod load;
 pub mod lookups;
 pub mod measure;
 mod names;

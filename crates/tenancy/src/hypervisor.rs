@@ -1,6 +1,7 @@
 //! The control side: creates, changes and deletes virtual data planes while packets go through them. It owns no thread and no clock.
 
 mod connect;
+mod make;
 mod migrate;
 mod step;
 
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Nanos, PortId};
-use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Unbalanced};
+use passes::compose::Joint;
+use switch::{Device, DeviceConfig, Ledger, Unbalanced};
 
 use crate::classifier::Classifier;
 use crate::compiler::BoundedCompiler;
@@ -26,6 +28,7 @@ use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring, WiringError};
 use crate::worker::Worker;
 
+pub use make::{Made, Maker};
 pub use migrate::{Exported, ExportedState};
 
 /// What a vPDP is made of.
@@ -58,6 +61,8 @@ impl Spec {
 /// A virtual data plane.
 pub struct Vpdp {
     id: VpdpId,
+    /// Different for each vPDP that there ever was.
+    birth: u64,
     name: String,
     owner: String,
     quotas: Quotas,
@@ -77,6 +82,8 @@ struct Loaded {
     /// Workers that have not given back its seat.
     seats: usize,
     function: Function,
+    /// How the steps of a chain follow one another.
+    joints: Vec<Joint>,
     /// What the function was made: another one runs if a controller has set it on the device itself.
     program: Arc<Program>,
     /// What it did before.
@@ -100,6 +107,7 @@ impl Loaded {
     fn catch_up(&mut self) {
         if !Arc::ptr_eq(self.device.program(), &self.program) {
             (self.function, self.before) = self.functions();
+            self.joints.clear();
             self.program = Arc::clone(self.device.program());
         }
     }
@@ -147,6 +155,12 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
 
+    /// How each step of its chain follows those before it; none of a program.
+    pub fn joints(&self) -> &[Joint] {
+        let loaded = self.loaded.as_ref();
+        loaded.map_or(&[], |loaded| &loaded.joints)
+    }
+
     fn admission(&self) -> Admission {
         match (&self.loaded, self.is_suspended) {
             (_, true) => Admission::Closed(DropReason::Suspended),
@@ -180,6 +194,8 @@ pub struct Hypervisor {
     departing: Vec<Departing>,
     /// How many devices had seats.
     serials: u64,
+    /// How many vPDPs there were.
+    births: u64,
     /// Packets of devices that are gone, and those that the control side refused.
     ledger: Ledger,
     /// Packets that the control side has taken over links.
@@ -202,6 +218,7 @@ impl Hypervisor {
             barred: Vec::new(),
             departing: Vec::new(),
             serials: 0,
+            births: 0,
             ledger: Ledger::default(),
             linked: 0,
             now: Nanos::ZERO,
@@ -294,8 +311,10 @@ impl Hypervisor {
             }
             Ok(())
         })?;
+        self.births += 1;
         let vpdp = Vpdp {
             id,
+            birth: self.births,
             config,
             name: spec.name,
             owner: spec.owner,
@@ -407,94 +426,6 @@ impl Hypervisor {
     pub fn set_fairness(&mut self, fairness: Option<Fairness>) {
         self.fairness = fairness;
         self.publish(Vec::new());
-    }
-
-    /// Loads a vPDP's first program or chain.
-    ///
-    /// # Errors
-    /// It has one; the chain does not fit together; the engine does not run it; it does not fit the vPDP's quotas.
-    pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), Refusal> {
-        let function = function.into();
-        let vpdp = self.find(id)?;
-        if vpdp.loaded.is_some() {
-            return Err(Refusal::HasProgram(id));
-        }
-        let device = self.device(id, &vpdp.name, &vpdp.config, &function)?;
-        self.seat(id, device, function, None)
-    }
-
-    fn device(
-        &self,
-        id: VpdpId,
-        name: &str,
-        config: &DeviceConfig,
-        function: &Function,
-    ) -> Result<Device, Refusal> {
-        let composed = function.program(name);
-        let program = composed.map_err(|error| Refusal::Compose(id, Box::new(error)))?;
-        let made = Device::new(program, &*self.engine, config);
-        made.map_err(|error| Refusal::load(id, &error))
-    }
-
-    /// Gives a vPDP a device, with a seat on each worker.
-    fn seat(
-        &mut self,
-        id: VpdpId,
-        mut device: Device,
-        function: Function,
-        before: Option<Function>,
-    ) -> Result<(), Refusal> {
-        self.serials += 1;
-        let serial = self.serials;
-        device.step(self.now);
-        let workers = device.workers(self.desks.len());
-        let vpdp = self.find_mut(id)?;
-        vpdp.loaded = Some(Loaded {
-            program: Arc::clone(device.program()),
-            device: Box::new(device),
-            serial,
-            seats: workers.len(),
-            function,
-            before,
-        });
-        let slot = vpdp.slot;
-        let seats = workers.into_iter().zip(&self.desks);
-        let seats = seats.map(|(worker, desk)| vec![new_seat(slot, serial, worker, desk)]);
-        self.publish(seats.collect());
-        Ok(())
-    }
-
-    /// Runs another program or chain in place of a vPDP's; packets inside finish on the old one. What becomes of the state is as docs/MIGRATION.md tells.
-    ///
-    /// # Errors
-    /// It has none; the chain does not fit together; the engine does not run the new one, which does not fit the vPDP's quotas, or would lose state that it may not.
-    pub fn update(
-        &mut self,
-        id: VpdpId,
-        function: impl Into<Function>,
-        carry: Carry,
-    ) -> Result<Migration, Refusal> {
-        let function = function.into();
-        self.loaded_mut(id)?.catch_up();
-        let vpdp = self.find(id)?;
-        let new = self.device(id, &vpdp.name, &vpdp.config, &function)?;
-        let loaded = self.loaded_mut(id)?;
-        let adopted = loaded.device.adopt(new, carry);
-        let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
-        loaded.device.publish();
-        loaded.program = Arc::clone(loaded.device.program());
-        loaded.before = Some(std::mem::replace(&mut loaded.function, function));
-        Ok(migration)
-    }
-
-    /// Goes back to the program or chain before the last update, with what of the state has a place there.
-    ///
-    /// # Errors
-    /// There was none.
-    pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
-        let (_, before) = self.loaded_mut(id)?.functions();
-        let before = before.ok_or(Refusal::NothingBefore(id))?;
-        self.update(id, before, Carry::State(switch::MayLose::Anything))
     }
 
     /// Removes a vPDP's program and its state. Packets inside finish.

@@ -2,12 +2,10 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{forward, frame, hypervisor, id, program, spec};
 use ir::Program;
-use passes::compose::Policy;
 use switch::{Carry, MayLose};
 use tenancy::{Chain, Hypervisor};
 
@@ -28,10 +26,7 @@ fn adder(amount: u8) -> Arc<Program> {
 fn chain(policy: &str) -> Chain {
     let programs = [("one", adder(1)), ("ten", adder(10)), ("odd", adder(100))];
     let programs = programs.map(|(name, program)| (name.to_owned(), program));
-    Chain {
-        policy: Policy::read(policy).unwrap(),
-        programs: BTreeMap::from(programs),
-    }
+    Chain::read(policy, programs).unwrap()
 }
 
 /// How many packets each step has seen.

@@ -2,6 +2,8 @@
 
 mod forwarding;
 mod io;
+mod life;
+mod load;
 mod lookups;
 mod report;
 mod sides;
@@ -57,6 +59,19 @@ pub(crate) struct Options {
     /// With --tenants: how many vPDPs.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", default_values = ["1", "8", "64", "256"])]
     vpdps: Vec<usize>,
+    /// With --tenants: measure instead what happens to packets while vPDPs are made, changed, moved to another switch and deleted at random: at 80 % of
+    /// the rate that --workers reach, with every packet checked. Wants a core more than workers.
+    #[arg(long, requires = "tenants", conflicts_with = "load")]
+    life: bool,
+    /// With --life: how many operations.
+    #[arg(long, value_name = "N", requires = "life", default_value_t = 1000)]
+    operations: u32,
+    /// With --life: what operations and packets depend on.
+    #[arg(long, value_name = "N", requires = "life", default_value_t = 1)]
+    seed: u64,
+    /// With --tenants: measure instead how long it takes from P4 text until the first packet meets it in a vPDP: HyperVDP's functions, and `sai`.
+    #[arg(long, requires = "tenants")]
+    load: bool,
     /// With --lookups: how many entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
     sizes: Vec<usize>,
@@ -158,6 +173,12 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     }
     if options.swap {
         return swap::run(options.swaps as usize, options.json, time);
+    }
+    if options.life {
+        return life::run(options, time);
+    }
+    if options.load {
+        return load::run(options);
     }
     if options.tenants {
         return tenants::run(options, time);

@@ -36,6 +36,7 @@ mod graph;
 mod merge;
 mod policy;
 mod scan;
+mod show;
 
 use std::collections::{HashMap, HashSet};
 

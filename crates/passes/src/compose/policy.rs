@@ -454,7 +454,7 @@ impl Reader<'_> {
 }
 
 /// What a step is called whose policy gives a source alone.
-fn called(source: &str) -> String {
+pub(super) fn called(source: &str) -> String {
     let file = source.rsplit('/').next().unwrap_or(source);
     let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
     stem.to_owned()

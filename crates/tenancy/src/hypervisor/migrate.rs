@@ -73,9 +73,9 @@ impl Hypervisor {
         // All that may be refused comes before the first change, or is refused by it.
         let restored = match state {
             Some(state) => {
-                let mut device = self.device(id, &spec.name, &spec.config(), &state.function)?;
-                device.restore(state.objects).map_err(Refusal::Import)?;
-                Some((device, state.function, state.before))
+                let mut made = self.maker_of_next(id, &spec).make(state.function)?;
+                made.restore(state.objects).map_err(Refusal::Import)?;
+                Some((made, state.before))
             }
             None => None,
         };
@@ -83,8 +83,8 @@ impl Hypervisor {
         if is_suspended {
             self.suspend(id)?;
         }
-        if let Some((device, function, before)) = restored {
-            self.seat(id, device, function, before)?;
+        if let Some((made, before)) = restored {
+            self.seat(made, before)?;
         }
         Ok(id)
     }

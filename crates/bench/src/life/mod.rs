@@ -1,0 +1,309 @@
+//! Life under traffic: virtual data planes are made, changed, moved to another switch and deleted at random, while packets go through all of them, and
+//! every packet that leaves is looked at.
+//!
+//! Some vPDPs are *steady*: no operation is about them, and each of their packets must leave once, in order, by its port, byte by byte what the
+//! function alone makes of it. The others *change*. What an operation's semantics keep (update, recompose, roll back, quotas, migration) must lose none
+//! of their packets either, and each is what the function before or behind the change makes of it; where they drop packets (no program, suspended,
+//! deleted), those that leave are checked all the same.
+//!
+//! A migration makes the vPDP on the other switch first, then leads its packets there, and deletes it here when no packet can be on its way any more:
+//! so none is lost.
+//!
+//! [`Scene`] is the control side, [`Station`] a worker of both switches with the packets that come to it. What packets may meet is an [`Expectation`]
+//! for each vPDP, which the scene writes and stations read before and after each burst: an operation settles when every station has done a whole
+//! burst behind it.
+
+mod flow;
+mod scene;
+mod station;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use exec::Engine;
+use ir::Program;
+use switch::Unbalanced;
+use tenancy::{Chain, Function, Refusal};
+
+use crate::setup::SetupError;
+use crate::tenants::Divisible;
+use crate::workloads;
+
+pub use flow::{Expectation, Fates};
+pub use scene::{Operation, Scene};
+pub use station::Station;
+
+/// Policies of the functions: each has the step that takes the workload's entries, whose state stays when the chain around it changes.
+const POLICIES: [&str; 3] = ["l2", "stamp -> l2", "l2 -> stamp -> again=stamp"];
+
+/// Versions of the step that stamps.
+const VERSIONS: usize = 2;
+
+/// What vPDPs do: number `policy * VERSIONS + version`.
+///
+/// # Errors
+/// What does not compile.
+pub fn functions(
+    compile: &dyn Fn(&str) -> Result<Arc<Program>, String>,
+) -> Result<Vec<Function>, String> {
+    let workload = workloads::find("l2").ok_or("there is no workload of this name")?;
+    let l2 = compile(workload.source())?;
+    let source = include_str!("../../programs/stamp.p4");
+    let stamp =
+        |version: usize| compile(&source.replace("VERSION = 0", &format!("VERSION = {version}")));
+    let stamps: Vec<Arc<Program>> = (0..VERSIONS).map(stamp).collect::<Result<_, _>>()?;
+    let mut functions = Vec::new();
+    for policy in POLICIES {
+        for stamp in &stamps {
+            let steps = [("l2", &l2), ("stamp", stamp), ("again", stamp)];
+            let steps = steps.map(|(name, program)| (name.to_owned(), Arc::clone(program)));
+            let chain = Chain::read(policy, steps).map_err(|error| error.to_string())?;
+            functions.push(Function::from(chain));
+        }
+    }
+    Ok(functions)
+}
+
+/// Why there are no figures.
+#[derive(Debug)]
+pub enum LifeError {
+    /// A function does not take the workload's entries.
+    Setup(SetupError),
+    /// The hypervisor refuses an operation that it should make.
+    Refusal(Operation, Refusal),
+    /// A function does not send one packet for each of the workload's.
+    Function,
+    /// An operation has changed state that it should keep.
+    State(Operation),
+    /// Packets are not accounted for.
+    Unbalanced(Unbalanced),
+    /// The switches have counted other packets than came: so many, and so many.
+    Miscounted(u64, u64),
+    /// A thread that forwards has ended before it should.
+    Station,
+}
+
+impl fmt::Display for LifeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LifeError::Setup(error) => error.fmt(f),
+            LifeError::Refusal(operation, refusal) => {
+                write!(f, "{}: {refusal}", operation.name())
+            }
+            LifeError::Function => {
+                f.write_str("a function does not send one packet for each that comes")
+            }
+            LifeError::State(operation) => {
+                write!(
+                    f,
+                    "{}: the entries are not what they were",
+                    operation.name()
+                )
+            }
+            LifeError::Unbalanced(unbalanced) => unbalanced.fmt(f),
+            LifeError::Miscounted(counted, came) => {
+                write!(
+                    f,
+                    "the switches have counted {counted} packets, and {came} came"
+                )
+            }
+            LifeError::Station => f.write_str("a thread that forwards has failed"),
+        }
+    }
+}
+
+impl std::error::Error for LifeError {}
+
+impl From<SetupError> for LifeError {
+    fn from(error: SetupError) -> Self {
+        LifeError::Setup(error)
+    }
+}
+
+/// What is measured.
+pub struct Life<'f> {
+    /// Whose entries and packets vPDPs have.
+    pub workload: &'f dyn Divisible,
+    /// What they do ([`functions`]).
+    pub functions: &'f [Function],
+    /// What runs it.
+    pub engine: Arc<dyn Engine>,
+    /// How many operations.
+    pub operations: usize,
+    /// What they and the packets depend on.
+    pub seed: u64,
+    /// The load, as a share of the rate that workers reach.
+    pub load: f64,
+    /// How long to find out the rate, and to forward without operations.
+    pub time: Duration,
+    /// Threads that forward.
+    pub workers: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct LifeReport {
+    /// How often each operation was made.
+    pub operations: BTreeMap<Operation, usize>,
+    /// Million packets a second that all workers reach together, the checks included.
+    pub mpps: f64,
+    /// The same under load.
+    pub load_mpps: f64,
+    /// How long the operations took, all together.
+    pub time: Duration,
+    /// Packets of vPDPs that no operation was about.
+    pub steady: Fates,
+    /// Packets of the others.
+    pub changing: Fates,
+    /// Packets that found the ring full while there were operations, and in as long a time without.
+    pub missed: u64,
+    /// Of a run without operations.
+    pub quiet_missed: u64,
+}
+
+/// Between stations and the scene.
+struct Progress {
+    /// Bursts that each station has ended.
+    bursts: Vec<AtomicU64>,
+    /// Stations that are ready for operations.
+    ready: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Progress {
+    /// Waits until each station has done a whole burst that began after now.
+    ///
+    /// # Errors
+    /// A station has ended.
+    fn settle(&self, has_ended: &dyn Fn() -> bool) -> Result<(), LifeError> {
+        let before: Vec<u64> = self.bursts.iter().map(read).collect();
+        let is_behind = |(bursts, before): (&AtomicU64, &u64)| read(bursts) < before + 2;
+        while self.bursts.iter().zip(&before).any(is_behind) {
+            if has_ended() {
+                return Err(LifeError::Station);
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        Ok(())
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Acquire)
+}
+
+impl Life<'_> {
+    /// Has packets come at a share of the rate that workers reach, and operates meanwhile. `tell` is told how much is over, from 0 to 1.
+    ///
+    /// # Errors
+    /// The hypervisor refuses an operation that it should make, or packets are not accounted for: a defect.
+    pub fn measure(&self, tell: &mut dyn FnMut(f64)) -> Result<LifeReport, LifeError> {
+        let workers = self.workers.max(1);
+        let (mut scene, stations) = Scene::new(self, workers)?;
+        let progress = Progress {
+            bursts: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            ready: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        };
+        let (ended, operated) = std::thread::scope(|scope| {
+            let progress = &progress;
+            let stations = stations.into_iter().enumerate();
+            let threads: Vec<_> = stations
+                .map(|(number, station)| {
+                    scope.spawn(move || self.station(number, station, progress))
+                })
+                .collect();
+            #[cfg(target_os = "linux")]
+            let _ = port::pin_to_core(workers);
+            let has_ended = || threads.iter().any(|thread| thread.is_finished());
+            let operated = self.operate(&mut scene, progress, &has_ended, tell);
+            progress.is_over.store(true, Ordering::Release);
+            let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            (ended, operated)
+        });
+        let time = operated?;
+        let mut report = LifeReport {
+            operations: scene.operations().clone(),
+            mpps: 0.0,
+            load_mpps: 0.0,
+            time,
+            steady: Fates::default(),
+            changing: Fates::default(),
+            missed: 0,
+            quiet_missed: 0,
+        };
+        for ended in ended {
+            let ended = ended.map_err(|_| LifeError::Station)?;
+            report.mpps += ended.rate / 1e6;
+            report.load_mpps += ended.rate * self.load / 1e6;
+            report.missed += ended.missed;
+            report.quiet_missed += ended.quiet_missed;
+            let (steady, changing) = ended.station.end();
+            report.steady += steady;
+            report.changing += changing;
+        }
+        scene.check(report.steady.came + report.changing.came)?;
+        Ok(report)
+    }
+
+    /// One thread that forwards.
+    fn station(&self, number: usize, mut station: Station, progress: &Progress) -> Ended {
+        // Where threads cannot be pinned the figures are less even, and still right.
+        #[cfg(target_os = "linux")]
+        let _ = port::pin_to_core(number);
+        let bursts = &progress.bursts[number];
+        let mut ended = || {
+            bursts.fetch_add(1, Ordering::Release);
+        };
+        let a_while = |begin: Instant| move || begin.elapsed() > self.time;
+        station.run(None, &mut ended, &a_while(Instant::now()));
+        let begin = Instant::now();
+        let full = station.run(None, &mut ended, &a_while(begin));
+        let rate = full.taken as f64 / begin.elapsed().as_secs_f64();
+        let load = Some(rate * self.load);
+        let quiet = station.run(load, &mut ended, &a_while(Instant::now()));
+        progress.ready.fetch_add(1, Ordering::Release);
+        let is_over = || progress.is_over.load(Ordering::Acquire);
+        let operated = station.run(load, &mut ended, &is_over);
+        Ended {
+            station,
+            rate,
+            missed: operated.missed,
+            quiet_missed: quiet.missed,
+        }
+    }
+
+    /// The operations, and how long they took.
+    fn operate(
+        &self,
+        scene: &mut Scene,
+        progress: &Progress,
+        has_ended: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(f64),
+    ) -> Result<Duration, LifeError> {
+        while read(&progress.ready) < progress.bursts.len() as u64 {
+            if has_ended() {
+                return Err(LifeError::Station);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let begin = Instant::now();
+        for number in 0..self.operations {
+            tell(number as f64 / self.operations as f64);
+            scene.operate(&mut || progress.settle(has_ended))?;
+        }
+        Ok(begin.elapsed())
+    }
+}
+
+/// What a thread that forwards has to tell.
+struct Ended {
+    station: Station,
+    /// Packets a second that it reaches.
+    rate: f64,
+    missed: u64,
+    quiet_missed: u64,
+}

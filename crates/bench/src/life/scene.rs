@@ -1,0 +1,550 @@
+//! The control side: two switches with their virtual data planes, and the operations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use packet::Nanos;
+use switch::{Carry, MayLose};
+use tenancy::{
+    Carriage, Condition, Connection, Function, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing,
+    Spec, VpdpId,
+};
+
+use super::flow::{Expectation, Flow, Home, Seat, fill};
+use super::station::Station;
+use super::{Life, LifeError, VERSIONS};
+use crate::Choices;
+use crate::tenants::{Entry, Part};
+
+/// vPDPs that no operation is about, and others: as many of each way in.
+const STEADY: usize = 6;
+const CHANGING: usize = 6;
+
+/// What is done to a vPDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// It is made, with its ports and its rules.
+    Create,
+    /// It gets a first program, and its entries.
+    Load,
+    /// A step of its chain gets another version of its program.
+    Update,
+    /// Its chain gets other steps.
+    Recompose,
+    /// It goes back to the program or chain before.
+    RollBack,
+    /// It gets other quotas.
+    SetQuotas,
+    /// It takes no packets.
+    Suspend,
+    /// It takes packets again.
+    Resume,
+    /// It goes on in the other switch.
+    Migrate,
+    /// It loses its program.
+    Unload,
+    /// It is deleted, with its rules.
+    Delete,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 11] = [
+        Operation::Create,
+        Operation::Load,
+        Operation::Update,
+        Operation::Recompose,
+        Operation::RollBack,
+        Operation::SetQuotas,
+        Operation::Suspend,
+        Operation::Resume,
+        Operation::Migrate,
+        Operation::Unload,
+        Operation::Delete,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "create",
+            Operation::Load => "load",
+            Operation::Update => "update",
+            Operation::Recompose => "recompose",
+            Operation::RollBack => "roll back",
+            Operation::SetQuotas => "set quotas",
+            Operation::Suspend => "suspend",
+            Operation::Resume => "resume",
+            Operation::Migrate => "migrate",
+            Operation::Unload => "unload",
+            Operation::Delete => "delete",
+        }
+    }
+
+    /// Whether it can be done to a vPDP in this state.
+    fn suits(self, state: State) -> bool {
+        match (self, state) {
+            (Operation::Create, State::Absent)
+            | (Operation::Load | Operation::Delete, State::Empty)
+            | (Operation::Resume | Operation::Migrate | Operation::Delete, State::Suspended(_)) => {
+                true
+            }
+            (Operation::RollBack, State::Running(running)) => running.before.is_some(),
+            (
+                Operation::Update
+                | Operation::Recompose
+                | Operation::SetQuotas
+                | Operation::Suspend
+                | Operation::Migrate
+                | Operation::Unload
+                | Operation::Delete,
+                State::Running(_),
+            ) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a vPDP does, and did before, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Running {
+    function: usize,
+    before: Option<usize>,
+}
+
+impl Running {
+    /// What it is when it does something else.
+    fn then(self, function: usize) -> Running {
+        Running {
+            function,
+            before: Some(self.function),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Absent,
+    /// Without a program.
+    Empty,
+    Running(Running),
+    Suspended(Running),
+}
+
+/// A vPDP that operations are about.
+struct Changing {
+    seat: Seat,
+    /// Its place among the flows.
+    flow: usize,
+    home: Home,
+    state: State,
+    /// Entries that it has when it has a program.
+    entries: u64,
+}
+
+/// The switches with their virtual data planes.
+pub struct Scene<'l> {
+    life: &'l Life<'l>,
+    first: Hypervisor,
+    second: Hypervisor,
+    flows: Arc<[Flow]>,
+    changing: Vec<Changing>,
+    choices: Choices,
+    made: BTreeMap<Operation, usize>,
+}
+
+/// Waits until packets have seen what was done.
+type Settle<'s> = dyn FnMut() -> Result<(), LifeError> + 's;
+
+impl<'l> Scene<'l> {
+    /// Both switches, all vPDPs with the first function, and so many stations.
+    ///
+    /// # Errors
+    /// A function does not do what it should.
+    pub fn new(
+        life: &'l Life<'l>,
+        stations: usize,
+    ) -> Result<(Scene<'l>, Vec<Station>), LifeError> {
+        let of = STEADY + CHANGING;
+        let begins = Expectation {
+            home: Home::First,
+            may_drop: false,
+            functions: [0, 0],
+        };
+        let seats = (0..of).filter_map(|number| {
+            Some(Seat {
+                vpdp: VpdpId::new(number as u16 + 1)?,
+                entry: Entry::ALL[number % Entry::ALL.len()],
+                part: Part { number, of },
+                ports: life.workload.ports(),
+            })
+        });
+        let seats: Vec<Seat> = seats.collect();
+        let flows = seats.iter().map(|seat| seat.flow(life, begins));
+        let flows: Arc<[Flow]> = flows.collect::<Result<_, _>>()?;
+        let mut scene = Scene {
+            life,
+            first: Hypervisor::new(Arc::clone(&life.engine)),
+            second: Hypervisor::new(Arc::clone(&life.engine)),
+            flows: Arc::clone(&flows),
+            changing: Vec::new(),
+            choices: Choices::new(life.seed),
+            made: BTreeMap::new(),
+        };
+        scene.share(&seats).map_err(refused(Operation::Create))?;
+        for (flow, seat) in seats.into_iter().enumerate() {
+            create(&mut scene.first, spec(&seat), &seat).map_err(refused(Operation::Create))?;
+            let entries = scene.load(&seat, Home::First, 0)?;
+            if flow >= STEADY {
+                scene.changing.push(Changing {
+                    seat,
+                    flow,
+                    home: Home::First,
+                    state: State::Running(Running {
+                        function: 0,
+                        before: None,
+                    }),
+                    entries,
+                });
+            }
+        }
+        let pairs = scene.first.workers(stations).into_iter();
+        let pairs = pairs.zip(scene.second.workers(stations));
+        let stations = pairs.zip(1..).map(|((first, second), number)| {
+            let seed = life.seed.wrapping_add(number << 32);
+            Station::new([first, second], Arc::clone(&flows), STEADY, seed)
+        });
+        let stations = stations.collect();
+        Ok((scene, stations))
+    }
+
+    /// Ports that vPDPs share are so in both switches.
+    fn share(&mut self, seats: &[Seat]) -> Result<(), Refusal> {
+        for seat in seats {
+            let sharing = match seat.entry {
+                Entry::Whole => continue,
+                Entry::Described => Sharing::Described(Carriage::Plain),
+                Entry::Rules => Sharing::Rules,
+            };
+            for port in 0..seat.ports {
+                for switch in [&mut self.first, &mut self.second] {
+                    switch.share(seat.physical(port), Some(sharing))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How often each operation was made.
+    pub fn operations(&self) -> &BTreeMap<Operation, usize> {
+        &self.made
+    }
+
+    /// Makes a random operation; `settle` waits until packets have seen it.
+    ///
+    /// # Errors
+    /// It is refused, or has changed what it should keep: a defect.
+    pub fn operate(&mut self, settle: &mut Settle<'_>) -> Result<Operation, LifeError> {
+        let (operation, at) = loop {
+            let operation = Operation::ALL[self.choose(Operation::ALL.len())];
+            let at = self.choose(CHANGING);
+            if operation.suits(self.changing[at].state) {
+                break (operation, at);
+            }
+        };
+        self.make(operation, at, settle)?;
+        *self.made.entry(operation).or_default() += 1;
+        for switch in [&mut self.first, &mut self.second] {
+            switch.step(Nanos::ZERO, |_, _, _| {});
+        }
+        self.check_entries(operation, at)?;
+        Ok(operation)
+    }
+
+    fn choose(&mut self, bound: usize) -> usize {
+        self.choices.below(bound as u64) as usize
+    }
+
+    fn switch(&mut self, home: Home) -> &mut Hypervisor {
+        match home {
+            Home::First => &mut self.first,
+            Home::Second => &mut self.second,
+        }
+    }
+
+    fn expect(&self, at: usize, may_drop: bool, functions: [usize; 2]) {
+        let changing = &self.changing[at];
+        self.flows[changing.flow].expect(Expectation {
+            home: changing.home,
+            may_drop,
+            functions: functions.map(|function| function as u8),
+        });
+    }
+
+    fn make(
+        &mut self,
+        operation: Operation,
+        at: usize,
+        settle: &mut Settle<'_>,
+    ) -> Result<(), LifeError> {
+        let Changing {
+            seat, home, state, ..
+        } = self.changing[at];
+        let refused = refused(operation);
+        let id = seat.vpdp;
+        self.changing[at].state = match (operation, state) {
+            (Operation::Create, _) => {
+                create(self.switch(home), spec(&seat), &seat).map_err(refused)?;
+                State::Empty
+            }
+            (Operation::Load, _) => {
+                let function = self.choose(self.life.functions.len());
+                self.expect(at, true, [function; 2]);
+                self.load(&seat, home, function)?;
+                settle()?;
+                self.expect(at, false, [function; 2]);
+                State::Running(Running {
+                    function,
+                    before: None,
+                })
+            }
+            (Operation::Update, State::Running(running)) => {
+                let policy = running.function / VERSIONS;
+                let next = policy * VERSIONS + (running.function + 1) % VERSIONS;
+                self.update(operation, at, running, next, settle)?
+            }
+            (Operation::Recompose, State::Running(running)) => {
+                let others = self.life.functions.len() - VERSIONS;
+                let hop = VERSIONS + self.choose(others);
+                let next =
+                    (running.function / VERSIONS * VERSIONS + hop) % self.life.functions.len();
+                self.update(operation, at, running, next, settle)?
+            }
+            (Operation::RollBack, State::Running(running)) => {
+                let next = running.before.unwrap_or(running.function);
+                self.update(operation, at, running, next, settle)?
+            }
+            (Operation::SetQuotas, state) => {
+                let quotas = self.quotas();
+                self.switch(home).set_quotas(id, quotas).map_err(refused)?;
+                settle()?;
+                state
+            }
+            (Operation::Suspend, State::Running(running)) => {
+                self.expect(at, true, [running.function; 2]);
+                self.switch(home).suspend(id).map_err(refused)?;
+                settle()?;
+                State::Suspended(running)
+            }
+            (Operation::Resume, State::Suspended(running)) => {
+                self.switch(home).resume(id).map_err(refused)?;
+                settle()?;
+                self.expect(at, false, [running.function; 2]);
+                State::Running(running)
+            }
+            (Operation::Migrate, state) => {
+                self.migrate(at, settle).map_err(|error| match error {
+                    Stopped::Refused(refusal) => refused(refusal),
+                    Stopped::Life(error) => error,
+                })?;
+                state
+            }
+            (Operation::Unload, State::Running(running)) => {
+                self.expect(at, true, [running.function; 2]);
+                self.switch(home).unload(id).map_err(refused)?;
+                settle()?;
+                State::Empty
+            }
+            (Operation::Delete, state) => {
+                if let State::Running(running) = state {
+                    self.expect(at, true, [running.function; 2]);
+                }
+                delete(self.switch(home), &seat).map_err(refused)?;
+                settle()?;
+                State::Absent
+            }
+            // It does not suit, and was not chosen.
+            (_, state) => state,
+        };
+        Ok(())
+    }
+
+    /// Loads a function and its entries; how many there are then.
+    fn load(&mut self, seat: &Seat, home: Home, function: usize) -> Result<u64, LifeError> {
+        let life = self.life;
+        let function: Function = life
+            .functions
+            .get(function)
+            .ok_or(LifeError::Function)?
+            .clone();
+        let switch = self.switch(home);
+        switch
+            .load(seat.vpdp, function)
+            .map_err(refused(Operation::Load))?;
+        let device = switch.device_mut(seat.vpdp).ok_or(LifeError::Function)?;
+        fill(device, life, seat.part)?;
+        Ok(device.entries())
+    }
+
+    /// Runs another function: none of the packets is lost, and each meets the one or the other.
+    fn update(
+        &mut self,
+        operation: Operation,
+        at: usize,
+        running: Running,
+        next: usize,
+        settle: &mut Settle<'_>,
+    ) -> Result<State, LifeError> {
+        let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
+        let function = self.life.functions.get(next).ok_or(LifeError::Function)?;
+        self.expect(at, false, [running.function, next]);
+        let carry = Carry::State(MayLose::Anything);
+        let switch = self.switch(home);
+        let updated = match operation {
+            Operation::RollBack => switch.roll_back(id),
+            _ => switch.update(id, function.clone(), carry),
+        };
+        updated.map_err(refused(operation))?;
+        settle()?;
+        self.expect(at, false, [next; 2]);
+        Ok(State::Running(running.then(next)))
+    }
+
+    /// Makes it in the other switch, leads its packets there, and deletes it here.
+    fn migrate(&mut self, at: usize, settle: &mut Settle<'_>) -> Result<(), Stopped> {
+        let Changing { seat, home, .. } = self.changing[at];
+        let mut exported = self.switch(home).export(seat.vpdp)?;
+        exported.spec.ports = spec(&seat).ports;
+        let there = self.switch(home.other());
+        there.import(exported)?;
+        lead(there, &seat)?;
+        settle()?;
+        self.changing[at].home = home.other();
+        let flow = &self.flows[self.changing[at].flow];
+        flow.expect(Expectation {
+            home: home.other(),
+            ..flow.expectation()
+        });
+        settle()?;
+        delete(self.switch(home), &seat)?;
+        settle()?;
+        Ok(())
+    }
+
+    /// Quotas that none of its packets and entries meets.
+    fn quotas(&mut self) -> Quotas {
+        Quotas {
+            packets: Some(Rate {
+                per_second: 1 << 40,
+                burst: 1 << 30,
+            }),
+            weight: self.choose(8) as u32 + 1,
+            ..Quotas::default()
+        }
+    }
+
+    /// Entries stay, whatever else changes.
+    fn check_entries(&mut self, operation: Operation, at: usize) -> Result<(), LifeError> {
+        let Changing {
+            seat,
+            home,
+            state,
+            entries,
+            ..
+        } = self.changing[at];
+        let device = self.switch(home).device_mut(seat.vpdp);
+        let has = device.map(|device| device.entries());
+        let wanted = match state {
+            State::Absent | State::Empty => None,
+            State::Running(_) | State::Suspended(_) => Some(entries),
+        };
+        match has == wanted {
+            true => Ok(()),
+            false => Err(LifeError::State(operation)),
+        }
+    }
+
+    /// Whether both switches account for all packets, so many of which came; once stations have ended.
+    ///
+    /// # Errors
+    /// They do not: a defect.
+    pub fn check(&mut self, came: u64) -> Result<(), LifeError> {
+        let mut counted = 0;
+        for switch in [&mut self.first, &mut self.second] {
+            switch.step(Nanos::ZERO, |_, _, _| {});
+            let checked = switch.check_conservation();
+            checked.map_err(LifeError::Unbalanced)?;
+            counted += switch.ledger().received;
+        }
+        match counted == came {
+            true => Ok(()),
+            false => Err(LifeError::Miscounted(counted, came)),
+        }
+    }
+}
+
+/// Why an operation of several parts was not made.
+enum Stopped {
+    Refused(Refusal),
+    Life(LifeError),
+}
+
+impl From<Refusal> for Stopped {
+    fn from(refusal: Refusal) -> Self {
+        Stopped::Refused(refusal)
+    }
+}
+
+impl From<LifeError> for Stopped {
+    fn from(error: LifeError) -> Self {
+        Stopped::Life(error)
+    }
+}
+
+fn refused(operation: Operation) -> impl Fn(Refusal) -> LifeError + Copy {
+    move |refusal| LifeError::Refusal(operation, refusal)
+}
+
+fn spec(seat: &Seat) -> Spec {
+    let ports = (0..seat.ports).map(|port| Connection::Physical(seat.physical(port)));
+    Spec {
+        id: Some(seat.vpdp),
+        name: format!("vpdp {}", seat.vpdp),
+        ports: ports.collect(),
+        ..Spec::default()
+    }
+}
+
+fn create(switch: &mut Hypervisor, spec: Spec, seat: &Seat) -> Result<(), Refusal> {
+    switch.create(spec)?;
+    lead(switch, seat)
+}
+
+/// The names of its rules, with their ports.
+fn rules(seat: &Seat) -> impl Iterator<Item = (String, packet::PortId)> {
+    let seat = *seat;
+    let ports = match seat.entry {
+        Entry::Rules => 0..seat.ports,
+        Entry::Whole | Entry::Described => 0..0,
+    };
+    ports.map(move |port| {
+        let port = seat.physical(port);
+        (format!("port {port}"), port)
+    })
+}
+
+/// Leads packets to a vPDP by rules, if they find it so.
+fn lead(switch: &mut Hypervisor, seat: &Seat) -> Result<(), Refusal> {
+    rules(seat).try_for_each(|(name, port)| {
+        switch.add_rule(Rule {
+            name,
+            vpdp: seat.vpdp,
+            priority: 0,
+            conditions: vec![Condition::Port(port)],
+        })
+    })
+}
+
+fn delete(switch: &mut Hypervisor, seat: &Seat) -> Result<(), Refusal> {
+    rules(seat).try_for_each(|(name, _)| switch.remove_rule(&name))?;
+    switch.delete(seat.vpdp)
+}

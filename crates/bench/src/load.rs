@@ -1,0 +1,121 @@
+//! How long it takes from a program's text until a vPDP's first packet meets it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exec::Engine;
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use tenancy::{Connection, Hypervisor, Refusal, Spec};
+
+use crate::measure::quantile;
+
+/// What makes a program of a text; or what is wrong with it.
+pub type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
+
+/// Milliseconds, each the median over all rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadTimes {
+    /// From text to IR.
+    pub compile: f64,
+    /// From IR to native code and tables.
+    pub make: f64,
+    /// Until the first packet has met it.
+    pub first_packet: f64,
+    /// All together.
+    pub whole: f64,
+    /// The longest round.
+    pub longest: f64,
+}
+
+/// Why there are no times.
+#[derive(Debug)]
+pub enum LoadTimesError {
+    /// The text does not compile: diagnostics.
+    Compile(String),
+    /// The vPDP does not take it.
+    Refusal(Refusal),
+    /// The packet has not met it.
+    NoPacket,
+}
+
+impl std::fmt::Display for LoadTimesError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LoadTimesError::Compile(diagnostics) => f.write_str(diagnostics),
+            LoadTimesError::Refusal(refusal) => refusal.fmt(f),
+            LoadTimesError::NoPacket => f.write_str("the program has seen no packet"),
+        }
+    }
+}
+
+impl std::error::Error for LoadTimesError {}
+
+impl From<Refusal> for LoadTimesError {
+    fn from(refusal: Refusal) -> Self {
+        LoadTimesError::Refusal(refusal)
+    }
+}
+
+/// Loads a text so many times, each time into a new vPDP of a new switch.
+///
+/// # Errors
+/// It does not compile, or does not run.
+pub fn load_times(
+    text: &str,
+    compile: &Compile<'_>,
+    engine: &Arc<dyn Engine>,
+    rounds: usize,
+) -> Result<LoadTimes, LoadTimesError> {
+    let rounds = (0..rounds.max(1)).map(|_| round(text, compile, engine));
+    let rounds: Vec<[Duration; 3]> = rounds.collect::<Result<_, _>>()?;
+    let part = |part: usize| rounds.iter().map(move |times| millis(times[part]));
+    let median = |times: Vec<f64>| quantile(&mut { times }, 0.5);
+    let whole = rounds.iter().map(|times| millis(times.iter().sum()));
+    let mut whole: Vec<f64> = whole.collect();
+    Ok(LoadTimes {
+        compile: median(part(0).collect()),
+        make: median(part(1).collect()),
+        first_packet: median(part(2).collect()),
+        whole: quantile(&mut whole, 0.5),
+        longest: quantile(&mut whole, 1.0),
+    })
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The times of one round, part by part.
+fn round(
+    text: &str,
+    compile: &Compile<'_>,
+    engine: &Arc<dyn Engine>,
+) -> Result<[Duration; 3], LoadTimesError> {
+    let mut hypervisor = Hypervisor::new(Arc::clone(engine));
+    let vpdp = hypervisor.create(Spec {
+        ports: vec![Connection::Physical(PortId(0))],
+        ..Spec::default()
+    })?;
+    let mut worker = hypervisor.workers(1);
+    let mut frame = [Frame::from_bytes(&[0; 60]).map_err(|_| LoadTimesError::NoPacket)?];
+    let begin = Instant::now();
+    let program = compile(text).map_err(LoadTimesError::Compile)?;
+    let compiled = begin.elapsed();
+    let made = hypervisor.maker(vpdp)?.make(Arc::new(program))?;
+    let was_made = begin.elapsed();
+    hypervisor.begin(made)?;
+    for worker in &mut worker {
+        worker.forward(&mut frame, Nanos::ZERO, |_, _, _| {});
+    }
+    let whole = begin.elapsed();
+    for worker in &mut worker {
+        worker.forward(&mut [], Nanos::ZERO, |_, _, _| {});
+    }
+    let device = hypervisor.vpdp(vpdp).and_then(tenancy::Vpdp::device);
+    let seen = device.map_or(0, |device| device.ledger().received);
+    match seen {
+        0 => Err(LoadTimesError::NoPacket),
+        _ => Ok([compiled, was_made - compiled, whole - was_made]),
+    }
+}

@@ -1,0 +1,69 @@
+//! Operations on virtual data planes and packets, burst by burst: the same in every run.
+
+use bench::life::{Fates, Life, Operation, Scene, functions};
+use bench::workloads::{self, Size};
+use packet::Nanos;
+use testkit::{compile_text, engines};
+
+const OPERATIONS: usize = 100;
+
+#[test]
+fn a_hundred_operations_lose_and_change_no_packet() {
+    let workload = workloads::divisible(Size::Small);
+    let functions = functions(&|text| compile_text(text)).unwrap();
+    let life = Life {
+        workload: &*workload,
+        functions: &functions,
+        engine: engines().remove(0),
+        operations: OPERATIONS,
+        seed: 1,
+        load: 1.0,
+        time: std::time::Duration::ZERO,
+        workers: 1,
+    };
+    let (mut scene, mut stations) = Scene::new(&life, 2).unwrap();
+    let mut now = 0;
+    let mut burst = |packets| {
+        now += 1000;
+        for station in &mut stations {
+            station.burst(packets, Nanos(now));
+        }
+    };
+    for _ in 0..OPERATIONS {
+        burst(40);
+        scene
+            .operate(&mut || {
+                burst(64);
+                Ok(())
+            })
+            .unwrap();
+    }
+    burst(64);
+    let (mut steady, mut changing) = (Fates::default(), Fates::default());
+    for station in stations {
+        let (of_steady, of_changing) = station.end();
+        steady += of_steady;
+        changing += of_changing;
+    }
+    scene.check(steady.came + changing.came).unwrap();
+    let all_left = Fates {
+        came: steady.came,
+        left: steady.came,
+        ..Fates::default()
+    };
+    assert_eq!(steady, all_left);
+    let as_expected = Fates {
+        came: changing.came,
+        left: changing.left,
+        dropped: changing.came - changing.left,
+        ..Fates::default()
+    };
+    assert_eq!(changing, as_expected);
+    // Most of the time most of them have a program, and packets go through.
+    assert!(changing.left > changing.came / 4, "{changing:?}");
+    assert!(changing.dropped > 0, "{changing:?}");
+    assert_eq!(scene.operations().values().sum::<usize>(), OPERATIONS);
+    for operation in Operation::ALL {
+        assert!(scene.operations().contains_key(&operation), "{operation:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Programs and chains of vPDPs: each becomes a device beside the packets' way, on any thread, and then takes its place between two bursts.
+
+use std::sync::Arc;
+
+use exec::Engine;
+use passes::compose::Joint;
+use switch::{
+    Carry, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, Place,
+};
+
+use super::{Hypervisor, Loaded, Spec, Vpdp, new_seat};
+use crate::function::{Composition, Function};
+use crate::refusal::Refusal;
+use crate::vpdp::VpdpId;
+
+/// Makes devices for a vPDP: to compose a chain and to make code of it takes time that the control side may not have.
+pub struct Maker {
+    vpdp: VpdpId,
+    birth: u64,
+    name: String,
+    engine: Arc<dyn Engine>,
+    config: DeviceConfig,
+}
+
+/// A device for a vPDP, with all that its program is made of.
+pub struct Made {
+    vpdp: VpdpId,
+    birth: u64,
+    device: Device,
+    function: Function,
+    joints: Vec<Joint>,
+}
+
+impl Maker {
+    /// Makes a device that does this.
+    ///
+    /// # Errors
+    /// The chain does not fit together; the engine does not run it; it does not fit the vPDP's quotas.
+    pub fn make(&self, function: impl Into<Function>) -> Result<Made, Refusal> {
+        let function = function.into();
+        let composed = function.composed(&self.name);
+        let Composition { program, joints } =
+            composed.map_err(|error| Refusal::Compose(self.vpdp, Box::new(error)))?;
+        let made = Device::new(program, &*self.engine, &self.config);
+        Ok(Made {
+            vpdp: self.vpdp,
+            birth: self.birth,
+            device: made.map_err(|error| Refusal::load(self.vpdp, &error))?,
+            function,
+            joints,
+        })
+    }
+}
+
+impl Made {
+    /// Gives it the state of another one.
+    pub(super) fn restore(&mut self, objects: Vec<(Place, Object)>) -> Result<(), ControlError> {
+        self.device.restore(objects)
+    }
+}
+
+impl Hypervisor {
+    /// What makes devices for a vPDP as its quotas are now.
+    ///
+    /// # Errors
+    /// There is no such vPDP.
+    pub fn maker(&self, id: VpdpId) -> Result<Maker, Refusal> {
+        let vpdp = self.find(id)?;
+        Ok(Maker {
+            vpdp: id,
+            birth: vpdp.birth,
+            name: vpdp.name.clone(),
+            engine: Arc::clone(&self.engine),
+            config: vpdp.config.clone(),
+        })
+    }
+
+    /// The same for the next vPDP that comes, if it comes with this number.
+    pub(super) fn maker_of_next(&self, id: VpdpId, spec: &Spec) -> Maker {
+        Maker {
+            vpdp: id,
+            birth: self.births + 1,
+            name: spec.name.clone(),
+            engine: Arc::clone(&self.engine),
+            config: spec.config(),
+        }
+    }
+
+    /// The vPDP for which something was made, if it is still there.
+    fn find_of(&mut self, made: &Made) -> Result<&mut Vpdp, Refusal> {
+        let vpdp = self.vpdps.get_mut(&made.vpdp);
+        let same = vpdp.filter(|vpdp| vpdp.birth == made.birth);
+        same.ok_or(Refusal::NoSuchVpdp(made.vpdp))
+    }
+
+    /// Loads a vPDP's first program or chain.
+    ///
+    /// # Errors
+    /// As of [`Maker::make`] and [`Hypervisor::begin`].
+    pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), Refusal> {
+        if self.find(id)?.loaded.is_some() {
+            return Err(Refusal::HasProgram(id));
+        }
+        let made = self.maker(id)?.make(function)?;
+        self.begin(made)
+    }
+
+    /// Runs what was made for a vPDP that has no program.
+    ///
+    /// # Errors
+    /// It has one, or is no more; it does not fit the quotas that the vPDP has by now.
+    pub fn begin(&mut self, mut made: Made) -> Result<(), Refusal> {
+        let vpdp = self.find_of(&made)?;
+        if vpdp.loaded.is_some() {
+            return Err(Refusal::HasProgram(made.vpdp));
+        }
+        let limited = made.device.set_limits(vpdp.config.limits);
+        limited.map_err(|error| Refusal::load(made.vpdp, &LoadError::Exceeded(error)))?;
+        self.seat(made, None)
+    }
+
+    /// Gives a vPDP a device, with a seat on each worker.
+    pub(super) fn seat(&mut self, made: Made, before: Option<Function>) -> Result<(), Refusal> {
+        self.serials += 1;
+        let serial = self.serials;
+        let Made {
+            vpdp: id,
+            mut device,
+            function,
+            joints,
+            ..
+        } = made;
+        device.step(self.now);
+        let workers = device.workers(self.desks.len());
+        let vpdp = self.find_mut(id)?;
+        vpdp.loaded = Some(Loaded {
+            program: Arc::clone(device.program()),
+            device: Box::new(device),
+            serial,
+            seats: workers.len(),
+            function,
+            joints,
+            before,
+        });
+        let slot = vpdp.slot;
+        let seats = workers.into_iter().zip(&self.desks);
+        let seats = seats.map(|(worker, desk)| vec![new_seat(slot, serial, worker, desk)]);
+        self.publish(seats.collect());
+        Ok(())
+    }
+
+    /// Runs another program or chain in place of a vPDP's.
+    ///
+    /// # Errors
+    /// As of [`Maker::make`] and [`Hypervisor::adopt`].
+    pub fn update(
+        &mut self,
+        id: VpdpId,
+        function: impl Into<Function>,
+        carry: Carry,
+    ) -> Result<Migration, Refusal> {
+        self.loaded_mut(id)?;
+        let made = self.maker(id)?.make(function)?;
+        self.adopt(made, carry)
+    }
+
+    /// Runs what was made in place of a vPDP's program; packets inside finish on the old one. What becomes of the state is as docs/MIGRATION.md tells.
+    ///
+    /// # Errors
+    /// It has none, or is no more; the new one does not fit the quotas that the vPDP has by now, or would lose state that it may not.
+    pub fn adopt(&mut self, made: Made, carry: Carry) -> Result<Migration, Refusal> {
+        let id = self.find_of(&made)?.id;
+        let loaded = self.loaded_mut(id)?;
+        loaded.catch_up();
+        let adopted = loaded.device.adopt(made.device, carry);
+        let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
+        loaded.device.publish();
+        loaded.program = Arc::clone(loaded.device.program());
+        loaded.joints = made.joints;
+        loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
+        Ok(migration)
+    }
+
+    /// Goes back to the program or chain before the last update, with what of the state has a place there.
+    ///
+    /// # Errors
+    /// There was none.
+    pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
+        let before = self.before(id)?;
+        self.update(id, before, Carry::State(MayLose::Anything))
+    }
+
+    /// What a vPDP did before its last update.
+    ///
+    /// # Errors
+    /// It did nothing before.
+    pub fn before(&self, id: VpdpId) -> Result<Function, Refusal> {
+        let loaded = self.find(id)?.loaded.as_ref();
+        let (_, before) = loaded.ok_or(Refusal::NoProgram(id))?.functions();
+        before.ok_or(Refusal::NothingBefore(id))
+    }
+}
