@@ -146,7 +146,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
         functions: &functions,
         engine: Arc::new(Jit::new(Arc::new(Interp))),
         operations: options.operations as usize,
-        seed: options.seed,
+        seed: options.setup.seed,
         load: LOAD,
         time,
         workers,

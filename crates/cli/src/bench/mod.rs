@@ -66,9 +66,6 @@ pub(crate) struct Options {
     /// With --life: how many operations.
     #[arg(long, value_name = "N", requires = "life", default_value_t = 1000)]
     operations: u32,
-    /// With --life: what operations and packets depend on.
-    #[arg(long, value_name = "N", requires = "life", default_value_t = 1)]
-    seed: u64,
     /// With --tenants: measure instead how long it takes from P4 text until the first packet meets it in a vPDP: HyperVDP's functions, and `sai`.
     #[arg(long, requires = "tenants")]
     load: bool,
