@@ -6,6 +6,8 @@ use std::sync::Arc;
 use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use passes::edit::Edit;
+use passes::slots::SlotPlan;
 use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Unbalanced};
 
 use crate::classifier::Classifier;
@@ -18,6 +20,7 @@ use crate::refusal::{Refusal, Use};
 use crate::root::{Admission, Exit, Inlet, Root, Slot, Tenant};
 use crate::rule::Rule;
 use crate::share::Fairness;
+use crate::slots::{SlotBook, SlotView};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring};
 use crate::worker::{MAX_HOPS, MOST_LINKED, Worker};
@@ -71,6 +74,8 @@ struct Loaded {
     /// Workers that have not given back its seat.
     seats: usize,
     function: Function,
+    /// The function as one program, before it was fitted to the slots.
+    given: Arc<Program>,
     /// What the function was made: another one runs if a controller has set it on the device itself.
     program: Arc<Program>,
     /// What it did before.
@@ -78,23 +83,33 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// What it does, and what it did before: also if a controller has set a program meanwhile.
-    fn functions(&self) -> (Function, Option<Function>) {
+    /// The program that a controller has set meanwhile, as it was given.
+    fn set_meanwhile(&self, id: VpdpId, slots: &SlotBook) -> Option<Arc<Program>> {
         let running = self.device.program();
-        match Arc::ptr_eq(running, &self.program) {
-            true => (self.function.clone(), self.before.clone()),
-            false => (
-                Function::Program(Arc::clone(running)),
-                Some(self.function.clone()),
-            ),
+        let given = || {
+            slots
+                .given(id, running)
+                .unwrap_or_else(|| Arc::clone(running))
+        };
+        (!Arc::ptr_eq(running, &self.program)).then(given)
+    }
+
+    /// What it does, and what it did before: also if a controller has set a program meanwhile.
+    fn functions(&self, id: VpdpId, slots: &SlotBook) -> (Function, Option<Function>) {
+        match self.set_meanwhile(id, slots) {
+            None => (self.function.clone(), self.before.clone()),
+            Some(given) => (Function::Program(given), Some(self.function.clone())),
         }
     }
 
     /// Notices a program that a controller has set.
-    fn catch_up(&mut self) {
-        if !Arc::ptr_eq(self.device.program(), &self.program) {
-            (self.function, self.before) = self.functions();
+    fn catch_up(&mut self, id: VpdpId, slots: &SlotBook) {
+        if let Some(given) = self.set_meanwhile(id, slots) {
+            let function = Function::Program(Arc::clone(&given));
+            self.before = Some(std::mem::replace(&mut self.function, function));
+            self.given = given;
             self.program = Arc::clone(self.device.program());
+            slots.settle(id, &self.program);
         }
     }
 }
@@ -141,6 +156,11 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
 
+    /// Its program as it was given, a chain as one, before it was fitted to the slots.
+    pub fn given(&self) -> Option<&Arc<Program>> {
+        self.loaded.as_ref().map(|loaded| &loaded.given)
+    }
+
     fn admission(&self) -> Admission {
         match (&self.loaded, self.is_suspended) {
             (_, true) => Admission::Closed(DropReason::Suspended),
@@ -172,6 +192,14 @@ pub struct ExportedState {
     pub objects: Vec<(switch::Place, switch::Object)>,
 }
 
+/// A function on a device of its own, which has its places in the slots.
+struct Made {
+    device: Device,
+    function: Function,
+    /// As one program, before it was fitted.
+    given: Arc<Program>,
+}
+
 /// A device that is not needed any more, as long as packets are in it.
 struct Departing {
     device: Box<Device>,
@@ -183,6 +211,7 @@ struct Departing {
 /// The virtual data planes of a switch.
 pub struct Hypervisor {
     engine: Arc<dyn Engine>,
+    slots: SlotBook,
     vpdps: BTreeMap<VpdpId, Vpdp>,
     wiring: Wiring,
     classifier: Option<Arc<Classifier>>,
@@ -204,10 +233,16 @@ pub struct Hypervisor {
 }
 
 impl Hypervisor {
-    /// A switch without virtual data planes. Their programs run on this engine.
+    /// A switch without virtual data planes, with as many stage slots as their programs take. The programs run on this engine.
     pub fn new(engine: Arc<dyn Engine>) -> Hypervisor {
+        Hypervisor::with_slots(engine, SlotPlan::default())
+    }
+
+    /// The same with these stage slots.
+    pub fn with_slots(engine: Arc<dyn Engine>, plan: SlotPlan) -> Hypervisor {
         Hypervisor {
             engine,
+            slots: SlotBook::new(plan),
             vpdps: BTreeMap::new(),
             wiring: Wiring::default(),
             classifier: None,
@@ -246,6 +281,16 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
+    }
+
+    /// The stage slots, for a thread that makes devices of vPDPs' programs ([`SlotBook::fit`]).
+    pub fn slot_book(&self) -> &SlotBook {
+        &self.slots
+    }
+
+    /// What is in the stage slots.
+    pub fn slots(&self) -> SlotView {
+        self.slots.view()
     }
 
     /// What a vPDP's ports are connected to.
@@ -362,6 +407,7 @@ impl Hypervisor {
             wiring.ports.remove(&id);
             Ok(())
         })?;
+        self.slots.free(id);
         if let Some(vpdp) = self.vpdps.remove(&id) {
             self.barred.push(vpdp.slot);
             if let Some(loaded) = vpdp.loaded {
@@ -428,45 +474,66 @@ impl Hypervisor {
     /// Loads a vPDP's first program or chain.
     ///
     /// # Errors
-    /// It has one; the chain does not fit together; the engine does not run it; it does not fit the vPDP's quotas.
+    /// It has one; the chain does not fit together; the slots do not hold it; the engine does not run it; it does not fit the vPDP's quotas.
     pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), Refusal> {
         let function = function.into();
         let vpdp = self.find(id)?;
         if vpdp.loaded.is_some() {
             return Err(Refusal::HasProgram(id));
         }
-        let device = self.device(id, &vpdp.name, &vpdp.config, &function)?;
-        self.seat(id, device, function, None)
+        let made = self.make(id, &vpdp.name, &vpdp.config, function)?;
+        self.seat(id, made, None)
     }
 
-    fn device(
+    fn make(
         &self,
         id: VpdpId,
         name: &str,
         config: &DeviceConfig,
-        function: &Function,
-    ) -> Result<Device, Refusal> {
+        function: Function,
+    ) -> Result<Made, Refusal> {
         let composed = function.program(name);
-        let program = composed.map_err(|error| Refusal::Compose(id, Box::new(error)))?;
-        let made = Device::new(program, &*self.engine, config);
-        made.map_err(|error| Refusal::load(id, &error))
+        let given = composed.map_err(|error| Refusal::Compose(id, Box::new(error)))?;
+        let fitted = self.slots.fit(id, Arc::clone(&given));
+        let fitted = fitted.map_err(|error| Refusal::Slots(id, error))?;
+        Ok(Made {
+            device: self.device(id, config, fitted)?,
+            function,
+            given,
+        })
+    }
+
+    /// A device of a program that was fitted to the slots.
+    fn device(
+        &self,
+        id: VpdpId,
+        config: &DeviceConfig,
+        fitted: Arc<Program>,
+    ) -> Result<Device, Refusal> {
+        let made = Device::new(Arc::clone(&fitted), &*self.engine, config);
+        made.map_err(|error| {
+            self.slots.withdraw(id, &fitted);
+            Refusal::load(id, &error)
+        })
     }
 
     /// Gives a vPDP a device, with a seat on each worker.
-    fn seat(
-        &mut self,
-        id: VpdpId,
-        mut device: Device,
-        function: Function,
-        before: Option<Function>,
-    ) -> Result<(), Refusal> {
+    fn seat(&mut self, id: VpdpId, made: Made, before: Option<Function>) -> Result<(), Refusal> {
+        let Made {
+            mut device,
+            function,
+            given,
+        } = made;
         self.serials += 1;
         let serial = self.serials;
         device.step(self.now);
         let workers = device.workers(self.desks.len());
+        let program = Arc::clone(device.program());
+        self.slots.settle(id, &program);
         let vpdp = self.find_mut(id)?;
         vpdp.loaded = Some(Loaded {
-            program: Arc::clone(device.program()),
+            given,
+            program,
             device: Box::new(device),
             serial,
             seats: workers.len(),
@@ -483,23 +550,79 @@ impl Hypervisor {
     /// Runs another program or chain in place of a vPDP's; packets inside finish on the old one. What becomes of the state is as docs/MIGRATION.md tells.
     ///
     /// # Errors
-    /// It has none; the chain does not fit together; the engine does not run the new one, which does not fit the vPDP's quotas, or would lose state that it may not.
+    /// It has none; the chain does not fit together; the slots do not hold it; the engine does not run the new one, which does not fit the vPDP's quotas, or
+    /// would lose state that it may not.
     pub fn update(
         &mut self,
         id: VpdpId,
         function: impl Into<Function>,
         carry: Carry,
     ) -> Result<Migration, Refusal> {
-        let function = function.into();
-        self.loaded_mut(id)?.catch_up();
+        self.catch_up(id)?;
         let vpdp = self.find(id)?;
-        let new = self.device(id, &vpdp.name, &vpdp.config, &function)?;
+        let made = self.make(id, &vpdp.name, &vpdp.config, function.into())?;
+        let migration = self.adopt(id, made.device, carry)?;
+        let loaded = self.loaded_mut(id)?;
+        loaded.given = made.given;
+        loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
+        Ok(migration)
+    }
+
+    /// Changes one stage of what a vPDP does; what it was then is one program. Roll back undoes it.
+    ///
+    /// # Errors
+    /// The stage cannot be changed so; as of [`Hypervisor::update`].
+    pub fn edit(&mut self, id: VpdpId, edit: &Edit<'_>) -> Result<Migration, Refusal> {
+        self.catch_up(id)?;
+        let edited = passes::edit::edit(&self.loaded_mut(id)?.given, edit);
+        let edited = edited.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
+        // Tables of stages that go stay, and all that they hold.
+        let carry = Carry::State(switch::MayLose::Nothing);
+        self.update(id, Arc::new(edited), carry)
+    }
+
+    /// Has a stage be in this slot from now on, in whatever program of the vPDP. What it does, and did before, stays.
+    ///
+    /// # Errors
+    /// There is no such stage; the slot does not hold it.
+    pub fn move_to_slot(
+        &mut self,
+        id: VpdpId,
+        stage: &str,
+        slot: u32,
+    ) -> Result<Migration, Refusal> {
+        self.catch_up(id)?;
+        let given = Arc::clone(&self.loaded_mut(id)?.given);
+        let found = passes::edit::check_stage(&given, stage);
+        found.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
+        let pin = (stage.to_owned(), slot);
+        let fitted = self.slots.fit_pinned(id, given, pin.clone());
+        let fitted = fitted.map_err(|error| Refusal::Slots(id, error))?;
+        let device = self.device(id, &self.find(id)?.config, fitted)?;
+        let migration = self.adopt(id, device, Carry::State(switch::MayLose::Nothing))?;
+        self.slots.pin(id, pin);
+        Ok(migration)
+    }
+
+    fn catch_up(&mut self, id: VpdpId) -> Result<(), Refusal> {
+        let slots = self.slots.clone();
+        self.loaded_mut(id)?.catch_up(id, &slots);
+        Ok(())
+    }
+
+    /// Has a vPDP's device run the program of another one.
+    fn adopt(&mut self, id: VpdpId, new: Device, carry: Carry) -> Result<Migration, Refusal> {
+        let fitted = Arc::clone(new.program());
+        let slots = self.slots.clone();
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
-        let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
+        let migration = adopted.map_err(|error| {
+            slots.withdraw(id, &fitted);
+            Refusal::Update(id, error)
+        })?;
         loaded.device.publish();
         loaded.program = Arc::clone(loaded.device.program());
-        loaded.before = Some(std::mem::replace(&mut loaded.function, function));
+        slots.settle(id, &fitted);
         Ok(migration)
     }
 
@@ -508,7 +631,8 @@ impl Hypervisor {
     /// # Errors
     /// There was none.
     pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
-        let (_, before) = self.loaded_mut(id)?.functions();
+        self.catch_up(id)?;
+        let before = self.loaded_mut(id)?.before.clone();
         let before = before.ok_or(Refusal::NothingBefore(id))?;
         self.update(id, before, Carry::State(switch::MayLose::Anything))
     }
@@ -520,6 +644,7 @@ impl Hypervisor {
     pub fn unload(&mut self, id: VpdpId) -> Result<(), Refusal> {
         let loaded = self.find_mut(id)?.loaded.take();
         let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        self.slots.free(id);
         self.depart(loaded);
         self.publish(Vec::new());
         Ok(())
@@ -532,7 +657,7 @@ impl Hypervisor {
     pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
         let vpdp = self.find(id)?;
         let state = vpdp.loaded.as_ref().map(|loaded| {
-            let (function, before) = loaded.functions();
+            let (function, before) = loaded.functions(id, &self.slots);
             ExportedState {
                 function,
                 before,
@@ -568,18 +693,27 @@ impl Hypervisor {
         // All that may be refused comes before the first change, or is refused by it.
         let restored = match state {
             Some(state) => {
-                let mut device = self.device(id, &spec.name, &spec.config(), &state.function)?;
-                device.restore(state.objects).map_err(Refusal::Import)?;
-                Some((device, state.function, state.before))
+                let mut made = self.make(id, &spec.name, &spec.config(), state.function)?;
+                let restored = made.device.restore(state.objects);
+                restored.map_err(|error| {
+                    self.slots.withdraw(id, made.device.program());
+                    Refusal::Import(error)
+                })?;
+                Some((made, state.before))
             }
             None => None,
         };
-        self.create(spec)?;
+        if let Err(refusal) = self.create(spec) {
+            if let Some((made, _)) = &restored {
+                self.slots.withdraw(id, made.device.program());
+            }
+            return Err(refusal);
+        }
         if is_suspended {
             self.suspend(id)?;
         }
-        if let Some((device, function, before)) = restored {
-            self.seat(id, device, function, before)?;
+        if let Some((made, before)) = restored {
+            self.seat(id, made, before)?;
         }
         Ok(id)
     }
@@ -737,8 +871,10 @@ impl Hypervisor {
         self.free_retired();
         let departing = self.departing.iter_mut().map(|one| &mut one.device);
         let vpdps = self.vpdps.values_mut();
-        let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut()).map(|loaded| {
-            loaded.catch_up();
+        let slots = &self.slots;
+        let loaded = vpdps.filter_map(|vpdp| Some((vpdp.id, vpdp.loaded.as_mut()?)));
+        let loaded = loaded.map(|(id, loaded)| {
+            loaded.catch_up(id, slots);
             &mut loaded.device
         });
         for device in departing.chain(loaded) {
