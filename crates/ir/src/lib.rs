@@ -18,6 +18,7 @@ mod ops;
 mod print;
 mod program;
 mod read;
+mod turn;
 mod types;
 mod typing;
 mod verify;
@@ -29,6 +30,7 @@ pub use layout::{Layout, limbs_of};
 pub use ops::{ALGORITHMS, InstanceKind, OPS, Op, OperandKind};
 pub use program::*;
 pub use read::{ReadError, read};
+pub use turn::{OF_TURNS, RESUME};
 pub use types::*;
 pub use verify::{
     MAX_CALL_COST, MAX_CALL_DEPTH, MAX_FRAME_LIMBS, MAX_NESTING, VerifyError, verify,

@@ -92,6 +92,8 @@ pub(crate) fn build(
         &|text| loader.compile(text),
         &message.p4_device_config,
     )?);
+    let fitted = loader.fit(program);
+    let program = fitted.or_else(|why| refuse(Code::ResourceExhausted, why))?;
     let device = loader
         .device(Arc::clone(&program))
         .or_else(|error| invalid(format!("the program cannot be loaded: {error}")))?;

@@ -58,7 +58,15 @@ pub trait Loader: Send + Sync + 'static {
         None
     }
 
-    /// A device that runs a program, to take the place of the running one.
+    /// A program as it is to run where a device shares room with others; as it is elsewhere.
+    ///
+    /// # Errors
+    /// There is no room: why, for people.
+    fn fit(&self, program: Arc<ir::Program>) -> Result<Arc<ir::Program>, String> {
+        Ok(program)
+    }
+
+    /// A device that runs a program, which was fitted, to take the place of the running one.
     ///
     /// # Errors
     /// The engine does not run it.

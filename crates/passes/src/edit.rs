@@ -1,4 +1,4 @@
-//! Changes of single stages: one is deleted, replaced by a stage of another program, or gets one before or behind it.
+//! Changes of single stages: one is deleted, moved, replaced by a stage of another program, or gets one before or behind it.
 //!
 //! A stage is named by its control's program-wide unique stage name ([`ir::Stage::name`]). A stage that comes from another program brings its table with
 //! actions and externs along, under a prefix as a step of a chain. What its code reads and writes are the fields of the same names, which must be there and
@@ -65,6 +65,15 @@ pub enum Edit<'e> {
         /// What is put there.
         new: Donor<'e>,
     },
+    /// The stage, which must lead to one place, goes beside another one of its control.
+    Move {
+        /// The stage.
+        stage: &'e str,
+        /// On which side of the other one.
+        side: Side,
+        /// The other one.
+        of: &'e str,
+    },
 }
 
 /// Why a stage cannot be changed so.
@@ -90,6 +99,13 @@ pub enum EditError {
     Decides {
         /// The stage.
         stage: String,
+    },
+    /// A stage is to go beside one of another control, or beside itself.
+    Elsewhere {
+        /// The stage.
+        stage: String,
+        /// The other one.
+        of: String,
     },
     /// A stage that comes from another program decides where packets go, and its ways are not those of the program's own.
     OtherWays {
@@ -137,6 +153,10 @@ impl fmt::Display for EditError {
                 f,
                 "`{stage}` decides where packets go, and without it nothing would; replace it instead, or delete what it decides first"
             ),
+            EditError::Elsewhere { stage, of } => write!(
+                f,
+                "`{stage}` cannot be put beside `{of}`; choose another stage of the same control"
+            ),
             EditError::OtherWays { stage } => write!(
                 f,
                 "`{stage}` decides where packets go, but here is one way on; choose a stage that leads to one place"
@@ -177,9 +197,18 @@ pub fn edit(program: &Program, edit: &Edit<'_>) -> Result<Program, EditError> {
         Edit::Delete { stage } => delete(&mut edited, stage)?,
         Edit::Replace { stage, by } => replace(&mut edited, stage, by)?,
         Edit::Insert { stage, side, new } => insert(&mut edited, stage, *side, new)?,
+        Edit::Move { stage, side, of } => move_beside(&mut edited, stage, *side, of)?,
     }
     ir::verify(&edited).map_err(EditError::Verify)?;
     Ok(edited)
+}
+
+/// Whether the program has one stage of this name.
+///
+/// # Errors
+/// It has none, or several.
+pub fn check_stage(program: &Program, stage: &str) -> Result<(), EditError> {
+    find(program, stage).map(drop)
 }
 
 /// A stage of a program.
@@ -302,11 +331,41 @@ fn take_ways(new: &mut Stage, old: &Stage) -> Option<()> {
 }
 
 fn insert(program: &mut Program, name: &str, side: Side, new: &Donor<'_>) -> Result<(), EditError> {
-    let found = find(program, name)?;
-    let mut stage = donated(program, new)?;
+    find(program, name)?;
+    let stage = donated(program, new)?;
     way_on(&stage).ok_or_else(|| EditError::OtherWays {
         stage: new.stage.to_owned(),
     })?;
+    put_beside(program, stage, side, name)
+}
+
+fn move_beside(program: &mut Program, name: &str, side: Side, of: &str) -> Result<(), EditError> {
+    let (found, other) = (find(program, name)?, find(program, of)?);
+    if found.control != other.control || found.stage == other.stage {
+        return Err(EditError::Elsewhere {
+            stage: name.to_owned(),
+            of: of.to_owned(),
+        });
+    }
+    let stages = &program.controls[found.control].stages;
+    let (stage, count) = (stages[found.stage].clone(), stages.len());
+    delete(program, name)?;
+    let stages = &mut program.controls[found.control].stages;
+    if stages.len() == count {
+        // The control's first place stays, and does nothing: the name goes with the stage.
+        stages[found.stage].name = format!("{name}.$place$");
+    }
+    put_beside(program, stage, side, of)
+}
+
+/// Puts a stage that leads to one place beside the one of this name.
+fn put_beside(
+    program: &mut Program,
+    mut stage: Stage,
+    side: Side,
+    name: &str,
+) -> Result<(), EditError> {
+    let found = find(program, name)?;
     let control = &mut program.controls[found.control];
     let at = match side {
         Side::Before => found.stage.index(),

@@ -1,7 +1,7 @@
 //! The room of passes: IR to IR.
 //!
 //! **In:** structured code with table applications ([`sequence::Node`]), whole programs, policies that chain them ([`compose::Policy`]). **Out:** lines of
-//! stages, simpler programs, several programs as one, stages in slots.
+//! stages, simpler programs, several programs as one, stages in slots, programs longer than the slots in turns.
 //! **May import:** `ir`, `bits`.
 //!
 //! Invariants:
@@ -19,3 +19,4 @@ pub mod sequence;
 pub mod simplify;
 pub mod slots;
 mod uses;
+pub mod wrap;

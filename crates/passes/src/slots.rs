@@ -2,22 +2,25 @@
 //!
 //! A slot is a condition, a match and an action pipeline in this order (section IV-C), so a condition, the match that it guards and the code behind can
 //! share one. Every stage gets a *step* of its control's line: the earliest slot, counted without end, that comes after those of all stages which link to
-//! it and that has room. Step `s` of a device with `n` slots is slot `s % n` in pass `s / n`: each pass after the first is one resubmission. Stages that
-//! no packet meets on one way (exclusive branches, other programs) share slots freely; what bounds a slot is the capacity that the device declares.
+//! it and that has room. Step `s` of a device with `n` slots is slot `s % n` in pass `s / n`: what a packet meets after a resubmission ([`crate::wrap`]).
+//! Stages that no packet meets on one way (exclusive branches, other programs) share slots freely; what bounds a slot is the capacity that the device
+//! declares. A program that has its place keeps it when others come and go.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU16;
 
 use bits::Id;
 use ir::{
-    Block, BlockCode, BlockRole, Control, ControlId, MatchNext, Next, Program, StageId, StageKind,
-    TableId,
+    Block, BlockCode, BlockRole, Control, ControlId, MatchNext, Next, OF_TURNS, Program, RESUME,
+    Stage, StageId, StageKind, TableId,
 };
 
 /// What a device's slots can hold. What is `None` has no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotPlan {
     /// How many slots there are.
-    pub slots: Option<u32>,
+    pub slots: Option<NonZeroU16>,
     /// What each slot can hold.
     pub capacity: Capacity,
 }
@@ -66,11 +69,12 @@ pub enum Pipe {
     Action,
 }
 
+/// Stages that are to be in certain slots, by their names. A stage that is not there is passed over: it may come back.
+pub type Pins = BTreeMap<String, u32>;
+
 /// Where a stage is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Which of the programs.
-    pub program: usize,
     /// The stage's control.
     pub control: ControlId,
     /// What the control is in its architecture.
@@ -89,25 +93,44 @@ pub struct Placement {
     pub demand: Demand,
 }
 
-/// Stages in slots.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlotMap {
-    /// The programs' names.
-    pub programs: Vec<String>,
-    /// Every stage, by program and in the order of its control's line.
-    pub placements: Vec<Placement>,
-    /// What each slot holds; as many as the device has, or as are used.
-    pub slots: Vec<Demand>,
+impl Placement {
+    /// Whether a packet that has been here comes to the other place of the same control in the same pass.
+    pub(crate) fn leads_to(&self, other: &Placement) -> bool {
+        self.pass == other.pass && (self.slot, self.pipe) < (other.slot, other.pipe)
+    }
 }
 
-/// Why programs do not fit.
+/// A program's stages in slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotMap {
+    /// How many slots there are.
+    pub slots: Option<NonZeroU16>,
+    /// Every stage, in the order of its control's line.
+    pub placements: Vec<Placement>,
+}
+
+impl SlotMap {
+    /// How often a packet goes through the slots, at most and but for the program's own loops.
+    pub fn turns(&self) -> u32 {
+        let passes = self.placements.iter().map(|place| place.pass);
+        1 + passes.max().unwrap_or(0)
+    }
+}
+
+/// The slots of a device, and what they hold.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    plan: SlotPlan,
+    /// As many as there are, or as were used.
+    held: Vec<Demand>,
+}
+
+/// Why a program does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotError {
-    /// The device has no slot.
-    NoSlots,
     /// A stage takes more than any slot holds.
     StageTooLarge {
-        /// Program and stage.
+        /// The stage.
         stage: String,
         /// Of what.
         resource: Resource,
@@ -118,7 +141,7 @@ pub enum SlotError {
     },
     /// All slots are too full for a stage.
     Full {
-        /// Program and stage.
+        /// The stage.
         stage: String,
         /// Of what the slot with the most room has too little.
         resource: Resource,
@@ -127,14 +150,57 @@ pub enum SlotError {
         /// The most that a slot has left.
         left: u64,
     },
+    /// The slot in which a stage is to be is too full for it.
+    PinFull {
+        /// The stage.
+        stage: String,
+        /// The slot.
+        slot: u32,
+        /// Of what it has too little.
+        resource: Resource,
+        /// How much the stage takes.
+        wanted: u64,
+        /// How much the slot has left.
+        left: u64,
+    },
+    /// There is no such slot for a stage.
+    NoSuchSlot {
+        /// The stage.
+        stage: String,
+        /// The slot.
+        slot: u32,
+        /// How many there are.
+        slots: u32,
+    },
+    /// A stage is to be in a slot before those of stages that lead to it, and without a number of slots nothing is resubmitted.
+    PinTooEarly {
+        /// The stage.
+        stage: String,
+        /// The slot.
+        slot: u32,
+        /// The first one that it can be in.
+        earliest: u64,
+    },
     /// A control behind the ingress needs more steps than there are slots: a packet can be resubmitted from the ingress only.
     NoResubmission {
-        /// Program and control.
+        /// The control.
         control: String,
         /// Steps that it needs.
-        steps: u32,
+        steps: u64,
         /// Slots that there are.
-        slots: u32,
+        slots: usize,
+    },
+    /// A control behind the ingress has a loop of stages: going back takes a resubmission.
+    Loop {
+        /// The control.
+        control: String,
+        /// The stage that leads back.
+        stage: String,
+    },
+    /// The program uses what is kept for turns through slots.
+    Reserved {
+        /// What.
+        name: String,
     },
 }
 
@@ -151,9 +217,6 @@ impl fmt::Display for Resource {
 impl fmt::Display for SlotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SlotError::NoSlots => {
-                f.write_str("the device has no stage slots; declare at least one")
-            }
             SlotError::StageTooLarge {
                 stage,
                 resource,
@@ -172,6 +235,29 @@ impl fmt::Display for SlotError {
                 f,
                 "no slot has room for stage {stage}: it takes {wanted} {resource}, and the emptiest slot has {left} left; declare more slots, or delete a program"
             ),
+            SlotError::PinFull {
+                stage,
+                slot,
+                resource,
+                wanted,
+                left,
+            } => write!(
+                f,
+                "slot {slot} has no room for stage {stage}: it takes {wanted} {resource}, and the slot has {left} left; choose another slot, or move another stage away"
+            ),
+            SlotError::NoSuchSlot { stage, slot, slots } => write!(
+                f,
+                "there is no slot {slot} for stage {stage}; slots are numbered from 0 to {}",
+                slots.saturating_sub(1)
+            ),
+            SlotError::PinTooEarly {
+                stage,
+                slot,
+                earliest,
+            } => write!(
+                f,
+                "stage {stage} cannot be in slot {slot}: stages that lead to it are there or behind; choose slot {earliest} or a later one, or declare how many slots there are"
+            ),
             SlotError::NoResubmission {
                 control,
                 steps,
@@ -180,19 +266,19 @@ impl fmt::Display for SlotError {
                 f,
                 "{control} takes {steps} slots in a line, and the device has {slots}; a packet is not resubmitted from there, so declare at least {steps} slots"
             ),
+            SlotError::Loop { control, stage } => write!(
+                f,
+                "stage {stage} leads back to an earlier one, and a packet is not resubmitted from {control}; move the loop to the ingress, or do not declare slots"
+            ),
+            SlotError::Reserved { name } => write!(
+                f,
+                "the program has `{name}`, and names with {OF_TURNS} and the intrinsic {RESUME} are kept for turns through slots; give the program as it was before it was cut"
+            ),
         }
     }
 }
 
 impl std::error::Error for SlotError {}
-
-impl SlotMap {
-    /// How often packets of a program are resubmitted, at most and but for its own loops.
-    pub fn resubmissions(&self, program: usize) -> u32 {
-        let own = self.placements.iter().filter(|p| p.program == program);
-        own.map(|p| p.pass).max().unwrap_or(0)
-    }
-}
 
 impl Demand {
     fn plus(self, other: Demand) -> Demand {
@@ -209,6 +295,14 @@ impl Demand {
             (Resource::Entries, self.entries),
             (Resource::Memory, self.memory),
         ]
+    }
+
+    fn of(self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Tables => self.tables,
+            Resource::Entries => self.entries,
+            Resource::Memory => self.memory,
+        }
     }
 }
 
@@ -227,49 +321,64 @@ impl Capacity {
         let mut parts = demand.parts().into_iter();
         parts.find(|(resource, wanted)| *wanted > self.of(*resource))
     }
+
+    fn left(self, held: Demand, resource: Resource) -> u64 {
+        self.of(resource).saturating_sub(held.of(resource))
+    }
 }
 
-/// Maps the stages of these programs to a device's slots, one program after the other.
-///
-/// # Errors
-/// The first stage or control that has no place.
-pub fn map(plan: &SlotPlan, programs: &[(&str, &Program)]) -> Result<SlotMap, SlotError> {
-    if plan.slots == Some(0) {
-        return Err(SlotError::NoSlots);
-    }
-    let mut mapper = Mapper {
-        plan: *plan,
-        held: vec![Demand::default(); plan.slots.unwrap_or(0) as usize],
-        map: SlotMap::default(),
-    };
-    for (number, (name, program)) in programs.iter().enumerate() {
-        mapper.map.programs.push((*name).to_owned());
-        for block in &program.pipeline.blocks {
-            mapper.control(number, name, program, *block)?;
+impl Slots {
+    /// Slots that hold nothing.
+    pub fn new(plan: SlotPlan) -> Slots {
+        let slots: u16 = plan.slots.map_or(0, NonZeroU16::get);
+        Slots {
+            plan,
+            held: vec![Demand::default(); slots.into()],
         }
     }
-    mapper.map.slots = mapper.held;
-    Ok(mapper.map)
-}
 
-struct Mapper {
-    plan: SlotPlan,
-    held: Vec<Demand>,
-    map: SlotMap,
-}
+    /// What they can hold.
+    pub fn plan(&self) -> &SlotPlan {
+        &self.plan
+    }
 
-/// A slot, counted without end, and the pipeline in it.
-type Step = (u32, Pipe);
+    /// What each of them holds.
+    pub fn held(&self) -> &[Demand] {
+        &self.held
+    }
 
-impl Mapper {
+    /// Puts in what has its place already.
+    pub fn hold(&mut self, map: &SlotMap) {
+        for place in &map.placements {
+            let slot = self.slot(place.slot.into());
+            self.held[slot] = self.held[slot].plus(place.demand);
+        }
+    }
+
+    /// Finds places for all stages of a program, and puts them in.
+    ///
+    /// # Errors
+    /// The first stage or control that has no place. What the slots hold is not to be relied on then.
+    pub fn place(&mut self, program: &Program, pins: &Pins) -> Result<SlotMap, SlotError> {
+        check_names(program)?;
+        let mut map = SlotMap {
+            slots: self.plan.slots,
+            placements: Vec::new(),
+        };
+        for block in &program.pipeline.blocks {
+            self.control(program, *block, pins, &mut map)?;
+        }
+        Ok(map)
+    }
+
     fn control(
         &mut self,
-        number: usize,
-        name: &str,
         program: &Program,
         block: Block,
+        pins: &Pins,
+        map: &mut SlotMap,
     ) -> Result<(), SlotError> {
-        let BlockCode::Control(control) = block.code else {
+        let BlockCode::Control(id) = block.code else {
             return Ok(());
         };
         // Deparsers and checksums are no match-action pipelines.
@@ -280,32 +389,36 @@ impl Mapper {
         if !takes_slots {
             return Ok(());
         }
-        let stages = &program.controls[control].stages;
-        let mut steps: Vec<Option<Step>> = vec![None; stages.len()];
-        for (id, stage) in stages.iter() {
+        let control = &program.controls[id];
+        if block.role != BlockRole::Ingress && self.plan.slots.is_some() {
+            check_loops(control)?;
+        }
+        let mut steps: Vec<Option<Step>> = vec![None; control.stages.len()];
+        for (at, stage) in control.stages.iter() {
             let pipe = pipe_of(&stage.kind);
             let demand = demand_of(program, &stage.kind);
-            let earliest = earliest(&program.controls[control], &steps, id, pipe);
-            let step = self.room(&format!("{name}: {}", stage.name), earliest, demand)?;
-            steps[id.index()] = Some((step, pipe));
-            let slots = self.plan.slots.unwrap_or(u32::MAX);
-            if step >= slots && block.role != BlockRole::Ingress {
-                let control = format!("{name}: {}", program.controls[control].name);
+            let earliest = earliest(control, &steps, at, pipe);
+            let step = match pins.get(&stage.name) {
+                Some(slot) => self.pinned(stage, *slot, earliest, demand)?,
+                None => self.room(stage, earliest, demand)?,
+            };
+            steps[at.index()] = Some((step, pipe));
+            let (pass, slot) = self.pass_and_slot(step);
+            if pass > 0 && block.role != BlockRole::Ingress {
                 return Err(SlotError::NoResubmission {
-                    control,
+                    control: control.name.clone(),
                     steps: step + 1,
-                    slots,
+                    slots: self.held.len(),
                 });
             }
-            self.map.placements.push(Placement {
-                program: number,
-                control,
+            map.placements.push(Placement {
+                control: id,
                 role: block.role,
-                stage: id,
+                stage: at,
                 name: stage.name.clone(),
                 pipe,
-                slot: step % slots,
-                pass: step / slots,
+                slot,
+                pass,
                 demand,
             });
         }
@@ -313,73 +426,155 @@ impl Mapper {
     }
 
     /// The first step from `earliest` on whose slot has room, which it then has no more.
-    fn room(&mut self, stage: &str, earliest: u32, demand: Demand) -> Result<u32, SlotError> {
+    fn room(&mut self, stage: &Stage, earliest: u64, demand: Demand) -> Result<u64, SlotError> {
         let capacity = self.plan.capacity;
         if let Some((resource, wanted)) = capacity.lacks(demand) {
-            let stage = stage.to_owned();
-            let capacity = capacity.of(resource);
             return Err(SlotError::StageTooLarge {
-                stage,
+                stage: stage.name.clone(),
                 resource,
                 wanted,
-                capacity,
+                capacity: capacity.of(resource),
             });
         }
         // Without a bound there is always a slot that nothing is in yet.
         let last = match self.plan.slots {
-            Some(slots) => earliest + slots,
-            None => u32::MAX,
+            Some(slots) => earliest + u64::from(slots.get()),
+            None => u64::MAX,
         };
         for step in earliest..last {
-            let slot = self.slot(step);
-            let filled = self.held[slot].plus(demand);
-            if capacity.lacks(filled).is_none() {
-                self.held[slot] = filled;
+            if self.fill(step, demand).is_ok() {
                 return Ok(step);
             }
         }
         Err(self.full(stage, demand))
     }
 
-    fn slot(&mut self, step: u32) -> usize {
-        match self.plan.slots {
-            Some(slots) => (step % slots) as usize,
+    /// The first step from `earliest` on that is this slot.
+    fn pinned(
+        &mut self,
+        stage: &Stage,
+        slot: u32,
+        earliest: u64,
+        demand: Demand,
+    ) -> Result<u64, SlotError> {
+        let name = || stage.name.clone();
+        let slots = self
+            .plan
+            .slots
+            .map_or(MOST_PINNED, |slots| slots.get().into());
+        if slot >= slots {
+            let stage = name();
+            return Err(SlotError::NoSuchSlot { stage, slot, slots });
+        }
+        let (wanted, slots) = (u64::from(slot), u64::from(slots));
+        let step = match self.plan.slots {
+            Some(_) => earliest + (wanted + slots - earliest % slots) % slots,
+            None if wanted < earliest => {
+                return Err(SlotError::PinTooEarly {
+                    stage: name(),
+                    slot,
+                    earliest,
+                });
+            }
+            None => wanted,
+        };
+        match self.fill(step, demand) {
+            Ok(()) => Ok(step),
+            Err((resource, wanted)) => Err(SlotError::PinFull {
+                stage: name(),
+                slot,
+                resource,
+                wanted,
+                left: self.plan.capacity.left(self.held[slot as usize], resource),
+            }),
+        }
+    }
+
+    /// Puts a stage into the slot of a step, if there is room.
+    ///
+    /// # Errors
+    /// What there is too little of, with how much the stage takes.
+    fn fill(&mut self, step: u64, demand: Demand) -> Result<(), (Resource, u64)> {
+        let slot = self.slot(step);
+        let filled = self.held[slot].plus(demand);
+        match self.plan.capacity.lacks(filled) {
+            Some((resource, _)) => Err((resource, demand.of(resource))),
             None => {
-                let wanted = step as usize + 1;
-                if self.held.len() < wanted {
-                    self.held.resize(wanted, Demand::default());
-                }
-                step as usize
+                self.held[slot] = filled;
+                Ok(())
             }
         }
     }
 
+    fn slot(&mut self, step: u64) -> usize {
+        let slot = self.pass_and_slot(step).1 as usize;
+        if self.held.len() <= slot {
+            self.held.resize(slot + 1, Demand::default());
+        }
+        slot
+    }
+
+    fn pass_and_slot(&self, step: u64) -> (u32, u32) {
+        match self.plan.slots.map(|slots| u64::from(slots.get())) {
+            Some(slots) => ((step / slots) as u32, (step % slots) as u32),
+            None => (0, step as u32),
+        }
+    }
+
     /// What all slots have too little of, by the slot that has the most of it left.
-    fn full(&self, stage: &str, demand: Demand) -> SlotError {
+    fn full(&self, stage: &Stage, demand: Demand) -> SlotError {
         let capacity = self.plan.capacity;
         let left = |resource| {
-            let held = self.held.iter().map(|held| {
-                let parts = held.parts().into_iter().find(|part| part.0 == resource);
-                capacity.of(resource) - parts.map_or(0, |part| part.1)
-            });
+            let held = self.held.iter().map(|held| capacity.left(*held, resource));
             held.max().unwrap_or(0)
         };
         let parts = demand.parts().into_iter();
         let tight = parts.max_by_key(|(resource, wanted)| wanted.saturating_sub(left(*resource)));
         let (resource, wanted) = tight.unwrap_or((Resource::Tables, demand.tables));
-        let (stage, left) = (stage.to_owned(), left(resource));
         SlotError::Full {
-            stage,
+            stage: stage.name.clone(),
             resource,
             wanted,
-            left,
+            left: left(resource),
         }
+    }
+}
+
+/// Slots that a stage can be pinned to where their number is not declared: no word of an operator makes lists of slots without end.
+const MOST_PINNED: u32 = 1 << 16;
+
+/// A slot, counted without end, and the pipeline in it.
+type Step = (u64, Pipe);
+
+/// A program that somebody has cut already, or that plays one that was, would be resubmitted at its own will.
+fn check_names(program: &Program) -> Result<(), SlotError> {
+    let stages = program.controls.values().flat_map(|c| c.stages.values());
+    let mut stages = stages.filter(|stage| stage.is_of_turns());
+    let mut fields = program.fields.values().map(|field| &field.name);
+    let stage = stages.next().map(|stage| &stage.name);
+    let intrinsic = program.pipeline.intrinsics.contains_key(RESUME);
+    let found = stage.or_else(|| fields.find(|name| name.contains(OF_TURNS)));
+    match found.cloned().or(intrinsic.then(|| RESUME.to_owned())) {
+        Some(name) => Err(SlotError::Reserved { name }),
+        None => Ok(()),
+    }
+}
+
+fn check_loops(control: &Control) -> Result<(), SlotError> {
+    let mut stages = control.stages.iter();
+    let back = stages.find(|(id, stage)| links(&stage.kind).iter().any(|to| to <= id));
+    match back {
+        None => Ok(()),
+        Some((_, stage)) => Err(SlotError::Loop {
+            control: control.name.clone(),
+            stage: stage.name.clone(),
+        }),
     }
 }
 
 /// The earliest step for a stage: in the slot of each stage that links to it if that one's pipeline comes before, in the next slot otherwise. Links back are
 /// loops, which are resubmissions anyway.
-fn earliest(control: &Control, steps: &[Option<Step>], id: StageId, pipe: Pipe) -> u32 {
+fn earliest(control: &Control, steps: &[Option<Step>], id: StageId, pipe: Pipe) -> u64 {
     let links_here = |stage: &StageId| links(&control.stages[*stage].kind).contains(&id);
     let before = control.stages.ids().take(id.index()).filter(links_here);
     let after = before
@@ -450,36 +645,5 @@ pub fn table_demand(program: &Program, id: TableId) -> Demand {
         tables: 1,
         entries,
         memory: entries * (keys.sum::<u64>() + arguments),
-    }
-}
-
-/// A drawing: a line a slot, with what is in it.
-impl fmt::Display for SlotMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, held) in self.slots.iter().enumerate() {
-            let Demand {
-                tables,
-                entries,
-                memory,
-            } = held;
-            writeln!(
-                f,
-                "slot {number}: {tables} tables, {entries} entries, {memory} bytes"
-            )?;
-            for place in self.placements.iter().filter(|p| p.slot as usize == number) {
-                let pipe = match place.pipe {
-                    Pipe::Condition => "condition",
-                    Pipe::Match => "match",
-                    Pipe::Action => "action",
-                };
-                let program = &self.programs[place.program];
-                write!(f, "  {pipe:<9} {program}: {}", place.name)?;
-                match place.pass {
-                    0 => writeln!(f)?,
-                    pass => writeln!(f, " (after resubmission {pass})")?,
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -201,6 +201,40 @@ fn a_stage_comes_before_or_behind_another() {
 }
 
 #[test]
+fn a_stage_moves_along_its_line() {
+    let program = program("one", "16");
+    let moved = |stage, side, of| {
+        let moved = edited(&program, &Edit::Move { stage, side, of });
+        assert_eq!(moved.tables, program.tables, "tables stay");
+        line(&moved)
+    };
+    assert_eq!(
+        moved("C.mark", Side::Before, "C.if"),
+        "C.mark: C.if; C.if: C.first/C.last; C.first: C.last/C.last; C.last: end"
+    );
+    assert_eq!(
+        moved("C.mark", Side::After, "C.last"),
+        "C.if: C.first/C.last; C.first: C.last/C.last; C.last: C.mark; C.mark: end"
+    );
+    assert_eq!(
+        moved("C.last", Side::Before, "C.if"),
+        "C.last: C.if; C.if: C.first/C.mark; C.first: C.mark/end; C.mark: end"
+    );
+    // What is first by name alone goes, too.
+    let without_if = edited(&program, &Edit::Delete { stage: "C.mark" });
+    let without_if = edited(&without_if, &Edit::Delete { stage: "C.first" });
+    let last = Edit::Move {
+        stage: "C.if",
+        side: Side::After,
+        of: "C.last",
+    };
+    assert_eq!(
+        line(&edited(&without_if, &last)),
+        "C.last: C.if; C.if: end/end"
+    );
+}
+
+#[test]
 fn changes_that_cannot_be_are_refused_with_the_mend() {
     let other = program("two", "16");
     let wide = program("three", "24");
@@ -219,6 +253,22 @@ fn changes_that_cannot_be_are_refused_with_the_mend() {
             new: donor(&other, "C.mark"),
         },
         "`C.if` decides where packets go, and without it nothing would; replace it instead, or delete what it decides first",
+    );
+    refused(
+        &Edit::Move {
+            stage: "C.if",
+            side: Side::After,
+            of: "C.last",
+        },
+        "`C.if` decides where packets go, and without it nothing would; replace it instead, or delete what it decides first",
+    );
+    refused(
+        &Edit::Move {
+            stage: "C.mark",
+            side: Side::After,
+            of: "C.mark",
+        },
+        "`C.mark` cannot be put beside `C.mark`; choose another stage of the same control",
     );
     refused(
         &Edit::Replace {

@@ -70,6 +70,8 @@ pub(crate) struct Code {
     blocks: Vec<Block>,
     /// Units of work that starting over takes.
     pass_work: u32,
+    /// Whether ingress goes on in another turn through stage slots.
+    resume: Slot,
 }
 
 impl Code {
@@ -81,6 +83,7 @@ impl Code {
         });
         let pass_work = PASS_WORK.saturating_add(Work::of(&program).controls());
         let blocks = program.pipeline.blocks.clone();
+        let resume = Slot::of(&program, &layout, ir::RESUME);
         Code {
             program,
             layout,
@@ -90,6 +93,7 @@ impl Code {
             version: CODES.fetch_add(1, Relaxed),
             blocks,
             pass_work,
+            resume,
         }
     }
 }
@@ -401,8 +405,41 @@ impl Core {
         verdict
     }
 
-    /// Runs a control block, if there is one; the reason to drop the packet, if there is one.
+    /// Runs a control block, if there is one, ingress in all of its turns; the reason to drop the packet, if there is one.
     pub(crate) fn control(
+        &mut self,
+        job: &mut Job,
+        role: BlockRole,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        self.control_once(job, role, trace)?;
+        match role {
+            BlockRole::Ingress => self.finish_turns(job, trace),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a packet whose ingress stopped at its last stage slot through the turns that follow, each of which costs what a pass does. Nothing comes
+    /// between them: other packets see no turns.
+    pub(crate) fn finish_turns(
+        &mut self,
+        job: &mut Job,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        while job.root.code.resume.get(job.packet.frame()) != 0 {
+            trace.event(|| TraceEvent::Again {
+                why: "the next turn through the stage slots",
+            });
+            if !job.packet.spend(job.root.code.pass_work) {
+                return Err(DropReason::WorkBudget);
+            }
+            self.ledger.resubmitted += 1;
+            self.control_once(job, BlockRole::Ingress, trace)?;
+        }
+        Ok(())
+    }
+
+    fn control_once(
         &mut self,
         job: &mut Job,
         role: BlockRole,

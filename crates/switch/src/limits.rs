@@ -18,7 +18,7 @@ pub struct Limits {
     pub entries: Option<u64>,
     /// Bytes of counters, meters, registers and tables that packets write.
     pub state_bytes: Option<u64>,
-    /// Stages of the program.
+    /// Stages of the program, without those that lead packets through turns ([`ir::Stage::is_of_turns`]).
     pub stages: Option<u64>,
 }
 
@@ -87,9 +87,9 @@ impl Limits {
 
     /// Checks what a program itself takes.
     pub(crate) fn check_program(&self, program: &Program) -> Result<(), Exceeded> {
-        let stages = program.controls.values();
-        let stages = stages.map(|control| control.stages.len() as u64).sum();
-        Limits::check(Limited::Stages, stages, self.stages)?;
+        let stages = program.controls.values().flat_map(|c| c.stages.values());
+        let stages = stages.filter(|stage| !stage.is_of_turns()).count();
+        Limits::check(Limited::Stages, stages as u64, self.stages)?;
         Limits::check(Limited::StateBytes, state_bytes(program), self.state_bytes)
     }
 

@@ -12,6 +12,7 @@ use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Nanos, PortId};
 use passes::compose::Joint;
+use passes::slots::SlotPlan;
 use switch::{Device, DeviceConfig, Ledger, Unbalanced};
 
 use crate::classifier::Classifier;
@@ -24,6 +25,7 @@ use crate::refusal::{Refusal, Use};
 use crate::root::{Admission, Root, Slot, Tenant};
 use crate::rule::Rule;
 use crate::share::Fairness;
+use crate::slots::{SlotBook, SlotView};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring, WiringError};
 use crate::worker::Worker;
@@ -84,6 +86,8 @@ struct Loaded {
     function: Function,
     /// How the steps of a chain follow one another.
     joints: Vec<Joint>,
+    /// The function as one program, before it was fitted to the slots.
+    given: Arc<Program>,
     /// What the function was made: another one runs if a controller has set it on the device itself.
     program: Arc<Program>,
     /// What it did before.
@@ -91,24 +95,34 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// What it does, and what it did before: also if a controller has set a program meanwhile.
-    fn functions(&self) -> (Function, Option<Function>) {
+    /// The program that a controller has set meanwhile, as it was given.
+    fn set_meanwhile(&self, id: VpdpId, slots: &SlotBook) -> Option<Arc<Program>> {
         let running = self.device.program();
-        match Arc::ptr_eq(running, &self.program) {
-            true => (self.function.clone(), self.before.clone()),
-            false => (
-                Function::Program(Arc::clone(running)),
-                Some(self.function.clone()),
-            ),
+        let given = || {
+            slots
+                .given(id, running)
+                .unwrap_or_else(|| Arc::clone(running))
+        };
+        (!Arc::ptr_eq(running, &self.program)).then(given)
+    }
+
+    /// What it does, and what it did before: also if a controller has set a program meanwhile.
+    fn functions(&self, id: VpdpId, slots: &SlotBook) -> (Function, Option<Function>) {
+        match self.set_meanwhile(id, slots) {
+            None => (self.function.clone(), self.before.clone()),
+            Some(given) => (Function::Program(given), Some(self.function.clone())),
         }
     }
 
     /// Notices a program that a controller has set.
-    fn catch_up(&mut self) {
-        if !Arc::ptr_eq(self.device.program(), &self.program) {
-            (self.function, self.before) = self.functions();
+    fn catch_up(&mut self, id: VpdpId, slots: &SlotBook) {
+        if let Some(given) = self.set_meanwhile(id, slots) {
+            let function = Function::Program(Arc::clone(&given));
+            self.before = Some(std::mem::replace(&mut self.function, function));
+            self.given = given;
             self.joints.clear();
             self.program = Arc::clone(self.device.program());
+            slots.settle(id, &self.program);
         }
     }
 }
@@ -161,6 +175,11 @@ impl Vpdp {
         loaded.map_or(&[], |loaded| &loaded.joints)
     }
 
+    /// Its program as it was given, a chain as one, before it was fitted to the slots.
+    pub fn given(&self) -> Option<&Arc<Program>> {
+        self.loaded.as_ref().map(|loaded| &loaded.given)
+    }
+
     fn admission(&self) -> Admission {
         match (&self.loaded, self.is_suspended) {
             (_, true) => Admission::Closed(DropReason::Suspended),
@@ -181,6 +200,7 @@ struct Departing {
 /// The virtual data planes of a switch.
 pub struct Hypervisor {
     engine: Arc<dyn Engine>,
+    slots: SlotBook,
     vpdps: BTreeMap<VpdpId, Vpdp>,
     wiring: Wiring,
     classifier: Option<Arc<Classifier>>,
@@ -204,10 +224,16 @@ pub struct Hypervisor {
 }
 
 impl Hypervisor {
-    /// A switch without virtual data planes. Their programs run on this engine.
+    /// A switch without virtual data planes, with as many stage slots as their programs take. The programs run on this engine.
     pub fn new(engine: Arc<dyn Engine>) -> Hypervisor {
+        Hypervisor::with_slots(engine, SlotPlan::default())
+    }
+
+    /// The same with these stage slots.
+    pub fn with_slots(engine: Arc<dyn Engine>, plan: SlotPlan) -> Hypervisor {
         Hypervisor {
             engine,
+            slots: SlotBook::new(plan),
             vpdps: BTreeMap::new(),
             wiring: Wiring::default(),
             classifier: None,
@@ -247,6 +273,16 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
+    }
+
+    /// The stage slots, for a thread that makes devices of vPDPs' programs ([`SlotBook::fit`]).
+    pub fn slot_book(&self) -> &SlotBook {
+        &self.slots
+    }
+
+    /// What is in the stage slots.
+    pub fn slots(&self) -> SlotView {
+        self.slots.view()
     }
 
     /// What a vPDP's ports are connected to.
@@ -365,6 +401,7 @@ impl Hypervisor {
             wiring.ports.remove(&id);
             Ok(())
         })?;
+        self.slots.free(id);
         if let Some(vpdp) = self.vpdps.remove(&id) {
             self.barred.push(vpdp.slot);
             if let Some(loaded) = vpdp.loaded {
@@ -435,6 +472,7 @@ impl Hypervisor {
     pub fn unload(&mut self, id: VpdpId) -> Result<(), Refusal> {
         let loaded = self.find_mut(id)?.loaded.take();
         let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        self.slots.free(id);
         self.depart(loaded);
         self.publish(Vec::new());
         Ok(())

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use passes::compose::ComposeError;
+use passes::edit::EditError;
+use passes::slots::SlotError;
 use switch::{AdoptError, ControlError, Exceeded, LoadError};
 
 use crate::vpdp::{VirtualPort, VpdpId};
@@ -31,6 +33,10 @@ pub enum Refusal {
     NothingBefore(VpdpId),
     /// The chain cannot be made one program.
     Compose(VpdpId, Box<ComposeError>),
+    /// The stage slots do not hold the program.
+    Slots(VpdpId, SlotError),
+    /// A stage cannot be changed so.
+    Edit(VpdpId, Box<EditError>),
     /// The program cannot be loaded.
     Load(VpdpId, String),
     /// The vPDP does not take the new program: it has no place for state that may not be lost, or is more than the quotas allow.
@@ -84,6 +90,11 @@ impl fmt::Display for Refusal {
                 write!(f, "vPDP {id} had no other program to go back to")
             }
             Refusal::Compose(id, error) => write!(f, "vPDP {id} cannot run the chain: {error}"),
+            Refusal::Slots(id, error) => write!(
+                f,
+                "the stage slots do not hold the program of vPDP {id}: {error}"
+            ),
+            Refusal::Edit(id, error) => write!(f, "vPDP {id} keeps its stages: {error}"),
             Refusal::Load(id, error) => {
                 write!(f, "vPDP {id} cannot run the program: {error}")
             }

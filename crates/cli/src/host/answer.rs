@@ -13,13 +13,13 @@ use tenancy::{
 
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
-use crate::host::office::{Compiled, Office};
+use crate::host::office::{Compiled, Office, Purpose};
 use crate::host::tenant::bounded;
 
-type Answered<T> = Result<T, Denial>;
+pub(super) type Answered<T> = Result<T, Denial>;
 
 /// What is asked makes no sense.
-fn invalid(message: impl ToString) -> Denial {
+pub(super) fn invalid(message: impl ToString) -> Denial {
     Denial {
         code: Code::InvalidArgument,
         message: message.to_string(),
@@ -34,19 +34,23 @@ fn exhausted(message: impl ToString) -> Denial {
     }
 }
 
-fn refused(refusal: Refusal) -> Denial {
+pub(super) fn refused(refusal: Refusal) -> Denial {
     let code = match &refusal {
         Refusal::NoSuchVpdp(_) => Code::NotFound,
         Refusal::NumberTaken(_) | Refusal::NameTaken(..) => Code::AlreadyExists,
-        Refusal::NoNumberLeft | Refusal::Exceeded(..) => Code::ResourceExhausted,
+        Refusal::NoNumberLeft | Refusal::Exceeded(..) | Refusal::Slots(..) => {
+            Code::ResourceExhausted
+        }
         Refusal::InUse(..)
         | Refusal::HasProgram(_)
         | Refusal::NoProgram(_)
         | Refusal::NothingBefore(_)
         | Refusal::Update(..) => Code::FailedPrecondition,
-        Refusal::Wiring(_) | Refusal::Compose(..) | Refusal::Load(..) | Refusal::Import(_) => {
-            Code::InvalidArgument
-        }
+        Refusal::Wiring(_)
+        | Refusal::Compose(..)
+        | Refusal::Edit(..)
+        | Refusal::Load(..)
+        | Refusal::Import(_) => Code::InvalidArgument,
     };
     Denial {
         code,
@@ -71,7 +75,8 @@ impl Office {
     ) {
         match asked.change {
             // That takes time, which the office does not have.
-            Some(Change::SetProgram(asked)) => self.compile(asked, answer),
+            Some(Change::SetProgram(asked)) => self.set_program(asked, answer),
+            Some(Change::EditStage(asked)) => self.edit_stage(asked, answer),
             Some(change) => answer.give(self.change_now(change)),
             None => answer.give(Err(invalid("the request changes nothing"))),
         }
@@ -147,13 +152,15 @@ impl Office {
                 Ok(done(id))
             }
             Change::Import(exported) => self.import(exported),
-            // It was taken before.
-            Change::SetProgram(_) => Err(invalid("a program is not set here")),
+            // They were taken before.
+            Change::SetProgram(_) | Change::EditStage(_) => {
+                Err(invalid("a program is not set here"))
+            }
         }
     }
 
     /// The vPDP that a name or a number means.
-    fn id(&self, word: &str) -> Answered<VpdpId> {
+    pub(super) fn id(&self, word: &str) -> Answered<VpdpId> {
         let mut vpdps = self.hypervisor.vpdps();
         let found = vpdps.find(|vpdp| vpdp.name() == word || vpdp.id().to_string() == word);
         found.map(Vpdp::id).ok_or_else(|| {
@@ -265,30 +272,41 @@ impl Office {
         Ok(wire::ChangeResponse::default())
     }
 
+    fn set_program(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
+        let may_lose = match &asked.may_lose[..] {
+            [] => MayLose::Nothing,
+            all if all.iter().any(|name| name == "*") => MayLose::Anything,
+            these => MayLose::These(these.to_vec()),
+        };
+        let chain = asked.chain;
+        let purpose = Purpose::Set { chain, may_lose };
+        self.compile(&asked.vpdp, asked.program, purpose, answer);
+    }
+
     /// Compiles a program on a thread of its own; the office goes on when it is done.
-    fn compile(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
-        let found = self.id(&asked.vpdp).and_then(|id| {
+    pub(super) fn compile(
+        &mut self,
+        vpdp: &str,
+        text: String,
+        purpose: Purpose,
+        answer: Answer<wire::ChangeResponse>,
+    ) {
+        let found = self.id(vpdp).and_then(|id| {
             let texts = self.hypervisor.compiler(id).map_err(refused)?;
-            let leave = texts.admit(asked.program.len()).map_err(exhausted)?;
+            let leave = texts.admit(text.len()).map_err(exhausted)?;
             Ok((id, texts, leave))
         });
         let (id, texts, leave) = match found {
             Ok(found) => found,
             Err(denial) => return answer.give(Err(denial)),
         };
-        let may_lose = match &asked.may_lose[..] {
-            [] => MayLose::Nothing,
-            all if all.iter().any(|name| name == "*") => MayLose::Anything,
-            these => MayLose::These(these.to_vec()),
-        };
         let (tell, common) = (self.compiled_in.clone(), Arc::clone(self.common()));
         let work = move || {
             let compile = |text: &str| bounded(&texts, text);
             let compiled = Compiled {
                 id,
-                program: p4rt::read_program(&compile, &asked.program),
-                chain: asked.chain,
-                may_lose,
+                program: p4rt::read_program(&compile, &text),
+                purpose,
                 leave,
                 answer,
             };
@@ -306,22 +324,24 @@ impl Office {
         let Compiled {
             id,
             program,
-            chain,
-            may_lose,
+            purpose,
             leave,
             answer,
         } = compiled;
-        let set = program.map_err(invalid).and_then(|program| {
-            let updated = self.hypervisor.update(id, program, Carry::State(may_lose));
-            let migration = updated.map_err(refused)?;
-            self.set(id, chain, &migration)
+        let changed = program.map_err(invalid).and_then(|program| match purpose {
+            Purpose::Set { chain, may_lose } => {
+                let updated = self.hypervisor.update(id, program, Carry::State(may_lose));
+                let migration = updated.map_err(refused)?;
+                self.set(id, chain, &migration)
+            }
+            Purpose::Edit(asked) => self.edit_by(&asked, Some(&program)),
         });
         drop(leave);
-        answer.give(set);
+        answer.give(changed);
     }
 
     /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
-    fn set(
+    pub(super) fn set(
         &mut self,
         id: VpdpId,
         chain: Option<wire::Chain>,
@@ -399,6 +419,7 @@ impl Office {
             rules: rules.collect(),
             packets: Some(packets(&self.hypervisor.ledger(), held)),
             exported,
+            slots: asked.slots.then(|| self.tell_slots()),
         })
     }
 
@@ -417,27 +438,27 @@ impl Office {
             ports: own.iter().map(ToString::to_string).collect(),
             quotas: vpdp.quotas().settings(),
             is_suspended: vpdp.is_suspended(),
-            program: programmed.map(|device| self.tell_program(id, device)),
+            program: programmed.map(|device| self.tell_program(vpdp, device)),
             packets: device.map(|device| packets(&device.ledger(), device.held() as u64)),
         }
     }
 
-    fn tell_program(&self, id: VpdpId, device: &Device) -> wire::Program {
-        let program = device.program();
+    fn tell_program(&self, vpdp: &Vpdp, device: &Device) -> wire::Program {
+        let program = vpdp.given().unwrap_or_else(|| device.program());
         let controls = program.controls.values();
         let tables = device.configuration().tables.values();
         wire::Program {
             name: program.name.clone(),
             stages: controls.map(|control| control.stages.len() as u64).sum(),
             entries: tables.map(|table| table.len() as u64).sum(),
-            chain: self.chains.get(&id).cloned(),
+            chain: self.chains.get(&vpdp.id()).cloned(),
         }
     }
 
     fn export(&self, id: VpdpId) -> Answered<wire::Exported> {
         let exported = self.hypervisor.export(id).map_err(refused)?;
-        let device = self.hypervisor.vpdp(id).and_then(Vpdp::device);
-        let (Some(device), Some(state)) = (device, exported.state) else {
+        let given = self.hypervisor.vpdp(id).and_then(Vpdp::given);
+        let (Some(given), Some(state)) = (given, exported.state) else {
             return Err(refused(Refusal::NoProgram(id)));
         };
         let kept = |(place, object)| {
@@ -449,7 +470,7 @@ impl Office {
             owner: exported.spec.owner,
             quotas: exported.spec.quotas.settings(),
             is_suspended: exported.is_suspended,
-            program: device.program().to_string(),
+            program: given.to_string(),
             objects: state.objects.into_iter().map(kept).collect(),
         })
     }

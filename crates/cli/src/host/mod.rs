@@ -4,15 +4,18 @@ mod answer;
 mod carrier;
 mod gauge;
 mod office;
+mod stages;
 mod tenant;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use clap::Args;
 use p4rt::{Listen, Reach, Server};
 use packet::PortId;
+use passes::slots::{Capacity, SlotPlan};
 use port::PortSpec;
 use tenancy::{Fairness, Hypervisor};
 
@@ -54,6 +57,8 @@ pub(crate) struct Options {
     io: Io,
     #[command(flatten)]
     workers: Workers,
+    #[command(flatten)]
+    slots: SlotOptions,
     /// Share each worker's processor by the weights of virtual data planes while they ask for more than it has; without it, by who comes first.
     #[arg(long)]
     fair: bool,
@@ -65,6 +70,38 @@ pub(crate) struct Options {
     log: Verbosity,
     #[command(flatten)]
     choice: Choice,
+}
+
+/// The stage slots of the switch.
+#[derive(Args)]
+#[command(next_help_heading = "Stage slots")]
+struct SlotOptions {
+    /// How many stage slots there are, for all programs; a program longer than they are goes on in further turns through them. Without it, as many as
+    /// programs take.
+    #[arg(long = "slots", value_name = "N")]
+    count: Option<NonZeroU16>,
+    /// How many tables a slot holds.
+    #[arg(long = "slot-tables", value_name = "N")]
+    tables: Option<u64>,
+    /// How many entries the tables of a slot have, by their declared sizes.
+    #[arg(long = "slot-entries", value_name = "N")]
+    entries: Option<u64>,
+    /// How many bytes the entries of a slot take: keys, masks and arguments.
+    #[arg(long = "slot-memory", value_name = "BYTES")]
+    memory: Option<u64>,
+}
+
+impl SlotOptions {
+    fn plan(&self) -> SlotPlan {
+        SlotPlan {
+            slots: self.count,
+            capacity: Capacity {
+                tables: self.tables,
+                entries: self.entries,
+                memory: self.memory,
+            },
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
@@ -81,7 +118,8 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let workers = options.workers.number();
     let open = |spec| run::open(spec, options.io, workers);
     let opened: Result<Vec<_>, String> = options.ports.iter().map(open).collect();
-    let mut hypervisor = Hypervisor::new(Arc::from(options.choice.engine()));
+    let mut hypervisor =
+        Hypervisor::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
     if options.fair {
         let cycles_per_second = gauge::cycles_per_second();
         hypervisor.set_fairness(Some(Fairness {

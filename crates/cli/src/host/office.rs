@@ -31,12 +31,22 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 pub(super) struct Compiled {
     pub(super) id: VpdpId,
     pub(super) program: Result<Arc<Program>, String>,
-    /// If it is a chain.
-    pub(super) chain: Option<wire::Chain>,
-    pub(super) may_lose: MayLose,
+    pub(super) purpose: Purpose,
     /// The vPDP has no other program made meanwhile.
     pub(super) leave: Leave,
     pub(super) answer: Answer<wire::ChangeResponse>,
+}
+
+/// What a program was compiled for.
+pub(super) enum Purpose {
+    /// To run in place of the vPDP's.
+    Set {
+        /// If it is a chain.
+        chain: Option<wire::Chain>,
+        may_lose: MayLose,
+    },
+    /// To give a stage to the vPDP's program.
+    Edit(wire::EditStage),
 }
 
 /// The office.
@@ -240,7 +250,8 @@ impl Office {
         };
         let terms = Terms {
             texts,
-            id: id.get().into(),
+            id,
+            slots: self.hypervisor.slot_book().clone(),
             owner: vpdp.owner(),
             config: vpdp.config().clone(),
             program: (!Arc::ptr_eq(device.program(), empty)).then(|| Arc::clone(device.program())),

@@ -7,7 +7,7 @@ use ir::Program;
 use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Setup};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
-use tenancy::BoundedCompiler;
+use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
 use crate::compile;
 use crate::control::USUAL_CPU;
@@ -84,6 +84,8 @@ fn shown_line(message: &str, unsaid: u64) -> String {
 
 /// What makes devices of the programs that a vPDP's controllers set.
 struct TenantLoader {
+    vpdp: VpdpId,
+    slots: SlotBook,
     texts: BoundedCompiler,
     choice: Choice,
     config: Arc<Mutex<DeviceConfig>>,
@@ -103,6 +105,11 @@ impl Loader for TenantLoader {
         Some((0..=USUAL_CPU).map(PortId).collect())
     }
 
+    fn fit(&self, program: Arc<Program>) -> Result<Arc<Program>, String> {
+        let fitted = self.slots.fit(self.vpdp, program);
+        fitted.map_err(|error| Refusal::Slots(self.vpdp, error).to_string())
+    }
+
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
         let config = lock(&self.config).clone();
         Device::new(program, self.choice.engine().as_ref(), &config)
@@ -118,11 +125,12 @@ pub(super) fn bounded(texts: &BoundedCompiler, text: &str) -> Result<Program, St
 
 /// Whose a vPDP is, and what it is made of.
 pub(super) struct Terms<'t> {
-    pub(super) id: u64,
+    pub(super) id: VpdpId,
     /// The name in the certificates of those who control it; empty: operators alone.
     pub(super) owner: &'t str,
     pub(super) config: DeviceConfig,
     pub(super) texts: BoundedCompiler,
+    pub(super) slots: SlotBook,
     /// The program that it runs, if controllers need not set one first.
     pub(super) program: Option<Arc<Program>>,
 }
@@ -142,9 +150,11 @@ pub(super) fn connect(
     let config = Arc::new(Mutex::new(terms.config));
     let owner = (!terms.owner.is_empty()).then(|| Allow::all(terms.owner));
     let setup = Setup {
-        id: terms.id,
+        id: terms.id.get().into(),
         remote,
         loader: Arc::new(TenantLoader {
+            vpdp: terms.id,
+            slots: terms.slots,
             texts: terms.texts,
             choice,
             config: Arc::clone(&config),

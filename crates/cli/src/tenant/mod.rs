@@ -1,6 +1,8 @@
 //! `polyplane tenant`: an operator's commands for a switch that hosts virtual data planes (`polyplane host`).
 
 mod show;
+mod slots;
+mod stage;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -29,7 +31,8 @@ use crate::{Ended, chain, compile, out};
         polyplane tenant link blue:2 red:0\n  \
         polyplane tenant share 2 rules; polyplane tenant connect blue:3 2; polyplane tenant connect red:1 2\n  \
         polyplane tenant add-rule 'voice: port 2 and vlan 10 -> red'\n  \
-        polyplane tenant list\n\n\
+        polyplane tenant list\n  \
+        polyplane tenant slots\n\n\
         A vPDP is named by its name or its number, which is its device_id for P4Runtime. Every change is made under traffic; one that is refused changes \
         nothing. docs/TENANCY.md tells more. Exit status: 0 when it is done, 1 for errors in what was given or of the switch, 2 for wrong usage."
 )]
@@ -128,6 +131,20 @@ enum Command {
     List,
     /// Show one vPDP.
     Show(Name),
+    /// Show the stage slots: what is in each of them, and how often packets go through them.
+    Slots,
+    /// Add, delete, replace or move one stage of what a vPDP runs; tables that stay keep their entries.
+    #[command(
+        subcommand_required = true,
+        after_help = "Examples:\n  polyplane tenant slots                                             the names of stages\n  \
+                      polyplane tenant stage delete blue Ingress.acl\n  polyplane tenant stage add blue count.p4 Ingress.count --before Ingress.acl\n  \
+                      polyplane tenant stage move blue Ingress.acl --slot 3\n\nA stage is a condition, a match (a table) or an action (code without \
+                      tables). `polyplane tenant rollback` undoes a change, but not a move to a slot."
+    )]
+    Stage {
+        #[command(subcommand)]
+        command: stage::Command,
+    },
     /// Write a vPDP with its program and all of its state to a file, for another switch; it goes on here.
     Export(FileOptions),
     /// Make a vPDP of such a file. Its ports are open.
@@ -241,6 +258,13 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         Command::List => desk.list()?,
         Command::Show(name) => desk.show(&name.vpdp)?,
         Command::Export(export) => desk.export(export)?,
+        Command::Slots => desk.slots()?,
+        Command::Stage { command } => {
+            let Some(asked) = command.asked()? else {
+                return Ok(Ended::WithErrors);
+            };
+            desk.change(Change::EditStage(asked))?;
+        }
         command => {
             if let Some(change) = simple(command)? {
                 desk.change(change)?;
@@ -290,6 +314,8 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
         | Command::Load(_)
         | Command::List
         | Command::Show(_)
+        | Command::Slots
+        | Command::Stage { .. }
         | Command::Export(_) => return Ok(None),
     }))
 }
@@ -331,6 +357,12 @@ impl Made {
                 joints: joints.iter().map(chain::told).collect(),
             }),
         }))
+    }
+
+    /// As a switch takes it.
+    fn text(&self) -> String {
+        let program = p4rt::device_config(&self.program);
+        String::from_utf8_lossy(&program).into_owned()
     }
 }
 
@@ -391,10 +423,9 @@ impl<'o> Desk<'o> {
     }
 
     fn set_program(&mut self, vpdp: &str, made: Made, may_lose: &[String]) -> Result<(), String> {
-        let program = p4rt::device_config(&made.program);
         self.change(Change::SetProgram(wire::SetProgram {
             vpdp: vpdp.to_owned(),
-            program: String::from_utf8_lossy(&program).into_owned(),
+            program: made.text(),
             may_lose: may_lose.to_vec(),
             chain: made.chain,
         }))?;
@@ -418,7 +449,7 @@ impl<'o> Desk<'o> {
     fn show(&mut self, vpdp: &str) -> Result<(), String> {
         let told = self.ask(wire::ShowRequest {
             vpdp: vpdp.to_owned(),
-            export: false,
+            ..wire::ShowRequest::default()
         })?;
         for vpdp in &told.vpdps {
             match self.address.json {
@@ -429,10 +460,25 @@ impl<'o> Desk<'o> {
         Ok(())
     }
 
+    fn slots(&mut self) -> Result<(), String> {
+        let told = self.ask(wire::ShowRequest {
+            slots: true,
+            ..wire::ShowRequest::default()
+        })?;
+        let slots = told.slots.unwrap_or_default();
+        let map = slots::Map::of(&slots);
+        match self.address.json {
+            true => out::json(&map),
+            false => out::text(&map.text()),
+        }
+        Ok(())
+    }
+
     fn export(&mut self, options: &FileOptions) -> Result<(), String> {
         let told = self.ask(wire::ShowRequest {
             vpdp: options.vpdp.clone(),
             export: true,
+            ..wire::ShowRequest::default()
         })?;
         let exported = told.exported.unwrap_or_default();
         write(&options.file, &exported.encode_to_vec())

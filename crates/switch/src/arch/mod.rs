@@ -6,6 +6,7 @@ mod pna;
 mod psa;
 mod v1model;
 
+use exec::DropDetail;
 use ir::{Arch, Layout, Program};
 use packet::PortId;
 
@@ -61,6 +62,11 @@ pub(crate) fn resume(
 ) {
     let root = std::sync::Arc::clone(&job.root);
     core.collect(&root.code.program, &mut job.packet, trace);
+    if at == Resume::IngressDone
+        && let Err(reason) = core.finish_turns(&mut job, trace)
+    {
+        return core.drop(job, reason, DropDetail::None, trace);
+    }
     match (&root.code.pipeline, at) {
         (Pipeline::V1model(arch), at) => arch.resume(core, job, at, port, trace),
         (Pipeline::Psa(arch), Resume::IngressDeparsed) => {
@@ -71,6 +77,7 @@ pub(crate) fn resume(
             arch.all_done(core, job, port, trace)
         }
         (Pipeline::Psa(arch), _) => arch.ingress_done(core, job, trace),
+        (Pipeline::Pna(arch), Resume::IngressDone) => arch.ingress_done(core, job, trace),
         (Pipeline::Pna(arch), _) => arch.all_done(core, job, trace),
         (_, _) => core.send(job, port, trace),
     }

@@ -8,7 +8,7 @@ use crate::slot::Slot;
 /// Where a packet that left its pass goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// Ingress has run (PNA: all blocks have).
+    /// Ingress has run, though perhaps not in all of its turns.
     IngressDone,
     /// The ingress deparser has run (PSA).
     IngressDeparsed,
@@ -107,6 +107,15 @@ impl<'p> PassBuilder<'p> {
     pub(super) fn control(&mut self, role: BlockRole) {
         if let Some(BlockCode::Control(control)) = self.block(role) {
             self.step(PassStep::Control(control));
+            self.leave_for_turns(role);
+        }
+    }
+
+    /// Packets whose ingress goes on in another turn through stage slots leave.
+    fn leave_for_turns(&mut self, role: BlockRole) {
+        let resume = self.program.pipeline.intrinsics.get(ir::RESUME);
+        if let (BlockRole::Ingress, Some(&resume)) = (role, resume) {
+            self.step(PassStep::LeaveIf(PassTest::Differs(resume, 0)));
         }
     }
 

@@ -7,7 +7,7 @@ use exec::{Destination, DropDetail, DropReason, ParserVerdict, PassInput, TraceE
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
-use crate::arch::pass::{PassBuilder, PassPlan};
+use crate::arch::pass::{PassBuilder, PassPlan, Resume};
 use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::slot::Slot;
 
@@ -52,6 +52,14 @@ impl Pna {
         if let Err(reason) = self.blocks(core, &mut job, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
+        self.ingress_done(core, job, trace);
+    }
+
+    /// What follows when the main control has run.
+    pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+        if let Err(reason) = core.deparse(&mut job, BlockRole::Deparser, trace) {
+            return core.drop(job, reason, DropDetail::None, trace);
+        }
         self.all_done(core, job, trace);
     }
 
@@ -88,6 +96,7 @@ impl Pna {
         pass.control(BlockRole::PreControl);
         pass.control(BlockRole::Ingress);
         pass.deparse(BlockRole::Deparser);
+        pass.resume_at(Resume::AllDone);
         pass.leave_if_asked();
         pass.enqueue_destination();
         pass.send()
@@ -135,8 +144,7 @@ impl Pna {
         }
         trace.given(job.packet.frame(), &self.errors);
         core.control(job, BlockRole::PreControl, trace)?;
-        core.control(job, BlockRole::Ingress, trace)?;
-        core.deparse(job, BlockRole::Deparser, trace)
+        core.control(job, BlockRole::Ingress, trace)
     }
 
     fn mirrors(&self, core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) {

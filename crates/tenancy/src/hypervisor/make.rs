@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use exec::Engine;
+use ir::Program;
 use passes::compose::Joint;
+use passes::edit::Edit;
+use passes::slots::SlotError;
 use switch::{
     Carry, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, Place,
 };
@@ -11,6 +14,7 @@ use switch::{
 use super::{Hypervisor, Loaded, Spec, Vpdp, new_seat};
 use crate::function::{Composition, Function};
 use crate::refusal::Refusal;
+use crate::slots::SlotBook;
 use crate::vpdp::VpdpId;
 
 /// Makes devices for a vPDP: to compose a chain and to make code of it takes time that the control side may not have.
@@ -19,36 +23,46 @@ pub struct Maker {
     birth: u64,
     name: String,
     engine: Arc<dyn Engine>,
+    slots: SlotBook,
     config: DeviceConfig,
 }
 
-/// A device for a vPDP, with all that its program is made of.
+/// A device for a vPDP, with its places in the slots and all that its program is made of.
 pub struct Made {
     vpdp: VpdpId,
     birth: u64,
     device: Device,
     function: Function,
     joints: Vec<Joint>,
+    /// The function as one program, before it was fitted.
+    given: Arc<Program>,
 }
 
 impl Maker {
     /// Makes a device that does this.
     ///
     /// # Errors
-    /// The chain does not fit together; the engine does not run it; it does not fit the vPDP's quotas.
+    /// The chain does not fit together; the slots do not hold it; the engine does not run it; it does not fit the vPDP's quotas.
     pub fn make(&self, function: impl Into<Function>) -> Result<Made, Refusal> {
         let function = function.into();
         let composed = function.composed(&self.name);
         let Composition { program, joints } =
             composed.map_err(|error| Refusal::Compose(self.vpdp, Box::new(error)))?;
-        let made = Device::new(program, &*self.engine, &self.config);
         Ok(Made {
             vpdp: self.vpdp,
             birth: self.birth,
-            device: made.map_err(|error| Refusal::load(self.vpdp, &error))?,
+            device: self.device(self.slots.fit(self.vpdp, &program))?,
             function,
             joints,
+            given: program,
         })
+    }
+
+    /// A device of a program that was to be fitted to the slots.
+    fn device(&self, fitted: Result<Arc<Program>, SlotError>) -> Result<Device, Refusal> {
+        let fitted = fitted.map_err(|error| Refusal::Slots(self.vpdp, error))?;
+        let made = Device::new(fitted, &*self.engine, &self.config);
+        made.map_err(|error| Refusal::load(self.vpdp, &error))
     }
 }
 
@@ -71,6 +85,7 @@ impl Hypervisor {
             birth: vpdp.birth,
             name: vpdp.name.clone(),
             engine: Arc::clone(&self.engine),
+            slots: self.slots.clone(),
             config: vpdp.config.clone(),
         })
     }
@@ -82,6 +97,7 @@ impl Hypervisor {
             birth: self.births + 1,
             name: spec.name.clone(),
             engine: Arc::clone(&self.engine),
+            slots: self.slots.clone(),
             config: spec.config(),
         }
     }
@@ -128,18 +144,22 @@ impl Hypervisor {
             mut device,
             function,
             joints,
+            given,
             ..
         } = made;
         device.step(self.now);
         let workers = device.workers(self.desks.len());
+        let program = Arc::clone(device.program());
+        self.slots.settle(id, &program);
         let vpdp = self.find_mut(id)?;
         vpdp.loaded = Some(Loaded {
-            program: Arc::clone(device.program()),
+            program,
             device: Box::new(device),
             serial,
             seats: workers.len(),
             function,
             joints,
+            given,
             before,
         });
         let slot = vpdp.slot;
@@ -170,14 +190,64 @@ impl Hypervisor {
     /// It has none, or is no more; the new one does not fit the quotas that the vPDP has by now, or would lose state that it may not.
     pub fn adopt(&mut self, made: Made, carry: Carry) -> Result<Migration, Refusal> {
         let id = self.find_of(&made)?.id;
+        self.catch_up(id)?;
+        let migration = self.replace(id, made.device, carry)?;
         let loaded = self.loaded_mut(id)?;
-        loaded.catch_up();
-        let adopted = loaded.device.adopt(made.device, carry);
+        loaded.joints = made.joints;
+        loaded.given = made.given;
+        loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
+        Ok(migration)
+    }
+
+    fn catch_up(&mut self, id: VpdpId) -> Result<(), Refusal> {
+        let slots = self.slots.clone();
+        self.loaded_mut(id)?.catch_up(id, &slots);
+        Ok(())
+    }
+
+    /// Has a vPDP's device run the program of another one.
+    fn replace(&mut self, id: VpdpId, new: Device, carry: Carry) -> Result<Migration, Refusal> {
+        let loaded = self.loaded_mut(id)?;
+        let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
         loaded.device.publish();
         loaded.program = Arc::clone(loaded.device.program());
-        loaded.joints = made.joints;
-        loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
+        let running = Arc::clone(&loaded.program);
+        self.slots.settle(id, &running);
+        Ok(migration)
+    }
+
+    /// Changes one stage of what a vPDP does; what it was then is one program. Roll back undoes it.
+    ///
+    /// # Errors
+    /// The stage cannot be changed so; as of [`Hypervisor::update`].
+    pub fn edit(&mut self, id: VpdpId, edit: &Edit<'_>) -> Result<Migration, Refusal> {
+        self.catch_up(id)?;
+        let edited = passes::edit::edit(&self.loaded_mut(id)?.given, edit);
+        let edited = edited.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
+        // Tables of stages that go stay, and all that they hold.
+        self.update(id, Arc::new(edited), Carry::State(MayLose::Nothing))
+    }
+
+    /// Has a stage be in this slot from now on, in whatever program of the vPDP. What it does, and did before, stays.
+    ///
+    /// # Errors
+    /// There is no such stage; the slot does not hold it.
+    pub fn move_to_slot(
+        &mut self,
+        id: VpdpId,
+        stage: &str,
+        slot: u32,
+    ) -> Result<Migration, Refusal> {
+        self.catch_up(id)?;
+        let given = Arc::clone(&self.loaded_mut(id)?.given);
+        let found = passes::edit::check_stage(&given, stage);
+        found.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
+        let pin = (stage.to_owned(), slot);
+        let fitted = self.slots.fit_pinned(id, &given, pin.clone());
+        let device = self.maker(id)?.device(fitted)?;
+        let migration = self.replace(id, device, Carry::State(MayLose::Nothing))?;
+        self.slots.pin(id, pin);
         Ok(migration)
     }
 
@@ -196,7 +266,8 @@ impl Hypervisor {
     /// It did nothing before.
     pub fn before(&self, id: VpdpId) -> Result<Function, Refusal> {
         let loaded = self.find(id)?.loaded.as_ref();
-        let (_, before) = loaded.ok_or(Refusal::NoProgram(id))?.functions();
+        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        let (_, before) = loaded.functions(id, &self.slots);
         before.ok_or(Refusal::NothingBefore(id))
     }
 }

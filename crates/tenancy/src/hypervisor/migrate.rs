@@ -37,7 +37,7 @@ impl Hypervisor {
     pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
         let vpdp = self.find(id)?;
         let state = vpdp.loaded.as_ref().map(|loaded| {
-            let (function, before) = loaded.functions();
+            let (function, before) = loaded.functions(id, &self.slots);
             ExportedState {
                 function,
                 before,

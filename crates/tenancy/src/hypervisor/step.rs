@@ -16,8 +16,10 @@ impl Hypervisor {
         self.free_retired();
         let departing = self.departing.iter_mut().map(|one| &mut one.device);
         let vpdps = self.vpdps.values_mut();
-        let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut()).map(|loaded| {
-            loaded.catch_up();
+        let slots = &self.slots;
+        let loaded = vpdps.filter_map(|vpdp| Some((vpdp.id, vpdp.loaded.as_mut()?)));
+        let loaded = loaded.map(|(id, loaded)| {
+            loaded.catch_up(id, slots);
             &mut loaded.device
         });
         for device in departing.chain(loaded) {

@@ -1,0 +1,170 @@
+//! What a switch tells of its stage slots, as text and as JSON.
+
+use std::fmt::Write;
+
+use p4info::polyplane::tenancy::v1 as wire;
+use serde::Serialize;
+
+/// All slots.
+#[derive(Serialize)]
+pub(super) struct Map<'w> {
+    /// None: as many as programs take.
+    slots: Option<u32>,
+    /// What a slot can hold.
+    capacity: Capacity,
+    held: Vec<Held<'w>>,
+    programs: Vec<Turns<'w>>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Capacity {
+    tables: Option<u64>,
+    entries: Option<u64>,
+    memory: Option<u64>,
+}
+
+/// One slot.
+#[derive(Serialize)]
+struct Held<'w> {
+    slot: u32,
+    used: Amounts,
+    /// None where there is no bound.
+    free: Capacity,
+    stages: Vec<Stage<'w>>,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+struct Amounts {
+    tables: u64,
+    entries: u64,
+    memory: u64,
+}
+
+#[derive(Serialize)]
+struct Stage<'w> {
+    vpdp: u32,
+    vpdp_name: &'w str,
+    name: &'w str,
+    kind: &'w str,
+    block: &'w str,
+    /// In which turn a packet comes to it, from 1 on.
+    turn: u32,
+    takes: Amounts,
+}
+
+/// How often packets of a vPDP go through the slots, at most.
+#[derive(Serialize)]
+struct Turns<'w> {
+    vpdp: u32,
+    name: &'w str,
+    turns: u32,
+}
+
+impl Amounts {
+    fn of(demand: Option<&wire::Demand>) -> Amounts {
+        demand.map_or_else(Amounts::default, |demand| Amounts {
+            tables: demand.tables,
+            entries: demand.entries,
+            memory: demand.memory,
+        })
+    }
+}
+
+impl Capacity {
+    fn without(self, used: Amounts) -> Capacity {
+        let left = |bound: Option<u64>, used| bound.map(|bound| bound.saturating_sub(used));
+        Capacity {
+            tables: left(self.tables, used.tables),
+            entries: left(self.entries, used.entries),
+            memory: left(self.memory, used.memory),
+        }
+    }
+}
+
+impl<'w> Map<'w> {
+    pub(super) fn of(slots: &'w wire::Slots) -> Map<'w> {
+        let capacity = Capacity {
+            tables: slots.tables,
+            entries: slots.entries,
+            memory: slots.memory,
+        };
+        let held = (0..).zip(&slots.held).map(|(slot, held)| {
+            let used = Amounts::of(Some(held));
+            Held {
+                slot,
+                used,
+                free: capacity.without(used),
+                stages: stages(slots, slot).collect(),
+            }
+        });
+        let programs = slots.programs.iter().map(|program| Turns {
+            vpdp: program.vpdp,
+            name: &program.name,
+            turns: program.turns,
+        });
+        Map {
+            slots: slots.count,
+            capacity,
+            held: held.collect(),
+            programs: programs.collect(),
+        }
+    }
+
+    /// A line a slot with what is in it, then the turns of programs that take more than one.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string never fails.
+        let _ = match self.slots {
+            Some(slots) => writeln!(text, "{slots} stage slots"),
+            None => writeln!(text, "as many stage slots as programs take"),
+        };
+        for held in &self.held {
+            let Amounts {
+                tables,
+                entries,
+                memory,
+            } = held.used;
+            let free = |left: Option<u64>| left.map_or(String::new(), |n| format!(" ({n} free)"));
+            let _ = writeln!(
+                text,
+                "slot {}: {tables} tables{}, {entries} entries{}, {memory} bytes{}",
+                held.slot,
+                free(held.free.tables),
+                free(held.free.entries),
+                free(held.free.memory)
+            );
+            for stage in &held.stages {
+                let (kind, vpdp, name, block) =
+                    (stage.kind, stage.vpdp_name, stage.name, stage.block);
+                let _ = write!(text, "  {kind:<9} {vpdp}: {name} ({block}");
+                let _ = match stage.turn {
+                    1 => writeln!(text, ")"),
+                    turn => writeln!(text, ", turn {turn})"),
+                };
+            }
+        }
+        for program in self.programs.iter().filter(|program| program.turns > 1) {
+            let (name, turns) = (program.name, program.turns);
+            let _ = writeln!(text, "{name} takes {turns} turns through the slots");
+        }
+        text
+    }
+}
+
+fn stages(slots: &wire::Slots, slot: u32) -> impl Iterator<Item = Stage<'_>> {
+    slots.programs.iter().flat_map(move |program| {
+        let own = program
+            .stages
+            .iter()
+            .filter(move |stage| stage.slot == slot);
+        own.map(|stage| Stage {
+            vpdp: program.vpdp,
+            vpdp_name: &program.name,
+            name: &stage.name,
+            kind: &stage.kind,
+            block: &stage.block,
+            turn: stage.turn,
+            takes: Amounts::of(stage.takes.as_ref()),
+        })
+    })
+}

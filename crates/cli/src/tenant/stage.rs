@@ -1,0 +1,169 @@
+//! `polyplane tenant stage`: changes of single stages of what a vPDP runs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use p4info::polyplane::tenancy::v1 as wire;
+use wire::edit_stage::Edit;
+
+use super::Made;
+use crate::args::Source;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Put a stage of a P4 program before or behind one that is there, with its table, actions, counters and registers.
+    Add(AddOptions),
+    /// Delete a stage: packets go on with what follows it, which must be one place. Its table stays.
+    Delete(Stage),
+    /// Let a stage of a P4 program take the place of one that is there, and lead where that led. Its table stays.
+    Replace(ReplaceOptions),
+    /// Move a stage along the line of its control, or to another stage slot.
+    Move(MoveOptions),
+}
+
+#[derive(Args)]
+pub(super) struct Stage {
+    /// The vPDP.
+    vpdp: String,
+    /// The stage, as `polyplane tenant slots` tells it.
+    stage: String,
+}
+
+#[derive(Args)]
+pub(super) struct AddOptions {
+    /// The vPDP.
+    vpdp: String,
+    #[command(flatten)]
+    donor: DonorOptions,
+    #[command(flatten)]
+    side: SideOptions,
+}
+
+#[derive(Args)]
+pub(super) struct ReplaceOptions {
+    #[command(flatten)]
+    stage: Stage,
+    #[command(flatten)]
+    donor: DonorOptions,
+}
+
+#[derive(Args)]
+pub(super) struct MoveOptions {
+    #[command(flatten)]
+    stage: Stage,
+    #[command(flatten)]
+    to: Destination,
+}
+
+#[derive(Args)]
+struct DonorOptions {
+    /// The P4 program that has the new stage. What the stage reads and writes are the headers and metadata of the same names.
+    #[arg(value_name = "PROGRAM.p4")]
+    program: PathBuf,
+    /// The new stage's name there.
+    #[arg(value_name = "NEW-STAGE")]
+    new: String,
+    /// What is put in front of the new names; without it, the name of the program's file.
+    #[arg(long = "as", value_name = "NAME")]
+    prefix: Option<String>,
+    /// In a chain: the step whose headers and metadata the stage sees, the first of those that are one.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    step: String,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct SideOptions {
+    /// The stage before which it comes: what led there leads to the new one.
+    #[arg(long, value_name = "STAGE")]
+    before: Option<String>,
+    /// The stage behind which it comes, which must lead to one place.
+    #[arg(long, value_name = "STAGE")]
+    after: Option<String>,
+}
+
+#[derive(Args, Clone)]
+#[group(required = true, multiple = false)]
+struct Destination {
+    /// The stage before which it goes.
+    #[arg(long, value_name = "STAGE")]
+    before: Option<String>,
+    /// The stage behind which it goes.
+    #[arg(long, value_name = "STAGE")]
+    after: Option<String>,
+    /// The stage slot in which it is to be from now on; what packets meet stays as it is.
+    #[arg(long, value_name = "N")]
+    slot: Option<u32>,
+}
+
+impl DonorOptions {
+    /// None, if there are errors in the program: they are shown.
+    fn read(&self) -> Result<Option<wire::Donor>, String> {
+        let stem = self.program.file_stem().map(|stem| stem.to_string_lossy());
+        let prefix = self.prefix.clone().or(stem.map(|stem| stem.into_owned()));
+        let made = Made::of(&Source::file(&self.program))?;
+        Ok(made.map(|made| wire::Donor {
+            program: made.text(),
+            stage: self.new.clone(),
+            prefix: prefix.unwrap_or_default(),
+            step: self.step.clone(),
+        }))
+    }
+}
+
+impl Command {
+    /// What is asked of the switch; none, if there are errors in a program.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn asked(&self) -> Result<Option<wire::EditStage>, String> {
+        Ok(match self {
+            Command::Add(add) => add.donor.read()?.and_then(|donor| {
+                let SideOptions { before, after } = &add.side;
+                let before = before
+                    .as_ref()
+                    .map(|stage| (stage, Edit::AddBefore as AddEdit));
+                let after = after
+                    .as_ref()
+                    .map(|stage| (stage, Edit::AddAfter as AddEdit));
+                let (stage, edit) = before.or(after)?;
+                Some(asked(&add.vpdp, stage, edit(donor)))
+            }),
+            Command::Delete(stage) => {
+                let edit = Edit::Delete(wire::DeleteStage {});
+                Some(asked(&stage.vpdp, &stage.stage, edit))
+            }
+            Command::Replace(replace) => replace.donor.read()?.map(|donor| {
+                let Stage { vpdp, stage } = &replace.stage;
+                asked(vpdp, stage, Edit::Replace(donor))
+            }),
+            Command::Move(moved) => {
+                let Destination {
+                    before,
+                    after,
+                    slot,
+                } = moved.to.clone();
+                let before = before.map(Edit::MoveBefore);
+                let edit = before.or(after.map(Edit::MoveAfter));
+                let Stage { vpdp, stage } = &moved.stage;
+                let edit = edit.or(slot.map(Edit::MoveToSlot));
+                edit.map(|edit| asked(vpdp, stage, edit))
+            }
+        })
+    }
+}
+
+type AddEdit = fn(wire::Donor) -> Edit;
+
+fn asked(vpdp: &str, stage: &str, edit: Edit) -> wire::EditStage {
+    wire::EditStage {
+        vpdp: vpdp.to_owned(),
+        stage: stage.to_owned(),
+        edit: Some(edit),
+    }
+}
