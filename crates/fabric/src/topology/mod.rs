@@ -75,6 +75,16 @@ pub enum PlaneSpec {
     Shared(SharedSpec),
 }
 
+impl PlaneSpec {
+    /// How many virtual data planes.
+    pub fn vpdps(&self) -> usize {
+        match self {
+            PlaneSpec::Alone(_) => 0,
+            PlaneSpec::Shared(shared) => shared.vpdps.len(),
+        }
+    }
+}
+
 /// A function with its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSpec {
