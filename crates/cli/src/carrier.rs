@@ -67,3 +67,25 @@ impl Carrier for Single {
         self.worker.count_drop(reason);
     }
 }
+
+impl Carrier for tenancy::Worker {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.forward(frames, now, sent);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        self.next_time()
+    }
+
+    fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.wake_by(wake);
+    }
+
+    /// Which ports the switch has was asked when its vPDPs were made.
+    fn count_drop(&mut self, _reason: DropReason) {}
+}

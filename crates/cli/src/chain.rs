@@ -15,6 +15,9 @@ const ENDING: &str = "policy";
 /// What joins steps, and is in no file's name.
 const ARROW: &str = "->";
 
+/// What a chain is called that was typed.
+const TYPED: &str = "chain";
+
 /// Whether a policy is given, and not a program.
 pub(crate) fn is_policy(program: &Path) -> bool {
     let is_typed = program.to_str().is_some_and(|text| text.contains(ARROW));
@@ -24,7 +27,7 @@ pub(crate) fn is_policy(program: &Path) -> bool {
 /// What the chain is called.
 pub(crate) fn name(program: &Path) -> String {
     match typed(program) {
-        Some(_) => "chain".to_owned(),
+        Some(_) => TYPED.to_owned(),
         None => stem(program),
     }
 }
@@ -51,6 +54,16 @@ pub(crate) struct Chained {
 /// Compiles the programs of all steps and makes them one.
 pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
     let text = Text::of(&source.program)?;
+    Ok(chained(&name(&source.program), &text, &source.preprocess))
+}
+
+/// As [`chain`], of a policy as it is typed, whose programs are looked for in this directory.
+pub(crate) fn typed_chain(policy: &str, directory: &Path) -> Chained {
+    let text = Text::typed(policy, directory);
+    chained(TYPED, &text, &Preprocess::default())
+}
+
+fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
     let mut chained = Chained {
         told: Vec::new(),
         composed: None,
@@ -59,31 +72,31 @@ pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
         Ok(policy) => policy,
         Err(error) => {
             chained.told.push(text.wrong(Some(error.at), error.message));
-            return Ok(chained);
+            return chained;
         }
     };
     let mut programs = Vec::new();
     for step in policy.steps() {
-        let source = text.step(&step.source, &source.preprocess);
+        let source = text.step(&step.source, preprocess);
         let Lowered { program, told } = compile::lowered(&source);
         chained.told.push(told);
         programs.extend(program.map(|program| (step.name.as_str(), program)));
     }
     if programs.len() < policy.steps().len() {
-        return Ok(chained);
+        return chained;
     }
     let given = programs.iter();
     let given: Vec<_> = given
         .map(|(step, program)| StepProgram { step, program })
         .collect();
-    match compose(&name(&source.program), &policy, &given, Form::Merged) {
+    match compose(name, &policy, &given, Form::Merged) {
         Ok(composed) => chained.composed = Some(composed),
         Err(error) => {
             let told = text.wrong(error.at, error.problem.to_string());
             chained.told.insert(0, told);
         }
     }
-    Ok(chained)
+    chained
 }
 
 /// How a step follows those before it, as a line.
@@ -105,13 +118,17 @@ struct Text {
 }
 
 impl Text {
+    fn typed(text: &str, directory: &Path) -> Text {
+        Text {
+            file: "policy".to_owned(),
+            text: text.to_owned(),
+            directory: directory.to_path_buf(),
+        }
+    }
+
     fn of(program: &Path) -> Result<Text, String> {
         if let Some(text) = typed(program) {
-            return Ok(Text {
-                file: "policy".to_owned(),
-                text: text.to_owned(),
-                directory: PathBuf::new(),
-            });
+            return Ok(Text::typed(text, Path::new("")));
         }
         let bytes = crate::args::read(program)?;
         let file = program.display().to_string();

@@ -1,9 +1,12 @@
 //! P4 text to verified IR, with diagnostics shown on the way.
 
+use std::path::Path;
+
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::SourceMap;
 
 use crate::args::{Format, Preprocess, Source};
+use crate::chain::Chained;
 use crate::{chain, out};
 
 /// A program that was parsed and checked.
@@ -102,15 +105,22 @@ pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
         return program;
     }
     match chain::chain(source) {
-        Ok(chained) => {
-            show_all(&chained.told, Format::Text);
-            chained.composed.map(|composed| composed.program)
-        }
+        Ok(chained) => composed(chained),
         Err(error) => {
             out::error(&error);
             None
         }
     }
+}
+
+/// As [`compile`], of a policy as it is typed, whose programs are looked for in this directory.
+pub(crate) fn compile_policy(policy: &str, directory: &Path) -> Option<ir::Program> {
+    composed(chain::typed_chain(policy, directory))
+}
+
+fn composed(chained: Chained) -> Option<ir::Program> {
+    show_all(&chained.told, Format::Text);
+    chained.composed.map(|composed| composed.program)
 }
 
 /// Compiles a program that is given as text; its first error as text, if it has one.

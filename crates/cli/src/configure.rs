@@ -1,5 +1,6 @@
 //! From texts to a configured device: a program with its entries; and what a device did, for reports.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,12 +41,20 @@ pub(crate) fn load_on(
     let Some(path) = &setup.entries else {
         return Ok(Some(device));
     };
+    Ok(add_file(&mut device, path)?.then_some(device))
+}
+
+/// Reads an entries file and applies it; whether it was without errors, which are shown. With errors the device is not to be used.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn add_file(device: &mut Device, path: &Path) -> Result<bool, String> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => format!("{file} is not a text file"),
         _ => format!("cannot read {file}: {error}"),
     })?;
-    Ok(add_entries(&mut device, &file, &text).then_some(device))
+    Ok(add_entries(device, &file, &text))
 }
 
 /// How a device is made.

@@ -225,7 +225,7 @@ fn described(options: &Translate, hosted: &Hosted) -> Value {
 }
 
 /// The paper's figure 7(b): tables for 1 to 8 slots, 24 a slot and 5 more (figure 6).
-fn tables_in_paper(slots: u32) -> u32 {
+pub(crate) fn tables_in_paper(slots: u32) -> u32 {
     24 * slots + 5
 }
 

@@ -2,7 +2,7 @@
 //!
 //! **In:** a topology file, and from outside a function that makes a switch's node (compilers and engines are other rooms'). **Out:** a [`Report`]:
 //! what became of each flow, each link and each switch.
-//! **May import:** `switch`, `port`, `packet`.
+//! **May import:** `tenancy`, `switch`, `port`, `packet`.
 //!
 //! Invariants:
 //! - time and chance are inputs: the same topology and seed give the same report, in however many steps [`Simulation::run_until`] is called;
@@ -18,6 +18,7 @@ mod host;
 mod line;
 mod node;
 mod pacer;
+mod plane;
 mod report;
 mod simulation;
 mod switch_node;
@@ -25,9 +26,10 @@ pub mod topology;
 mod workload;
 
 pub use node::{Node, Tally};
+pub use plane::{Plane, Tenants};
 pub use report::{
     Distribution, Drop, FlowReport, LinkReport, PingReport, Report, SwitchReport, distribution,
 };
 pub use simulation::{FabricError, MakeSwitch, Progress, Simulation, Unbalanced};
-pub use switch_node::SwitchNode;
+pub use switch_node::{OVERLOADED, SwitchNode};
 pub use topology::{Topology, TopologyError};

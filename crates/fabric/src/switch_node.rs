@@ -1,12 +1,16 @@
-//! A device in a fabric: packets wait for its processor, then for their ports.
+//! A switch in a fabric: packets wait for its processor, then for their ports.
 
 use std::collections::VecDeque;
 
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::{Change, Device, QueueConfig};
+use switch::QueueConfig;
 
 use crate::node::{Node, Tally};
+use crate::plane::Plane;
 use crate::topology::{LinkSpec, ServiceSpec};
+
+/// The name of the reason for which packets are dropped that find the processor's queue full.
+pub const OVERLOADED: &str = "processor_overload";
 
 /// A packet that the processor has, or that waits for it.
 struct Served {
@@ -15,10 +19,10 @@ struct Served {
     done: Nanos,
 }
 
-/// A device with a model of the time that its processor takes for a packet: one after the other, each as long as [`ServiceSpec`] says. Its ports
-/// send at their links' rates, by the device's own traffic manager: programs see the queues.
-pub struct SwitchNode {
-    device: Device,
+/// A plane with a model of the time that its processor takes for a packet: one after the other, each as long as [`ServiceSpec`] says. Its ports
+/// send at their links' rates, by the plane's own traffic managers: programs see the queues.
+pub struct SwitchNode<P> {
+    plane: P,
     service: ServiceSpec,
     /// First come, first served.
     served: VecDeque<Served>,
@@ -28,14 +32,11 @@ pub struct SwitchNode {
     too_long: u64,
 }
 
-impl SwitchNode {
-    /// The name of the reason for which packets are dropped that find the processor's queue full.
-    pub const OVERLOADED: &'static str = "processor_overload";
-
-    /// A device, and how fast it is.
-    pub fn new(device: Device, service: ServiceSpec) -> SwitchNode {
+impl<P: Plane> SwitchNode<P> {
+    /// A plane, and how fast it is.
+    pub fn new(plane: P, service: ServiceSpec) -> SwitchNode<P> {
         SwitchNode {
-            device,
+            plane,
             service,
             served: VecDeque::new(),
             free_at: Nanos::ZERO,
@@ -45,33 +46,28 @@ impl SwitchNode {
         }
     }
 
-    /// Gives the device what its processor has done by now, each packet at its time.
+    /// Gives the plane what its processor has done by now, each packet at its time.
     fn finish(&mut self, now: Nanos) {
         while self.served.front().is_some_and(|first| first.done <= now)
-            && let Some(served) = self.served.pop_front()
+            && let Some(mut served) = self.served.pop_front()
         {
-            if self
-                .device
-                .receive(served.port, served.frame.bytes())
-                .is_err()
-            {
+            let Served { frame, port, done } = &mut served;
+            if self.plane.forward(*port, frame, *done).is_err() {
                 self.too_long += 1;
             }
-            self.device.step(served.done);
             self.pool.put(served.frame);
         }
     }
 }
 
-impl Node for SwitchNode {
+impl<P: Plane> Node for SwitchNode<P> {
     fn attach(&mut self, port: PortId, link: &LinkSpec) {
         let queue = QueueConfig {
             depth: link.queue,
             bits_per_second: link.rate.map(|rate| rate.0),
             packets_per_second: None,
         };
-        let set = self.device.apply(Change::SetQueue(port, queue));
-        debug_assert!(set.is_ok(), "a queue can be set for every port: {set:?}");
+        self.plane.set_queue(port, queue);
     }
 
     fn receive(&mut self, port: PortId, bytes: &[u8], now: Nanos) {
@@ -93,23 +89,23 @@ impl Node for SwitchNode {
 
     fn step(&mut self, now: Nanos) {
         self.finish(now);
-        self.device.step(now);
+        self.plane.step(now);
     }
 
     fn next_time(&self) -> Option<Nanos> {
         let served = self.served.front().map(|served| served.done);
-        served.into_iter().chain(self.device.next_time()).min()
+        served.into_iter().chain(self.plane.next_time()).min()
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
-        self.device.drain_sent(take);
+        self.plane.drain_sent(take);
     }
 
     fn tally(&self) -> Tally {
-        let ledger = self.device.ledger();
+        let ledger = self.plane.ledger();
         let waiting = self.served.len() as u64;
         let own = [
-            (Self::OVERLOADED, self.overloaded),
+            (OVERLOADED, self.overloaded),
             ("frame_too_long", self.too_long),
         ];
         let dropped = ledger.drops().map(|(reason, n)| (reason.name(), n));
@@ -121,7 +117,7 @@ impl Node for SwitchNode {
             dropped: dropped
                 .chain(own.into_iter().filter(|(_, n)| *n > 0))
                 .collect(),
-            held: self.device.held() as u64 + waiting,
+            held: self.plane.held() as u64 + waiting,
         }
     }
 }

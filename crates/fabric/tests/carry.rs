@@ -174,7 +174,7 @@ fn a_processor_that_is_too_slow_drops_by_name() {
     let report = run(&text);
     let drops = &report.switches[0].dropped;
     assert_eq!(drops.len(), 1);
-    assert_eq!(drops[0].reason, fabric::SwitchNode::OVERLOADED);
+    assert_eq!(drops[0].reason, fabric::OVERLOADED);
     assert!(report.flows[0].is_intact);
 }
 

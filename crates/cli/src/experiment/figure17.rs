@@ -1,43 +1,178 @@
-//! Figure 17: over the fat-tree, how long mice take and how fast elephants are.
+//! Figure 17: over the fat-tree, how long mice take and how fast elephants are: with programs, and with virtual data planes.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use bench::tenants::{Entry, Tenants};
 use fabric::topology::FlowKind;
-use fabric::{Distribution, Simulation};
+use fabric::{Distribution, Report, Simulation, Topology};
 use packet::Nanos;
-use plotters::prelude::*;
+use serde::Serialize;
 
-use super::{Hypervdp, Row};
+use super::plot::{self, Axes, Curve, Marks};
+use super::policy::Policy;
+use super::{Figure, Hypervdp, More, Picture, Progress, Row, emitted, head};
 use crate::early::Early;
 use crate::fabric::{Maker, watch};
 
 /// Simulated time within which all flows are over, or something is wrong.
 const LONGEST: Nanos = Nanos::from_secs(100_000);
 
-const SIZE: (u32, u32) = (760, 480);
+/// What an edge switch has, and the longest of its compositions: what a packet costs in virtual data planes is measured with these.
+const EDGE_VPDPS: usize = 4;
+const EDGE_POLICY: &str = "functions/policies/pol7.policy";
 
-/// A curve's colour, one that people who see few colours tell from others.
-const NATIVE: RGBColor = RGBColor(0, 114, 178);
+/// A distribution over flows.
+#[derive(Serialize)]
+pub(super) struct Flows {
+    /// What was measured, with its unit.
+    measure: &'static str,
+    /// How many flows.
+    count: usize,
+    p10: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    /// What a switch takes for a packet.
+    service_us: f64,
+    /// What the paper says of it.
+    paper: &'static str,
+}
 
 /// One half of the figure.
 struct Half {
     file: &'static str,
     measure: &'static str,
-    caption: &'static str,
+    axes: Axes,
     paper: &'static str,
-    /// In the measure's unit.
-    values: Distribution,
+    values: fn(&Report) -> Distribution,
+    /// What the paper says in words, as points.
+    hypervdp: &'static [(f64, f64)],
+    hyper4: &'static [(f64, f64)],
 }
 
-/// Simulates the workload, draws both halves, and gives their rows.
+const HALVES: [Half; 2] = [
+    Half {
+        file: "figure17a.svg",
+        measure: "mice: completion time, s",
+        axes: Axes {
+            caption: "Completion time of mice",
+            x: "s",
+            y: "share of flows",
+        },
+        paper: "90 %: HyperVDP 0.085, Hyper4 0.515",
+        values: |report| report.completion_times(FlowKind::Mouse),
+        hypervdp: &[(0.085, 0.9)],
+        hyper4: &[(0.085, 0.219), (0.515, 0.9)],
+    },
+    Half {
+        file: "figure17b.svg",
+        measure: "elephants: rate, Mbit/s",
+        axes: Axes {
+            caption: "Throughput of elephants",
+            x: "Mbit/s",
+            y: "share of flows",
+        },
+        paper: "10 %: native and HyperVDP 249; 90 %: HyperVDP 293, Hyper4 85",
+        values: |report| {
+            let rates = report.throughputs(FlowKind::Elephant);
+            Distribution(rates.0.iter().map(|rate| rate * 1e-6).collect())
+        },
+        hypervdp: &[(249.0, 0.1), (293.0, 0.9)],
+        hyper4: &[(85.0, 0.9)],
+    },
+];
+
+/// A fabric that was simulated.
+struct Simulated {
+    name: &'static str,
+    /// At most, at one switch.
+    vpdps: u32,
+    service: Nanos,
+    report: Report,
+}
+
+/// Simulates the workload over both fabrics, draws both halves, and gives their rows.
 ///
 /// # Errors
-/// The topology is wrong, a signal came, or a file cannot be written.
-pub(super) fn measure(options: &Hypervdp, early: &Early) -> Result<Vec<Row>, String> {
-    let mut topology = crate::fabric::read(&options.fabric)?;
+/// A topology is wrong, a signal came.
+pub(super) fn measure(options: &Hypervdp, early: &Early) -> Result<Figure, String> {
+    let cost = cost(options)?;
+    let native = simulate("fat-tree, native", &options.fabric, 1.0, options, early)?;
+    let vpdps = simulate(
+        "fat-tree, vPDPs",
+        &options.vpdp_fabric,
+        cost,
+        options,
+        early,
+    )?;
+    let both = [native, vpdps];
+    let mut rows = Vec::new();
+    let mut pictures = Vec::new();
+    for half in &HALVES {
+        for simulated in &both {
+            rows.push(row(half, simulated, cost)?);
+        }
+        pictures.push(picture(half, &both)?);
+    }
+    let words = [
+        "fabric", "measure", "flows", "10 %", "50 %", "90 %", "99 %", "paper",
+    ];
+    let mut table = vec![head(&words)];
+    table.extend(rows.iter().filter_map(line));
+    Ok(Figure {
+        title: "Figure 17: flows over the fat-tree of figure 16",
+        rows,
+        table,
+        note: format!(
+            "Simulated, elephants with {} of their bytes. A packet takes a switch of virtual data planes {cost:.2} times as long as one of programs, as \
+             measured here before (Pol. 7, {EDGE_VPDPS} vPDPs by rules). The paper's switches are BMv2 on servers.",
+            options.scale
+        ),
+        pictures,
+    })
+}
+
+/// How many times as long a packet takes in virtual data planes.
+fn cost(options: &Hypervdp) -> Result<f64, String> {
+    let program = emitted::program(&options.examples, EDGE_POLICY)?;
+    let policy = Policy {
+        name: "Pol. 7".to_owned(),
+        program: Arc::clone(&program),
+        bytes: 64,
+    };
+    let tenants = Tenants {
+        function: &policy,
+        program,
+        engine: Arc::from(options.choice.engine()),
+        vpdps: EDGE_VPDPS,
+        entry: Entry::Rules,
+    };
+    let mut progress = Progress::new();
+    let mut tell = |share| progress.tell("figure 17, what a packet costs", share);
+    let report = tenants.measure(&options.plan()?, &mut tell);
+    let report = report.map_err(|error| error.to_string())?;
+    Ok(1.0 / report.ratio())
+}
+
+fn simulate(
+    name: &'static str,
+    file: &Path,
+    cost: f64,
+    options: &Hypervdp,
+    early: &Early,
+) -> Result<Simulated, String> {
+    let mut topology = crate::fabric::read(file)?;
     let Some(workload) = topology.workload else {
-        let file = options.fabric.display();
+        let file = file.display();
         return Err(format!("{file} has no workload; add a [workload] section"));
     };
     topology.workload = Some(workload.scaled(options.scale));
+    slow_down(&mut topology, cost);
+    let vpdps = topology.switches.iter().map(|switch| switch.plane.vpdps());
+    let vpdps = vpdps.max().unwrap_or(0) as u32;
+    let service = topology.switches.iter().map(|switch| switch.service.time);
+    let service = service.max().unwrap_or(Nanos::ZERO);
     let mut maker = Maker::new(options.choice, topology.seed);
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
@@ -46,82 +181,83 @@ pub(super) fn measure(options: &Hypervdp, early: &Early) -> Result<Vec<Row>, Str
     }
     let unbalanced = simulation.check_conservation();
     unbalanced.map_err(|unbalanced| unbalanced.to_string())?;
-    let report = simulation.report();
-    let scaled = |values: Distribution, by: f64| {
-        Distribution(values.0.iter().map(|value| value * by).collect())
-    };
-    let halves = [
-        Half {
-            file: "figure17a.svg",
-            measure: "mice: completion time, s",
-            caption: "Completion time of mice, s",
-            paper: "90 %: HyperVDP 0.085, Hyper4 0.515",
-            values: report.completion_times(FlowKind::Mouse),
-        },
-        Half {
-            file: "figure17b.svg",
-            measure: "elephants: rate, Mbit/s",
-            caption: "Throughput of elephants, Mbit/s",
-            paper: "10 %: native and HyperVDP 249; 90 %: HyperVDP 293, Hyper4 85",
-            values: scaled(report.throughputs(FlowKind::Elephant), 1e-6),
-        },
-    ];
-    halves
-        .iter()
-        .map(|half| {
-            super::write(&options.out.join(half.file), &draw(half)?)?;
-            row(half)
-        })
-        .collect()
+    Ok(Simulated {
+        name,
+        vpdps,
+        service,
+        report: simulation.report(),
+    })
 }
 
-fn row(half: &Half) -> Result<Row, String> {
+/// Has switches take so many times as long for a packet.
+fn slow_down(topology: &mut Topology, cost: f64) {
+    for switch in &mut topology.switches {
+        let time = &mut switch.service.time;
+        *time = Nanos((time.0 as f64 * cost).round() as u64);
+    }
+}
+
+fn row(half: &Half, simulated: &Simulated, cost: f64) -> Result<Row, String> {
+    let values = (half.values)(&simulated.report);
     let quantile = |share| {
-        let value = half.values.quantile(share);
+        let value = values.quantile(share);
         value.ok_or_else(|| format!("{}: no flow is complete", half.measure))
     };
-    Ok(Row {
-        figure: 17,
-        policy: "fat-tree, native",
-        vpdps: 0,
+    let flows = Flows {
         measure: half.measure,
-        count: half.values.0.len(),
+        count: values.0.len(),
         p10: quantile(0.1)?,
         p50: quantile(0.5)?,
         p90: quantile(0.9)?,
         p99: quantile(0.99)?,
+        service_us: simulated.service.as_secs_f64() * 1e6,
         paper: half.paper,
+    };
+    Ok(Row {
+        vpdps: Some(simulated.vpdps),
+        ratio: (simulated.vpdps > 0).then_some(1.0 / cost),
+        ..Row::new("17", simulated.name, More::Flows(flows))
     })
 }
 
-/// The distribution as a picture.
-fn draw(half: &Half) -> Result<String, String> {
-    let mut svg = String::new();
-    drawn(half, &mut svg).map_err(|error| format!("cannot draw {}: {error}", half.file))?;
-    Ok(svg)
+fn line(row: &Row) -> Option<Vec<String>> {
+    let More::Flows(flows) = &row.more else {
+        return None;
+    };
+    let three = |value: f64| format!("{value:.3}");
+    Some(vec![
+        row.policy.clone(),
+        flows.measure.to_owned(),
+        flows.count.to_string(),
+        three(flows.p10),
+        three(flows.p50),
+        three(flows.p90),
+        three(flows.p99),
+        flows.paper.to_owned(),
+    ])
 }
 
-fn drawn(half: &Half, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
-    let most = half.values.quantile(1.0).unwrap_or(1.0).max(1e-9);
-    let mut chart = ChartBuilder::on(&area)
-        .caption(half.caption, ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(48)
-        .build_cartesian_2d(0.0..most * 1.05, 0.0..1.0)?;
-    chart.configure_mesh().y_desc("share of flows").draw()?;
-    let steps: Vec<(f64, f64)> = half.values.steps().collect();
-    let curve = PathElement::new(steps, NATIVE.stroke_width(2));
-    chart
-        .draw_series([curve])?
-        .label("native")
-        .legend(|(x, y)| PathElement::new([(x, y), (x + 20, y)], NATIVE.stroke_width(2)));
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .draw()?;
-    area.present()?;
-    Ok(())
+fn picture(half: &Half, [native, vpdps]: &[Simulated; 2]) -> Result<Picture, String> {
+    let steps = |simulated: &Simulated| (half.values)(&simulated.report).steps().collect();
+    let curve = |name, colour, marks, points| Curve {
+        marks,
+        name,
+        colour,
+        points,
+    };
+    let mut curves = vec![
+        curve("native", plot::NATIVE, Marks::Line, steps(native)),
+        curve("vPDPs", plot::HERE, Marks::Line, steps(vpdps)),
+    ];
+    let papers = [
+        ("HyperVDP", plot::PAPER, half.hypervdp),
+        ("Hyper4", plot::OTHER, half.hyper4),
+    ];
+    for (name, colour, points) in papers {
+        curves.push(curve(name, colour, Marks::Crosses, points.to_vec()));
+    }
+    Ok(Picture {
+        file: half.file,
+        svg: plot::curves(&half.axes, &curves)?,
+    })
 }

@@ -2,6 +2,7 @@
 //!
 //! The room `fabric` has topologies and the simulation; here its switches get programs, and what it says is told.
 
+mod hosting;
 mod namespaces;
 mod real;
 mod report;

@@ -14,8 +14,9 @@ use port::{OpenedPort, Poller};
 use serde::Serialize;
 use switch::Device;
 
+use super::hosting;
 use super::namespaces::Namespaces;
-use super::switches::Maker;
+use super::switches::{Maker, Plane};
 use crate::args::Io;
 use crate::early::Early;
 use crate::engine::Choice;
@@ -43,11 +44,11 @@ pub(super) struct UpOptions {
 
 /// What a switch did.
 #[derive(Serialize)]
-struct Switched {
-    name: String,
-    ports: Vec<PortReport>,
+pub(super) struct Switched {
+    pub(super) name: String,
+    pub(super) ports: Vec<PortReport>,
     #[serde(flatten)]
-    device: DeviceReport,
+    pub(super) device: DeviceReport,
 }
 
 /// What a program in a host did.
@@ -142,11 +143,11 @@ impl Running {
         };
         for (number, spec) in topology.switches.iter().enumerate() {
             let named = |why: String| format!("switch {}: {why}", spec.name);
-            let device = maker.device(spec).map_err(named)?;
+            let plane = maker.plane(&spec.plane).map_err(named)?;
             let ports = running
                 .namespaces
                 .open(topology, SwitchId(number), io.into());
-            let started = begin(spec.name.clone(), device, ports.map_err(named)?);
+            let started = begin(spec.name.clone(), plane, ports.map_err(named)?);
             running.switches.push(started.map_err(named)?);
         }
         Ok(running)
@@ -234,13 +235,16 @@ fn wait(mut child: Child, early: &Early) -> Result<ExitStatus, String> {
 /// Starts a switch in a thread.
 fn begin(
     name: String,
-    device: Device,
+    plane: Plane,
     ports: Vec<OpenedPort>,
 ) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
     let (running, done) =
         UnixStream::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
     let thread = std::thread::Builder::new().name(name.clone());
-    let thread = thread.spawn(move || carry(name, device, ports, &done));
+    let thread = thread.spawn(move || match plane {
+        Plane::Alone(device) => carry(name, device, ports, &done),
+        Plane::Shared(hypervisor) => hosting::carry(name, hypervisor, ports, &done),
+    });
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok((running, thread))
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fabric::Topology;
-use fabric::topology::{LinkSpec, SwitchSpec};
+use fabric::topology::{
+    FunctionSpec, LinkSpec, PlaneSpec, ServiceSpec, SharedSpec, SwitchSpec, VpdpSpec,
+};
 use serde::Serialize;
 
 use crate::{Ended, amount, out};
@@ -34,10 +36,43 @@ struct Json<'a> {
 #[derive(Serialize)]
 struct SwitchJson<'a> {
     name: &'a str,
-    program: String,
-    entries: Option<String>,
+    #[serde(flatten)]
+    plane: PlaneJson<'a>,
     service_seconds: f64,
     backlog: usize,
+}
+
+/// What a switch's packets go through.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum PlaneJson<'a> {
+    Alone(FunctionJson),
+    Shared {
+        vpdps: Vec<VpdpJson<'a>>,
+        shared: Vec<SharingJson>,
+        rules: Vec<String>,
+    },
+}
+
+#[derive(Serialize)]
+struct FunctionJson {
+    program: String,
+    entries: Option<String>,
+}
+
+#[derive(Serialize)]
+struct VpdpJson<'a> {
+    id: u16,
+    name: &'a str,
+    ports: Vec<String>,
+    #[serde(flatten)]
+    function: FunctionJson,
+}
+
+#[derive(Serialize)]
+struct SharingJson {
+    port: u32,
+    by: String,
 }
 
 #[derive(Serialize)]
@@ -81,7 +116,7 @@ fn text(topology: &Topology) {
         amount::count(topology.links.len() as u64, "link")
     ));
     for switch in &topology.switches {
-        out::line(&format!("switch {}: {}", switch.name, what_runs(switch)));
+        switch_text(switch);
     }
     for host in &topology.hosts {
         let gateway = host.gateway.map(|gateway| format!(", by {gateway}"));
@@ -118,12 +153,52 @@ fn several(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-fn what_runs(switch: &SwitchSpec) -> String {
-    let name = |path: &PathBuf| path.display().to_string();
-    let entries = switch.entries.as_ref();
-    let entries = entries.map_or(String::new(), |path| format!(" with {}", name(path)));
-    let time = amount::time(switch.service.time.into());
-    format!("{}{entries}, {time} a packet", name(&switch.program))
+fn switch_text(switch: &SwitchSpec) {
+    let (name, time) = (&switch.name, time_text(switch.service));
+    match &switch.plane {
+        PlaneSpec::Alone(function) => out::line(&format!(
+            "switch {name}: {}, {time}",
+            function_text(function)
+        )),
+        PlaneSpec::Shared(shared) => {
+            let vpdps = amount::count(shared.vpdps.len() as u64, "virtual data plane");
+            out::line(&format!("switch {name}: {vpdps}, {time}"));
+            shared_text(shared);
+        }
+    }
+}
+
+fn shared_text(shared: &SharedSpec) {
+    for vpdp in &shared.vpdps {
+        out::line(&format!(
+            "  vPDP {} {} at {}: {}",
+            vpdp.id,
+            vpdp.name,
+            ports(vpdp).join(", "),
+            function_text(&vpdp.function)
+        ));
+    }
+    for sharing in &shared.sharings {
+        let (port, how) = sharing.it;
+        out::line(&format!("  port {port} shared: {how}"));
+    }
+    for rule in &shared.rules {
+        out::line(&format!("  rule {}", rule.it));
+    }
+}
+
+fn ports(vpdp: &VpdpSpec) -> Vec<String> {
+    vpdp.ports.iter().map(ToString::to_string).collect()
+}
+
+fn function_text(function: &FunctionSpec) -> String {
+    let entries = function.entries.as_ref();
+    let entries = entries.map_or(String::new(), |path| format!(" with {}", path.display()));
+    format!("{}{entries}", function.program)
+}
+
+fn time_text(service: ServiceSpec) -> String {
+    format!("{} a packet", amount::time(service.time.into()))
 }
 
 fn link_text(spec: &LinkSpec) -> String {
@@ -141,14 +216,44 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+fn function_json(function: &FunctionSpec) -> FunctionJson {
+    let entries = function.entries.as_ref();
+    FunctionJson {
+        program: function.program.to_string(),
+        entries: entries.map(|path| path.display().to_string()),
+    }
+}
+
+fn plane_json(plane: &PlaneSpec) -> PlaneJson<'_> {
+    let shared = match plane {
+        PlaneSpec::Alone(function) => return PlaneJson::Alone(function_json(function)),
+        PlaneSpec::Shared(shared) => shared,
+    };
+    let vpdps = shared.vpdps.iter().map(|vpdp| VpdpJson {
+        id: vpdp.id.get(),
+        name: &vpdp.name,
+        ports: ports(vpdp),
+        function: function_json(&vpdp.function),
+    });
+    let sharings = shared.sharings.iter().map(|sharing| SharingJson {
+        port: sharing.it.0.0,
+        by: sharing.it.1.to_string(),
+    });
+    PlaneJson::Shared {
+        vpdps: vpdps.collect(),
+        shared: sharings.collect(),
+        rules: shared
+            .rules
+            .iter()
+            .map(|rule| rule.it.to_string())
+            .collect(),
+    }
+}
+
 fn json(topology: &Topology) -> Json<'_> {
     let switches = topology.switches.iter().map(|switch| SwitchJson {
         name: &switch.name,
-        program: switch.program.display().to_string(),
-        entries: switch
-            .entries
-            .as_ref()
-            .map(|path| path.display().to_string()),
+        plane: plane_json(&switch.plane),
         service_seconds: switch.service.time.as_secs_f64(),
         backlog: switch.service.backlog,
     });

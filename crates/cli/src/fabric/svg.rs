@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fabric::Topology;
-use fabric::topology::{HostId, NodeId, SwitchId};
+use fabric::topology::{HostId, NodeId, PlaneSpec, SwitchId};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -12,6 +12,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const WIDTH: i32 = 130;
 const HEIGHT: i32 = 110;
 const BOX: (i32, i32) = (34, 16);
+/// What the name of a virtual data plane takes below its switch's.
+const LINE: i32 = 11;
 const FONT: (&str, u32) = ("sans-serif", 15);
 const SMALL: (&str, u32) = ("sans-serif", 11);
 const HOST: RGBColor = RGBColor(0, 114, 178);
@@ -47,7 +49,7 @@ fn drawn(topology: &Topology, svg: &mut String) -> Drawn {
         }
     }
     for (node, place) in &places {
-        name(&area, topology.name_of(*node), *node, *place)?;
+        name(&area, topology, *node, *place)?;
     }
     area.present()?;
     Ok(())
@@ -104,16 +106,35 @@ fn port(area: &Area<'_>, number: String, from: (i32, i32), to: (i32, i32)) -> Dr
     Ok(())
 }
 
-fn name(area: &Area<'_>, name: &str, node: NodeId, (x, y): (i32, i32)) -> Drawn {
+/// A node's box, with the names of its virtual data planes.
+fn name(area: &Area<'_>, topology: &Topology, node: NodeId, (x, y): (i32, i32)) -> Drawn {
     let colour = match node {
         NodeId::Switch(_) => SWITCH,
         NodeId::Host(_) => HOST,
     };
+    let vpdps = vpdps_of(topology, node);
     let (width, height) = BOX;
-    let corners = [(x - width, y - height), (x + width, y + height)];
+    let below = height + LINE * vpdps.len() as i32;
+    let corners = [(x - width, y - height), (x + width, y + below)];
     area.draw(&Rectangle::new(corners, WHITE.filled()))?;
     area.draw(&Rectangle::new(corners, colour.stroke_width(2)))?;
-    let style = TextStyle::from(FONT).pos(Pos::new(HPos::Center, VPos::Center));
-    area.draw(&Text::new(name.to_owned(), (x, y), style))?;
+    let centred = Pos::new(HPos::Center, VPos::Center);
+    let style = TextStyle::from(FONT).pos(centred);
+    area.draw(&Text::new(topology.name_of(node).to_owned(), (x, y), style))?;
+    for (number, vpdp) in (0..).zip(vpdps) {
+        let place = (x, y + height + LINE * number);
+        let style = TextStyle::from(SMALL).pos(centred);
+        area.draw(&Text::new(vpdp.to_owned(), place, style))?;
+    }
     Ok(())
+}
+
+fn vpdps_of(topology: &Topology, node: NodeId) -> Vec<&str> {
+    let NodeId::Switch(id) = node else {
+        return Vec::new();
+    };
+    match &topology.switches[id.0].plane {
+        PlaneSpec::Alone(_) => Vec::new(),
+        PlaneSpec::Shared(shared) => shared.vpdps.iter().map(|v| v.name.as_str()).collect(),
+    }
 }

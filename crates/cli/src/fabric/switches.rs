@@ -1,30 +1,42 @@
 //! Switches of a fabric: programs compiled, each text once, and loaded with their entries.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use fabric::topology::SwitchSpec;
-use fabric::{Node, SwitchNode};
+use exec::Engine;
+use fabric::topology::{FunctionSpec, PlaneSpec, ProgramSpec, SharedSpec, SwitchSpec, VpdpSpec};
+use fabric::{Node, SwitchNode, Tenants};
 use packet::Nanos;
-use switch::Device;
+use switch::{Device, DeviceConfig};
+use tenancy::{Connection, Hypervisor, Spec, VirtualPort};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
 use crate::{compile, configure};
 
+/// Why entries are not there: what is wrong with them was shown.
+const WRONG_ENTRIES: &str = "its entries have errors";
+
 /// Makes the switches of a fabric.
 pub(crate) struct Maker {
-    choice: Choice,
+    engine: Arc<dyn Engine>,
     seed: u64,
-    programs: BTreeMap<PathBuf, Arc<ir::Program>>,
+    programs: BTreeMap<ProgramSpec, Arc<ir::Program>>,
+}
+
+/// What a switch runs.
+pub(crate) enum Plane {
+    /// One function.
+    Alone(Device),
+    /// Virtual data planes.
+    Shared(Hypervisor),
 }
 
 impl Maker {
     /// Switches on this engine.
     pub(crate) fn new(choice: Choice, seed: u64) -> Maker {
         Maker {
-            choice,
+            engine: Arc::from(choice.engine()),
             seed,
             programs: BTreeMap::new(),
         }
@@ -33,35 +45,124 @@ impl Maker {
     /// A switch with its program and entries, for simulated time.
     ///
     /// # Errors
-    /// Its program or its entries are wrong.
+    /// Its program, its entries or how packets find its virtual data planes is wrong.
     pub(crate) fn make(&mut self, spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
-        let device = self.device(spec)?;
-        Ok(Box::new(SwitchNode::new(device, spec.service)))
+        Ok(match self.plane(&spec.plane)? {
+            Plane::Alone(device) => Box::new(SwitchNode::new(device, spec.service)),
+            Plane::Shared(hypervisor) => {
+                let tenants = Tenants::new(hypervisor).ok_or("it has workers already")?;
+                Box::new(SwitchNode::new(tenants, spec.service))
+            }
+        })
     }
 
-    /// A switch's device.
+    /// What a switch runs.
     ///
     /// # Errors
     /// As [`Maker::make`].
-    pub(crate) fn device(&mut self, spec: &SwitchSpec) -> Result<Device, String> {
-        let program = self.program(&spec.program)?;
+    pub(crate) fn plane(&mut self, spec: &PlaneSpec) -> Result<Plane, String> {
+        Ok(match spec {
+            PlaneSpec::Alone(function) => Plane::Alone(self.device(function)?),
+            PlaneSpec::Shared(shared) => Plane::Shared(self.hypervisor(shared)?),
+        })
+    }
+
+    fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {
+        let program = self.program(&function.program)?;
         let setup = Setup {
-            entries: spec.entries.clone(),
+            entries: function.entries.clone(),
             host_ports: Vec::new(),
             seed: self.seed,
         };
-        let engine = self.choice.engine();
-        let device = configure::load_on(engine.as_ref(), &program, &setup, Nanos::ZERO)?;
-        device.ok_or_else(|| "its entries have errors".to_owned())
+        let device = configure::load_on(self.engine.as_ref(), &program, &setup, Nanos::ZERO)?;
+        device.ok_or_else(|| WRONG_ENTRIES.to_owned())
     }
 
-    fn program(&mut self, path: &PathBuf) -> Result<Arc<ir::Program>, String> {
-        if let Some(program) = self.programs.get(path) {
+    fn hypervisor(&mut self, shared: &SharedSpec) -> Result<Hypervisor, String> {
+        let mut hypervisor = Hypervisor::new(Arc::clone(&self.engine));
+        for sharing in &shared.sharings {
+            let (port, how) = sharing.it;
+            let done = hypervisor.share(port, Some(how));
+            done.map_err(|why| at_line(sharing.line, &why))?;
+        }
+        for vpdp in &shared.vpdps {
+            let made = self.add_vpdp(&mut hypervisor, vpdp);
+            made.map_err(|why| format!("vPDP {}: {why}", vpdp.name))?;
+        }
+        for vpdp in &shared.vpdps {
+            link(&mut hypervisor, vpdp)?;
+        }
+        for rule in &shared.rules {
+            let added = hypervisor.add_rule(rule.it.clone());
+            added.map_err(|why| at_line(rule.line, &why))?;
+        }
+        Ok(hypervisor)
+    }
+
+    fn add_vpdp(&mut self, hypervisor: &mut Hypervisor, vpdp: &VpdpSpec) -> Result<(), String> {
+        let program = self.program(&vpdp.function.program)?;
+        let created = hypervisor.create(Spec {
+            id: Some(vpdp.id),
+            name: vpdp.name.clone(),
+            ports: vpdp.ports.iter().map(unlinked).collect(),
+            device: DeviceConfig {
+                seed: self.seed,
+                ..DeviceConfig::default()
+            },
+            ..Spec::default()
+        });
+        let loaded = created.and_then(|id| hypervisor.load(id, program).map(|()| id));
+        let id = loaded.map_err(|why| at_line(vpdp.line, &why))?;
+        if let (Some(path), Some(device)) = (&vpdp.function.entries, hypervisor.device_mut(id)) {
+            if !configure::add_file(device, path)? {
+                return Err(WRONG_ENTRIES.to_owned());
+            }
+            device.publish();
+        }
+        Ok(())
+    }
+
+    fn program(&mut self, spec: &ProgramSpec) -> Result<Arc<ir::Program>, String> {
+        if let Some(program) = self.programs.get(spec) {
             return Ok(Arc::clone(program));
         }
-        let program = compile::compile(&Source::file(path));
+        let program = match spec {
+            ProgramSpec::File(path) => compile::compile(&Source::file(path)),
+            ProgramSpec::Policy { text, directory } => compile::compile_policy(text, directory),
+        };
         let program = Arc::new(program.ok_or("its program has errors")?);
-        self.programs.insert(path.clone(), Arc::clone(&program));
+        self.programs.insert(spec.clone(), Arc::clone(&program));
         Ok(program)
     }
+}
+
+fn at_line(line: usize, why: &dyn std::fmt::Display) -> String {
+    format!("line {line}: {why}")
+}
+
+/// The connection of a port before all vPDPs are there that links may lead to.
+fn unlinked(connection: &Connection) -> Connection {
+    match connection {
+        Connection::Link(_) => Connection::Open,
+        Connection::Open | Connection::Physical(_) => *connection,
+    }
+}
+
+/// Makes a vPDP's links, but for those that the other end has made.
+fn link(hypervisor: &mut Hypervisor, vpdp: &VpdpSpec) -> Result<(), String> {
+    for (port, connection) in (0..).zip(&vpdp.ports) {
+        let Connection::Link(other) = *connection else {
+            continue;
+        };
+        let own = VirtualPort {
+            vpdp: vpdp.id,
+            port,
+        };
+        let is_made = hypervisor.ports(own.vpdp).get(port as usize) == Some(connection);
+        if !is_made {
+            let linked = hypervisor.link(own, other);
+            linked.map_err(|why| at_line(vpdp.line, &why))?;
+        }
+    }
+    Ok(())
 }

@@ -33,9 +33,9 @@ const PAPER: WorkloadSpec = WorkloadSpec {
 };
 
 /// Collects what is wrong while the rest is looked at.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     text: &'a str,
-    directory: &'a Path,
+    pub(super) directory: &'a Path,
     mistakes: Vec<Mistake>,
     /// All names, and the line of each.
     names: BTreeMap<String, (NodeId, usize)>,
@@ -94,12 +94,17 @@ impl Check<'_> {
         }
     }
 
-    fn mistake<T>(&mut self, at: &Spanned<T>, message: String, mend: impl Into<String>) {
+    pub(super) fn mistake<T>(&mut self, at: &Spanned<T>, message: String, mend: impl Into<String>) {
         self.mistakes.push(Mistake {
-            line: line_of(self.text, at.span().start),
+            line: self.line(at),
             message,
             mend: mend.into(),
         });
+    }
+
+    /// Where something stands.
+    pub(super) fn line<T>(&self, at: &Spanned<T>) -> usize {
+        line_of(self.text, at.span().start)
     }
 
     fn take_names(&mut self, file: &File) {
@@ -146,22 +151,9 @@ impl Check<'_> {
         service: ServiceSpec,
     ) -> SwitchSpec {
         let (place, switch) = (switch, switch.get_ref());
-        let name = switch.name.get_ref().clone();
-        let program = match switch.program.as_ref().or(program) {
-            Some(program) => self.directory.join(program.get_ref()),
-            None => {
-                let mend = "add program = \"FILE.p4\" here or below [defaults.switch]";
-                self.mistake(place, format!("the switch {name} has no program"), mend);
-                self.directory.to_path_buf()
-            }
-        };
         SwitchSpec {
-            name,
-            program,
-            entries: switch
-                .entries
-                .as_ref()
-                .map(|entries| self.directory.join(entries.get_ref())),
+            name: switch.name.get_ref().clone(),
+            plane: self.plane(place, program),
             service: ServiceSpec {
                 time: self.time(&switch.service, service.time),
                 backlog: self.number(&switch.backlog, 1, service.backlog),
@@ -359,6 +351,7 @@ impl Check<'_> {
                 }
             }
         }
+        self.check_vpdp_ports(&file.switches, &|end| taken.contains_key(&end));
         for (number, host) in file.hosts.iter().enumerate() {
             let end = End {
                 node: NodeId::Host(HostId(number)),

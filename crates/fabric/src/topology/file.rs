@@ -68,6 +68,31 @@ pub(super) struct Switch {
     pub(super) entries: Option<Text>,
     pub(super) service: Option<Text>,
     pub(super) backlog: Option<Spanned<i64>>,
+    #[serde(default, rename = "vpdp")]
+    pub(super) vpdps: Vec<Spanned<Vpdp>>,
+    /// By port.
+    #[serde(default)]
+    pub(super) share: BTreeMap<String, Text>,
+    #[serde(default)]
+    pub(super) rules: Vec<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Vpdp {
+    pub(super) name: Text,
+    pub(super) id: Option<Spanned<i64>>,
+    pub(super) ports: Vec<Spanned<VirtualPort>>,
+    pub(super) program: Text,
+    pub(super) entries: Option<Text>,
+}
+
+/// What a virtual port is connected to: a port of the switch by its number, or words as `polyplane tenant` has them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum VirtualPort {
+    Physical(u32),
+    Words(String),
 }
 
 #[derive(Deserialize)]

@@ -4,6 +4,7 @@ mod check;
 mod error;
 mod file;
 mod quantity;
+mod vpdps;
 
 pub use error::{Mistake, TopologyError};
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use packet::{Nanos, PortId};
 use port::PerMillion;
+use tenancy::{Connection, Rule, Sharing, VpdpId};
 
 /// Switches, hosts, the links between them, and what is to be carried. Names are unique, and what is referred to exists.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,12 +60,96 @@ pub enum NodeId {
 pub struct SwitchSpec {
     /// Its name.
     pub name: String,
-    /// Its P4 program.
-    pub program: PathBuf,
-    /// Its entries file.
-    pub entries: Option<PathBuf>,
+    /// What packets go through.
+    pub plane: PlaneSpec,
     /// How fast it is, in simulated time.
     pub service: ServiceSpec,
+}
+
+/// What a switch's packets go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaneSpec {
+    /// One function.
+    Alone(FunctionSpec),
+    /// Virtual data planes.
+    Shared(SharedSpec),
+}
+
+impl PlaneSpec {
+    /// How many virtual data planes.
+    pub fn vpdps(&self) -> usize {
+        match self {
+            PlaneSpec::Alone(_) => 0,
+            PlaneSpec::Shared(shared) => shared.vpdps.len(),
+        }
+    }
+}
+
+/// A function with its entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionSpec {
+    /// What it does.
+    pub program: ProgramSpec,
+    /// Its entries file.
+    pub entries: Option<PathBuf>,
+}
+
+/// A program, or several of them as a chain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProgramSpec {
+    /// A file: P4 text, or a policy.
+    File(PathBuf),
+    /// A policy as it is typed, with an arrow in it.
+    Policy {
+        /// The policy.
+        text: String,
+        /// Where its steps' programs are.
+        directory: PathBuf,
+    },
+}
+
+impl std::fmt::Display for ProgramSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProgramSpec::File(path) => path.display().fmt(f),
+            ProgramSpec::Policy { text, .. } => f.write_str(text),
+        }
+    }
+}
+
+/// A switch's virtual data planes, and how packets find theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSpec {
+    /// In the order of the file.
+    pub vpdps: Vec<VpdpSpec>,
+    /// Ports that several of them have.
+    pub sharings: Vec<Placed<(PortId, Sharing)>>,
+    /// Which packets of such ports are whose.
+    pub rules: Vec<Placed<Rule>>,
+}
+
+/// What stands in the file, and the line that it stands in, for what is found to be wrong later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<T> {
+    /// What.
+    pub it: T,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+/// A virtual data plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VpdpSpec {
+    /// Its number.
+    pub id: VpdpId,
+    /// Its name.
+    pub name: String,
+    /// What its ports are connected to, from port 0 on.
+    pub ports: Vec<Connection>,
+    /// What it does.
+    pub function: FunctionSpec,
+    /// The line, from 1, that it begins in.
+    pub line: usize,
 }
 
 /// What a switch's processor takes for packets.

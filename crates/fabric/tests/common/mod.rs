@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exec::Engine;
-use fabric::topology::SwitchSpec;
+use fabric::topology::{PlaneSpec, ProgramSpec, SwitchSpec};
 use fabric::{Node, Report, Simulation, SwitchNode, Topology};
 use interp::Interp;
 use packet::Nanos;
@@ -47,10 +47,16 @@ pub fn finish(simulation: &mut Simulation) -> Report {
 
 /// A switch with its program and entries.
 pub fn make(spec: &SwitchSpec, engine: &dyn Engine) -> Result<Box<dyn Node>, String> {
-    let program = Arc::new(compile(&spec.program)?);
+    let PlaneSpec::Alone(function) = &spec.plane else {
+        return Err("virtual data planes are made elsewhere".to_owned());
+    };
+    let ProgramSpec::File(program) = &function.program else {
+        return Err("chains are made elsewhere".to_owned());
+    };
+    let program = Arc::new(compile(program)?);
     let device = Device::new(program, engine, &DeviceConfig::default());
     let mut device = device.map_err(|error| error.to_string())?;
-    if let Some(path) = &spec.entries {
+    if let Some(path) = &function.entries {
         add_entries(&mut device, path)?;
     }
     Ok(Box::new(SwitchNode::new(device, spec.service)))

@@ -1,0 +1,93 @@
+//! The hypervisor as a P4 program, with one function as its entries, on the interpreter: its tables of wide actions take native code long to make.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ::hypervisor::{Place, Shape, emit, translate};
+use entries::{EntriesFile, Update};
+use interp::Interp;
+use ir::Program;
+use switch::{Device, DeviceConfig};
+
+use crate::args::Source;
+use crate::compile;
+
+/// Slots enough for all of the paper's functions.
+const SHAPE: Shape = Shape {
+    ingress: 24,
+    egress: 12,
+};
+
+/// An emitted hypervisor.
+pub(super) struct Emitted(Arc<Program>);
+
+impl Emitted {
+    pub(super) fn new() -> Result<Emitted, String> {
+        let program = compile::compile_text("hypervisor.p4", &emit(SHAPE))?;
+        Ok(Emitted(Arc::new(program)))
+    }
+
+    /// A switch whose only program is the hypervisor, with this function and its entries for the packets of all ports.
+    ///
+    /// # Errors
+    /// The entries are wrong, or the function has a construct that the hypervisor has not.
+    pub(super) fn host(&self, function: &Program, entries: &str) -> Result<Device, String> {
+        let place = Place {
+            vpdp: 1,
+            program: 1,
+            shape: SHAPE,
+            cells: 0,
+        };
+        let hosted = translate(function, &read(function, entries)?, &place);
+        let hosted = hosted.map_err(|refusal| refusal.text(function))?;
+        let classify = "HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1";
+        let lines = std::iter::once(classify.to_owned());
+        let lines = lines.chain(hosted.entries.iter().map(ToString::to_string));
+        let lines: Vec<String> = lines.chain(hosted.statements).collect();
+        with_entries(&self.0, &lines.join("\n"))
+    }
+}
+
+/// A switch with this program and its entries, on the interpreter.
+///
+/// # Errors
+/// The entries are wrong.
+pub(super) fn with_entries(program: &Arc<Program>, entries: &str) -> Result<Device, String> {
+    let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
+    let mut device = device.map_err(|error| error.to_string())?;
+    let file = file(program, entries)?;
+    let applied = stf::apply_file(&mut device, &file);
+    applied.map_err(|error| error.to_string())?;
+    Ok(device)
+}
+
+/// Entries that are given as text.
+///
+/// # Errors
+/// They are wrong.
+pub(super) fn read(program: &Program, text: &str) -> Result<Vec<Update>, String> {
+    Ok(file(program, text)?.updates().to_vec())
+}
+
+fn file<'p>(program: &'p Program, text: &'p str) -> Result<EntriesFile<'p>, String> {
+    entries::read(program, "experiment.entries", text).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        errors.join("\n")
+    })
+}
+
+/// A program of the examples, or a policy.
+///
+/// # Errors
+/// It has errors, which are shown.
+pub(super) fn program(examples: &Path, name: &str) -> Result<Arc<Program>, String> {
+    let path = examples.join(name);
+    let program = compile::compile(&Source::file(&path));
+    let program = program.ok_or_else(|| {
+        format!(
+            "{} cannot be run; --examples names the directory with the paper's functions",
+            path.display()
+        )
+    })?;
+    Ok(Arc::new(program))
+}

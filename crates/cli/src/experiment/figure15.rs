@@ -1,0 +1,270 @@
+//! Figure 15: throughput and delay of policies 1 to 7: the chain alone, in virtual data planes, and as entries of the emitted hypervisor.
+
+use std::sync::Arc;
+
+use bench::OnWorker;
+use bench::clock::Clock;
+use bench::measure::{Plan, Side};
+use bench::tenants::{Entry, Part, Tenants};
+use serde::Serialize;
+use switch::Device;
+
+use super::emitted::{self, Emitted};
+use super::plot::{self, Axes, Bars};
+use super::policy;
+use super::{Figure, Hypervdp, More, Picture, Progress, Row, cell, head};
+
+/// The policies of figure 14(b).
+const POLICIES: u32 = 7;
+const BYTES: usize = 64;
+
+/// What is said of BMv2-target HyperVDP (section V-C): of all policies, what remains of the throughput is between these, and the delay grows to
+/// between these; the least and the most of the delay are Pol. 1's and Pol. 7's.
+const PAPER_THROUGHPUT: (f64, f64) = (1.0 - 0.703, 1.0 - 0.346);
+const PAPER_DELAY: (f64, f64) = (1.274, 1.410);
+
+/// Of one policy.
+#[derive(Serialize)]
+pub(super) struct Policy {
+    /// Times that a burst takes alone.
+    native_p50_us: f64,
+    native_p99_us: f64,
+    /// How much longer a burst takes in virtual data planes, of medians.
+    delay_ratio: f64,
+    /// On the interpreter: the chain alone, and as entries of the emitted hypervisor.
+    interpreted_mpps: Option<f64>,
+    emitted_mpps: Option<f64>,
+    emitted_ratio: Option<f64>,
+    paper_ratio_least: f64,
+    paper_ratio_most: f64,
+    paper_delay_ratio_least: f64,
+    paper_delay_ratio_most: f64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// A policy is not there, does not take its entries, or is not expressed by the hypervisor.
+pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
+    let plan = options.plan()?;
+    let hypervisor = Emitted::new()?;
+    let mut progress = Progress::new();
+    let mut rows = Vec::new();
+    for number in 1..=POLICIES {
+        let name = format!("functions/policies/pol{number}.policy");
+        let program = emitted::program(&options.examples, &name)?;
+        let policy = policy::Policy {
+            name: format!("Pol. {number}"),
+            program,
+            bytes: BYTES,
+        };
+        let name = format!("figure 15, {}", policy.name);
+        let named = |why: String| format!("{name}: {why}");
+        let sides = sides(&policy, &hypervisor).map_err(named)?;
+        let interpreted = interpreted(sides, &policy, &plan, &mut |share| {
+            progress.tell(&name, share)
+        });
+        // They do not depend on how many share the switch: they stand in the first row.
+        let mut interpreted = Some(interpreted);
+        for vpdps in &options.vpdps {
+            let name = format!("{name}, vPDPs: {vpdps}");
+            let hosted = hosted(&policy, *vpdps, options, &plan, &mut |share| {
+                progress.tell(&name, share)
+            });
+            rows.push(
+                hosted
+                    .map_err(named)?
+                    .row(&policy.name, interpreted.take().flatten()),
+            );
+        }
+    }
+    drop(progress);
+    let words = [
+        "policy",
+        "vPDPs",
+        "native Mpps",
+        "vPDPs Mpps",
+        "ratio",
+        "p50 us",
+        "p99 us",
+        "delay ratio",
+        "interp Mpps",
+        "emitted Mpps",
+    ];
+    let mut table = vec![head(&words)];
+    table.extend(rows.iter().filter_map(line));
+    Ok(Figure {
+        title: "Figure 15: throughput and delay of policies",
+        table,
+        note: note(),
+        pictures: pictures(&rows, &options.vpdps)?,
+        rows,
+    })
+}
+
+fn note() -> String {
+    let (least, most) = PAPER_THROUGHPUT;
+    let (short, long) = PAPER_DELAY;
+    format!(
+        "Here: one core, packets of 64 bytes in memory, bursts of 64, whole ports; p50 and p99 are times of a burst, alone / in vPDPs. \"interp\" and \
+         \"emitted\" are the chain and the same as entries of the emitted hypervisor, both on the interpreter.\n\
+         The paper (on BMv2): ratios of throughput {least:.3} to {most:.3}, of delay {short:.3} (Pol. 1) to {long:.3} (Pol. 7); it gives no numbers for \
+         each policy in words."
+    )
+}
+
+/// What virtual data planes reached.
+struct Hosted {
+    vpdps: u32,
+    report: bench::tenants::TenantsReport,
+}
+
+fn hosted(
+    policy: &policy::Policy,
+    vpdps: u32,
+    options: &Hypervdp,
+    plan: &Plan,
+    tell: &mut (dyn FnMut(f64) + Send),
+) -> Result<Hosted, String> {
+    let tenants = Tenants {
+        function: policy,
+        program: Arc::clone(&policy.program),
+        engine: Arc::from(options.choice.engine()),
+        vpdps: vpdps as usize,
+        entry: Entry::Whole,
+    };
+    let report = tenants.measure(plan, tell);
+    let report = report.map_err(|error| error.to_string())?;
+    Ok(Hosted { vpdps, report })
+}
+
+impl Hosted {
+    /// The row, with the rates of the chain and the emitted hypervisor on the interpreter.
+    fn row(&self, policy: &str, interpreted: Option<(f64, f64)>) -> Row {
+        let (native_p50_us, native_p99_us) = self.report.native_burst;
+        let (p50_us, _) = self.report.hosted_burst;
+        let more = Policy {
+            native_p50_us,
+            native_p99_us,
+            delay_ratio: p50_us / native_p50_us,
+            interpreted_mpps: interpreted.map(|(native, _)| native),
+            emitted_mpps: interpreted.map(|(_, emitted)| emitted),
+            emitted_ratio: interpreted.map(|(native, emitted)| emitted / native),
+            paper_ratio_least: PAPER_THROUGHPUT.0,
+            paper_ratio_most: PAPER_THROUGHPUT.1,
+            paper_delay_ratio_least: PAPER_DELAY.0,
+            paper_delay_ratio_most: PAPER_DELAY.1,
+        };
+        Row::measured("15", policy, self.vpdps, &self.report, More::Policy(more))
+    }
+}
+
+/// The chain and the emitted hypervisor that hosts it, with the same in their tables.
+fn sides(policy: &policy::Policy, hypervisor: &Emitted) -> Result<[Device; 2], String> {
+    let entries = policy.entries(Part { number: 0, of: 1 });
+    Ok([
+        emitted::with_entries(&policy.program, &entries)?,
+        hypervisor.host(&policy.program, &entries)?,
+    ])
+}
+
+/// Rates of the two, in million packets a second.
+fn interpreted(
+    mut devices: [Device; 2],
+    policy: &policy::Policy,
+    plan: &Plan,
+    tell: &mut (dyn FnMut(f64) + Send),
+) -> Option<(f64, f64)> {
+    let workers = devices.iter_mut().map(|device| device.workers(1).pop());
+    let workers: Option<Vec<_>> = workers.collect();
+    let sides = workers?.into_iter().zip(["native", "emitted"]);
+    let sides = sides.map(|(worker, name)| Side {
+        name: name.to_owned(),
+        forward: Box::new(OnWorker(worker)),
+    });
+    let mut sides = [sides.collect()];
+    let measured = bench::measure::measure(&mut sides, policy, plan, &Clock::new(), tell);
+    match &measured[..] {
+        [native, emitted] => Some((native.mpps, emitted.mpps)),
+        _ => None,
+    }
+}
+
+fn policy_of(row: &Row) -> Option<&Policy> {
+    match &row.more {
+        More::Policy(policy) => Some(policy),
+        _ => None,
+    }
+}
+
+fn line(row: &Row) -> Option<Vec<String>> {
+    let more = policy_of(row)?;
+    let two = |value: f64| format!("{value:.2}");
+    let both =
+        |native: f64, vpdps: Option<f64>| format!("{native:.1} / {:.1}", vpdps.unwrap_or(f64::NAN));
+    Some(vec![
+        row.policy.clone(),
+        cell(row.vpdps),
+        cell(row.native_mpps.map(two)),
+        cell(row.vpdp_mpps.map(two)),
+        cell(row.ratio.map(two)),
+        both(more.native_p50_us, row.p50_us),
+        both(more.native_p99_us, row.p99_us),
+        two(more.delay_ratio),
+        cell(more.interpreted_mpps.map(|mpps| format!("{mpps:.3}"))),
+        cell(more.emitted_mpps.map(|mpps| format!("{mpps:.4}"))),
+    ])
+}
+
+/// Delay and throughput of the fewest vPDPs, each as what it is of the program alone: rates of BMv2 and of this machine are no neighbours.
+fn pictures(rows: &[Row], vpdps: &[u32]) -> Result<Vec<Picture>, String> {
+    let fewest = vpdps.iter().min().copied();
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.vpdps == fewest).collect();
+    let groups: Vec<String> = rows.iter().map(|row| row.policy.clone()).collect();
+    let of = |value: fn(&Row, &Policy) -> Option<f64>| {
+        let values = rows
+            .iter()
+            .map(|row| policy_of(row).and_then(|more| value(row, more)));
+        values.collect::<Vec<_>>()
+    };
+    let constant = |value: f64| vec![Some(value); rows.len()];
+    let kind = |name, colour, values| Bars {
+        name,
+        colour,
+        values,
+    };
+    let delay = [
+        kind("vPDP", plot::HERE, of(|_, more| Some(more.delay_ratio))),
+        kind("HyperVDP, least", plot::PAPER, constant(PAPER_DELAY.0)),
+        kind("HyperVDP, most", plot::OTHER, constant(PAPER_DELAY.1)),
+    ];
+    let throughput = [
+        kind("vPDP", plot::HERE, of(|row, _| row.ratio)),
+        kind(
+            "emitted hypervisor",
+            plot::NATIVE,
+            of(|_, more| more.emitted_ratio),
+        ),
+        kind("HyperVDP, least", plot::OTHER, constant(PAPER_THROUGHPUT.0)),
+        kind("HyperVDP, most", plot::PAPER, constant(PAPER_THROUGHPUT.1)),
+    ];
+    let axes = |caption| Axes {
+        caption,
+        x: "",
+        y: "of native",
+    };
+    Ok(vec![
+        Picture {
+            file: "figure15a.svg",
+            svg: plot::bars(&axes("Delay, of the program alone"), &groups, &delay)?,
+        },
+        Picture {
+            file: "figure15b.svg",
+            svg: plot::bars(
+                &axes("Throughput, of the program alone"),
+                &groups,
+                &throughput,
+            )?,
+        },
+    ])
+}

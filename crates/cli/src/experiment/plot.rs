@@ -1,0 +1,162 @@
+//! Plots: curves over a measure, and bars side by side.
+
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const SIZE: (u32, u32) = (760, 480);
+const FONT: (&str, u32) = ("sans-serif", 13);
+/// What bars of a group take of its place.
+const FILLED: f64 = 0.8;
+
+/// Colours that people who see few colours tell apart.
+pub(super) const NATIVE: RGBColor = RGBColor(0, 114, 178);
+pub(super) const HERE: RGBColor = RGBColor(213, 94, 0);
+pub(super) const PAPER: RGBColor = RGBColor(0, 158, 115);
+pub(super) const OTHER: RGBColor = RGBColor(120, 120, 120);
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// What a plot is of.
+pub(super) struct Axes {
+    pub(super) caption: &'static str,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy)]
+pub(super) enum Marks {
+    /// Joined.
+    Line,
+    /// Each by itself: all that is known.
+    Crosses,
+}
+
+/// Points of one kind.
+pub(super) struct Curve {
+    pub(super) marks: Marks,
+    pub(super) name: &'static str,
+    pub(super) colour: RGBColor,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// Bars of one kind, one in each group that has it.
+pub(super) struct Bars {
+    pub(super) name: &'static str,
+    pub(super) colour: RGBColor,
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// Curves and points.
+///
+/// # Errors
+/// The library's, in words.
+pub(super) fn curves(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1e-9, f64::max) * 1.05;
+    let mut svg = String::new();
+    let drawn = draw(
+        axes,
+        &mut svg,
+        most(|point| point.0),
+        most(|point| point.1),
+        None,
+        |chart| {
+            for curve in curves {
+                let style = curve.colour.stroke_width(2);
+                let points = curve.points.clone();
+                let drawn = match curve.marks {
+                    Marks::Crosses => {
+                        let crosses = points.into_iter().map(|point| Cross::new(point, 6, style));
+                        chart.draw_series(crosses)?
+                    }
+                    Marks::Line => chart.draw_series([PathElement::new(points, style)])?,
+                };
+                drawn
+                    .label(curve.name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+            }
+            Ok(())
+        },
+    );
+    drawn.map_err(|error| format!("cannot draw \"{}\": {error}", axes.caption))?;
+    Ok(svg)
+}
+
+/// Bars side by side, in groups with these names.
+///
+/// # Errors
+/// The library's, in words.
+pub(super) fn bars(axes: &Axes, groups: &[String], kinds: &[Bars]) -> Result<String, String> {
+    let values = kinds.iter().flat_map(|kind| kind.values.iter().flatten());
+    let most = values.copied().fold(1e-9, f64::max) * 1.15;
+    let width = FILLED / kinds.len().max(1) as f64;
+    let mut svg = String::new();
+    let drawn = draw(
+        axes,
+        &mut svg,
+        groups.len() as f64,
+        most,
+        Some(groups),
+        |chart| {
+            for (number, kind) in kinds.iter().enumerate() {
+                let left = (1.0 - FILLED) / 2.0 + number as f64 * width;
+                let there = kind.values.iter().enumerate();
+                let there =
+                    there.filter_map(|(group, value)| Some((group as f64 + left, (*value)?)));
+                let style = kind.colour.filled();
+                let boxes =
+                    there.map(|(x, y)| Rectangle::new([(x, 0.0), (x + width * 0.95, y)], style));
+                chart
+                    .draw_series(boxes)?
+                    .label(kind.name)
+                    .legend(move |(x, y)| Rectangle::new([(x + 5, y - 5), (x + 15, y + 5)], style));
+            }
+            Ok(())
+        },
+    );
+    drawn.map_err(|error| format!("cannot draw \"{}\": {error}", axes.caption))?;
+    Ok(svg)
+}
+
+fn draw(
+    axes: &Axes,
+    svg: &mut String,
+    right: f64,
+    top: f64,
+    groups: Option<&[String]>,
+    content: impl FnOnce(&mut Chart<'_, '_>) -> Drawn,
+) -> Drawn {
+    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(axes.caption, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(52)
+        .build_cartesian_2d(0.0..right, 0.0..top)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(axes.x).y_desc(axes.y).label_style(FONT);
+    if groups.is_some() {
+        // Groups have names in place of numbers.
+        mesh.disable_x_mesh().x_label_formatter(&|_| String::new());
+    }
+    mesh.draw()?;
+    for (number, group) in groups.into_iter().flatten().enumerate() {
+        let style = TextStyle::from(FONT).pos(Pos::new(HPos::Center, VPos::Top));
+        let (x, _) = chart.backend_coord(&(number as f64 + 0.5, 0.0));
+        let (_, y) = chart.backend_coord(&(0.0, 0.0));
+        area.draw(&Text::new(group.clone(), (x, y + 6), style))?;
+    }
+    content(&mut chart)?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .label_font(FONT)
+        .draw()?;
+    area.present()?;
+    Ok(())
+}

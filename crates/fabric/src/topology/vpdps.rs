@@ -1,0 +1,231 @@
+//! What a switch's packets go through, checked: one function, or virtual data planes with the words that `polyplane tenant` has for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use packet::PortId;
+use tenancy::{Connection, Rule, VpdpId};
+use toml::Spanned;
+
+use super::check::Check;
+use super::file::{self, Text, VirtualPort};
+use super::{
+    End, FunctionSpec, NodeId, Placed, PlaneSpec, ProgramSpec, SharedSpec, SwitchId, VpdpSpec,
+};
+
+/// What joins the steps of a policy, and is in no file's name.
+const ARROW: &str = "->";
+
+/// A switch's virtual data planes by name.
+type Names = BTreeMap<String, VpdpId>;
+
+impl VirtualPort {
+    /// The port of the switch, if it is one.
+    fn physical(&self) -> Option<PortId> {
+        match self {
+            VirtualPort::Physical(number) => Some(PortId(*number)),
+            VirtualPort::Words(words) => words.parse().ok().map(PortId),
+        }
+    }
+}
+
+impl Check<'_> {
+    /// What a switch's packets go through; `default` is the program of those that do not say it.
+    pub(super) fn plane(
+        &mut self,
+        switch: &Spanned<file::Switch>,
+        default: Option<&Text>,
+    ) -> PlaneSpec {
+        let written = switch.get_ref();
+        if !written.vpdps.is_empty() {
+            self.check_no_program(written);
+            return PlaneSpec::Shared(self.shared(written));
+        }
+        self.check_no_sharing(written);
+        let program = match written.program.as_ref().or(default) {
+            Some(program) => self.program(program),
+            None => {
+                let message = format!("the switch {} has no program", written.name.get_ref());
+                let mend = "add program = \"FILE.p4\" here or below [defaults.switch], or [[switch.vpdp]] sections";
+                self.mistake(switch, message, mend);
+                ProgramSpec::File(self.directory.to_path_buf())
+            }
+        };
+        PlaneSpec::Alone(FunctionSpec {
+            program,
+            entries: self.entries(written.entries.as_ref()),
+        })
+    }
+
+    /// What runs beside virtual data planes would get no packets.
+    fn check_no_program(&mut self, switch: &file::Switch) {
+        for text in switch.program.iter().chain(&switch.entries) {
+            let name = switch.name.get_ref();
+            let message = format!("{name} has virtual data planes and a program of its own");
+            self.mistake(text, message, "give it to one of the [[switch.vpdp]]");
+        }
+    }
+
+    fn check_no_sharing(&mut self, switch: &file::Switch) {
+        for text in switch.share.values().chain(&switch.rules) {
+            let name = switch.name.get_ref();
+            let message = format!("{name} has no virtual data planes to which packets could go");
+            self.mistake(text, message, "add [[switch.vpdp]] sections");
+        }
+    }
+
+    fn program(&self, text: &Text) -> ProgramSpec {
+        let written = text.get_ref();
+        match written.contains(ARROW) {
+            true => ProgramSpec::Policy {
+                text: written.clone(),
+                directory: self.directory.to_path_buf(),
+            },
+            false => ProgramSpec::File(self.directory.join(written)),
+        }
+    }
+
+    fn entries(&self, text: Option<&Text>) -> Option<std::path::PathBuf> {
+        text.map(|entries| self.directory.join(entries.get_ref()))
+    }
+
+    fn shared(&mut self, switch: &file::Switch) -> SharedSpec {
+        let names = self.vpdp_names(&switch.vpdps);
+        let vpdps = switch.vpdps.iter();
+        let vpdps = vpdps.filter_map(|vpdp| self.vpdp(vpdp, &names)).collect();
+        let mut sharings = Vec::new();
+        for (port, text) in &switch.share {
+            sharings.extend(self.sharing(port, text));
+        }
+        let rules = switch.rules.iter();
+        SharedSpec {
+            vpdps,
+            sharings,
+            rules: rules.filter_map(|rule| self.rule(rule, &names)).collect(),
+        }
+    }
+
+    /// Numbers those that have none of their own from 1 on.
+    fn vpdp_names(&mut self, vpdps: &[Spanned<file::Vpdp>]) -> Names {
+        let mut taken = BTreeSet::new();
+        let mut names = Names::new();
+        let chosen = |vpdp: &&Spanned<file::Vpdp>| vpdp.get_ref().id.is_none();
+        let (free, numbered): (Vec<_>, Vec<_>) = vpdps.iter().partition(chosen);
+        for vpdp in numbered.into_iter().chain(free) {
+            let vpdp = vpdp.get_ref();
+            let id = match &vpdp.id {
+                Some(number) => self.vpdp_id(number),
+                None => (1..).map_while(VpdpId::new).find(|id| !taken.contains(id)),
+            };
+            let Some(id) = id else {
+                continue;
+            };
+            if !taken.insert(id) {
+                let message = format!("two virtual data planes have the number {id}");
+                self.mistake(&vpdp.name, message, "give each its own");
+            }
+            let name = vpdp.name.get_ref();
+            if names.insert(name.clone(), id).is_some() {
+                let message = format!("two virtual data planes are called {name}");
+                self.mistake(&vpdp.name, message, "take another name");
+            }
+        }
+        names
+    }
+
+    fn vpdp_id(&mut self, number: &Spanned<i64>) -> Option<VpdpId> {
+        let id = u16::try_from(*number.get_ref()).ok().and_then(VpdpId::new);
+        if id.is_none() {
+            let message = format!("{} is no number of a virtual data plane", number.get_ref());
+            self.mistake(number, message, format!("take 1 to {}", VpdpId::MAX));
+        }
+        id
+    }
+
+    fn vpdp(&mut self, vpdp: &Spanned<file::Vpdp>, names: &Names) -> Option<VpdpSpec> {
+        let line = self.line(vpdp);
+        let vpdp = vpdp.get_ref();
+        let ports = vpdp.ports.iter();
+        let ports = ports.filter_map(|port| self.connection(port, names));
+        Some(VpdpSpec {
+            ports: ports.collect(),
+            name: vpdp.name.get_ref().clone(),
+            id: *names.get(vpdp.name.get_ref())?,
+            function: FunctionSpec {
+                program: self.program(&vpdp.program),
+                entries: self.entries(vpdp.entries.as_ref()),
+            },
+            line,
+        })
+    }
+
+    fn connection(&mut self, port: &Spanned<VirtualPort>, names: &Names) -> Option<Connection> {
+        let words = match port.get_ref() {
+            VirtualPort::Physical(number) => return Some(Connection::Physical(PortId(*number))),
+            VirtualPort::Words(words) => words,
+        };
+        let read = Connection::read(words, |name| names.get(name).copied());
+        if let Err(error) = &read {
+            let mend = "write a port's number, \"VPDP:PORT\" or \"open\"";
+            self.mistake(port, error.to_string(), mend);
+        }
+        read.ok()
+    }
+
+    /// What leaves a virtual data plane by a port of the switch leaves the switch: such a port has a link.
+    pub(super) fn check_vpdp_ports(
+        &mut self,
+        switches: &[Spanned<file::Switch>],
+        has_link: &dyn Fn(End) -> bool,
+    ) {
+        for (number, switch) in switches.iter().enumerate() {
+            let switch = switch.get_ref();
+            for port in switch.vpdps.iter().flat_map(|vpdp| &vpdp.get_ref().ports) {
+                let Some(physical) = port.get_ref().physical() else {
+                    continue;
+                };
+                let end = End {
+                    node: NodeId::Switch(SwitchId(number)),
+                    port: physical,
+                };
+                if !has_link(end) {
+                    let end = format!("{}:{physical}", switch.name.get_ref());
+                    let mend = "add a [[link]] there, or connect the virtual port to \"open\"";
+                    self.mistake(port, format!("{end} has no link"), mend);
+                }
+            }
+        }
+    }
+
+    fn sharing(&mut self, port: &str, text: &Text) -> Option<Placed<(PortId, tenancy::Sharing)>> {
+        let Ok(number) = port.parse() else {
+            let message = format!("\"{port}\" is no port of a switch");
+            self.mistake(text, message, "write its number, as in { 1 = \"rules\" }");
+            return None;
+        };
+        let sharing = text.get_ref().parse();
+        if let Err(error) = &sharing {
+            let error: &tenancy::TextError = error;
+            self.mistake(
+                text,
+                error.to_string(),
+                "docs/TENANCY.md has the ways to share",
+            );
+        }
+        Some(Placed {
+            it: (PortId(number), sharing.ok()?),
+            line: self.line(text),
+        })
+    }
+
+    fn rule(&mut self, text: &Text, names: &Names) -> Option<Placed<Rule>> {
+        let rule = Rule::read(text.get_ref(), |name| names.get(name).copied());
+        if let Err(error) = &rule {
+            let mend = "write NAME: CONDITIONS -> VPDP priority N (docs/TENANCY.md)";
+            self.mistake(text, error.to_string(), mend);
+        }
+        Some(Placed {
+            it: rule.ok()?,
+            line: self.line(text),
+        })
+    }
+}
