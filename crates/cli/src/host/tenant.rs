@@ -106,7 +106,7 @@ impl Loader for TenantLoader {
     }
 
     fn fit(&self, program: Arc<Program>) -> Result<Arc<Program>, String> {
-        let fitted = self.slots.fit(self.vpdp, program);
+        let fitted = self.slots.fit(self.vpdp, &program);
         fitted.map_err(|error| Refusal::Slots(self.vpdp, error).to_string())
     }
 
