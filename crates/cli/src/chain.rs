@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ir::Program;
 use passes::compose::{Composed, Form, Joint, Policy, Position, StepProgram, compose};
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::{SourceMap, Span};
@@ -46,6 +47,15 @@ pub(crate) struct Chained {
     pub(crate) told: Vec<(Diagnostics, SourceMap)>,
     /// The chain, if nothing is wrong.
     pub(crate) composed: Option<Composed>,
+    /// What it was made of, if all of that could be read.
+    pub(crate) parts: Option<Parts>,
+}
+
+/// What a chain is made of.
+pub(crate) struct Parts {
+    pub(crate) policy: Policy,
+    /// The program of each step, by its name in the policy.
+    pub(crate) programs: Vec<(String, Program)>,
 }
 
 /// Compiles the programs of all steps and makes them one.
@@ -54,6 +64,7 @@ pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
     let mut chained = Chained {
         told: Vec::new(),
         composed: None,
+        parts: None,
     };
     let policy = match Policy::read(&text.text) {
         Ok(policy) => policy,
@@ -67,7 +78,7 @@ pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
         let source = text.step(&step.source, &source.preprocess);
         let Lowered { program, told } = compile::lowered(&source);
         chained.told.push(told);
-        programs.extend(program.map(|program| (step.name.as_str(), program)));
+        programs.extend(program.map(|program| (step.name.clone(), program)));
     }
     if programs.len() < policy.steps().len() {
         return Ok(chained);
@@ -83,6 +94,7 @@ pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
             chained.told.insert(0, told);
         }
     }
+    chained.parts = Some(Parts { policy, programs });
     Ok(chained)
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use exec::Engine;
+use ir::Program;
 use passes::compose::Joint;
 use switch::{
     Carry, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, Place,
@@ -53,6 +54,16 @@ impl Maker {
 }
 
 impl Made {
+    /// The vPDP that it is for.
+    pub fn vpdp(&self) -> VpdpId {
+        self.vpdp
+    }
+
+    /// The program that runs in it: a chain's is all of its steps.
+    pub fn program(&self) -> &Arc<Program> {
+        self.device.program()
+    }
+
     /// Gives it the state of another one.
     pub(super) fn restore(&mut self, objects: Vec<(Place, Object)>) -> Result<(), ControlError> {
         self.device.restore(objects)
