@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ir::Program;
 use passes::compose::{Composed, Form, Joint, Policy, Position, StepProgram, compose};
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::{SourceMap, Span};
@@ -49,6 +50,15 @@ pub(crate) struct Chained {
     pub(crate) told: Vec<(Diagnostics, SourceMap)>,
     /// The chain, if nothing is wrong.
     pub(crate) composed: Option<Composed>,
+    /// What it was made of, if all of that could be read.
+    pub(crate) parts: Option<Parts>,
+}
+
+/// What a chain is made of.
+pub(crate) struct Parts {
+    pub(crate) policy: Policy,
+    /// The program of each step, by its name in the policy.
+    pub(crate) programs: Vec<(String, Program)>,
 }
 
 /// Compiles the programs of all steps and makes them one.
@@ -67,6 +77,7 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
     let mut chained = Chained {
         told: Vec::new(),
         composed: None,
+        parts: None,
     };
     let policy = match Policy::read(&text.text) {
         Ok(policy) => policy,
@@ -80,7 +91,7 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
         let source = text.step(&step.source, preprocess);
         let Lowered { program, told } = compile::lowered(&source);
         chained.told.push(told);
-        programs.extend(program.map(|program| (step.name.as_str(), program)));
+        programs.extend(program.map(|program| (step.name.clone(), program)));
     }
     if programs.len() < policy.steps().len() {
         return chained;
@@ -96,6 +107,7 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
             chained.told.insert(0, told);
         }
     }
+    chained.parts = Some(Parts { policy, programs });
     chained
 }
 

@@ -172,7 +172,7 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     let (mac, l2, qos) = (
         step("mac", "mac_learn"),
         step("l2", "l2_sw"),
-        step("qos", "qos"),
+        step("class", "qos"),
     );
     host.tenant(&["create", "blue", "--port", "0", "--port", "1"])
         .unwrap();
@@ -195,6 +195,10 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     assert_eq!(host.carries(0, 9), Some(1));
     host.tenant(&["rollback", "blue"]).unwrap();
     assert_eq!(host.carries(0, 9), Some(1));
+    let listing = host.listing();
+    let program = &listing["vpdps"][0]["program"];
+    assert_eq!(program["policy"], format!("{l2} -> {qos}"));
+    assert_eq!(program["joints"].as_array().unwrap().len(), 1);
 
     host.tenant(&["suspend", "blue"]).unwrap();
     assert!(host.drops(0, 9));
@@ -206,6 +210,11 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     host.tenant(&["delete", "blue"]).unwrap();
     assert!(host.drops(0, 9));
     host.tenant(&["import", &file, "--name", "green"]).unwrap();
+    let listing = host.listing();
+    assert_eq!(
+        listing["vpdps"][0]["program"]["policy"],
+        format!("{l2} -> {qos}")
+    );
     host.tenant(&["connect", "green:0", "0"]).unwrap();
     host.tenant(&["connect", "green:1", "1"]).unwrap();
     assert_eq!(host.carries(0, 9), Some(1));
@@ -376,6 +385,20 @@ control D(packet_out p, in empty_t h) { apply {} }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
+/// Its packets begin with a header that no program of the examples sends.
+const OTHER: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header other_t { bit<3> kind; bit<29> value; }
+struct headers_t { other_t other; }
+struct empty_t {}
+parser P(packet_in p, out headers_t h, inout empty_t m, inout standard_metadata_t s) { state start { p.extract(h.other); transition accept; } }
+control V(inout headers_t h, inout empty_t m) { apply {} }
+control C(inout headers_t h, inout empty_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in headers_t h) { apply { p.emit(h.other); } }
+V1Switch(P(), V(), C(), C(), V(), D()) main;
+"#;
+
 #[test]
 fn what_is_wrong_is_told_and_changes_nothing() {
     let Some(host) = Host::new("host-wrong", 2, &[]) else {
@@ -386,6 +409,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         .directory
         .with("broken.p4", "control C() { apply { x = 1; } }");
     let nameless = host.directory.with("nameless.p4", NAMELESS);
+    let other = host.directory.with("other.p4", OTHER);
     host.tenant(&["create", "blue", "--port", "0", "--program", &program])
         .unwrap();
     let before = host.listing();
@@ -414,6 +438,11 @@ fn what_is_wrong_is_told_and_changes_nothing() {
             &["load", "blue", &format!("a={program} -> a={program}")],
             "`a`",
         ),
+        (
+            &["load", "blue", &format!("{program} -> {other}")],
+            "expects packets to begin with `other_t`",
+        ),
+        (&["load", "blue", &format!("{program} -> [")], "policy"),
         (&["link", "blue:0", "blue:1"], "connected already"),
         (&["connect", "blue:510", "1"], "controllers"),
         (&["share", "0", "described gre"], "gre"),

@@ -91,7 +91,7 @@ pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use notes::{Notes, forget_config, has_config};
-pub use pipeline::read_program;
+pub use pipeline::{check_p4info, read_program};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};
 pub use site::Loader;

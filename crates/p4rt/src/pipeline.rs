@@ -126,22 +126,24 @@ fn own_info(program: &Program) -> Checked<P4Info> {
     })
 }
 
-/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which is compiled. Controllers can be served with
-/// it: it has a P4Info.
+/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which is compiled.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn read_program(
     compile: &dyn Fn(&str) -> Result<Program, String>,
     text: &str,
-) -> Result<Arc<Program>, String> {
-    let read = || {
-        let program = Arc::new(program(compile, text.as_bytes())?);
-        let own = own_info(&program)?;
-        Schema::new(Arc::clone(&program), &own, &own)?;
-        Ok(program)
-    };
-    read().map_err(|fault: Fault| fault.message)
+) -> Result<Program, String> {
+    program(compile, text.as_bytes()).map_err(|fault: Fault| fault.message)
+}
+
+/// Whether controllers can be served with a program: it has a P4Info.
+///
+/// # Errors
+/// Why it has none, for people.
+pub fn check_p4info(program: &Arc<Program>) -> Result<(), String> {
+    let schema = own_info(program).and_then(|own| Schema::new(Arc::clone(program), &own, &own));
+    schema.map(drop).map_err(|fault| fault.message)
 }
 
 /// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.

@@ -3,6 +3,9 @@
 //! Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
 //! much each may use in the next: a level times its weight, where the level is the highest at which what is asked for fits into an interval. Who asks
 //! for less than that is not limited by it; who asks for more loses its own packets before they cost anything.
+//!
+//! A share comes bit by bit as time goes on, and what is left of it is kept up to an interval's: who asks for too much is served evenly, so that others
+//! never wait for a whole interval's share of it at once, and who asks for less may do so in bursts.
 
 use packet::Nanos;
 
@@ -35,8 +38,12 @@ struct Account {
     refused: u64,
     /// Cycles of a packet, as of the last interval in which one was served.
     cost: f64,
-    /// What it may still use; below zero, what it has used of intervals to come.
+    /// What comes in an interval; no limit while there is no contention.
+    share: f64,
+    /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
+    /// Up to when its share has come.
+    filled: Nanos,
 }
 
 impl Default for Account {
@@ -47,7 +54,9 @@ impl Default for Account {
             served: 0,
             refused: 0,
             cost: FIRST_COST,
+            share: f64::INFINITY,
             left: f64::INFINITY,
+            filled: Nanos::ZERO,
         }
     }
 }
@@ -56,12 +65,38 @@ impl Account {
     fn asked(&self) -> f64 {
         self.used + self.refused as f64 * self.cost
     }
+
+    /// Gives it what has come by now.
+    fn fill(&mut self, now: Nanos, interval: Nanos) {
+        if self.share.is_finite() {
+            let come = self.share * intervals(now.since(self.filled), interval);
+            self.left = (self.left + come).min(self.share);
+        }
+        self.filled = now;
+    }
+
+    /// Limits it to another share, behind so many intervals without one or with the one before.
+    fn limit(&mut self, share: f64, past: f64) {
+        self.left = match (share.is_finite(), self.share.is_finite()) {
+            (false, _) => f64::INFINITY,
+            (true, true) => self.left.min(share),
+            // Who was not limited owes what is above the share that there would have been.
+            (true, false) => share - (self.used - share * past).max(0.0),
+        };
+        self.share = share;
+    }
+}
+
+fn intervals(time: Nanos, interval: Nanos) -> f64 {
+    time.0 as f64 / interval.0.max(1) as f64
 }
 
 /// The accounts of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     accounts: Vec<Account>,
+    now: Nanos,
+    interval: Nanos,
     began: Nanos,
     ends: Nanos,
     /// Cycles that all have used in this interval.
@@ -75,38 +110,30 @@ impl Shares {
         if self.accounts.len() < slots {
             self.accounts.resize(slots, Account::default());
         }
+        (self.now, self.interval) = (now, fairness.interval);
         // Nobody is limited before contention shows: then it counts at once.
         let is_surprise = !self.is_contended && self.used > fairness.capacity();
         if now < self.ends && !is_surprise {
             return;
         }
-        let intervals = |time: Nanos| time.0 as f64 / fairness.interval.0.max(1) as f64;
-        let past = intervals(now.since(self.began));
-        // Behind a surprise comes the rest of the interval too.
-        self.ends = self.ends.max(now) + fairness.interval;
+        let past = intervals(now.since(self.began), self.interval);
+        self.ends = now + fairness.interval;
         self.began = now;
-        let coming = intervals(self.ends.since(now));
         for account in &mut self.accounts {
             if account.served > 0 {
                 account.cost = (account.used / account.served as f64).max(1.0);
             }
         }
-        let level = level(
-            fairness.capacity(),
-            self.accounts
-                .iter()
-                .map(|account| (account.asked(), account.weight)),
-        );
+        // Bursts may be further apart than intervals.
+        let long = past.max(1.0);
+        let asked = self.accounts.iter();
+        let asked = asked.map(|account| (account.asked() / long, account.weight));
+        let level = level(fairness.capacity(), asked);
         self.is_contended = level.is_finite();
         self.used = 0.0;
         for account in &mut self.accounts {
-            let share = level * account.weight;
-            // Who was not limited owes what is above the share that there would have been.
-            let owed = match account.left.is_finite() {
-                true => -account.left,
-                false => account.used - share * past,
-            };
-            account.left = share * coming - owed.max(0.0);
+            account.fill(now, fairness.interval);
+            account.limit(level * account.weight, past);
             account.used = 0.0;
             (account.served, account.refused) = (0, 0);
         }
@@ -127,6 +154,7 @@ impl Shares {
             return packets;
         };
         account.weight = weight.into();
+        account.fill(self.now, self.interval);
         // The last one may cost more than is left: the next interval pays for it.
         let given = (account.left / account.cost).ceil().max(0.0);
         let given = packets.min(given as usize);

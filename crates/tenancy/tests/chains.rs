@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{forward, frame, hypervisor, id, program, spec};
 use ir::Program;
 use switch::{Carry, MayLose};
-use tenancy::{Chain, Hypervisor};
+use tenancy::{Chain, Function, Hypervisor, Quotas, Refusal};
 
 /// Adds to the mark, counts, and sends by the neighbour of the port by which the packet came.
 fn adder(amount: u8) -> Arc<Program> {
@@ -84,24 +84,113 @@ fn a_chain_changes_under_traffic_and_steps_keep_their_state() {
     );
 }
 
+/// Packets that begin otherwise than those of all others here.
+const OTHER: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header other_t { bit<3> kind; bit<29> value; }
+struct headers_t { other_t other; }
+struct metadata_t {}
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start { packet.extract(hdr.other); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control C(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.other); } }
+V1Switch(P(), V(), C(), C(), V(), D()) main;
+"#;
+
 #[test]
 fn a_chain_that_does_not_fit_together_changes_nothing() {
     let mut hypervisor = hypervisor();
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), chain("one")).unwrap();
     let mut worker = hypervisor.workers(1).remove(0);
-    for (policy, problem) in [("one -> two", "two"), ("one -> ten -> one", "one")] {
+    let other = testkit::compile_text(OTHER).unwrap();
+    let cases = [
+        ("one -> two", "1:8: there is no program for the step `two`"),
+        // In a line none comes before itself.
+        (
+            "one -> ten -> one",
+            "1:15: the step `one` stands at 1:1 already",
+        ),
+        (
+            "one -> other",
+            "1:8: the step `other` expects packets to begin with `other_t` (bits 3 29), but those that `one` sends begin with `h_t` (bits 8 8); \
+             put a step between that adds or removes the headers which differ",
+        ),
+    ];
+    for (policy, problem) in cases {
+        let mut chain = chain(policy);
+        if policy.contains("other") {
+            chain
+                .programs
+                .insert("other".to_owned(), Arc::clone(&other));
+        }
         let carry = Carry::State(MayLose::Anything);
-        let refusal = hypervisor.update(id(1), chain(policy), carry).unwrap_err();
+        let refusal = hypervisor.update(id(1), chain, carry).unwrap_err();
         let message = refusal.to_string();
-        assert!(
-            message.starts_with("vPDP 1 cannot run the chain: "),
-            "{message}"
-        );
-        assert!(message.contains(problem), "{message}");
+        let begins = format!("vPDP 1 cannot run the chain: {problem}");
+        assert!(message.starts_with(&begins), "{message}");
         let sent = forward(&mut worker, &mut [frame(10, &[0, 0])], 1);
         assert_eq!(common::marks(&sent), [(11, 1)]);
+        let refusal = hypervisor.roll_back(id(1)).unwrap_err();
+        assert_eq!(refusal, Refusal::NothingBefore(id(1)));
     }
+}
+
+#[test]
+fn a_chain_is_told_as_it_was_given_and_how_it_was_made_one_also_behind_a_roll_back() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[10, 11])).unwrap();
+    hypervisor.load(id(1), chain("one -> ten")).unwrap();
+    let told = |hypervisor: &Hypervisor| {
+        let vpdp = hypervisor.vpdp(id(1)).unwrap();
+        let policy = match vpdp.function() {
+            Some(Function::Chain(chain)) => chain.policy.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let joints = vpdp.joints().iter().map(|joint| joint.step.clone());
+        (policy, joints.collect::<Vec<_>>())
+    };
+    let first = ("one -> ten".to_owned(), vec!["ten".to_owned()]);
+    assert_eq!(told(&hypervisor), first);
+    let longer = chain("odd -> one -> ten");
+    let carry = Carry::State(MayLose::Nothing);
+    hypervisor.update(id(1), longer, carry).unwrap();
+    assert_eq!(told(&hypervisor).1, ["one", "ten"]);
+    hypervisor.roll_back(id(1)).unwrap();
+    assert_eq!(told(&hypervisor), first);
+}
+
+#[test]
+fn what_was_made_for_a_vpdp_that_is_gone_or_smaller_by_now_is_refused() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[10, 11])).unwrap();
+    hypervisor.load(id(1), adder(1)).unwrap();
+    let make = |hypervisor: &Hypervisor| {
+        let maker = hypervisor.maker(id(1)).unwrap();
+        // On any thread.
+        let made = std::thread::spawn(move || maker.make(chain("one -> ten")));
+        made.join().unwrap().unwrap()
+    };
+    let nothing = || Carry::State(MayLose::Anything);
+    let made = make(&hypervisor);
+    let mut quotas = Quotas::default();
+    quotas.limits.stages = Some(3);
+    hypervisor.set_quotas(id(1), quotas).unwrap();
+    let refusal = hypervisor.adopt(made, nothing()).unwrap_err();
+    assert!(matches!(refusal, Refusal::Update(..)), "{refusal}");
+    hypervisor.set_quotas(id(1), Quotas::default()).unwrap();
+    let made = make(&hypervisor);
+    hypervisor.delete(id(1)).unwrap();
+    hypervisor.create(spec(1, &[10, 11])).unwrap();
+    hypervisor.load(id(1), adder(1)).unwrap();
+    // It has the number, and is another one.
+    let refusal = hypervisor.adopt(made, nothing()).unwrap_err();
+    assert_eq!(refusal, Refusal::NoSuchVpdp(id(1)));
+    let made = make(&hypervisor);
+    hypervisor.adopt(made, nothing()).unwrap();
 }
 
 #[test]

@@ -430,12 +430,12 @@ impl<'l> Scene<'l> {
         Ok(())
     }
 
-    /// Quotas that none of its packets and entries meets.
+    /// Quotas that none of its packets meets: what may come at once is worth more time than workers' clocks are apart.
     fn quotas(&mut self) -> Quotas {
         Quotas {
             packets: Some(Rate {
-                per_second: 1 << 40,
-                burst: 1 << 30,
+                per_second: 1_000_000_000,
+                burst: 1 << 40,
             }),
             weight: self.choose(8) as u32 + 1,
             ..Quotas::default()

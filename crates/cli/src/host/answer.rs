@@ -5,16 +5,17 @@ use std::sync::Arc;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
-use switch::{Carry, Device, Ledger, MayLose, Migration};
+use switch::{Device, Ledger};
 use tenancy::{
     Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Sharing, Spec,
     VirtualPort, Vpdp, VpdpId,
 };
 
+use crate::chain;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
-use crate::host::office::{Compiled, Office, Purpose};
-use crate::host::tenant::bounded;
+use crate::host::office::Office;
+use crate::host::program;
 
 pub(super) type Answered<T> = Result<T, Denial>;
 
@@ -27,7 +28,7 @@ pub(super) fn invalid(message: impl ToString) -> Denial {
 }
 
 /// It is more than the vPDP may use.
-fn exhausted(message: impl ToString) -> Denial {
+pub(super) fn exhausted(message: impl ToString) -> Denial {
     Denial {
         code: Code::ResourceExhausted,
         message: message.to_string(),
@@ -77,6 +78,8 @@ impl Office {
             // That takes time, which the office does not have.
             Some(Change::SetProgram(asked)) => self.set_program(asked, answer),
             Some(Change::EditStage(asked)) => self.edit_stage(asked, answer),
+            Some(Change::RollBack(vpdp)) => self.roll_back(&vpdp, answer),
+            Some(Change::RemoveProgram(vpdp)) => self.remove_program(&vpdp, answer),
             Some(change) => answer.give(self.change_now(change)),
             None => answer.give(Err(invalid("the request changes nothing"))),
         }
@@ -89,7 +92,6 @@ impl Office {
                 let id = self.id(&vpdp)?;
                 self.hypervisor.delete(id).map_err(refused)?;
                 self.disconnect(id);
-                self.chains.remove(&id);
                 Ok(done(id))
             }
             Change::Suspend(vpdp) => {
@@ -101,18 +103,6 @@ impl Office {
                 let id = self.id(&vpdp)?;
                 self.hypervisor.resume(id).map_err(refused)?;
                 Ok(done(id))
-            }
-            Change::RollBack(vpdp) => {
-                let id = self.id(&vpdp)?;
-                let migration = self.hypervisor.roll_back(id).map_err(refused)?;
-                self.set(id, None, &migration)
-            }
-            Change::RemoveProgram(vpdp) => {
-                let id = self.id(&vpdp)?;
-                let empty = Arc::clone(&self.empty);
-                let updated = self.hypervisor.update(id, empty, Carry::Nothing);
-                let migration = updated.map_err(refused)?;
-                self.set(id, None, &migration)
             }
             Change::Connect(asked) => {
                 let port = self.virtual_port(asked.port)?;
@@ -153,9 +143,10 @@ impl Office {
             }
             Change::Import(exported) => self.import(exported),
             // They were taken before.
-            Change::SetProgram(_) | Change::EditStage(_) => {
-                Err(invalid("a program is not set here"))
-            }
+            Change::SetProgram(_)
+            | Change::EditStage(_)
+            | Change::RollBack(_)
+            | Change::RemoveProgram(_) => Err(invalid("programs are not set here")),
         }
     }
 
@@ -242,13 +233,18 @@ impl Office {
         }
         spec.ports.resize(USUAL_CPU as usize + 1, Connection::Open);
         let id = self.hypervisor.create(spec).map_err(refused)?;
+        self.lead_to_controllers(id)?;
+        Ok(id)
+    }
+
+    /// Connects a vPDP's port for controllers.
+    fn lead_to_controllers(&mut self, id: VpdpId) -> Answered<()> {
         let port = VirtualPort {
             vpdp: id,
             port: USUAL_CPU,
         };
         let connected = self.hypervisor.connect(port, Some(controllers_of(id)));
-        connected.map_err(refused)?;
-        Ok(id)
+        connected.map_err(refused)
     }
 
     /// Lets controllers of a new vPDP in, if all is well with it; else it is gone.
@@ -272,100 +268,15 @@ impl Office {
         Ok(wire::ChangeResponse::default())
     }
 
-    fn set_program(&mut self, asked: wire::SetProgram, answer: Answer<wire::ChangeResponse>) {
-        let may_lose = match &asked.may_lose[..] {
-            [] => MayLose::Nothing,
-            all if all.iter().any(|name| name == "*") => MayLose::Anything,
-            these => MayLose::These(these.to_vec()),
-        };
-        let chain = asked.chain;
-        let purpose = Purpose::Set { chain, may_lose };
-        self.compile(&asked.vpdp, asked.program, purpose, answer);
-    }
-
-    /// Compiles a program on a thread of its own; the office goes on when it is done.
-    pub(super) fn compile(
-        &mut self,
-        vpdp: &str,
-        text: String,
-        purpose: Purpose,
-        answer: Answer<wire::ChangeResponse>,
-    ) {
-        let found = self.id(vpdp).and_then(|id| {
-            let texts = self.hypervisor.compiler(id).map_err(refused)?;
-            let leave = texts.admit(text.len()).map_err(exhausted)?;
-            Ok((id, texts, leave))
-        });
-        let (id, texts, leave) = match found {
-            Ok(found) => found,
-            Err(denial) => return answer.give(Err(denial)),
-        };
-        let (tell, common) = (self.compiled_in.clone(), Arc::clone(self.common()));
-        let work = move || {
-            let compile = |text: &str| bounded(&texts, text);
-            let compiled = Compiled {
-                id,
-                program: p4rt::read_program(&compile, &text),
-                purpose,
-                leave,
-                answer,
-            };
-            // A switch that has stopped needs no program.
-            let _ = tell.send(compiled);
-            common.office.ring();
-        };
-        let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
-        // Without a thread the answer is that the switch does not answer.
-        let _ = builder.spawn(work);
-    }
-
-    /// A program was compiled.
-    pub(super) fn programmed(&mut self, compiled: Compiled) {
-        let Compiled {
-            id,
-            program,
-            purpose,
-            leave,
-            answer,
-        } = compiled;
-        let changed = program.map_err(invalid).and_then(|program| match purpose {
-            Purpose::Set { chain, may_lose } => {
-                let updated = self.hypervisor.update(id, program, Carry::State(may_lose));
-                let migration = updated.map_err(refused)?;
-                self.set(id, chain, &migration)
-            }
-            Purpose::Edit(asked) => self.edit_by(&asked, Some(&program)),
-        });
-        drop(leave);
-        answer.give(changed);
-    }
-
-    /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
-    pub(super) fn set(
-        &mut self,
-        id: VpdpId,
-        chain: Option<wire::Chain>,
-        migration: &Migration,
-    ) -> Answered<wire::ChangeResponse> {
-        if let Some(device) = self.hypervisor.device_mut(id) {
-            p4rt::forget_config(device);
-        }
-        match chain {
-            Some(chain) => self.chains.insert(id, chain),
-            None => self.chains.remove(&id),
-        };
-        self.connect(id)?;
-        let lost = migration.lines.iter().filter(|line| line.lost > 0);
-        Ok(wire::ChangeResponse {
-            vpdp: id.get().into(),
-            lost: lost.map(ToString::to_string).collect(),
-        })
-    }
-
     fn import(&mut self, exported: wire::Exported) -> Answered<wire::ChangeResponse> {
         let unreadable =
             || invalid("what was exported cannot be read; export it with this release");
-        let program = ir::read(&exported.program).map_err(|_| unreadable())?;
+        let function = |function: Option<wire::Function>| {
+            let function = function.and_then(|function| function.function);
+            let function = function.ok_or_else(unreadable)?;
+            let not_p4 = |_: &str| Err(String::new());
+            program::read(&function, &not_p4).map_err(|_| unreadable())
+        };
         let objects = exported.objects.iter();
         let objects = objects.map(|kept| store::read_object(&kept.place, &kept.object));
         let objects: Option<Vec<_>> = objects.collect();
@@ -380,18 +291,17 @@ impl Office {
             spec,
             is_suspended: exported.is_suspended,
             state: Some(ExportedState {
-                function: Function::Program(Arc::new(program)),
-                before: None,
+                function: function(exported.function)?,
+                before: match exported.before {
+                    None => None,
+                    before => Some(function(before)?),
+                },
                 objects: objects.ok_or_else(unreadable)?,
             }),
         };
         let id = self.hypervisor.import(exported).map_err(refused)?;
-        let port = VirtualPort {
-            vpdp: id,
-            port: USUAL_CPU,
-        };
-        let connected = self.hypervisor.connect(port, Some(controllers_of(id)));
-        self.begin(id, connected.map_err(refused))
+        let connected = self.lead_to_controllers(id);
+        self.begin(id, connected)
     }
 
     /// Tells of one vPDP, or of all.
@@ -438,29 +348,16 @@ impl Office {
             ports: own.iter().map(ToString::to_string).collect(),
             quotas: vpdp.quotas().settings(),
             is_suspended: vpdp.is_suspended(),
-            program: programmed.map(|device| self.tell_program(vpdp, device)),
+            program: programmed.map(|device| tell_program(vpdp, device)),
             packets: device.map(|device| packets(&device.ledger(), device.held() as u64)),
-        }
-    }
-
-    fn tell_program(&self, vpdp: &Vpdp, device: &Device) -> wire::Program {
-        let program = vpdp.given().unwrap_or_else(|| device.program());
-        let controls = program.controls.values();
-        let tables = device.configuration().tables.values();
-        wire::Program {
-            name: program.name.clone(),
-            stages: controls.map(|control| control.stages.len() as u64).sum(),
-            entries: tables.map(|table| table.len() as u64).sum(),
-            chain: self.chains.get(&vpdp.id()).cloned(),
         }
     }
 
     fn export(&self, id: VpdpId) -> Answered<wire::Exported> {
         let exported = self.hypervisor.export(id).map_err(refused)?;
-        let given = self.hypervisor.vpdp(id).and_then(Vpdp::given);
-        let (Some(given), Some(state)) = (given, exported.state) else {
-            return Err(refused(Refusal::NoProgram(id)));
-        };
+        let state = exported
+            .state
+            .ok_or_else(|| refused(Refusal::NoProgram(id)))?;
         let kept = |(place, object)| {
             let (place, object) = store::write_object(&place, &object);
             wire::Kept { place, object }
@@ -470,9 +367,27 @@ impl Office {
             owner: exported.spec.owner,
             quotas: exported.spec.quotas.settings(),
             is_suspended: exported.is_suspended,
-            program: given.to_string(),
+            function: Some(program::write(&state.function)),
+            before: state.before.as_ref().map(program::write),
             objects: state.objects.into_iter().map(kept).collect(),
         })
+    }
+}
+
+fn tell_program(vpdp: &Vpdp, device: &Device) -> wire::Program {
+    let program = vpdp.given().unwrap_or_else(|| device.program());
+    let controls = program.controls.values();
+    let tables = device.configuration().tables.values();
+    let policy = match vpdp.function() {
+        Some(Function::Chain(chain)) => Some(chain.policy.to_string()),
+        Some(Function::Program(_)) | None => None,
+    };
+    wire::Program {
+        name: program.name.clone(),
+        stages: controls.map(|control| control.stages.len() as u64).sum(),
+        entries: tables.map(|table| table.len() as u64).sum(),
+        policy,
+        joints: vpdp.joints().iter().map(chain::told).collect(),
     }
 }
 

@@ -4,6 +4,7 @@ mod answer;
 mod carrier;
 mod gauge;
 mod office;
+mod program;
 mod stages;
 mod tenant;
 

@@ -6,19 +6,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use ir::Program;
-use p4info::polyplane::tenancy::v1 as wire;
-use p4rt::{Answer, Denial, Petition, Petitions, Server};
+use p4rt::{Denial, Petition, Petitions, Server};
 use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
-use switch::MayLose;
-use tenancy::{Connection, Hypervisor, Leave, VirtualPort, VpdpId};
+use tenancy::{Connection, Hypervisor, VirtualPort, VpdpId};
 
 use crate::crew::Crew;
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::forward::Ending;
 use crate::host::carrier::{Switchboard, Tenants};
+use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
 use crate::report::PortReport;
 use crate::station::{Common, Told};
@@ -26,28 +25,6 @@ use crate::{compile, out, serve};
 
 /// The longest that the office sleeps: what programs say is heard this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
-
-/// A program that was compiled for a vPDP, away from the office.
-pub(super) struct Compiled {
-    pub(super) id: VpdpId,
-    pub(super) program: Result<Arc<Program>, String>,
-    pub(super) purpose: Purpose,
-    /// The vPDP has no other program made meanwhile.
-    pub(super) leave: Leave,
-    pub(super) answer: Answer<wire::ChangeResponse>,
-}
-
-/// What a program was compiled for.
-pub(super) enum Purpose {
-    /// To run in place of the vPDP's.
-    Set {
-        /// If it is a chain.
-        chain: Option<wire::Chain>,
-        may_lose: MayLose,
-    },
-    /// To give a stage to the vPDP's program.
-    Edit(wire::EditStage),
-}
 
 /// The office.
 pub(super) struct Office {
@@ -62,13 +39,11 @@ pub(super) struct Office {
     /// Those of them that are down.
     down: BTreeSet<PortId>,
     tenants: BTreeMap<VpdpId, Tenant>,
-    /// Of vPDPs whose program is one.
-    pub(super) chains: BTreeMap<VpdpId, wire::Chain>,
     /// What runs where there is no program.
     pub(super) empty: Arc<Program>,
     choice: Choice,
-    pub(super) compiled_in: Sender<Compiled>,
-    compiled: Receiver<Compiled>,
+    pub(super) ready_in: Sender<Ready>,
+    ready: Receiver<Ready>,
 }
 
 impl Office {
@@ -81,7 +56,7 @@ impl Office {
         ports: BTreeSet<PortId>,
         choice: Choice,
     ) -> Result<Office, String> {
-        let (compiled_in, compiled) = channel();
+        let (ready_in, ready) = channel();
         Ok(Office {
             hypervisor,
             first_station: crew.first_bell(),
@@ -92,11 +67,10 @@ impl Office {
             ports,
             down: BTreeSet::new(),
             tenants: BTreeMap::new(),
-            chains: BTreeMap::new(),
             empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
             choice,
-            compiled_in,
-            compiled,
+            ready_in,
+            ready,
         })
     }
 
@@ -127,8 +101,8 @@ impl Office {
                     Petition::Show(asked, answer) => answer.give(self.show(&asked)),
                 }
             }
-            while let Ok(compiled) = self.compiled.try_recv() {
-                self.programmed(compiled);
+            while let Ok(ready) = self.ready.try_recv() {
+                self.programmed(ready);
             }
             let has_more = self.serve();
             // Nothing but a packet of a device that has workers is sent from here: there is none.
@@ -158,13 +132,8 @@ impl Office {
             let Some(device) = self.hypervisor.device_mut(*id) else {
                 continue;
             };
-            let before = Arc::clone(device.program());
             tenant.inbox.look_for_idle(device);
             has_more |= tenant.inbox.serve(device, false);
-            if !Arc::ptr_eq(&before, device.program()) {
-                // A controller has set another one: the chain is gone.
-                self.chains.remove(id);
-            }
             let vpdp = format!("vPDP {id}: ");
             let mut note = |line: String| out::note(&format!("{vpdp}{line}"));
             has_more |= tenant.hear(device, &mut note);

@@ -1,52 +1,67 @@
 //! Stages of vPDPs' programs: changed one by one, and told of with the slots in which they are.
 
+use std::sync::Arc;
+
 use ir::{BlockRole, Program};
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::edit_stage::Edit as Asked;
 use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Demand, Pipe, Placement};
-use tenancy::Vpdp;
+use switch::{Carry, MayLose};
+use tenancy::{Hypervisor, Refusal, Vpdp, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};
-use crate::host::office::{Office, Purpose};
+use crate::host::office::Office;
+use crate::host::program::Source;
+use crate::host::tenant::bounded;
 
 impl Office {
-    /// Changes a stage; where another program gives one, when that is compiled.
+    /// Changes a stage; a place in the slots at once, what the program does when that is made.
     pub(super) fn edit_stage(
         &mut self,
         asked: wire::EditStage,
         answer: Answer<wire::ChangeResponse>,
     ) {
-        match &asked.edit {
-            Some(Asked::Replace(donor) | Asked::AddBefore(donor) | Asked::AddAfter(donor)) => {
-                let (vpdp, text) = (asked.vpdp.clone(), donor.program.clone());
-                self.compile(&vpdp, text, Purpose::Edit(asked), answer);
+        match asked.edit {
+            Some(Asked::MoveToSlot(slot)) => answer.give(self.move_to_slot(&asked, slot)),
+            _ => {
+                let found = self.edited(asked);
+                // Tables of stages that go stay, and all that they hold.
+                self.prepare(found, Carry::State(MayLose::Nothing), answer);
             }
-            _ => answer.give(self.edit_by(&asked, None)),
         }
     }
 
-    /// Changes a stage, with this program if another one gives a stage.
-    pub(super) fn edit_by(
+    fn move_to_slot(
         &mut self,
         asked: &wire::EditStage,
-        program: Option<&Program>,
+        slot: u32,
     ) -> Answered<wire::ChangeResponse> {
         let id = self.id(&asked.vpdp)?;
-        let changed = match asked.edit {
-            Some(Asked::MoveToSlot(slot)) => self.hypervisor.move_to_slot(id, &asked.stage, slot),
-            _ => {
-                let scope = scope(asked);
-                let edit = edit(asked, program, &scope)
-                    .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
-                self.hypervisor.edit(id, &edit)
-            }
+        let moved = self.hypervisor.move_to_slot(id, &asked.stage, slot);
+        self.set(id, &moved.map_err(refused)?)
+    }
+
+    /// What a vPDP's program becomes, with the bytes of the text that gives it a stage.
+    fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Source)> {
+        let id = self.id(&asked.vpdp)?;
+        let given = self.hypervisor.vpdp(id).and_then(Vpdp::given);
+        let given = Arc::clone(given.ok_or_else(|| refused(Refusal::NoProgram(id)))?);
+        let texts = self.hypervisor.compiler(id).map_err(refused)?;
+        let bytes = donor(&asked).map_or(0, |donor| donor.program.len());
+        let source = move || {
+            let program = donor(&asked).map(|donor| {
+                let compile = |text: &str| bounded(&texts, text);
+                p4rt::read_program(&compile, &donor.program).map_err(invalid)
+            });
+            let program = program.transpose()?;
+            let scope = scope(&asked);
+            let edit = edit(&asked, program.as_ref(), &scope)
+                .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
+            Hypervisor::edited(id, &given, &edit).map_err(refused)
         };
-        let migration = changed.map_err(refused)?;
-        // Its steps are what they were, but for the stage.
-        let chain = self.chains.get(&id).cloned();
-        self.set(id, chain, &migration)
+        Ok((id, bytes, Box::new(source)))
     }
 
     /// What is in the stage slots.
@@ -73,15 +88,19 @@ impl Office {
     }
 }
 
+/// The stage of another program that comes in.
+fn donor(asked: &wire::EditStage) -> Option<&wire::Donor> {
+    match asked.edit.as_ref()? {
+        Asked::Replace(donor) | Asked::AddBefore(donor) | Asked::AddAfter(donor) => Some(donor),
+        Asked::Delete(_) | Asked::MoveBefore(_) | Asked::MoveAfter(_) | Asked::MoveToSlot(_) => {
+            None
+        }
+    }
+}
+
 /// What stands in front of the names that a donor's stage is to find.
 fn scope(asked: &wire::EditStage) -> String {
-    let step = match &asked.edit {
-        Some(Asked::Replace(donor) | Asked::AddBefore(donor) | Asked::AddAfter(donor)) => {
-            &donor.step
-        }
-        _ => return String::new(),
-    };
-    match step.as_str() {
+    match donor(asked).map_or("", |donor| &donor.step) {
         "" => String::new(),
         step => format!("{step}."),
     }

@@ -11,13 +11,14 @@ use clap::{Args, Subcommand};
 use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
+use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::client::{ClientError, Operator};
-use passes::compose::Composed;
 use prost::Message;
 
 use crate::address::Address;
 use crate::args::{Format, Source, read};
-use crate::{Ended, chain, compile, out};
+use crate::chain::{self, Parts};
+use crate::{Ended, compile, out};
 
 #[derive(Args)]
 #[command(
@@ -250,10 +251,10 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     match &options.command {
         Command::Create(create) => return desk.create(create),
         Command::Load(load) => {
-            let Some(made) = Made::of(&load.source)? else {
+            let Some(function) = function_of(&load.source)? else {
                 return Ok(Ended::WithErrors);
             };
-            desk.set_program(&load.vpdp, made, &load.may_lose)?;
+            desk.set_program(&load.vpdp, function, &load.may_lose)?;
         }
         Command::List => desk.list()?,
         Command::Show(name) => desk.show(&name.vpdp)?,
@@ -332,38 +333,34 @@ fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
     })
 }
 
-/// A program, compiled here, where its files are.
-struct Made {
-    program: Program,
-    chain: Option<wire::Chain>,
+/// A program as a switch takes it.
+fn text(program: &Program) -> String {
+    let config = p4rt::device_config(program);
+    String::from_utf8_lossy(&config).into_owned()
 }
 
-impl Made {
-    /// None, if there are errors in it: they are shown.
-    fn of(source: &Source) -> Result<Option<Made>, String> {
-        if !source.is_chain() {
-            let program = compile::compile(source);
-            return Ok(program.map(|program| Made {
-                program,
-                chain: None,
-            }));
+/// What a vPDP is to do, compiled here, where its files are. None, if there are errors in it: they are shown.
+fn function_of(source: &Source) -> Result<Option<wire::Function>, String> {
+    let function = match source.is_chain() {
+        false => compile::compile(source).map(|program| OneFunction::Program(text(&program))),
+        true => {
+            let chained = chain::chain(source)?;
+            compile::show_all(&chained.told, Format::Text);
+            let whole = chained.composed.and(chained.parts);
+            whole.map(|Parts { policy, programs }| {
+                let programs = programs.iter();
+                OneFunction::Chain(wire::Chain {
+                    policy: policy.to_string(),
+                    programs: programs
+                        .map(|(step, program)| (step.clone(), text(program)))
+                        .collect(),
+                })
+            })
         }
-        let chained = chain::chain(source)?;
-        compile::show_all(&chained.told, Format::Text);
-        Ok(chained.composed.map(|Composed { program, joints }| Made {
-            program,
-            chain: Some(wire::Chain {
-                policy: source.program.display().to_string(),
-                joints: joints.iter().map(chain::told).collect(),
-            }),
-        }))
-    }
-
-    /// As a switch takes it.
-    fn text(&self) -> String {
-        let program = p4rt::device_config(&self.program);
-        String::from_utf8_lossy(&program).into_owned()
-    }
+    };
+    Ok(function.map(|function| wire::Function {
+        function: Some(function),
+    }))
 }
 
 /// An operator at a switch.
@@ -390,11 +387,11 @@ impl<'o> Desk<'o> {
 
     fn create(&mut self, options: &CreateOptions) -> Result<Ended, String> {
         let source = options.program.as_deref().map(Source::file);
-        let made = match &source {
+        let function = match &source {
             None => None,
-            Some(source) => match Made::of(source)? {
+            Some(source) => match function_of(source)? {
                 None => return Ok(Ended::WithErrors),
-                made => made,
+                function => function,
             },
         };
         let created = self.change(Change::Create(wire::Create {
@@ -404,8 +401,8 @@ impl<'o> Desk<'o> {
             ports: options.ports.clone(),
             quotas: options.quotas.clone(),
         }))?;
-        if let Some(made) = made
-            && let Err(error) = self.set_program(&options.name, made, &[])
+        if let Some(function) = function
+            && let Err(error) = self.set_program(&options.name, function, &[])
         {
             // It is all made, or nothing.
             self.change(Change::Delete(options.name.clone()))?;
@@ -422,12 +419,16 @@ impl<'o> Desk<'o> {
         Ok(Ended::Well)
     }
 
-    fn set_program(&mut self, vpdp: &str, made: Made, may_lose: &[String]) -> Result<(), String> {
+    fn set_program(
+        &mut self,
+        vpdp: &str,
+        function: wire::Function,
+        may_lose: &[String],
+    ) -> Result<(), String> {
         self.change(Change::SetProgram(wire::SetProgram {
             vpdp: vpdp.to_owned(),
-            program: made.text(),
+            function: Some(function),
             may_lose: may_lose.to_vec(),
-            chain: made.chain,
         }))?;
         Ok(())
     }

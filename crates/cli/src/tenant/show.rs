@@ -75,8 +75,8 @@ impl<'w> Described<'w> {
             is_suspended: vpdp.is_suspended,
             program: vpdp.program.as_ref().map(|program| Program {
                 name: &program.name,
-                policy: program.chain.as_ref().map(|chain| chain.policy.as_str()),
-                joints: joints(program),
+                policy: program.policy.as_deref(),
+                joints: &program.joints,
                 stages: program.stages,
                 entries: program.entries,
             }),
@@ -106,10 +106,7 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     for vpdp in &told.vpdps {
         let program = match &vpdp.program {
             None => "no program",
-            Some(program) => match &program.chain {
-                None => &program.name,
-                Some(chain) => &chain.policy,
-            },
+            Some(program) => program.policy.as_ref().unwrap_or(&program.name),
         };
         let counts = Counts::of(vpdp.packets.as_ref());
         let dropped: u64 = counts.dropped.values().sum();
@@ -132,12 +129,6 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
         let _ = writeln!(text, "rule {rule}");
     }
     text
-}
-
-/// How the steps of a chain follow one another.
-fn joints(program: &wire::Program) -> &[String] {
-    let chain = program.chain.as_ref();
-    chain.map_or(&[], |chain| &chain.joints)
 }
 
 fn ports(ports: &[String]) -> String {
@@ -168,10 +159,10 @@ pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
             lines.push(format!(
                 "  program: {name}, {stages} stages, {entries} entries"
             ));
-            if let Some(chain) = &program.chain {
-                lines.push(format!("  policy: {}", chain.policy));
+            if let Some(policy) = &program.policy {
+                lines.push(format!("  policy: {policy}"));
             }
-            lines.extend(joints(program).iter().map(|joint| format!("    {joint}")));
+            lines.extend(program.joints.iter().map(|joint| format!("    {joint}")));
         }
     }
     let counts = Counts::of(vpdp.packets.as_ref());

@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use p4info::polyplane::tenancy::v1 as wire;
 use wire::edit_stage::Edit;
 
-use super::Made;
+use super::text;
 use crate::args::Source;
+use crate::compile;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -106,9 +107,9 @@ impl DonorOptions {
     fn read(&self) -> Result<Option<wire::Donor>, String> {
         let stem = self.program.file_stem().map(|stem| stem.to_string_lossy());
         let prefix = self.prefix.clone().or(stem.map(|stem| stem.into_owned()));
-        let made = Made::of(&Source::file(&self.program))?;
-        Ok(made.map(|made| wire::Donor {
-            program: made.text(),
+        let program = compile::compile(&Source::file(&self.program));
+        Ok(program.map(|program| wire::Donor {
+            program: text(&program),
             stage: self.new.clone(),
             prefix: prefix.unwrap_or_default(),
             step: self.step.clone(),

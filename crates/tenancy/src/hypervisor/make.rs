@@ -67,6 +67,16 @@ impl Maker {
 }
 
 impl Made {
+    /// The vPDP that it is for.
+    pub fn vpdp(&self) -> VpdpId {
+        self.vpdp
+    }
+
+    /// The program that runs in it: a chain's is all of its steps.
+    pub fn program(&self) -> &Arc<Program> {
+        self.device.program()
+    }
+
     /// Gives it the state of another one.
     pub(super) fn restore(&mut self, objects: Vec<(Place, Object)>) -> Result<(), ControlError> {
         self.device.restore(objects)
@@ -223,10 +233,19 @@ impl Hypervisor {
     /// The stage cannot be changed so; as of [`Hypervisor::update`].
     pub fn edit(&mut self, id: VpdpId, edit: &Edit<'_>) -> Result<Migration, Refusal> {
         self.catch_up(id)?;
-        let edited = passes::edit::edit(&self.loaded_mut(id)?.given, edit);
-        let edited = edited.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
+        let edited = Hypervisor::edited(id, &self.loaded_mut(id)?.given, edit)?;
         // Tables of stages that go stay, and all that they hold.
-        self.update(id, Arc::new(edited), Carry::State(MayLose::Nothing))
+        self.update(id, edited, Carry::State(MayLose::Nothing))
+    }
+
+    /// What a vPDP's program becomes by a change of one stage, for a thread that may take its time.
+    ///
+    /// # Errors
+    /// The stage cannot be changed so.
+    pub fn edited(id: VpdpId, given: &Program, edit: &Edit<'_>) -> Result<Function, Refusal> {
+        let edited = passes::edit::edit(given, edit);
+        let edited = edited.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
+        Ok(Function::Program(Arc::new(edited)))
     }
 
     /// Has a stage be in this slot from now on, in whatever program of the vPDP. What it does, and did before, stays.

@@ -1,0 +1,193 @@
+//! Programs of virtual data planes: read, composed and made native code of on threads of their own, since the office has others to answer meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ir::Program;
+use p4info::polyplane::tenancy::v1 as wire;
+use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
+use p4rt::Answer;
+use switch::{Carry, MayLose, Migration};
+use tenancy::{Chain, Function, Leave, Made, VpdpId};
+
+use crate::host::answer::{Answered, exhausted, invalid, refused};
+use crate::host::office::Office;
+use crate::host::tenant::bounded;
+
+/// What a thread has made of a function, and who has asked for it.
+pub(super) struct Ready {
+    made: Answered<Made>,
+    carry: Carry,
+    /// The vPDP has no other program made meanwhile.
+    leave: Leave,
+    answer: Answer<wire::ChangeResponse>,
+}
+
+/// Where a vPDP gets its next function from, on a thread that may take its time.
+pub(super) type Source = Box<dyn FnOnce() -> Answered<Function> + Send>;
+
+/// What makes a program of P4 text.
+type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
+
+impl Office {
+    pub(super) fn set_program(
+        &mut self,
+        asked: wire::SetProgram,
+        answer: Answer<wire::ChangeResponse>,
+    ) {
+        let carry = Carry::State(match &asked.may_lose[..] {
+            [] => MayLose::Nothing,
+            all if all.iter().any(|name| name == "*") => MayLose::Anything,
+            these => MayLose::These(these.to_vec()),
+        });
+        let found = self.id(&asked.vpdp).and_then(|id| {
+            let function = asked.function.and_then(|function| function.function);
+            let function = function.ok_or_else(|| invalid("there is no program"))?;
+            let texts = self.hypervisor.compiler(id).map_err(refused)?;
+            let bytes = bytes(&function);
+            let source: Source =
+                Box::new(move || read(&function, &|text| bounded(&texts, text)).map_err(invalid));
+            Ok((id, bytes, source))
+        });
+        self.prepare(found, carry, answer);
+    }
+
+    pub(super) fn roll_back(&mut self, vpdp: &str, answer: Answer<wire::ChangeResponse>) {
+        let found = self.id(vpdp).and_then(|id| {
+            let before = self.hypervisor.before(id).map_err(refused)?;
+            Ok((id, 0, Box::new(move || Ok(before)) as Source))
+        });
+        self.prepare(found, Carry::State(MayLose::Anything), answer);
+    }
+
+    pub(super) fn remove_program(&mut self, vpdp: &str, answer: Answer<wire::ChangeResponse>) {
+        let empty = Function::Program(Arc::clone(&self.empty));
+        let found = self
+            .id(vpdp)
+            .map(|id| (id, 0, Box::new(move || Ok(empty)) as Source));
+        self.prepare(found, Carry::Nothing, answer);
+    }
+
+    /// Makes a device for a vPDP, of a function whose texts have so many bytes, on a thread of its own; the office goes on when it is done.
+    pub(super) fn prepare(
+        &mut self,
+        found: Answered<(VpdpId, usize, Source)>,
+        carry: Carry,
+        answer: Answer<wire::ChangeResponse>,
+    ) {
+        let begun = found.and_then(|(id, bytes, source)| {
+            let texts = self.hypervisor.compiler(id).map_err(refused)?;
+            let leave = texts.admit(bytes).map_err(exhausted)?;
+            let maker = self.hypervisor.maker(id).map_err(refused)?;
+            Ok((source, leave, maker))
+        });
+        let (source, leave, maker) = match begun {
+            Ok(begun) => begun,
+            Err(denial) => return answer.give(Err(denial)),
+        };
+        let (tell, common) = (self.ready_in.clone(), Arc::clone(self.common()));
+        let work = move || {
+            let made = source().and_then(|function| {
+                let made = maker.make(function).map_err(refused)?;
+                p4rt::check_p4info(made.program()).map_err(invalid)?;
+                Ok(made)
+            });
+            let ready = Ready {
+                made,
+                carry,
+                leave,
+                answer,
+            };
+            // A switch that has stopped needs no program.
+            let _ = tell.send(ready);
+            common.office.ring();
+        };
+        let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
+        // Without a thread the answer is that the switch does not answer.
+        let _ = builder.spawn(work);
+    }
+
+    /// A device was made.
+    pub(super) fn programmed(&mut self, ready: Ready) {
+        let Ready {
+            made,
+            carry,
+            leave,
+            answer,
+        } = ready;
+        let set = made.and_then(|made| {
+            let id = made.vpdp();
+            let migration = self.hypervisor.adopt(made, carry).map_err(refused)?;
+            self.set(id, &migration)
+        });
+        drop(leave);
+        answer.give(set);
+    }
+
+    /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
+    pub(super) fn set(&mut self, id: VpdpId, migration: &Migration) -> Answered<wire::ChangeResponse> {
+        if let Some(device) = self.hypervisor.device_mut(id) {
+            p4rt::forget_config(device);
+        }
+        self.connect(id)?;
+        let lost = migration.lines.iter().filter(|line| line.lost > 0);
+        Ok(wire::ChangeResponse {
+            vpdp: id.get().into(),
+            lost: lost.map(ToString::to_string).collect(),
+        })
+    }
+}
+
+/// Bytes of a function's texts.
+fn bytes(function: &OneFunction) -> usize {
+    match function {
+        OneFunction::Program(text) => text.len(),
+        OneFunction::Chain(chain) => {
+            let programs = chain.programs.values().map(String::len);
+            chain.policy.len() + programs.sum::<usize>()
+        }
+    }
+}
+
+/// Reads a function.
+///
+/// # Errors
+/// What is wrong with its texts, for people.
+pub(super) fn read(function: &OneFunction, compile: &Compile<'_>) -> Result<Function, String> {
+    match function {
+        OneFunction::Program(text) => {
+            let program = p4rt::read_program(compile, text)?;
+            Ok(Function::Program(Arc::new(program)))
+        }
+        OneFunction::Chain(chain) => {
+            let step = |(name, text): (&String, &String)| {
+                let program = p4rt::read_program(compile, text);
+                let program = program.map_err(|error| format!("the step `{name}`: {error}"))?;
+                Ok((name.clone(), Arc::new(program)))
+            };
+            let programs = chain.programs.iter().map(step);
+            let programs: BTreeMap<_, _> = programs.collect::<Result<_, String>>()?;
+            let chain = Chain::read(&chain.policy, programs);
+            let chain = chain.map_err(|error| format!("the policy: {error}"))?;
+            Ok(Function::from(chain))
+        }
+    }
+}
+
+/// Writes a function, its programs as IR.
+pub(super) fn write(function: &Function) -> wire::Function {
+    let one = match function {
+        Function::Program(program) => OneFunction::Program(program.to_string()),
+        Function::Chain(chain) => {
+            let programs = chain.programs.iter();
+            let programs = programs.map(|(name, program)| (name.clone(), program.to_string()));
+            OneFunction::Chain(wire::Chain {
+                policy: chain.policy.to_string(),
+                programs: programs.collect(),
+            })
+        }
+    };
+    wire::Function {
+        function: Some(one),
+    }
+}
