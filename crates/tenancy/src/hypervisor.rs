@@ -1,12 +1,13 @@
 //! The control side: creates, changes and deletes virtual data planes while packets go through them. It owns no thread and no clock.
 
+mod stages;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use passes::edit::Edit;
 use passes::slots::SlotPlan;
 use switch::{Carry, Device, DeviceConfig, Ledger, Migration, Unbalanced};
 
@@ -20,7 +21,7 @@ use crate::refusal::{Refusal, Use};
 use crate::root::{Admission, Exit, Inlet, Root, Slot, Tenant};
 use crate::rule::Rule;
 use crate::share::Fairness;
-use crate::slots::{SlotBook, SlotView};
+use crate::slots::SlotBook;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring};
 use crate::worker::{MAX_HOPS, MOST_LINKED, Worker};
@@ -281,16 +282,6 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
-    }
-
-    /// The stage slots, for a thread that makes devices of vPDPs' programs ([`SlotBook::fit`]).
-    pub fn slot_book(&self) -> &SlotBook {
-        &self.slots
-    }
-
-    /// What is in the stage slots.
-    pub fn slots(&self) -> SlotView {
-        self.slots.view()
     }
 
     /// What a vPDP's ports are connected to.
@@ -565,42 +556,6 @@ impl Hypervisor {
         let loaded = self.loaded_mut(id)?;
         loaded.given = made.given;
         loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
-        Ok(migration)
-    }
-
-    /// Changes one stage of what a vPDP does; what it was then is one program. Roll back undoes it.
-    ///
-    /// # Errors
-    /// The stage cannot be changed so; as of [`Hypervisor::update`].
-    pub fn edit(&mut self, id: VpdpId, edit: &Edit<'_>) -> Result<Migration, Refusal> {
-        self.catch_up(id)?;
-        let edited = passes::edit::edit(&self.loaded_mut(id)?.given, edit);
-        let edited = edited.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
-        // Tables of stages that go stay, and all that they hold.
-        let carry = Carry::State(switch::MayLose::Nothing);
-        self.update(id, Arc::new(edited), carry)
-    }
-
-    /// Has a stage be in this slot from now on, in whatever program of the vPDP. What it does, and did before, stays.
-    ///
-    /// # Errors
-    /// There is no such stage; the slot does not hold it.
-    pub fn move_to_slot(
-        &mut self,
-        id: VpdpId,
-        stage: &str,
-        slot: u32,
-    ) -> Result<Migration, Refusal> {
-        self.catch_up(id)?;
-        let given = Arc::clone(&self.loaded_mut(id)?.given);
-        let found = passes::edit::check_stage(&given, stage);
-        found.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
-        let pin = (stage.to_owned(), slot);
-        let fitted = self.slots.fit_pinned(id, given, pin.clone());
-        let fitted = fitted.map_err(|error| Refusal::Slots(id, error))?;
-        let device = self.device(id, &self.find(id)?.config, fitted)?;
-        let migration = self.adopt(id, device, Carry::State(switch::MayLose::Nothing))?;
-        self.slots.pin(id, pin);
         Ok(migration)
     }
 

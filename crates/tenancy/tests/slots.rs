@@ -109,7 +109,7 @@ fn what_the_slots_do_not_hold_is_refused_and_changes_nothing() {
     let refusal = hypervisor.load(id(2), line(&[1], 50)).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "the stage slots do not hold the program of vPDP 2: no slot has room for stage In.t0: it takes 50 entries, and the emptiest slot has 40 left; declare more slots, or delete a program"
+        "the stage slots do not hold the program of vPDP 2: no slot has room for stage In.t0: it takes 50 entries, and slot 1, which lacks the least, has 40 left; declare more slots, or delete a program"
     );
     // A program's own places are free for what comes after it.
     let nothing = Carry::State(MayLose::Nothing);
@@ -221,6 +221,28 @@ fn a_program_that_resubmits_by_itself_does_so_behind_its_last_turn() {
     let (hypervisor, mut worker) = running(slots(Some(1), Capacity::default()), twice);
     // As it came, the second time with what is kept of the first one.
     assert_eq!(send(&mut worker, &[0, 0], 1), [(11, vec![3, 4])]);
+    hypervisor.check_conservation().unwrap();
+}
+
+#[test]
+fn a_loop_of_stages_is_a_turn_a_round_within_the_packets_work() {
+    let rounds = |rounds: u32| {
+        program(&format!(
+            "action plus(bit<8> amount) {{ hdr.h.mark = hdr.h.mark + amount; }}
+             table one {{ actions = {{ plus; }} default_action = plus(1); }}
+             apply {{
+                 for (bit<32> i = 0; i < {rounds}; i = i + 1) {{ one.apply(); }}
+                 standard.egress_spec = standard.ingress_port ^ 1;
+             }}"
+        ))
+    };
+    let capacity = Capacity::default();
+    let (hypervisor, mut worker) = running(slots(Some(4), capacity), rounds(10));
+    assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 10)]);
+    assert!(hypervisor.ledger().resubmitted >= 9);
+    let (hypervisor, mut worker) = running(slots(Some(4), capacity), rounds(1_000_000));
+    assert_eq!(send(&mut worker, &[0, 0], 1), []);
+    assert_eq!(hypervisor.ledger().dropped(DropReason::WorkBudget), 1);
     hypervisor.check_conservation().unwrap();
 }
 
