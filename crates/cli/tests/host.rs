@@ -369,6 +369,130 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     host.stop();
 }
 
+/// A line of two tables by the port by which a packet came in.
+const LINE: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct empty_t {}
+parser P(packet_in p, out empty_t h, inout empty_t m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout empty_t h, inout empty_t m) { apply {} }
+control I(inout empty_t h, inout empty_t m, inout standard_metadata_t s) {
+    action to_port(bit<9> port) { s.egress_spec = port; }
+    action drop() { mark_to_drop(s); }
+    table first { key = { s.ingress_port : exact @name("in"); } actions = { to_port; drop; } default_action = drop(); size = 16; }
+    table second { key = { s.ingress_port : exact @name("in"); } actions = { drop; NoAction; } size = 16; }
+    apply { first.apply(); second.apply(); }
+}
+control E(inout empty_t h, inout empty_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in empty_t h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
+#[test]
+fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
+    let options = ["--slots", "1", "--slot-tables", "3"];
+    let Some(mut host) = Host::new("host-slots", 2, &options) else {
+        return;
+    };
+    let program = host.directory.with("line.p4", LINE);
+    let ports = ["--port", "0", "--port", "1", "--program", &program];
+    host.tenant(&[&["create", "blue"], &ports[..]].concat())
+        .unwrap();
+    let entry = "I.first { in: 0 } -> to_port(port: 1)";
+    host.controller("1", &["add", entry]).unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+    let slots = |host: &Host| -> serde_json::Value {
+        serde_json::from_str(&host.tenant(&["slots", "--json"]).unwrap()).unwrap()
+    };
+    let told = slots(&host);
+    assert_eq!(told["slots"], 1);
+    assert_eq!(told["programs"][0]["turns"], 2);
+    assert_eq!(told["held"][0]["used"]["tables"], 2);
+    assert_eq!(told["held"][0]["free"]["tables"], 1);
+    let text = host.tenant(&["slots"]).unwrap();
+    assert!(
+        text.contains("match     blue: I.second (ingress, turn 2)"),
+        "{text}"
+    );
+
+    // Another one has no place, whoever loads it.
+    host.tenant(&["create", "red"]).unwrap();
+    let load = host.tenant(&["load", "red", &program]).unwrap_err();
+    assert!(
+        load.contains("no slot has room for stage I.second"),
+        "{load}"
+    );
+    let load = host.controller("2", &["load", &program]).unwrap_err();
+    assert!(
+        load.contains("no slot has room for stage I.second"),
+        "{load}"
+    );
+    assert_eq!(slots(&host)["held"], told["held"]);
+
+    let turns = |host: &Host| slots(host)["programs"][0]["turns"].clone();
+    host.tenant(&["stage", "delete", "blue", "I.second"])
+        .unwrap();
+    assert_eq!(turns(&host), 1);
+    assert_eq!(host.carries(0, 9), Some(1));
+    host.tenant(&["rollback", "blue"]).unwrap();
+    assert_eq!(turns(&host), 2);
+    assert_eq!(host.carries(0, 9), Some(1));
+    let add = [
+        "stage", "add", "blue", &program, "I.second", "--before", "I.first", "--as", "guard",
+    ];
+    host.tenant(&add).unwrap();
+    assert_eq!(turns(&host), 3);
+    assert_eq!(host.carries(0, 9), Some(1));
+    host.controller("1", &["add", "guard.I.second { in: 0 } -> drop()"])
+        .unwrap();
+    // What comes later says otherwise: a port is chosen again.
+    assert_eq!(host.carries(0, 9), Some(1));
+    let behind = [
+        "stage",
+        "move",
+        "blue",
+        "guard.I.second",
+        "--after",
+        "I.second",
+    ];
+    host.tenant(&behind).unwrap();
+    assert!(host.drops(0, 9));
+    let before = slots(&host);
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["delete", "blue", "I.third"],
+            "no stage `I.third`; its stages are ",
+        ),
+        (
+            &["move", "blue", "I.first", "--slot", "1"],
+            "there is no slot 1",
+        ),
+        (
+            &["move", "blue", "I.first", "--after", "I.first"],
+            "same control",
+        ),
+        (
+            &["replace", "blue", "I.first", &program, "I.third"],
+            "no stage `I.third`",
+        ),
+        (
+            &["add", "blue", &program, "I.second", "--after", "I.first"],
+            "no slot has room",
+        ),
+        (&["delete", "green", "I.first"], "no vPDP `green`"),
+    ];
+    for (words, part) in cases {
+        let refused = host.tenant(&[&["stage"], *words].concat()).unwrap_err();
+        assert!(refused.contains(part), "{words:?}: {refused}");
+        assert_eq!(slots(&host), before, "{words:?}");
+    }
+    host.tenant(&["delete", "blue"]).unwrap();
+    assert_eq!(slots(&host)["held"][0]["used"]["tables"], 0);
+    host.controller("2", &["load", &program]).unwrap();
+    assert_eq!(turns(&host), 2);
+    host.stop();
+}
+
 /// Controllers cannot know its table: the id is of another kind of object.
 const NAMELESS: &str = r#"
 #include <core.p4>

@@ -143,11 +143,13 @@ pub enum SlotError {
     Full {
         /// The stage.
         stage: String,
-        /// Of what the slot with the most room has too little.
+        /// The slot that lacks the least.
+        slot: u32,
+        /// Of what it has too little.
         resource: Resource,
         /// How much the stage takes.
         wanted: u64,
-        /// The most that a slot has left.
+        /// How much the slot has left.
         left: u64,
     },
     /// The slot in which a stage is to be is too full for it.
@@ -228,12 +230,13 @@ impl fmt::Display for SlotError {
             ),
             SlotError::Full {
                 stage,
+                slot,
                 resource,
                 wanted,
                 left,
             } => write!(
                 f,
-                "no slot has room for stage {stage}: it takes {wanted} {resource}, and the emptiest slot has {left} left; declare more slots, or delete a program"
+                "no slot has room for stage {stage}: it takes {wanted} {resource}, and slot {slot}, which lacks the least, has {left} left; declare more slots, or delete a program"
             ),
             SlotError::PinFull {
                 stage,
@@ -521,21 +524,23 @@ impl Slots {
         }
     }
 
-    /// What all slots have too little of, by the slot that has the most of it left.
+    /// Why no slot takes the stage: by the one that has the largest part of what it lacks.
     fn full(&self, stage: &Stage, demand: Demand) -> SlotError {
         let capacity = self.plan.capacity;
-        let left = |resource| {
-            let held = self.held.iter().map(|held| capacity.left(*held, resource));
-            held.max().unwrap_or(0)
-        };
-        let parts = demand.parts().into_iter();
-        let tight = parts.max_by_key(|(resource, wanted)| wanted.saturating_sub(left(*resource)));
-        let (resource, wanted) = tight.unwrap_or((Resource::Tables, demand.tables));
+        let lacking = (0..).zip(&self.held).filter_map(|(slot, held)| {
+            let (resource, _) = capacity.lacks(held.plus(demand))?;
+            let (wanted, left) = (demand.of(resource), capacity.left(*held, resource));
+            Some((slot, resource, wanted, left))
+        });
+        let part = |wanted: u64, left: u64| u128::from(left) * 1000 / u128::from(wanted.max(1));
+        let best = lacking.max_by_key(|&(_, _, wanted, left)| part(wanted, left));
+        let (slot, resource, wanted, left) = best.unwrap_or((0, Resource::Tables, 0, 0));
         SlotError::Full {
             stage: stage.name.clone(),
+            slot,
             resource,
             wanted,
-            left: left(resource),
+            left,
         }
     }
 }

@@ -269,7 +269,7 @@ fn what_does_not_fit_is_named() {
     };
     assert_eq!(
         error(plan(Some(1), 100)),
-        "no slot has room for stage stage_1: it takes 60 entries, and the emptiest slot has 40 left; declare more slots, or delete a program"
+        "no slot has room for stage stage_1: it takes 60 entries, and slot 0, which lacks the least, has 40 left; declare more slots, or delete a program"
     );
     assert_eq!(
         error(plan(Some(4), 50)),

@@ -427,9 +427,7 @@ impl Core {
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         while job.root.code.resume.get(job.packet.frame()) != 0 {
-            trace.event(|| TraceEvent::Again {
-                why: "the next turn through the stage slots",
-            });
+            trace.event(|| TraceEvent::Again { why: "slots" });
             if !job.packet.spend(job.root.code.pass_work) {
                 return Err(DropReason::WorkBudget);
             }

@@ -3,6 +3,7 @@
 mod connect;
 mod make;
 mod migrate;
+mod stages;
 mod step;
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use crate::refusal::{Refusal, Use};
 use crate::root::{Admission, Root, Slot, Tenant};
 use crate::rule::Rule;
 use crate::share::Fairness;
-use crate::slots::{SlotBook, SlotView};
+use crate::slots::SlotBook;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring, WiringError};
 use crate::worker::Worker;
@@ -273,16 +274,6 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
-    }
-
-    /// The stage slots, for a thread that makes devices of vPDPs' programs ([`SlotBook::fit`]).
-    pub fn slot_book(&self) -> &SlotBook {
-        &self.slots
-    }
-
-    /// What is in the stage slots.
-    pub fn slots(&self) -> SlotView {
-        self.slots.view()
     }
 
     /// What a vPDP's ports are connected to.

@@ -68,14 +68,18 @@ impl Office {
     pub(super) fn tell_slots(&self) -> wire::Slots {
         let view = self.hypervisor.slots();
         let capacity = view.plan.capacity;
-        let programs = view.programs.iter().map(|(id, map)| {
-            let vpdp = self.hypervisor.vpdp(*id);
-            wire::SlottedProgram {
+        let programs = view.programs.iter().filter_map(|(id, map)| {
+            let vpdp = self.hypervisor.vpdp(*id)?;
+            // What runs where there is no program is nobody's.
+            let given = vpdp
+                .given()
+                .filter(|given| !Arc::ptr_eq(given, &self.empty));
+            given.map(|_| wire::SlottedProgram {
                 vpdp: id.get().into(),
-                name: vpdp.map_or("", Vpdp::name).to_owned(),
+                name: vpdp.name().to_owned(),
                 turns: map.turns(),
                 stages: map.placements.iter().map(stage).collect(),
-            }
+            })
         });
         wire::Slots {
             count: view.plan.slots.map(|slots| slots.get().into()),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use exec::Engine;
 use ir::Program;
 use passes::compose::Joint;
-use passes::edit::Edit;
 use passes::slots::SlotError;
 use switch::{
     Carry, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, Place,
@@ -59,7 +58,7 @@ impl Maker {
     }
 
     /// A device of a program that was to be fitted to the slots.
-    fn device(&self, fitted: Result<Arc<Program>, SlotError>) -> Result<Device, Refusal> {
+    pub(super) fn device(&self, fitted: Result<Arc<Program>, SlotError>) -> Result<Device, Refusal> {
         let fitted = fitted.map_err(|error| Refusal::Slots(self.vpdp, error))?;
         let made = Device::new(fitted, &*self.engine, &self.config);
         made.map_err(|error| Refusal::load(self.vpdp, &error))
@@ -209,14 +208,19 @@ impl Hypervisor {
         Ok(migration)
     }
 
-    fn catch_up(&mut self, id: VpdpId) -> Result<(), Refusal> {
+    pub(super) fn catch_up(&mut self, id: VpdpId) -> Result<(), Refusal> {
         let slots = self.slots.clone();
         self.loaded_mut(id)?.catch_up(id, &slots);
         Ok(())
     }
 
     /// Has a vPDP's device run the program of another one.
-    fn replace(&mut self, id: VpdpId, new: Device, carry: Carry) -> Result<Migration, Refusal> {
+    pub(super) fn replace(
+        &mut self,
+        id: VpdpId,
+        new: Device,
+        carry: Carry,
+    ) -> Result<Migration, Refusal> {
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
@@ -224,49 +228,6 @@ impl Hypervisor {
         loaded.program = Arc::clone(loaded.device.program());
         let running = Arc::clone(&loaded.program);
         self.slots.settle(id, &running);
-        Ok(migration)
-    }
-
-    /// Changes one stage of what a vPDP does; what it was then is one program. Roll back undoes it.
-    ///
-    /// # Errors
-    /// The stage cannot be changed so; as of [`Hypervisor::update`].
-    pub fn edit(&mut self, id: VpdpId, edit: &Edit<'_>) -> Result<Migration, Refusal> {
-        self.catch_up(id)?;
-        let edited = Hypervisor::edited(id, &self.loaded_mut(id)?.given, edit)?;
-        // Tables of stages that go stay, and all that they hold.
-        self.update(id, edited, Carry::State(MayLose::Nothing))
-    }
-
-    /// What a vPDP's program becomes by a change of one stage, for a thread that may take its time.
-    ///
-    /// # Errors
-    /// The stage cannot be changed so.
-    pub fn edited(id: VpdpId, given: &Program, edit: &Edit<'_>) -> Result<Function, Refusal> {
-        let edited = passes::edit::edit(given, edit);
-        let edited = edited.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
-        Ok(Function::Program(Arc::new(edited)))
-    }
-
-    /// Has a stage be in this slot from now on, in whatever program of the vPDP. What it does, and did before, stays.
-    ///
-    /// # Errors
-    /// There is no such stage; the slot does not hold it.
-    pub fn move_to_slot(
-        &mut self,
-        id: VpdpId,
-        stage: &str,
-        slot: u32,
-    ) -> Result<Migration, Refusal> {
-        self.catch_up(id)?;
-        let given = Arc::clone(&self.loaded_mut(id)?.given);
-        let found = passes::edit::check_stage(&given, stage);
-        found.map_err(|error| Refusal::Edit(id, Box::new(error)))?;
-        let pin = (stage.to_owned(), slot);
-        let fitted = self.slots.fit_pinned(id, &given, pin.clone());
-        let device = self.maker(id)?.device(fitted)?;
-        let migration = self.replace(id, device, Carry::State(MayLose::Nothing))?;
-        self.slots.pin(id, pin);
         Ok(migration)
     }
 
