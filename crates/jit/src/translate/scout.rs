@@ -261,7 +261,7 @@ impl Translator<'_> {
 
     /// A word of the notes of a table.
     fn notes(&mut self, site: ScoutSite, word: usize) -> Value {
-        let notes = self.load_invocation(offset::NOTES);
+        let notes = self.load_constant(offset::NOTES);
         let behind = 8 * (site.first + word) as i64;
         self.b.ins().iadd_imm(notes, behind)
     }
@@ -368,7 +368,7 @@ impl Translator<'_> {
         let at = self.at();
         let at = self.b.ins().iadd_imm(at, 1);
         self.set_at(at);
-        let count = self.load_invocation(offset::COUNT);
+        let count = self.load_constant(offset::COUNT);
         let through = self.b.create_block();
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);

@@ -16,6 +16,9 @@ use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
 
+/// Actions of a table up to which they are told apart by one comparison after the other.
+const COMPARED_ACTIONS: usize = 4;
+
 /// What applying a table came to, needed behind the action too.
 struct Applied {
     /// Whether it was hit.
@@ -301,14 +304,34 @@ impl Translator<'_> {
         blocks: &[Block],
         otherwise: Block,
     ) {
+        let heads = self.heads(table);
+        if heads.len() <= COMPARED_ACTIONS {
+            return self.go_by_comparing(head, heads.into_iter().zip(blocks), otherwise);
+        }
         let mut switch = Switch::new();
-        for (head, &block) in self.heads(table).into_iter().zip(blocks) {
+        for (head, &block) in heads.into_iter().zip(blocks) {
             if !switch.entries().contains_key(&head.into()) {
                 switch.set_entry(head.into(), block);
             }
         }
         switch.emit(&mut self.b, head, otherwise);
         self.is_live = false;
+    }
+
+    /// The same by one comparison after the other: branches of few ways are foreseen better than a jump to one of many places.
+    fn go_by_comparing<'b>(
+        &mut self,
+        head: Value,
+        ways: impl Iterator<Item = (u64, &'b Block)>,
+        otherwise: Block,
+    ) {
+        for (wanted, &block) in ways {
+            let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, wanted as i64);
+            let next = self.b.create_block();
+            self.branch(is_it, block, next);
+            self.start_sealed(next);
+        }
+        self.jump(otherwise);
     }
 
     fn go_by_position(&mut self, applied: &Applied, blocks: &[Block], none: Block) {
