@@ -29,7 +29,7 @@ pub(super) struct Applying {
 
 impl Translator<'_> {
     /// A word of what native code sees of the state.
-    fn load_view(&mut self, at: i32) -> Value {
+    pub(super) fn load_view(&mut self, at: i32) -> Value {
         let view = self.load_constant(offset::VIEW);
         self.b.ins().load(I64, in_constants(), view, at)
     }
