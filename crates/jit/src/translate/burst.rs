@@ -15,7 +15,8 @@ impl Translator<'_> {
     /// A packet begins: its bytes, all its fields zero.
     pub(super) fn begin_packet(&mut self) {
         let wire = self.wire_at_hand();
-        let bytes = self.b.ins().load(I64, in_constants(), wire, wire::BYTES);
+        // Loaded once: nearly every way needs it.
+        let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
         self.b.def_var(self.bytes, bytes);
         let length = self.length_of(wire);
         let bits = self.b.ins().ishl_imm(length, 3);

@@ -714,11 +714,25 @@ impl Translator<'_> {
             values.push(self.load_field_for(*from, *to));
         }
         self.all_zero();
-        self.help(Helper::BeginPass, &[]);
+        self.if_begun(|this| {
+            this.help(Helper::BeginPass, &[]);
+        });
         for ((_, to), value) in pairs.iter().zip(values) {
             let slot = self.slot(*to);
             self.store_slots(slot, &value);
         }
+    }
+
+    /// Does something if the packet has a context: few have.
+    fn if_begun(&mut self, work: impl FnOnce(&mut Self)) {
+        let flags = self.load_invocation(offset::FLAGS);
+        let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
+        let (begun, after) = (self.cold_block(), self.b.create_block());
+        self.branch(has_begun, begun, after);
+        self.start_sealed(begun);
+        work(self);
+        self.jump(after);
+        self.start_sealed(after);
     }
 
     /// Whether a test holds, as a truth value; nothing if it never does.
