@@ -120,3 +120,89 @@ fn drop_arguments(func: &mut Function, inst: Inst, needed: &EntitySet<Value>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cranelift_codegen::ir::types::I64;
+    use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlags, Signature};
+    use cranelift_codegen::isa::CallConv;
+    use cranelift_codegen::{settings, verifier::verify_function};
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+    /// A loop that loads two words behind a pointer each time, carries both and stores one.
+    fn looping() -> Function {
+        let mut func = Function::new();
+        func.signature = Signature::new(CallConv::SystemV);
+        func.signature.params.push(AbiParam::new(I64));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let (entry, around, end) = (b.create_block(), b.create_block(), b.create_block());
+        b.append_block_params_for_function_params(entry);
+        let pointer = b.block_params(entry)[0];
+        let [kept, dropped] = [(); 2].map(|()| b.append_block_param(around, I64));
+        b.switch_to_block(entry);
+        let zero = b.ins().iconst(I64, 0);
+        b.ins().jump(around, &[zero.into(), zero.into()]);
+        b.switch_to_block(around);
+        let safe = MemFlags::new().with_notrap();
+        let one = b.ins().load(I64, safe, pointer, 0);
+        let other = b.ins().load(I64, safe, pointer, 8);
+        let kept = b.ins().iadd(kept, one);
+        let dropped = b.ins().iadd(dropped, other);
+        b.ins().store(safe, kept, pointer, 16);
+        let goes_on = [kept.into(), dropped.into()];
+        b.ins().brif(kept, around, &goes_on, end, &[]);
+        b.switch_to_block(end);
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize();
+        func
+    }
+
+    #[test]
+    fn what_leads_to_no_effect_is_taken_out_with_the_parameters_that_carry_it() {
+        let mut func = looping();
+        sweep(&mut func);
+        let blocks: Vec<Block> = func.layout.blocks().collect();
+        let params: Vec<usize> = blocks
+            .iter()
+            .map(|&b| func.dfg.block_params(b).len())
+            .collect();
+        assert_eq!(params, [1, 1, 0]);
+        let insts = blocks.iter().flat_map(|&b| func.layout.block_insts(b));
+        let ops: Vec<Opcode> = insts.map(|inst| func.dfg.insts[inst].opcode()).collect();
+        let of = |wanted| ops.iter().filter(|&&op| op == wanted).count();
+        assert_eq!(
+            (of(Opcode::Load), of(Opcode::Iadd), of(Opcode::Store)),
+            (1, 1, 1)
+        );
+        let flags = settings::Flags::new(settings::builder());
+        assert!(verify_function(&func, &flags).is_ok(), "{func}");
+    }
+
+    #[test]
+    fn a_load_that_may_trap_is_an_effect() {
+        let mut func = looping();
+        let insts = func
+            .layout
+            .blocks()
+            .flat_map(|b| func.layout.block_insts(b));
+        for inst in insts.collect::<Vec<Inst>>() {
+            if let InstructionData::Load { flags, .. } = &mut func.dfg.insts[inst] {
+                *flags = MemFlags::new();
+            }
+        }
+        let loads = |func: &Function| {
+            let insts = func
+                .layout
+                .blocks()
+                .flat_map(|b| func.layout.block_insts(b));
+            insts
+                .filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Load)
+                .count()
+        };
+        sweep(&mut func);
+        assert_eq!(loads(&func), 2);
+    }
+}
