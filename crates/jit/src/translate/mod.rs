@@ -262,7 +262,8 @@ fn in_invocation() -> MemFlags {
     memory(AliasRegion::Vmctx)
 }
 
-/// What no code writes while the function runs: Cranelift loads it where and as often as it likes, or not at all.
+/// What no code writes while the function runs: Cranelift loads it where and as often as it likes, or not at all. That may be before any branch in front
+/// of it, so the address has to be good wherever it is known.
 fn in_constants() -> MemFlags {
     in_invocation()
         .with_aligned()

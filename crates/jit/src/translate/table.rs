@@ -15,7 +15,7 @@ use super::current::CurrentUse;
 use super::expr::is_wide;
 use super::levels::Follows;
 use super::scout::ScoutSite;
-use super::{I64, Translator, in_constants, in_limbs};
+use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
 use crate::view::{self, MOST_DIGITS};
@@ -266,7 +266,8 @@ impl Translator<'_> {
         let slot = self.b.ins().select(outside, last, slot);
         let behind = self.b.ins().ishl_imm(slot, 2);
         let place = self.b.ins().iadd(slots, behind);
-        let number = self.b.ins().load(I32, in_constants(), place, 0);
+        // Not to be loaded anywhere else: there are no slots where the table has no direct index.
+        let number = self.b.ins().load(I32, in_limbs(), place, 0);
         self.b.ins().uextend(I64, number)
     }
 
