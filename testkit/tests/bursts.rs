@@ -274,3 +274,25 @@ fn parameters_of_many_limbs_reach_the_packets_of_a_burst() {
     };
     check_bursts(WIDE, || (0..64).map(frame).collect());
 }
+
+/// A table with a constant key, which is too large for an index by slots.
+#[test]
+fn a_key_that_never_changes_is_looked_up_where_there_is_an_index() {
+    let key = "key = { istd.direction : exact; }";
+    let constant = "key = { 32w0x12345678 : exact @name(\"word\"); }";
+    let entries = "PNA_Direction_t.HOST_TO_NET : to((PortId_t)1);";
+    let program = PROGRAM
+        .replace(key, constant)
+        .replace(entries, "0x12345678 : to((PortId_t)1);")
+        .replace("PNA_Direction_t.NET_TO_HOST", "0x9abcdef0");
+    let program = testkit::compile_text(&program).unwrap();
+    for engine in testkit::engines() {
+        let config = DeviceConfig::default();
+        let mut device = Device::new(Arc::clone(&program), engine.as_ref(), &config).unwrap();
+        let frame = |_| Frame::from_bytes(&[0; 20]).unwrap();
+        let mut frames: Vec<Frame> = (0..64).map(frame).collect();
+        let mut left = Vec::new();
+        device.forward(&mut frames, Nanos(1), |port, _, _| left.push(port.0));
+        assert_eq!(left, [1; 64], "{}", engine.name());
+    }
+}

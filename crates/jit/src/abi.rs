@@ -296,7 +296,7 @@ pub(crate) fn run_pass(
     }
     let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
     let outcomes = &mut burst.outcomes[..count];
-    let view_at = view::derive(packet, state);
+    let view_at = view::derive(packet, state, code);
     let mut notes = std::mem::take(&mut packet.derived.notes);
     notes::clear(&code.scouts, &mut notes);
     let mut limbs = std::mem::take(&mut packet.limbs);
@@ -317,6 +317,9 @@ pub(crate) fn run_pass(
     };
     if count >= WORTH_SCOUTING {
         for &(level, scout) in scouts {
+            if !view::is_scouted(invocation.packet, level) {
+                continue;
+            }
             enter(scout, &mut invocation);
             invocation.at = 0;
             let sites = code.scouts.iter().filter(|site| site.level == level);
@@ -360,7 +363,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
     // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits` and `headroom` bytes in front of them, both
     // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
-    // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the records and counts of what
+    // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a direct index, which a key of bits that are not outside is below the last of, the records and counts of what
     // a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }

@@ -27,6 +27,7 @@ mod backend;
 mod fuse;
 mod helpers;
 mod notes;
+mod sweep;
 mod translate;
 mod view;
 

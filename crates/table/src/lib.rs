@@ -48,7 +48,7 @@ mod timers;
 pub mod value_set;
 
 pub use counter::{CounterArray, CounterKind, CounterReading};
-pub use engine::{Improved, MatchEngine, Matcher};
+pub use engine::{DirectIndex, Improved, MatchEngine, Matcher};
 pub use entry::{
     ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,
     UsageReading,

@@ -1,7 +1,7 @@
 //! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
 
 use crate::counter::{CounterKind, CounterReading};
-use crate::engine::{self, Improved, MatchEngine, Matcher, Rule};
+use crate::engine::{self, DirectIndex, Improved, MatchEngine, Matcher, Rule};
 use crate::entry::{
     Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
     UsageReading,
@@ -729,6 +729,11 @@ impl Lookup {
     #[inline]
     pub fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         self.matcher.find_batch(keys, out);
+    }
+
+    /// The index of this snapshot, where it is so simple that code had better look keys up by itself.
+    pub fn direct(&self) -> Option<DirectIndex<'_>> {
+        self.matcher.direct()
     }
 
     /// The entry at `idx`, which [`find`](Self::find) of this same snapshot gave. Panics for others.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use table::engine::{Linear, Ternary};
 use table::{
-    ActionRef, EntryAction, EntryId, FieldMatch, KeyField, KeyShape, Lookup, MatchEngine,
-    MatchKind, NewEntry, PriorityOrder, Table, TableError, TableSpec,
+    ActionRef, DirectIndex, EntryAction, EntryId, FieldMatch, KeyField, KeyShape, Lookup,
+    MatchEngine, MatchKind, NewEntry, PriorityOrder, Table, TableError, TableSpec,
 };
 
 /// Few different numbers, so that keys hit and entries overlap; wide ones differ in the top as well.
@@ -227,12 +227,24 @@ fn found(lookup: &Lookup, key: &[Value]) -> Option<u32> {
         .flat_map(|value| value.limbs())
         .copied()
         .collect();
-    lookup
-        .find(&limbs)
-        .map(|idx| match &lookup.entry(idx).action {
-            EntryAction::Direct(action) => action.action,
-            other => panic!("{other:?}"),
-        })
+    let found = lookup.find(&limbs);
+    if let Some(direct) = lookup.direct() {
+        let number = direct.slots[slot(&direct, &limbs)];
+        assert_eq!(number.checked_sub(1), found.map(|idx| idx.get()));
+    }
+    found.map(|idx| match &lookup.entry(idx).action {
+        EntryAction::Direct(action) => action.action,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// The number of a key's slot, as code finds it that looks keys up by itself.
+fn slot(direct: &DirectIndex<'_>, key: &[u64]) -> usize {
+    let digits = || key.iter().zip(direct.digits);
+    match digits().all(|(limb, digit)| limb & digit.outside == 0) {
+        true => digits().fold(0, |slot, (limb, digit)| slot | limb << digit.shift) as usize,
+        false => direct.slots.len() - 1,
+    }
 }
 
 /// Runs the steps on a table and on a list, and compares what keys hit, then and later.

@@ -1,12 +1,13 @@
 //! The loop of a pass over the packets of a burst: how a packet begins, how it ends, and how it leaves the loop.
 
 use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::I32;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::{PackedOutcome, WORK_BUDGET};
 use ir::{FieldId, HeaderId, limbs_of};
 
 use super::homes::fields_of;
-use super::{Block, I64, Translator, in_invocation};
+use super::{Block, I64, Translator, in_constants, in_invocation};
 use crate::abi::{flags, offset, wire};
 use crate::helpers::Helper;
 
@@ -14,15 +15,13 @@ impl Translator<'_> {
     /// A packet begins: its bytes, all its fields zero.
     pub(super) fn begin_packet(&mut self) {
         let wire = self.wire_at_hand();
+        // Loaded once: nearly every way needs it.
         let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
         self.b.def_var(self.bytes, bytes);
         let length = self.length_of(wire);
         let bits = self.b.ins().ishl_imm(length, 3);
         self.b.def_var(self.bits, bits);
-        let headroom = self
-            .b
-            .ins()
-            .load(I64, in_invocation(), wire, wire::HEADROOM);
+        let headroom = self.b.ins().load(I64, in_constants(), wire, wire::HEADROOM);
         self.b.def_var(self.headroom, headroom);
         let work = self.number(WORK_BUDGET.into());
         self.b.def_var(self.work, work);
@@ -53,14 +52,19 @@ impl Translator<'_> {
 
     fn wire_at_hand(&mut self) -> Value {
         let at = self.at();
-        let wires = self.load_invocation(offset::WIRES);
+        let wires = self.load_constant(offset::WIRES);
         let behind = self.b.ins().imul_imm(at, wire::SIZE);
         self.b.ins().iadd(wires, behind)
     }
 
     pub(super) fn length_of(&mut self, wire: Value) -> Value {
-        let flags = in_invocation();
-        self.b.ins().uload32(flags, wire, wire::LENGTH)
+        self.load_half(wire, wire::LENGTH)
+    }
+
+    /// 32 bits of what the burst knows of a packet.
+    pub(super) fn load_half(&mut self, wire: Value, at: i32) -> Value {
+        let half = self.b.ins().load(I32, in_constants(), wire, at);
+        self.b.ins().uextend(I64, half)
     }
 
     /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.
@@ -89,7 +93,7 @@ impl Translator<'_> {
         self.jump(next);
         self.start(next);
         self.set_at(at);
-        let count = self.load_invocation(offset::COUNT);
+        let count = self.load_constant(offset::COUNT);
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
         self.start(through);
@@ -99,7 +103,7 @@ impl Translator<'_> {
     /// Writes the outcome of the packet at hand; how many packets have one now.
     fn write_outcome(&mut self, number: Value) -> Value {
         let at = self.at();
-        let outcomes = self.load_invocation(offset::OUTCOMES);
+        let outcomes = self.load_constant(offset::OUTCOMES);
         let behind = self.b.ins().ishl_imm(at, 3);
         let place = self.b.ins().iadd(outcomes, behind);
         self.b.ins().store(in_invocation(), number, place, 0);

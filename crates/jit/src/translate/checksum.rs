@@ -5,7 +5,8 @@
 //! yet, are added as one.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{InstBuilder, Type, Value};
 use exec::Unsupported;
 use ir::{Call, Expr, ExternId, ExternKind, HashAlgorithm, HeaderId, Op, Operand, ScalarTy};
 
@@ -120,14 +121,15 @@ impl Translator<'_> {
                 self.b.def_var(running, zero);
             }
             (Op::InternetChecksumAdd, [Operand::Data(data)]) => {
-                let more = self.sum(data)?;
+                let more = self.unfolded_sum(data)?;
                 self.add_running(running, more);
             }
             (Op::InternetChecksumSubtract, [Operand::Data(data)]) => {
                 // RFC 1624: what is subtracted is added complemented.
                 let less = self.sum(data)?;
-                let less = self.ones_complement(less);
-                self.add_running(running, less);
+                let value = self.ones_complement(less);
+                let most = 0xffff;
+                self.add_running(running, Sum { value, most });
             }
             (Op::InternetChecksumGet, [Operand::Out(to)]) => {
                 let sum = self.b.use_var(running);
@@ -150,13 +152,10 @@ impl Translator<'_> {
         Ok(true)
     }
 
-    fn add_running(&mut self, running: super::Variable, more: Value) {
+    fn add_running(&mut self, running: super::Variable, mut more: Sum) {
         let sum = self.b.use_var(running);
-        let value = self.b.ins().iadd(sum, more);
-        let sum = self.folded(Sum {
-            value,
-            most: 2 * 0xffff,
-        });
+        self.add_word(&mut more, sum, 16);
+        let sum = self.folded(more);
         self.b.def_var(running, sum);
     }
 
@@ -213,6 +212,11 @@ impl Translator<'_> {
 
     /// The ones' complement sum of data, folded to 16 bits.
     fn sum(&mut self, data: &[Expr]) -> Result<Value, Unsupported> {
+        let sum = self.unfolded_sum(data)?;
+        Ok(self.folded(sum))
+    }
+
+    fn unfolded_sum(&mut self, data: &[Expr]) -> Result<Sum, Unsupported> {
         let parts = self.parts(data)?;
         let value = self.number(0);
         let mut sum = Sum { value, most: 0 };
@@ -233,7 +237,7 @@ impl Translator<'_> {
         for header in headers {
             self.add_header(&mut sum, header, &parts);
         }
-        Ok(self.folded(sum))
+        Ok(sum)
     }
 
     /// Adds what a header in the packet gives: nothing if it was not extracted, since its fields are zero then.
@@ -341,21 +345,24 @@ impl Translator<'_> {
 
     /// The sum in 16 bits: zero only if all of it is.
     fn folded(&mut self, sum: Sum) -> Value {
-        let Sum {
-            mut value,
-            mut most,
-        } = sum;
-        while most > 0xffff {
-            let low = self.cut(value, 16);
-            let high = self.b.ins().ushr_imm(value, 16);
-            value = self.b.ins().iadd(low, high);
-            // A carry of one finds room, since the low half has wrapped then.
-            most = match most {
-                ..=0x1_fffe => 0xffff,
-                _ => 0xffff + (most >> 16),
-            };
+        let Sum { mut value, most } = sum;
+        if most > u32::MAX.into() {
+            value = self.halves_added(value, I64);
+        }
+        if most > 0xffff {
+            value = self.b.ins().ireduce(I32, value);
+            let half = self.halves_added(value, I32);
+            value = self.b.ins().uextend(I64, half);
         }
         value
+    }
+
+    /// The ones' complement sum of a value's halves: with the halves swapped and added, the carry of the lower ones comes into the upper ones' sum.
+    fn halves_added(&mut self, value: Value, ty: Type) -> Value {
+        let half = i64::from(ty.bits() / 2);
+        let swapped = self.b.ins().rotl_imm(value, half);
+        let sum = self.b.ins().iadd(value, swapped);
+        self.b.ins().ushr_imm(sum, half)
     }
 }
 

@@ -7,7 +7,7 @@ use exec::Unsupported;
 use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
 use table::{COUNTER_WORDS, Records, USAGE_WORDS};
 
-use super::{I64, Translator, in_limbs};
+use super::{I64, Translator, in_constants, in_limbs};
 use crate::abi::offset;
 use crate::view;
 
@@ -29,9 +29,9 @@ pub(super) struct Applying {
 
 impl Translator<'_> {
     /// A word of what native code sees of the state.
-    fn load_view(&mut self, at: i32) -> Value {
-        let view = self.load_invocation(offset::VIEW);
-        self.b.ins().load(I64, in_limbs(), view, at)
+    pub(super) fn load_view(&mut self, at: i32) -> Value {
+        let view = self.load_constant(offset::VIEW);
+        self.b.ins().load(I64, in_constants(), view, at)
     }
 
     /// A pointer to the record that a lookup gave the number of.
@@ -89,7 +89,7 @@ impl Translator<'_> {
         let row = self.b.ins().iadd(rows, behind);
         let one = self.number(1);
         let bytes = self.counted_bytes();
-        let now = self.load_invocation(offset::NANOS);
+        let now = self.load_constant(offset::NANOS);
         self.add_at(row, row::HITS, one);
         self.add_at(row, row::BYTES, bytes);
         self.b.ins().store(in_limbs(), now, row, row::LAST_USE);

@@ -229,12 +229,14 @@ impl Levels {
         }
     }
 
-    /// The fields on which questions of a level depend, and what decides whether they are asked.
+    /// The fields on which questions of a level depend, and what decides whether they are asked. Tables that may have a direct index answer each level
+    /// anew.
     pub(super) fn needed(
         &self,
         program: &Program,
         controls: &[ControlId],
         level: Level,
+        may_be_direct: impl Fn(TableId) -> bool,
     ) -> HashSet<FieldId> {
         let mut needed = HashSet::new();
         let mut flows: Vec<(FieldId, HashSet<FieldId>)> = Vec::new();
@@ -257,7 +259,9 @@ impl Levels {
                         let Some(declared) = program.tables.get(*table) else {
                             continue;
                         };
-                        if self.asked(id, stage_id) == Some(level) {
+                        let asked = self.asked(id, stage_id);
+                        let is_answered = asked.is_some_and(|asked| asked < level);
+                        if asked == Some(level) || is_answered && may_be_direct(*table) {
                             for key in &declared.keys {
                                 reads(&key.expr, &mut needed);
                             }

@@ -262,6 +262,15 @@ fn in_invocation() -> MemFlags {
     memory(AliasRegion::Vmctx)
 }
 
+/// What no code writes while the function runs: Cranelift loads it where and as often as it likes, or not at all. That may be before any branch in front
+/// of it, so the address has to be good wherever it is known.
+fn in_constants() -> MemFlags {
+    in_invocation()
+        .with_aligned()
+        .with_readonly()
+        .with_can_move()
+}
+
 impl<'t> Translator<'t> {
     fn new(shared: &'t mut Shared<'_>, mut b: FunctionBuilder<'t>) -> Translator<'t> {
         let start = b.create_block();
@@ -348,6 +357,12 @@ impl<'t> Translator<'t> {
 
     fn load_invocation(&mut self, at: i32) -> Value {
         let flags = in_invocation();
+        self.b.ins().load(I64, flags, self.invocation, at)
+    }
+
+    /// A word of the invocation that stays as it is while the function runs.
+    fn load_constant(&mut self, at: i32) -> Value {
+        let flags = in_constants();
         self.b.ins().load(I64, flags, self.invocation, at)
     }
 

@@ -19,7 +19,7 @@ use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
 use super::scout::{ScoutedStages, Scouting};
-use super::{Block, I64, Translator, in_invocation};
+use super::{Block, I64, Translator};
 use crate::abi::{Outcome, flags, offset, wire};
 use crate::helpers::Helper;
 
@@ -614,7 +614,7 @@ impl Translator<'_> {
             PassInput::Constant(value) => self.number(value),
             PassInput::IngressPort => {
                 let wire = self.wire();
-                self.b.ins().uload32(in_invocation(), wire, wire::INGRESS)
+                self.load_half(wire, wire::INGRESS)
             }
             PassInput::IsHostPort => self.help(Helper::IsHostPort, &[]),
             PassInput::EgressPort => self.egress(),
@@ -623,8 +623,8 @@ impl Translator<'_> {
                 self.length_of(wire)
             }
             PassInput::Length => self.help(Helper::FrameLength, &[]),
-            PassInput::Nanos => self.load_invocation(offset::NANOS),
-            PassInput::Micros => self.load_invocation(offset::MICROS),
+            PassInput::Nanos => self.load_constant(offset::NANOS),
+            PassInput::Micros => self.load_constant(offset::MICROS),
             PassInput::ChecksumError => match self.may_find_wrong_checksums() {
                 true => self.checksum_error(),
                 false => self.number(0),
@@ -714,11 +714,25 @@ impl Translator<'_> {
             values.push(self.load_field_for(*from, *to));
         }
         self.all_zero();
-        self.help(Helper::BeginPass, &[]);
+        self.if_begun(|this| {
+            this.help(Helper::BeginPass, &[]);
+        });
         for ((_, to), value) in pairs.iter().zip(values) {
             let slot = self.slot(*to);
             self.store_slots(slot, &value);
         }
+    }
+
+    /// Does something if the packet has a context: few have.
+    fn if_begun(&mut self, work: impl FnOnce(&mut Self)) {
+        let flags = self.load_invocation(offset::FLAGS);
+        let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
+        let (begun, after) = (self.cold_block(), self.b.create_block());
+        self.branch(has_begun, begun, after);
+        self.start_sealed(begun);
+        work(self);
+        self.jump(after);
+        self.start_sealed(after);
     }
 
     /// Whether a test holds, as a truth value; nothing if it never does.
@@ -773,7 +787,7 @@ impl Translator<'_> {
                 port
             }
         };
-        let busy = self.load_invocation(offset::BUSY);
+        let busy = self.load_constant(offset::BUSY);
         let (ask, free) = (self.cold_block(), self.b.create_block());
         self.branch(busy, ask, free);
         self.start_sealed(ask);

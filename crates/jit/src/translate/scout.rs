@@ -38,6 +38,8 @@ pub(crate) struct ScoutSite {
     pub(crate) level: Level,
     /// Whether the key that was asked for may be another than the pass's.
     pub(crate) is_verified: bool,
+    /// Whether nobody asks where the table has a direct index.
+    pub(crate) may_be_direct: bool,
 }
 
 /// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
@@ -224,6 +226,7 @@ impl Translator<'_> {
             limbs,
             level,
             is_verified,
+            may_be_direct: self.may_be_direct(table),
         };
         let number = self.code.scouts.len();
         self.code.scouts.push(site);
@@ -261,7 +264,7 @@ impl Translator<'_> {
 
     /// A word of the notes of a table.
     fn notes(&mut self, site: ScoutSite, word: usize) -> Value {
-        let notes = self.load_invocation(offset::NOTES);
+        let notes = self.load_constant(offset::NOTES);
         let behind = 8 * (site.first + word) as i64;
         self.b.ins().iadd_imm(notes, behind)
     }
@@ -309,16 +312,16 @@ impl Translator<'_> {
     }
 
     /// The key of a table's lookup, as scouts write it down.
-    pub(super) fn key_of(&mut self, site: ScoutSite) -> Result<Vec<Value>, Unsupported> {
+    pub(super) fn key_of(&mut self, table: TableId) -> Result<Vec<Value>, Unsupported> {
         let program = self.program;
-        let keys = program.tables.get(site.table).map_or(&[][..], |t| &t.keys);
-        let mut limbs = Vec::with_capacity(site.limbs);
+        let keys = program.tables.get(table).map_or(&[][..], |t| &t.keys);
+        let mut limbs = Vec::new();
         for part in keys {
             if self.ty(&part.expr)?.width() > 0 {
                 limbs.extend(self.value(&part.expr)?);
             }
         }
-        limbs.truncate(site.limbs);
+        limbs.truncate(self.code.tables[table].key_limbs as usize);
         Ok(limbs)
     }
 
@@ -350,7 +353,9 @@ impl Translator<'_> {
         let last = controls.iter().rposition(asks);
         controls.truncate(last.map_or(0, |last| last + 1));
         let plan = Plan {
-            needed: levels.needed(self.program, &controls, level),
+            needed: levels.needed(self.program, &controls, level, |table| {
+                self.may_be_direct(table)
+            }),
             levels,
             level,
             controls,
@@ -368,7 +373,7 @@ impl Translator<'_> {
         let at = self.at();
         let at = self.b.ins().iadd_imm(at, 1);
         self.set_at(at);
-        let count = self.load_invocation(offset::COUNT);
+        let count = self.load_constant(offset::COUNT);
         let through = self.b.create_block();
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
@@ -465,7 +470,7 @@ impl Translator<'_> {
             } => {
                 let site = plan.sites.get(&at).map(|&site| self.code.scouts[site]);
                 if let Some(site) = site.filter(|site| site.level == plan.level) {
-                    self.if_comes(here, |this| this.ask(site))?;
+                    self.if_comes(here, |this| this.ask_if_searched(site))?;
                 }
                 let answered = site.filter(|site| site.level < plan.level);
                 if let Some(site) = answered
@@ -514,9 +519,24 @@ impl Translator<'_> {
         }
     }
 
+    /// Writes down the key of a table, if that has no direct index.
+    fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+        if !site.may_be_direct {
+            return self.ask(site);
+        }
+        let (searched, after) = (self.b.create_block(), self.b.create_block());
+        let slots = self.slots_of(site.table);
+        self.branch(slots, after, searched);
+        self.start_sealed(searched);
+        self.ask(site)?;
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+
     /// Writes down the key of a table.
     fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
-        let key = self.key_of(site)?;
+        let key = self.key_of(site.table)?;
         let count_at = self.notes(site, 0);
         let count = self.b.ins().load(I64, in_limbs(), count_at, 0);
         let keys = self.notes(site, ScoutSite::KEYS);

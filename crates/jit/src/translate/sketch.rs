@@ -264,7 +264,7 @@ impl Translator<'_> {
         after: Block,
     ) -> Result<(), Unsupported> {
         let table = answered.table;
-        let number = self.scouted_record(answered.site, &[], after);
+        let number = self.answered_record(answered.site, after)?;
         let record = self.record_of(table, number);
         let head = self.b.ins().load(super::I64, in_limbs(), record, 0);
         let params = self.b.ins().iadd_imm(record, 8);

@@ -2,6 +2,7 @@
 
 use bits::limbs_for;
 use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::I32;
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
@@ -11,10 +12,16 @@ use table::Records;
 use super::action::Uses;
 use super::control::Line;
 use super::current::CurrentUse;
+use super::expr::is_wide;
+use super::levels::Follows;
 use super::scout::ScoutSite;
 use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
+use crate::view::{self, MOST_DIGITS};
+
+/// Actions of a table up to which they are told apart by one comparison after the other.
+const COMPARED_ACTIONS: usize = 4;
 
 /// What applying a table came to, needed behind the action too.
 struct Applied {
@@ -148,10 +155,11 @@ impl Translator<'_> {
         table: TableId,
         outcome: MatchOutcome,
     ) -> Result<Applied, Unsupported> {
-        let number = match self.scouted(stage, table) {
-            Some(site) => self.scouted_or_found(site)?,
-            None => self.find(table)?,
-        };
+        let site = self.scouted(stage, table);
+        let number = self.direct_or(table, |this| match site {
+            Some(site) => this.scouted_or_found(site),
+            None => this.find(table),
+        })?;
         self.applying = Some(self.note_packet(table, number));
         let record = self.record_of(table, number);
         let head = self.b.ins().load(I64, in_limbs(), record, 0);
@@ -185,7 +193,7 @@ impl Translator<'_> {
         let (alone, after) = (self.cold_block(), self.b.create_block());
         let number = self.b.append_block_param(after, I64);
         let key = match site.is_verified {
-            true => self.key_of(site)?,
+            true => self.key_of(site.table)?,
             false => Vec::new(),
         };
         let scouted = self.scouted_record(site, &key, alone);
@@ -195,6 +203,83 @@ impl Translator<'_> {
         self.jump_with(after, &[found]);
         self.start_sealed(after);
         Ok(number)
+    }
+
+    /// Whether the table may have a direct index, in which native code finds its keys.
+    pub(super) fn may_be_direct(&self, table: TableId) -> bool {
+        let limbs = self.code.tables[table].key_limbs as usize;
+        let keys = self.program.tables.get(table).map(|table| &table.keys);
+        let mut keys = keys.into_iter().flatten();
+        let can_follow = |expr| self.follows(expr) && self.ty(expr).is_ok_and(|ty| !is_wide(ty));
+        let is_exact = keys.all(|key| key.match_kind == MatchKind::Exact && can_follow(&key.expr));
+        self.fused.is_some() && (1..=MOST_DIGITS).contains(&limbs) && is_exact
+    }
+
+    /// The slots of a table's direct index; 0 if it has none.
+    pub(super) fn slots_of(&mut self, table: TableId) -> Value {
+        self.load_view(view::of_table(table).slots)
+    }
+
+    /// The number of the record that the key hits, by the table's direct index if it has one, else as `search` says.
+    fn direct_or(
+        &mut self,
+        table: TableId,
+        search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
+    ) -> Result<Value, Unsupported> {
+        if !self.may_be_direct(table) {
+            return search(self);
+        }
+        let key = self.key_of(table)?;
+        let slots = self.slots_of(table);
+        let (direct, searched) = (self.b.create_block(), self.b.create_block());
+        let (after, number) = self.block_with(1);
+        self.branch(slots, direct, searched);
+        self.start_sealed(direct);
+        let found = self.in_slot(table, &key, slots);
+        self.jump_with(after, &[found]);
+        self.start_sealed(searched);
+        let found = search(self)?;
+        self.jump_with(after, &[found]);
+        self.start_sealed(after);
+        Ok(number[0])
+    }
+
+    /// The number of the record in the slot of a key.
+    fn in_slot(&mut self, table: TableId, key: &[Value], slots: Value) -> Value {
+        let words = view::of_table(table);
+        let mut slot = self.number(0);
+        let mut outside = self.number(0);
+        for (at, (&limb, (shift, bits))) in key.iter().zip(words.digits).enumerate() {
+            let shifted = match at {
+                0 => limb,
+                _ => {
+                    let shift = self.load_view(shift);
+                    self.b.ins().ishl(limb, shift)
+                }
+            };
+            slot = self.b.ins().bor(slot, shifted);
+            let bits = self.load_view(bits);
+            let here = self.b.ins().band(limb, bits);
+            outside = self.b.ins().bor(outside, here);
+        }
+        let last = self.load_view(words.last_slot);
+        let slot = self.b.ins().select(outside, last, slot);
+        let behind = self.b.ins().ishl_imm(slot, 2);
+        let place = self.b.ins().iadd(slots, behind);
+        // Not to be loaded anywhere else: there are no slots where the table has no direct index.
+        let number = self.b.ins().load(I32, in_limbs(), place, 0);
+        self.b.ins().uextend(I64, number)
+    }
+
+    /// The number of the record that the packet at hand hits, of a table that was asked before; goes to `otherwise` if it was not.
+    pub(super) fn answered_record(
+        &mut self,
+        site: ScoutSite,
+        otherwise: Block,
+    ) -> Result<Value, Unsupported> {
+        self.direct_or(site.table, |this| {
+            Ok(this.scouted_record(site, &[], otherwise))
+        })
     }
 
     /// The heads of the records of a table's actions, by position.
@@ -301,14 +386,34 @@ impl Translator<'_> {
         blocks: &[Block],
         otherwise: Block,
     ) {
+        let heads = self.heads(table);
+        if heads.len() <= COMPARED_ACTIONS {
+            return self.go_by_comparing(head, heads.into_iter().zip(blocks), otherwise);
+        }
         let mut switch = Switch::new();
-        for (head, &block) in self.heads(table).into_iter().zip(blocks) {
+        for (head, &block) in heads.into_iter().zip(blocks) {
             if !switch.entries().contains_key(&head.into()) {
                 switch.set_entry(head.into(), block);
             }
         }
         switch.emit(&mut self.b, head, otherwise);
         self.is_live = false;
+    }
+
+    /// The same by one comparison after the other: branches of few ways are foreseen better than a jump to one of many places.
+    fn go_by_comparing<'b>(
+        &mut self,
+        head: Value,
+        ways: impl Iterator<Item = (u64, &'b Block)>,
+        otherwise: Block,
+    ) {
+        for (wanted, &block) in ways {
+            let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, wanted as i64);
+            let next = self.b.create_block();
+            self.branch(is_it, block, next);
+            self.start_sealed(next);
+        }
+        self.jump(otherwise);
     }
 
     fn go_by_position(&mut self, applied: &Applied, blocks: &[Block], none: Block) {

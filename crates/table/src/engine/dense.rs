@@ -22,11 +22,21 @@ pub(super) struct Dense {
 
 /// Where a limb is in a slot's number.
 #[derive(Debug, Clone, Copy, Default)]
-struct Digit {
-    shift: u32,
+pub struct Digit {
+    /// How far it is shifted up; the first one is not.
+    pub shift: u32,
     width: u32,
-    /// Bits that no entry has.
-    outside: u64,
+    /// Bits that no entry has: a key with one of them has no slot.
+    pub outside: u64,
+}
+
+/// An index as code sees it that looks keys up by itself.
+#[derive(Debug, Clone, Copy)]
+pub struct DirectIndex<'m> {
+    /// One a limb of the key: all limbs shifted and put together are its slot's number.
+    pub digits: &'m [Digit],
+    /// The entry, plus 1, of each key; the last one is a 0 for keys that have no slot.
+    pub slots: &'m [u32],
 }
 
 impl Dense {
@@ -51,6 +61,13 @@ impl Dense {
             digits,
             slots: vec![0; (1 << shift) + 1],
             len: 0,
+        }
+    }
+
+    pub(super) fn direct(&self) -> DirectIndex<'_> {
+        DirectIndex {
+            digits: &self.digits,
+            slots: &self.slots,
         }
     }
 

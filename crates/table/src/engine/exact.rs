@@ -1,6 +1,6 @@
 //! Keys of exact fields only: a slot for each key that there may be, where these are few, or else one hash table over packed keys.
 
-use super::dense::Dense;
+use super::dense::{Dense, DirectIndex};
 use super::{MatchEngine, Matcher, Replay, Rule, RuleChange, Versions};
 use crate::entry::EntryIdx;
 use crate::flat_map::{BATCH, FlatMap};
@@ -207,6 +207,13 @@ impl Matcher for Index {
         match self {
             Self::Dense { dense, .. } => dense.find_batch(keys, out),
             Self::Hashed(hashed) => hashed.find_batch(keys, out),
+        }
+    }
+
+    fn direct(&self) -> Option<DirectIndex<'_>> {
+        match self {
+            Self::Dense { dense, .. } => Some(dense.direct()),
+            Self::Hashed(_) => None,
         }
     }
 

@@ -12,6 +12,7 @@ mod signed;
 mod ternary;
 mod versions;
 
+pub use dense::{Digit, DirectIndex};
 pub use exact::Exact;
 pub use levels::Levels;
 pub use linear::Linear;
@@ -84,6 +85,11 @@ pub trait Matcher: fmt::Debug + Send + Sync {
         for (i, found) in out.iter_mut().enumerate() {
             *found = self.find(&keys[i * limbs..(i + 1) * limbs]);
         }
+    }
+
+    /// The index, where it is so simple that code had better look keys up by itself.
+    fn direct(&self) -> Option<DirectIndex<'_>> {
+        None
     }
 
     /// About how many bytes this index takes; not the rules themselves.
