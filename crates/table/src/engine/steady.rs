@@ -34,7 +34,7 @@ pub(super) trait Base: Replay + Matcher + 'static {
 pub(super) const ASK: EntryIdx = EntryIdx::new(u32::MAX);
 
 /// Two copies of less stay in the cache beside one another.
-const LARGE: usize = if cfg!(test) { 0 } else { 4 << 20 };
+const LARGE: usize = if cfg!(test) { 1 } else { 4 << 20 };
 
 /// The most changes that a base misses, which it then makes at once; few enough that outdated keys stay rare.
 const MOST_MISSED: usize = 8192;
