@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use table::{EntryId, EntryIdx, Lookup, NewEntry, Table};
+use table::{EntryId, EntryIdx, Improved, Lookup, NewEntry, Table};
 
 /// Lookups in a batch.
 const BATCH: usize = 64;
@@ -197,13 +197,24 @@ impl Writer {
             shared.done.store(wanted, Release);
             match wanted {
                 END => return,
-                0 => std::thread::sleep(NAP),
+                0 => {
+                    self.rest(shared);
+                    std::thread::sleep(NAP);
+                }
                 count => {
                     (0..count).for_each(|_| self.update());
                     self.publish(shared);
                     shared.updates.fetch_add(count as u64, Release);
                 }
             }
+        }
+    }
+
+    /// What a device does when nothing has changed for a while; but rules stay as updates left them, whose indexes take much longer.
+    fn rest(&mut self, shared: &Shared) {
+        let has_rules = self.table.spec().shape.needs_priority();
+        if !has_rules && self.table.improve(Duration::ZERO) == Improved::Done {
+            self.publish(shared);
         }
     }
 

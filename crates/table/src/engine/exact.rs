@@ -1,17 +1,19 @@
 //! Keys of exact fields only: a slot for each key that there may be, where these are few, or else one hash table over packed keys.
 
 use super::dense::{Dense, DirectIndex};
-use super::{MatchEngine, Matcher, Replay, Rule, RuleChange, Versions};
+use super::steady::{ASK, Base, Steady};
+use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange};
 use crate::entry::EntryIdx;
-use crate::flat_map::{BATCH, FlatMap};
+use crate::flat_map::{BATCH, FlatMap, OUTDATED};
 use crate::key::{FieldMatch, KeyShape};
 use crate::packing::{self, Packing};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An index of whole keys.
 #[derive(Debug)]
 pub struct Exact {
-    versions: Versions<Index>,
+    versions: Steady<Index>,
     packing: Arc<Packing>,
     limbs: usize,
 }
@@ -23,7 +25,7 @@ impl Exact {
         let packing = Packing::new(shape, &fields).expect("a whole key can be packed");
         let packing = Arc::new(packing);
         Self {
-            versions: Versions::new(Index::new(packing.clone(), shape.limbs())),
+            versions: Steady::new(Index::new(packing.clone(), shape.limbs())),
             packing,
             limbs: shape.limbs(),
         }
@@ -48,8 +50,12 @@ impl MatchEngine for Exact {
         self.versions.snapshot()
     }
 
+    fn improve(&mut self, _budget: Duration) -> Improved {
+        self.versions.improve()
+    }
+
     fn memory(&self) -> usize {
-        self.versions.memory(Matcher::memory)
+        self.versions.memory()
     }
 }
 
@@ -139,7 +145,18 @@ impl Hashed {
         packed(&self.packing, key, |key| self.map.get(key))
     }
 
-    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+    fn outdate(&self, key: &[u64]) {
+        packed(&self.packing, key, |key| self.map.outdate(key));
+    }
+
+    /// Finds keys, and says of each what there is by what the map has found.
+    #[inline(always)]
+    fn find_all(
+        &self,
+        keys: &[u64],
+        out: &mut [Option<EntryIdx>],
+        entry: impl Fn(u32) -> Option<EntryIdx>,
+    ) {
         let stride = keys.len().checked_div(out.len()).unwrap_or(0);
         let mut found = [0; BATCH];
         for (i, out) in out.chunks_mut(BATCH).enumerate() {
@@ -147,10 +164,16 @@ impl Hashed {
             let keys = &keys[i * BATCH * stride..][..out.len() * stride];
             self.get_some(keys, found);
             for (out, found) in out.iter_mut().zip(found) {
-                *out = found.checked_sub(1).map(EntryIdx::new);
+                *out = entry(*found);
             }
         }
     }
+}
+
+/// The entry that the map has found, outdated or not.
+#[inline(always)]
+fn entry(found: u32) -> Option<EntryIdx> {
+    (found & !OUTDATED).checked_sub(1).map(EntryIdx::new)
 }
 
 /// What `then` gives for a key packed.
@@ -195,6 +218,36 @@ impl Replay for Index {
     }
 }
 
+impl Base for Index {
+    fn outdate(&self, change: &RuleChange) -> bool {
+        match self {
+            Self::Dense { .. } => false,
+            Self::Hashed(hashed) => {
+                hashed.outdate(&key_of(&change.matches));
+                true
+            }
+        }
+    }
+
+    fn find_or_ask(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        match self {
+            Self::Dense { dense, .. } => dense.find_batch(keys, out),
+            Self::Hashed(hashed) => hashed.find_all(keys, out, |found| match found {
+                OUTDATED.. => Some(ASK),
+                found => entry(found),
+            }),
+        }
+    }
+
+    fn read_bytes(&self) -> usize {
+        match self {
+            // Such tables are small.
+            Self::Dense { .. } => 0,
+            Self::Hashed(hashed) => hashed.map.memory(),
+        }
+    }
+}
+
 impl Matcher for Index {
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         match self {
@@ -206,7 +259,7 @@ impl Matcher for Index {
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         match self {
             Self::Dense { dense, .. } => dense.find_batch(keys, out),
-            Self::Hashed(hashed) => hashed.find_batch(keys, out),
+            Self::Hashed(hashed) => hashed.find_all(keys, out, entry),
         }
     }
 

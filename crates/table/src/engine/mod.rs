@@ -9,6 +9,7 @@ mod levels;
 mod linear;
 mod lpm;
 mod signed;
+mod steady;
 mod ternary;
 mod versions;
 

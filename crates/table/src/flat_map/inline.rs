@@ -4,14 +4,15 @@ use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
 use super::{BATCH, MapCore};
 use crate::prefetch::prefetch;
+use crate::word::Word;
 
 /// A cache line of `SLOTS` keys of `LIMBS` limbs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(crate) struct InlineLine<const LIMBS: usize, const SLOTS: usize> {
     keys: [[u64; LIMBS]; SLOTS],
     /// The values, plus 1; 0 is a free slot.
-    values: [u32; SLOTS],
+    values: [Word; SLOTS],
     overflow: Overflow,
 }
 
@@ -20,15 +21,18 @@ const _: () = assert!(size_of::<InlineLine<1, 5>>() == 64 && size_of::<InlineLin
 impl<const LIMBS: usize, const SLOTS: usize> Line for InlineLine<LIMBS, SLOTS> {
     type Mark = [u64; LIMBS];
     const SLOTS: usize = SLOTS;
-    const EMPTY: Self = Self {
-        keys: [[0; LIMBS]; SLOTS],
-        values: [0; SLOTS],
-        overflow: Overflow::NONE,
-    };
+
+    fn empty() -> Self {
+        Self {
+            keys: [[0; LIMBS]; SLOTS],
+            values: std::array::from_fn(|_| Word::default()),
+            overflow: Overflow::default(),
+        }
+    }
 
     #[inline(always)]
-    fn value(&self, slot: usize) -> u32 {
-        self.values[slot]
+    fn word(&self, slot: usize) -> &Word {
+        &self.values[slot]
     }
 
     fn mark(&self, slot: usize) -> [u64; LIMBS] {
@@ -37,32 +41,36 @@ impl<const LIMBS: usize, const SLOTS: usize> Line for InlineLine<LIMBS, SLOTS> {
 
     fn set(&mut self, slot: usize, mark: [u64; LIMBS], value: u32) {
         self.keys[slot] = mark;
-        self.values[slot] = value;
+        self.values[slot] = Word::new(value);
     }
 
-    fn overflow(&mut self) -> &mut Overflow {
+    fn overflow(&self) -> &Overflow {
+        &self.overflow
+    }
+
+    fn overflow_mut(&mut self) -> &mut Overflow {
         &mut self.overflow
     }
 }
 
 impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
-    /// The value of a key, plus 1; 0 if it is not in this line. Without branches: which slot it is
+    /// The value of a key, plus 1, and perhaps [`OUTDATED`](super::OUTDATED); 0 if it is not in this line. Without branches: which slot it is
     /// cannot be foreseen.
     #[inline(always)]
     pub(super) fn probe(&self, key: &[u64; LIMBS]) -> u32 {
         let mut found = 0;
-        for (stored, value) in self.keys.iter().zip(self.values) {
+        for (stored, value) in self.keys.iter().zip(&self.values) {
             let differs = stored
                 .iter()
                 .zip(key)
                 .fold(0, |differs, (a, b)| differs | a ^ b);
-            found |= if differs == 0 { value } else { 0 };
+            found |= if differs == 0 { value.get() } else { 0 };
         }
         found
     }
 
     fn slot_of(&self, key: &[u64; LIMBS]) -> Option<usize> {
-        (0..SLOTS).find(|&slot| self.values[slot] != 0 && self.keys[slot] == *key)
+        (0..SLOTS).find(|&slot| self.value(slot) != 0 && self.keys[slot] == *key)
     }
 }
 
@@ -115,7 +123,9 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineMap<LIMBS, SLOTS> {
         }
         for &i in late {
             let hash = hashes[i as usize % BATCH];
-            out[i as usize] = lines[hash.second(lines.len())].probe(&keys[i as usize]);
+            let found = lines[hash.second(lines.len())].probe(&keys[i as usize]);
+            let missing = lines[hash.first(lines.len())].overflow.missing(hash);
+            out[i as usize] = if found == 0 { missing } else { found };
         }
     }
 }
@@ -173,8 +183,8 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
         let key = key.first_chunk()?;
         let (line, slot) = self.place(key, Self::hash(self.seed, key))?;
         let line = &mut self.lines.lines[line];
-        let old = line.values[slot] - 1;
-        line.values[slot] = value + 1;
+        let old = line.value(slot) - 1;
+        line.values[slot] = Word::new(value + 1);
         Some(old)
     }
 
@@ -190,9 +200,16 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
         let key = key.first_chunk()?;
         let hash = Self::hash(self.seed, key);
         let (line, slot) = self.place(key, hash)?;
-        let value = self.lines.lines[line].values[slot] - 1;
+        let value = self.lines.lines[line].value(slot) - 1;
         self.lines.remove(line, slot, hash);
         Some(value)
+    }
+
+    fn outdate(&self, key: &[u64]) {
+        if let Some(key) = key.first_chunk() {
+            let hash = Self::hash(self.seed, key);
+            self.lines.outdate(self.place(key, hash), hash);
+        }
     }
 
     fn rebuild(&mut self, seed: Seed, lines: usize) -> Result<(), NoRoom> {

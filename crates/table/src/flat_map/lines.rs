@@ -9,48 +9,78 @@
 //! EuroSys 2014), which fills tables to more than nine tenths.
 
 use super::hash::Hash;
+use crate::word::Word;
 
 /// One cache line: slots, each with a mark of its key and a value, and the overflow counters.
-pub(crate) trait Line: Copy {
+pub(crate) trait Line: Clone {
     /// What stands for the key in a slot.
     type Mark: Copy;
     /// How many slots there are.
     const SLOTS: usize;
     /// A line without keys.
-    const EMPTY: Self;
+    fn empty() -> Self;
 
-    /// The value of a slot, plus 1; 0 if it is free.
-    fn value(&self, slot: usize) -> u32;
     fn mark(&self, slot: usize) -> Self::Mark;
     fn set(&mut self, slot: usize, mark: Self::Mark, value: u32);
-    fn overflow(&mut self) -> &mut Overflow;
+    /// The value of a slot and perhaps [`OUTDATED`].
+    fn word(&self, slot: usize) -> &Word;
+    fn overflow(&self) -> &Overflow;
+    fn overflow_mut(&mut self) -> &mut Overflow;
+
+    /// The value of a slot, plus 1; 0 if it is free.
+    #[inline(always)]
+    fn value(&self, slot: usize) -> u32 {
+        self.word(slot).get() & !OUTDATED
+    }
 
     fn free_slot(&self) -> Option<usize> {
         (0..Self::SLOTS).find(|&slot| self.value(slot) == 0)
     }
 }
 
-/// Eight counters of four bits. One that has reached its end stays there until the table is rebuilt.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Overflow(u32);
+/// What a value has beside, or what is found in place of none, where a key came or went that this copy of the table does not know of: values are less.
+pub(crate) const OUTDATED: u32 = 1 << 31;
+
+/// Eight counters of three bits, and with each a bit that says that it is outdated which keys of its group there are not. A counter that has reached its
+/// end stays there until the table is rebuilt.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overflow(Word);
 
 impl Overflow {
-    /// Without keys.
-    pub(crate) const NONE: Self = Self(0);
-    const END: u32 = 15;
+    const END: u32 = 7;
+    const IS_OUTDATED: u32 = 8;
 
-    /// Whether a key with this hash may be in its second line.
+    /// The bits of a group.
     #[inline(always)]
-    pub(crate) fn may_have(self, hash: Hash) -> bool {
-        self.0 >> (hash.group() * 4) & Self::END != 0
+    fn group(&self, hash: Hash) -> u32 {
+        self.0.get() >> (hash.group() * 4) & (Self::END | Self::IS_OUTDATED)
     }
 
+    /// Whether a key with this hash may be in its second line, or is outdated.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, hash: Hash) -> bool {
+        self.group(hash) != 0
+    }
+
+    /// What is found where a key is in neither line: nothing, or [`OUTDATED`].
+    #[inline(always)]
+    pub(crate) fn missing(&self, hash: Hash) -> u32 {
+        (self.group(hash) & Self::IS_OUTDATED) * (OUTDATED / Self::IS_OUTDATED)
+    }
+
+    pub(super) fn outdate(&self, hash: Hash) {
+        self.0.add_bits(Self::IS_OUTDATED << (hash.group() * 4));
+    }
+
+    /// Counts a key in or out that is in its second line, or not at all for a step of 0. The group is not outdated then.
     pub(super) fn count(&mut self, hash: Hash, step: i32) {
         let shift = hash.group() * 4;
-        let count = self.0 >> shift & Self::END;
-        if count != Self::END {
-            self.0 = self.0.wrapping_add_signed(step << shift);
-        }
+        let now = self.0.get() & !(Self::IS_OUTDATED << shift);
+        let is_at_end = now >> shift & Self::END == Self::END;
+        self.0 = Word::new(match is_at_end {
+            true => now,
+            false => now.wrapping_add_signed(step << shift),
+        });
     }
 }
 
@@ -81,7 +111,7 @@ const START: usize = usize::MAX;
 impl<L: Line> Lines<L> {
     pub(crate) fn new(lines: usize) -> Self {
         Self {
-            lines: vec![L::EMPTY; lines],
+            lines: vec![L::empty(); lines],
         }
     }
 
@@ -122,6 +152,16 @@ impl<L: Line> Lines<L> {
         Ok(())
     }
 
+    /// Says of a key that it is outdated, which lies in this slot of this line, or nowhere.
+    pub(crate) fn outdate(&self, place: Option<(usize, usize)>, hash: Hash) {
+        match place {
+            Some((line, slot)) => self.lines[line].word(slot).add_bits(OUTDATED),
+            None => self.lines[hash.first(self.lines.len())]
+                .overflow()
+                .outdate(hash),
+        }
+    }
+
     /// Takes the key out that lies in this slot and has this hash.
     pub(crate) fn remove(&mut self, line: usize, slot: usize, hash: Hash) {
         let mark = self.lines[line].mark(slot);
@@ -137,9 +177,8 @@ impl<L: Line> Lines<L> {
     /// Lets the first line of a key know that it came to, or went from, `line`.
     fn count(&mut self, line: usize, hash: Hash, step: i32) {
         let first = hash.first(self.lines.len());
-        if line != first {
-            self.lines[first].overflow().count(hash, step);
-        }
+        let step = if line == first { 0 } else { step };
+        self.lines[first].overflow_mut().count(hash, step);
     }
 
     /// Frees a slot in one of two full lines and says which.

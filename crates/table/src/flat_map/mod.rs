@@ -11,12 +11,13 @@ mod tagged;
 pub(crate) use hash::Seed;
 use inline::InlineMap;
 use lines::NoRoom;
+pub(crate) use lines::OUTDATED;
 use tagged::TaggedMap;
 
 /// How many lookups wait for memory together.
 pub(crate) const BATCH: usize = 64;
 
-/// What the forms of the map have in common. Values are less than `u32::MAX`.
+/// What the forms of the map have in common. Values are less than [`OUTDATED`], less 1, and what is found may have it beside.
 trait MapCore: Sized {
     /// How full it may become, in hundredths.
     const FILL: usize;
@@ -35,11 +36,13 @@ trait MapCore: Sized {
     /// Puts a key in that is not there.
     fn insert_new(&mut self, key: &[u64], value: u32) -> Result<(), NoRoom>;
     fn remove(&mut self, key: &[u64]) -> Option<u32>;
+    /// Has lookups say that what they find for the key is outdated, until it is put in or taken out.
+    fn outdate(&self, key: &[u64]);
     /// Puts all keys into other lines under another seed; if that fails, all is as before.
     fn rebuild(&mut self, seed: Seed, lines: usize) -> Result<(), NoRoom>;
 }
 
-/// A hash map from keys of one length to numbers less than `u32::MAX`. Keys of more than two limbs
+/// A hash map from keys of one length to numbers less than 2^31 - 1. Keys of more than two limbs
 /// take memory up to the largest number.
 #[derive(Debug, Clone)]
 pub(crate) struct FlatMap {
@@ -90,10 +93,10 @@ impl FlatMap {
     /// The value of a key, plus 1; 0 if it is not there.
     #[inline]
     pub(crate) fn get(&self, key: &[u64]) -> u32 {
-        in_form!(&self.form, map => map.get(key))
+        in_form!(&self.form, map => map.get(key)) & !OUTDATED
     }
 
-    /// [`get`](Self::get) for `out.len()` keys, which lie in `keys` one after the other.
+    /// [`get`](Self::get) for `out.len()` keys, which lie in `keys` one after the other. What is outdated has [`OUTDATED`] beside.
     #[inline]
     pub(crate) fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
         in_form!(&self.form, map => map.get_batch(keys, out))
@@ -104,6 +107,11 @@ impl FlatMap {
         let old = in_form!(&mut self.form, map => insert(map, self.len, key, value));
         self.len += usize::from(old.is_none());
         old
+    }
+
+    /// Says to [`get_batch`](Self::get_batch) that what it finds for this key is outdated, until the key is put in or taken out. What there is stays.
+    pub(crate) fn outdate(&self, key: &[u64]) {
+        in_form!(&self.form, map => map.outdate(key));
     }
 
     /// Takes a key out; gives the value that it had.

@@ -4,15 +4,16 @@ use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
 use super::{BATCH, MapCore};
 use crate::prefetch::prefetch;
+use crate::word::Word;
 
 const SLOTS: usize = 10;
 
 /// A cache line of ten tags.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(crate) struct TagLine {
     /// The values, plus 1; 0 is a free slot.
-    values: [u32; SLOTS],
+    values: [Word; SLOTS],
     tags: [u16; SLOTS],
     overflow: Overflow,
 }
@@ -22,15 +23,18 @@ const _: () = assert!(size_of::<TagLine>() == 64);
 impl Line for TagLine {
     type Mark = u16;
     const SLOTS: usize = SLOTS;
-    const EMPTY: Self = Self {
-        values: [0; SLOTS],
-        tags: [0; SLOTS],
-        overflow: Overflow::NONE,
-    };
+
+    fn empty() -> Self {
+        Self {
+            values: std::array::from_fn(|_| Word::default()),
+            tags: [0; SLOTS],
+            overflow: Overflow::default(),
+        }
+    }
 
     #[inline(always)]
-    fn value(&self, slot: usize) -> u32 {
-        self.values[slot]
+    fn word(&self, slot: usize) -> &Word {
+        &self.values[slot]
     }
 
     fn mark(&self, slot: usize) -> u16 {
@@ -39,10 +43,14 @@ impl Line for TagLine {
 
     fn set(&mut self, slot: usize, mark: u16, value: u32) {
         self.tags[slot] = mark;
-        self.values[slot] = value;
+        self.values[slot] = Word::new(value);
     }
 
-    fn overflow(&mut self) -> &mut Overflow {
+    fn overflow(&self) -> &Overflow {
+        &self.overflow
+    }
+
+    fn overflow_mut(&mut self) -> &mut Overflow {
         &mut self.overflow
     }
 }
@@ -53,7 +61,7 @@ impl TagLine {
     fn with_tag(&self, tag: u16) -> u32 {
         let mut slots = 0;
         for slot in 0..SLOTS {
-            let is_it = self.tags[slot] == tag && self.values[slot] != 0;
+            let is_it = self.tags[slot] == tag && self.value(slot) != 0;
             slots |= u32::from(is_it) << slot;
         }
         slots
@@ -108,7 +116,7 @@ impl TaggedMap {
         let mut slots = line.with_tag(tag);
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
-            if self.keys.get(line.values[slot] - 1) == key {
+            if self.keys.get(line.value(slot) - 1) == key {
                 return Some(slot);
             }
             slots &= slots - 1;
@@ -134,8 +142,11 @@ impl TaggedMap {
     /// The value of a key, plus 1; 0 if it is not there.
     #[inline(always)]
     fn get_hashed(&self, key: &[u64], hash: Hash) -> u32 {
-        self.place(key, hash)
-            .map_or(0, |(line, slot)| self.lines.lines[line].values[slot])
+        let lines = &self.lines.lines[..];
+        match self.place(key, hash) {
+            Some((line, slot)) => lines[line].word(slot).get(),
+            None => lines[hash.first(lines.len())].overflow.missing(hash),
+        }
     }
 
     /// At most [`BATCH`] keys at once.
@@ -154,7 +165,7 @@ impl TaggedMap {
                 0 => prefetch(lines, hash.second(lines.len())),
                 slots => {
                     let slot = slots.trailing_zeros() as usize;
-                    self.keys.prefetch(line.values[slot] - 1);
+                    self.keys.prefetch(line.value(slot) - 1);
                 }
             }
         }
@@ -217,8 +228,10 @@ impl MapCore for TaggedMap {
     fn replace(&mut self, key: &[u64], value: u32) -> Option<u32> {
         let (line, slot) = self.place(key, self.seed.hash(key))?;
         self.keys.set(value, key);
-        let old = &mut self.lines.lines[line].values[slot];
-        Some(std::mem::replace(old, value + 1) - 1)
+        let line = &mut self.lines.lines[line];
+        let old = line.value(slot) - 1;
+        line.values[slot] = Word::new(value + 1);
+        Some(old)
     }
 
     fn insert_new(&mut self, key: &[u64], value: u32) -> Result<(), NoRoom> {
@@ -229,9 +242,14 @@ impl MapCore for TaggedMap {
     fn remove(&mut self, key: &[u64]) -> Option<u32> {
         let hash = self.seed.hash(key);
         let (line, slot) = self.place(key, hash)?;
-        let value = self.lines.lines[line].values[slot] - 1;
+        let value = self.lines.lines[line].value(slot) - 1;
         self.lines.remove(line, slot, hash);
         Some(value)
+    }
+
+    fn outdate(&self, key: &[u64]) {
+        let hash = self.seed.hash(key);
+        self.lines.outdate(self.place(key, hash), hash);
     }
 
     fn rebuild(&mut self, seed: Seed, lines: usize) -> Result<(), NoRoom> {

@@ -1,8 +1,9 @@
 //! The map against the standard library's, and what its lines promise.
 
 use super::hash::{Hash, Seed};
-use super::lines::{Line, Lines, NoRoom};
+use super::lines::{Line, Lines, NoRoom, Overflow};
 use super::*;
+use crate::word::Word;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -108,25 +109,34 @@ fn most_keys_lie_in_their_first_line() {
 }
 
 /// A line of two slots that are named by hashes of our choosing.
-#[derive(Debug, Clone, Copy)]
-struct Toy([(u64, u32); 2], super::lines::Overflow);
+#[derive(Debug, Clone, Default)]
+struct Toy {
+    marks: [u64; 2],
+    values: [Word; 2],
+    overflow: Overflow,
+}
 
 impl Line for Toy {
     type Mark = u64;
     const SLOTS: usize = 2;
-    const EMPTY: Self = Self([(0, 0); 2], super::lines::Overflow::NONE);
 
-    fn value(&self, slot: usize) -> u32 {
-        self.0[slot].1
+    fn empty() -> Self {
+        Self::default()
+    }
+    fn word(&self, slot: usize) -> &Word {
+        &self.values[slot]
     }
     fn mark(&self, slot: usize) -> u64 {
-        self.0[slot].0
+        self.marks[slot]
     }
     fn set(&mut self, slot: usize, mark: u64, value: u32) {
-        self.0[slot] = (mark, value);
+        (self.marks[slot], self.values[slot]) = (mark, Word::new(value));
     }
-    fn overflow(&mut self) -> &mut super::lines::Overflow {
-        &mut self.1
+    fn overflow(&self) -> &Overflow {
+        &self.overflow
+    }
+    fn overflow_mut(&mut self) -> &mut Overflow {
+        &mut self.overflow
     }
 }
 
@@ -163,7 +173,7 @@ proptest! {
             let hash = Hash::from_bits(mark);
             let (line, _) = place(&lines, mark).unwrap();
             let first = hash.first(count);
-            prop_assert!(line == first || lines.lines[first].1.may_have(hash));
+            prop_assert!(line == first || lines.lines[first].overflow.may_have(hash));
         }
     }
 }
@@ -175,8 +185,8 @@ fn place(lines: &Lines<Toy>, mark: u64) -> Option<(usize, usize)> {
         hash.second(lines.lines.len()),
     ];
     homes.iter().find_map(|&line| {
-        let slot = (0..2)
-            .find(|&slot| lines.lines[line].0[slot].0 == mark && lines.lines[line].0[slot].1 != 0);
+        let there = &lines.lines[line];
+        let slot = (0..2).find(|&slot| there.mark(slot) == mark && there.value(slot) != 0);
         Some((line, slot?))
     })
 }
@@ -185,12 +195,12 @@ fn place(lines: &Lines<Toy>, mark: u64) -> Option<(usize, usize)> {
 fn overflow_counters_count_to_their_end_and_then_stay() {
     let hash = Hash::from_bits(5 << 40);
     let mut lines = Lines::<Toy>::new(2);
-    let overflow = lines.lines[0].overflow();
-    for _ in 0..14 {
+    let overflow = lines.lines[0].overflow_mut();
+    for _ in 0..6 {
         overflow.count(hash, 1);
     }
     assert!(overflow.may_have(hash) && !overflow.may_have(Hash::from_bits(4 << 40)));
-    for _ in 0..14 {
+    for _ in 0..6 {
         overflow.count(hash, -1);
     }
     assert!(!overflow.may_have(hash));

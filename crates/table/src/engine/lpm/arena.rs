@@ -32,7 +32,7 @@ fn room(class: usize) -> usize {
     (quarter + 5) << shift
 }
 
-impl<T: Copy + Default> Arena<T> {
+impl<T: Clone + Default> Arena<T> {
     pub(crate) fn new() -> Self {
         Self {
             items: vec![T::default()],
@@ -100,9 +100,11 @@ impl<T: Copy + Default> Arena<T> {
 
     /// Overwrites a run.
     pub(crate) fn write(&mut self, first: u32, run: &[T]) {
-        self.items[first as usize..][..run.len()].copy_from_slice(run);
+        self.items[first as usize..][..run.len()].clone_from_slice(run);
     }
+}
 
+impl<T: Copy + Default> Arena<T> {
     /// Puts an item into a run, at `at`, and gives the run's place.
     pub(crate) fn insert(&mut self, first: u32, len: usize, at: usize, item: T) -> u32 {
         if len != 0 && class(len) == class(len + 1) {

@@ -5,19 +5,21 @@ mod node;
 mod search;
 mod trie;
 
-use super::{MatchEngine, Matcher, Replay, Rule, RuleChange, Versions};
+use super::steady::{Base, Steady};
+use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange};
 use crate::entry::EntryIdx;
 use crate::flat_map::FlatMap;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
-use search::BATCH;
+use search::{Ask, BATCH, Ignore, Outdated};
 use std::sync::Arc;
+use std::time::Duration;
 use trie::{Address, Forest, Prefix, TrieId};
 
 /// A trie for each combination of the exact fields.
 #[derive(Debug)]
 struct Lpm<A: KeyAddress> {
-    versions: Versions<Index<A>>,
+    versions: Steady<Index<A>>,
     layout: Arc<Layout>,
 }
 
@@ -36,7 +38,7 @@ impl<A: KeyAddress> Lpm<A> {
     fn new(layout: Layout) -> Self {
         let layout = Arc::new(layout);
         Self {
-            versions: Versions::new(Index::new(layout.clone())),
+            versions: Steady::new(Index::new(layout.clone())),
             layout,
         }
     }
@@ -60,8 +62,12 @@ impl<A: KeyAddress> MatchEngine for Lpm<A> {
         self.versions.snapshot()
     }
 
+    fn improve(&mut self, _budget: Duration) -> Improved {
+        self.versions.improve()
+    }
+
     fn memory(&self) -> usize {
-        self.versions.memory(Matcher::memory)
+        self.versions.memory()
     }
 }
 
@@ -161,14 +167,26 @@ impl<A: KeyAddress> Index<A> {
 
     /// At most [`BATCH`] keys at once.
     #[inline(always)]
-    fn find_some(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
+    fn find_some<M: Outdated>(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
         let address_of = |i: usize| self.address(&keys[i * stride..][..stride]);
         if !self.layout.has_exact() {
-            return self.forest.find_some(ONLY, address_of, out);
+            return self.forest.find_some::<M>(ONLY, address_of, out);
         }
         let mut tries = [0; BATCH];
         self.tries_of(keys, stride, &mut tries[..out.len()]);
-        self.forest.find_in(&tries, address_of, out);
+        self.forest.find_in::<M>(&tries, address_of, out);
+    }
+
+    fn find_all<M: Outdated>(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        let stride = keys.len().checked_div(out.len()).unwrap_or(0);
+        for (i, out) in out.chunks_mut(BATCH).enumerate() {
+            let keys = &keys[i * BATCH * stride..][..out.len() * stride];
+            match stride {
+                // The most common key; with its length known, its place is.
+                1 => self.find_some::<M>(keys, 1, out),
+                _ => self.find_some::<M>(keys, stride, out),
+            }
+        }
     }
 
     fn tries_of(&self, keys: &[u64], stride: usize, tries: &mut [u32]) {
@@ -250,6 +268,24 @@ impl<A: KeyAddress> Replay for Index<A> {
     }
 }
 
+impl<A: KeyAddress> Base for Index<A> {
+    fn outdate(&self, change: &RuleChange) -> bool {
+        let mut exact = [0; packing::MOST];
+        let exact = &mut exact[..self.layout.exact.limbs()];
+        self.layout.exact.pack_matches(&change.matches, exact);
+        self.forest
+            .outdate(self.trie_of(exact), self.prefix(&change.matches))
+    }
+
+    fn find_or_ask(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        self.find_all::<Ask>(keys, out);
+    }
+
+    fn read_bytes(&self) -> usize {
+        self.forest.read_bytes()
+    }
+}
+
 impl<A: KeyAddress> Matcher for Index<A> {
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         let trie = if self.layout.has_exact() {
@@ -261,15 +297,7 @@ impl<A: KeyAddress> Matcher for Index<A> {
     }
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
-        let stride = keys.len().checked_div(out.len()).unwrap_or(0);
-        for (i, out) in out.chunks_mut(BATCH).enumerate() {
-            let keys = &keys[i * BATCH * stride..][..out.len() * stride];
-            match stride {
-                // The most common key; with its length known, its place is.
-                1 => self.find_some(keys, 1, out),
-                _ => self.find_some(keys, stride, out),
-            }
-        }
+        self.find_all::<Ignore>(keys, out);
     }
 
     fn memory(&self) -> usize {

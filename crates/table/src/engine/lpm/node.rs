@@ -7,6 +7,7 @@
 //! the targets themselves, found by counting ones, as in Poptrie (Asai and Ohara, SIGCOMM 2015). Which form a node
 //! has, and what a slot is, cannot be foreseen, so packets take no branches on it.
 
+use crate::word::Word;
 use std::hint::select_unpredictable;
 
 /// Bits of the address that a node takes.
@@ -63,9 +64,9 @@ impl Own {
         (self.short, 1 << name, 0)
     }
 
-    /// The rank of the value of the longest prefix that covers a slot.
-    pub(crate) fn best(&self, slot: u32) -> Option<usize> {
-        let ranks = (1..=STRIDE).rev().map(|len| self.rank(Local { len, slot }));
+    /// The rank of the value of the longest prefix that covers this one, or is it.
+    pub(crate) fn best(&self, Local { len, slot }: Local) -> Option<usize> {
+        let ranks = (1..=len).rev().map(|len| self.rank(Local { len, slot }));
         ranks
             .into_iter()
             .find_map(|(is_there, rank)| is_there.then_some(rank))
@@ -135,7 +136,8 @@ impl Node {
     }
 }
 
-/// Where a slot leads to: nowhere (0), to a value, or on to a node.
+/// Where a slot leads to: nowhere (0), to a value, or on to a node. Perhaps outdated: some change that this copy misses may concern
+/// what leads here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target(pub(crate) u32);
 
@@ -144,6 +146,37 @@ impl Target {
     const NODE: u32 = 1 << 31;
     /// A node of four lines.
     const WIDE: u32 = 1 << 30;
+
+    const OUTDATED: u32 = 1 << 29;
+    /// The greatest value, or place of a line.
+    pub(crate) const MOST: u32 = Self::OUTDATED - 1;
+
+    /// Says so in a word that leads here.
+    pub(crate) fn outdate(word: &Word) {
+        word.add_bits(Self::OUTDATED);
+    }
+
+    /// The opposite.
+    pub(crate) fn renew(word: &Word) {
+        word.remove_bits(Self::OUTDATED);
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_outdated(self) -> bool {
+        self.0 & Self::OUTDATED != 0
+    }
+
+    /// The same, outdated if `before`, from which it was followed, is.
+    #[inline(always)]
+    pub(crate) fn after(self, before: Self) -> Self {
+        Self(self.0 | before.0 & Self::OUTDATED)
+    }
+
+    /// The value, if this is not a node.
+    #[inline(always)]
+    pub(crate) fn value(self) -> u32 {
+        self.0 & Self::MOST
+    }
 
     /// The node whose lines begin at `place`.
     pub(crate) fn node(place: u32, is_wide: bool) -> Self {
@@ -157,7 +190,7 @@ impl Target {
 
     /// How many lines it has, and the place of the first, if it is a node.
     pub(crate) fn lines(self) -> Option<(u32, usize)> {
-        let place = self.0 & !(Self::NODE | Self::WIDE);
+        let place = self.0 & Self::MOST;
         let count = if self.0 & Self::WIDE != 0 {
             WIDE_LINES
         } else {
@@ -174,7 +207,7 @@ impl Target {
     /// The line of the node that has `slot`; line 0 if this is not a node.
     #[inline(always)]
     pub(crate) fn line(self, slot: u32) -> usize {
-        let place = self.0 & !(Self::NODE | Self::WIDE);
+        let place = self.0 & Self::MOST;
         let part = select_unpredictable(self.is_wide(), slot >> 4, 0);
         select_unpredictable(self.is_node(), place + part, 0) as usize
     }
@@ -182,8 +215,14 @@ impl Target {
     /// Where `slot` of this node leads to, given its line.
     #[inline(always)]
     pub(crate) fn follow(self, slot: u32, line: &Line) -> Self {
+        Self(self.word(slot, line).get())
+    }
+
+    /// What says where `slot` of this node leads to, given its line.
+    #[inline(always)]
+    pub(crate) fn word(self, slot: u32, line: &Line) -> &Word {
         let word = select_unpredictable(self.is_wide(), slot & 15, line.narrow_word(slot));
-        Self(line.0[word as usize & 15])
+        &line.0[word as usize & 15]
     }
 }
 
@@ -194,9 +233,9 @@ pub(crate) const WIDE_LINES: usize = 4;
 ///
 /// All of it is: words 0 and 1, the slots that do not lead to the fallback; words 2 and 3, those of them whose target
 /// is not that of the slot before; word 4, the fallback; then the targets.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Line([u32; 16]);
+pub(crate) struct Line([Word; 16]);
 
 const FALLBACK: usize = 4;
 /// The most targets in one line.
@@ -205,7 +244,7 @@ const MOST: usize = 15 - FALLBACK;
 impl Line {
     #[inline(always)]
     fn set(&self, word: usize) -> u64 {
-        u64::from(self.0[word]) | u64::from(self.0[word + 1]) << 32
+        u64::from(self.0[word].get()) | u64::from(self.0[word + 1].get()) << 32
     }
 
     /// The word of the target of a slot, in a line that is all of a node.
@@ -222,7 +261,7 @@ impl Line {
     /// The line that is all of a node, if it can be.
     pub(crate) fn narrow(targets: &[u32; 64], fallback: u32) -> Option<Self> {
         let (mut covered, mut starts) = (0u64, 0u64);
-        let mut line = Self::default();
+        let mut line = [0; 16];
         let (mut count, mut before) = (0, fallback);
         for (slot, &target) in targets.iter().enumerate() {
             if target != fallback {
@@ -233,21 +272,21 @@ impl Line {
                         return None;
                     }
                     starts |= 1 << slot;
-                    line.0[FALLBACK + count] = target;
+                    line[FALLBACK + count] = target;
                 }
             }
             before = target;
         }
-        line.0[FALLBACK] = fallback;
-        (line.0[0], line.0[1]) = (covered as u32, (covered >> 32) as u32);
-        (line.0[2], line.0[3]) = (starts as u32, (starts >> 32) as u32);
-        Some(line)
+        line[FALLBACK] = fallback;
+        (line[0], line[1]) = (covered as u32, (covered >> 32) as u32);
+        (line[2], line[3]) = (starts as u32, (starts >> 32) as u32);
+        Some(Self(line.map(Word::new)))
     }
 
     /// The lines of a node that has a word for each slot.
     pub(crate) fn wide(targets: &[u32; 64]) -> [Self; WIDE_LINES] {
         let (lines, _) = targets.as_chunks::<16>();
-        std::array::from_fn(|i| Self(lines[i]))
+        std::array::from_fn(|i| Self(lines[i].map(Word::new)))
     }
 }
 
@@ -273,7 +312,7 @@ mod tests {
                 let follow = |at: Target, lines: &[Line]| at.follow(slot, &lines[at.line(slot)]);
                 let want = Target(targets[slot as usize]);
                 prop_assert_eq!(follow(Target::node(0, true), &wide), want);
-                if let Some(narrow) = narrow {
+                if let Some(narrow) = narrow.clone() {
                     prop_assert_eq!(follow(Target::node(0, false), &[narrow]), want);
                 }
             }

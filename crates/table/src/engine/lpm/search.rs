@@ -2,9 +2,11 @@
 
 use super::node::{STRIDE, Target};
 use super::trie::{Address, Forest, Trie, TrieId};
+use crate::engine::steady::ASK;
 use crate::entry::EntryIdx;
 use crate::prefetch::{BitWork, counting_bits, prefetch};
 use std::hint::select_unpredictable;
+use std::marker::PhantomData;
 
 /// How many lookups wait for memory together.
 pub(crate) const BATCH: usize = 64;
@@ -21,24 +23,44 @@ fn entry(value: u32) -> Option<EntryIdx> {
     value.checked_sub(1).map(EntryIdx::new)
 }
 
+/// What a search finds where it is outdated.
+pub(crate) trait Outdated {
+    /// `None`: the same as where it is not.
+    const FOUND: Option<EntryIdx>;
+}
+
+/// What this copy says.
+pub(crate) struct Ignore;
+
+impl Outdated for Ignore {
+    const FOUND: Option<EntryIdx> = None;
+}
+
+/// Whoever searches asks another copy.
+pub(crate) struct Ask;
+
+impl Outdated for Ask {
+    const FOUND: Option<EntryIdx> = Some(ASK);
+}
+
 impl<A: Address> Forest<A> {
     /// The entry of the longest prefix of a trie that an address begins with.
     #[inline]
     pub(crate) fn find(&self, id: TrieId, address: A) -> Option<EntryIdx> {
         let trie = self.trie(id);
         let lines = self.lines.items();
-        let mut target = Target(trie.slots[address.first(trie.bits)]);
+        let mut target = Target(trie.slots[address.first(trie.bits)].get());
         let mut depth = trie.bits;
         while target.is_node() {
             let slot = address.slot(depth);
             target = target.follow(slot, &lines[target.line(slot)]);
             depth += STRIDE;
         }
-        entry(or(target.0, trie.default))
+        entry(or(target.value(), trie.default))
     }
 
     /// [`find`](Self::find) for at most [`BATCH`] addresses in one trie.
-    pub(crate) fn find_some(
+    pub(crate) fn find_some<M: Outdated>(
         &self,
         id: TrieId,
         address_of: impl Fn(usize) -> A,
@@ -48,52 +70,55 @@ impl<A: Address> Forest<A> {
         let trie_of = |_| trie;
         // With the number of bits known, shifts are short.
         match trie.bits {
-            12 => self.search::<12>(trie_of, address_of, out),
-            18 => self.search::<18>(trie_of, address_of, out),
-            _ => self.search::<ANY>(trie_of, address_of, out),
+            12 => self.search::<M, 12>(trie_of, address_of, out),
+            18 => self.search::<M, 18>(trie_of, address_of, out),
+            _ => self.search::<M, ANY>(trie_of, address_of, out),
         }
     }
 
     /// [`find`](Self::find) for at most [`BATCH`] addresses, each in a trie of its own.
-    pub(crate) fn find_in(
+    pub(crate) fn find_in<M: Outdated>(
         &self,
         ids: &[u32; BATCH],
         address_of: impl Fn(usize) -> A,
         out: &mut [Option<EntryIdx>],
     ) {
         let trie_of = |i: usize| self.trie(TrieId(ids[i % BATCH]));
-        self.search::<ANY>(trie_of, address_of, out);
+        self.search::<M, ANY>(trie_of, address_of, out);
     }
 
-    fn search<'s, const BITS: u32>(
+    fn search<'s, M: Outdated, const BITS: u32>(
         &'s self,
         trie_of: impl Fn(usize) -> &'s Trie,
         address_of: impl Fn(usize) -> A,
         out: &'s mut [Option<EntryIdx>],
     ) {
-        counting_bits(Search::<A, _, _, BITS> {
+        counting_bits(Search::<A, M, _, _, BITS> {
             forest: self,
             trie_of,
             address_of,
+            outdated: PhantomData,
             out,
         });
     }
 }
 
 /// The search for at most [`BATCH`] addresses, in tries whose tables are chosen by `BITS` bits.
-struct Search<'s, A, T, F, const BITS: u32> {
+struct Search<'s, A, M, T, F, const BITS: u32> {
     forest: &'s Forest<A>,
     trie_of: T,
     address_of: F,
+    outdated: PhantomData<M>,
     out: &'s mut [Option<EntryIdx>],
 }
 
 /// As many bits as each trie says.
 const ANY: u32 = u32::MAX;
 
-impl<'s, A, T, F, const BITS: u32> BitWork for Search<'s, A, T, F, BITS>
+impl<'s, A, M, T, F, const BITS: u32> BitWork for Search<'s, A, M, T, F, BITS>
 where
     A: Address,
+    M: Outdated,
     T: Fn(usize) -> &'s Trie,
     F: Fn(usize) -> A,
 {
@@ -113,7 +138,7 @@ where
         let mut next = [0; BATCH];
         for i in 0..count {
             let (address, bits) = (addresses[i], bits_of(i));
-            let target = Target(trie_of(i).slots[address.first(bits)]);
+            let target = Target(trie_of(i).slots[address.first(bits)].get());
             targets[i] = target.0;
             next[i] = target.line(address.slot(bits)) as u32;
             prefetch(lines, next[i] as usize);
@@ -125,7 +150,8 @@ where
             let (address, bits) = (addresses[i], bits_of(i));
             let target = Target(targets[i]);
             let followed = target.follow(address.slot(bits), &lines[next[i] as usize]);
-            let target = Target(select_unpredictable(target.is_node(), followed.0, target.0));
+            let to = select_unpredictable(target.is_node(), followed.0, target.0);
+            let target = Target(to).after(target);
             targets[i] = target.0;
             if target.is_node() {
                 next[i] = target.line(address.slot(bits + STRIDE)) as u32;
@@ -142,7 +168,8 @@ where
                 let i = deeper[search % BATCH] as usize % BATCH;
                 let (address, bits) = (addresses[i], bits_of(i) + depth);
                 let target = Target(targets[i]);
-                let target = target.follow(address.slot(bits), &lines[next[i] as usize]);
+                let followed = target.follow(address.slot(bits), &lines[next[i] as usize]);
+                let target = followed.after(target);
                 targets[i] = target.0;
                 if target.is_node() {
                     next[i] = target.line(address.slot(bits + STRIDE)) as u32;
@@ -154,7 +181,12 @@ where
             depth += STRIDE;
         }
         for (i, out) in self.out[..count].iter_mut().enumerate() {
-            *out = entry(or(targets[i], trie_of(i).default));
+            let target = Target(targets[i]);
+            let found = entry(or(target.value(), trie_of(i).default));
+            *out = match M::FOUND {
+                Some(found) if target.is_outdated() => Some(found),
+                _ => found,
+            };
         }
     }
 }

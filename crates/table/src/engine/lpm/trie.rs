@@ -9,6 +9,7 @@
 
 use super::arena::Arena;
 use super::node::{Line, Local, Node, STRIDE, Target, ones};
+use crate::word::Word;
 use std::fmt;
 
 /// An address, from its first bit on, with zeros behind.
@@ -95,7 +96,7 @@ pub(super) struct Trie {
     /// How many bits choose a slot.
     pub(super) bits: u32,
     /// Where the slots lead to.
-    pub(super) slots: Box<[u32]>,
+    pub(super) slots: Box<[Word]>,
     /// The value of the prefix of no bits; 0 is none.
     pub(super) default: u32,
     /// The node of the first bits; 0 is none.
@@ -108,7 +109,7 @@ impl Trie {
     fn new() -> Self {
         Self {
             bits: 0,
-            slots: [0].into(),
+            slots: [Word::new(0)].into(),
             default: 0,
             root: 0,
             count: 0,
@@ -136,7 +137,7 @@ impl Trie {
 const FEW: usize = 256;
 const SHARE: usize = 4;
 
-/// Tries that share their memory. Values are from 1 to `i32::MAX`.
+/// Tries that share their memory. Values are from 1 to [`Target::MOST`].
 #[derive(Debug, Clone)]
 pub(crate) struct Forest<A> {
     pub(super) tries: Vec<Trie>,
@@ -151,6 +152,8 @@ pub(crate) struct Forest<A> {
     unsettled: Vec<(TrieId, Prefix<A>)>,
     /// Whether there were too many of them to name.
     is_unsettled: bool,
+    /// Not 0: some search is outdated.
+    is_outdated: Word,
 }
 
 impl<A: Address> Forest<A> {
@@ -165,6 +168,7 @@ impl<A: Address> Forest<A> {
             count: 0,
             unsettled: Vec::new(),
             is_unsettled: false,
+            is_outdated: Word::default(),
         }
     }
 
@@ -204,6 +208,11 @@ impl<A: Address> Forest<A> {
         let slots = self.tries.iter().map(|trie| size_of_val(&trie.slots[..]));
         let arenas = self.nodes.memory() + self.values.memory() + self.lines.memory();
         slots.sum::<usize>() + arenas + size_of_val(&self.tries[..])
+    }
+
+    /// About how many bytes lookups read.
+    pub(crate) fn read_bytes(&self) -> usize {
+        size_of_val(self.lines.items())
     }
 
     #[inline(always)]
@@ -266,6 +275,86 @@ impl<A: Address> Forest<A> {
             self.prune(&path, prefix);
             self.unsettle(id, prefix);
         }
+    }
+
+    /// Says of all searches for which this prefix matters, if it comes or goes, that they are outdated; false, and nothing is done, if those are too many.
+    pub(crate) fn outdate(&self, id: TrieId, prefix: Prefix<A>) -> bool {
+        if prefix.len == 0 || id == TrieId::EMPTY {
+            return false;
+        }
+        self.is_outdated.add_bits(1);
+        // Only searches that find this now find the prefix after it came, or found it before it goes.
+        let value = self.best_up_to(id, prefix);
+        self.each_end(id, prefix, &|word| {
+            if Target(word.get()).value() == value {
+                Target::outdate(word);
+            }
+        });
+        true
+    }
+
+    /// What `outdate` said of this prefix does not hold any more: it came or went, and is settled.
+    fn renew(&self, id: TrieId, prefix: Prefix<A>) {
+        self.each_end(id, prefix, &Target::renew);
+    }
+
+    /// The words in which searches within a prefix end.
+    fn each_end(&self, id: TrieId, Prefix { address, len }: Prefix<A>, act: &impl Fn(&Word)) {
+        let trie = self.trie(id);
+        let first = address.first(trie.bits);
+        let (mut word, mut depth) = (&trie.slots[first], trie.bits);
+        if len <= depth {
+            let covered = &trie.slots[first..first + (1 << (depth - len))];
+            return covered
+                .iter()
+                .for_each(|word| self.each_end_below(word, act));
+        }
+        loop {
+            let target = Target(word.get());
+            if !target.is_node() {
+                return act(word);
+            }
+            let slot = address.slot(depth);
+            depth += STRIDE;
+            if len <= depth {
+                let covered = slot..slot + (1 << (depth - len));
+                return covered.for_each(|slot| self.each_end_below(self.word(target, slot), act));
+            }
+            word = self.word(target, slot);
+        }
+    }
+
+    fn each_end_below(&self, word: &Word, act: &impl Fn(&Word)) {
+        let target = Target(word.get());
+        match target.is_node() {
+            true => (0..64).for_each(|slot| self.each_end_below(self.word(target, slot), act)),
+            false => act(word),
+        }
+    }
+
+    /// What says where a slot of a node leads to.
+    fn word(&self, node: Target, slot: u32) -> &Word {
+        node.word(slot, self.lines.get(node.line(slot) as u32))
+    }
+
+    /// The value of the longest prefix that covers this one, or is it; 0 is none.
+    fn best_up_to(&self, id: TrieId, prefix: Prefix<A>) -> u32 {
+        let (path, deepest) = self.deepest(id, prefix);
+        let mut best = 0;
+        if path[0] == 0 {
+            return best;
+        }
+        for (level, &node) in path[..=deepest].iter().enumerate() {
+            let local = match level == prefix.level() {
+                true => prefix.local(),
+                false => Local {
+                    len: STRIDE,
+                    slot: prefix.address.slot(depth(level)),
+                },
+            };
+            best = self.best(node, local, best);
+        }
+        best
     }
 
     /// The way to the node that a prefix ends in, if it is there.
@@ -366,12 +455,18 @@ impl<A: Address> Forest<A> {
 
     /// Brings what packets read in line with all changes.
     pub(crate) fn settle(&mut self) {
+        let is_outdated = std::mem::take(&mut self.is_outdated).get() != 0;
         if std::mem::take(&mut self.is_unsettled) {
             return self.write_all();
         }
         let mut changed = std::mem::take(&mut self.unsettled);
-        for (id, prefix) in changed.drain(..) {
+        for &(id, prefix) in &changed {
             self.settle_one(id, prefix);
+        }
+        for (id, prefix) in changed.drain(..) {
+            if is_outdated {
+                self.renew(id, prefix);
+            }
         }
         self.unsettled = changed;
     }
@@ -432,7 +527,7 @@ impl<A: Address> Forest<A> {
         let mut fallbacks = [0; 23];
         for level in 0..level {
             fallbacks[level + 1] =
-                self.best(path[level], address.slot(depth(level)), fallbacks[level]);
+                self.best_of_slot(path[level], address.slot(depth(level)), fallbacks[level]);
         }
         for level in (top..=level).rev() {
             let before = self.nodes.get(path[level]).target;
@@ -441,13 +536,18 @@ impl<A: Address> Forest<A> {
             }
         }
         let index = address.first(self.trie(id).bits);
-        self.trie_mut(id).slots[index] = self.nodes.get(path[top]).target;
+        self.trie_mut(id).slots[index] = Word::new(self.nodes.get(path[top]).target);
     }
 
     /// Where a slot of a node leads to, apart from children.
-    fn best(&self, node: u32, slot: u32, fallback: u32) -> u32 {
+    fn best_of_slot(&self, node: u32, slot: u32, fallback: u32) -> u32 {
+        self.best(node, Local { len: STRIDE, slot }, fallback)
+    }
+
+    /// The value of the longest prefix of a node that covers this one, or is it.
+    fn best(&self, node: u32, local: Local, fallback: u32) -> u32 {
         let own = self.nodes.get(node).own;
-        own.best(slot)
+        own.best(local)
             .map_or(fallback, |rank| *self.values.get(own.first + rank as u32))
     }
 
@@ -494,7 +594,7 @@ impl<A: Address> Forest<A> {
         let root = self.trie(id).root;
         let trie = self.trie_mut(id);
         trie.bits = bits;
-        trie.slots = vec![0; 1 << bits].into();
+        trie.slots = vec![Word::new(0); 1 << bits].into();
         let top = trie.top();
         self.drop_lines_above(root, top);
         self.fill_slots(id, 0, 1 << bits);
@@ -527,7 +627,7 @@ impl<A: Address> Forest<A> {
             for level in 0..top {
                 let Some(at) = node else { break };
                 let slot = address.slot(depth(level));
-                fallback = self.best(at, slot, fallback);
+                fallback = self.best_of_slot(at, slot, fallback);
                 node = self.nodes.get(at).child(slot);
             }
             let target = match node {
@@ -545,7 +645,7 @@ impl<A: Address> Forest<A> {
                     }
                 }
             };
-            self.trie_mut(id).slots[index] = target;
+            self.trie_mut(id).slots[index] = Word::new(target);
         }
     }
 }

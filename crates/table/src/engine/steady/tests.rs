@@ -1,0 +1,190 @@
+//! Engines whose packets stay with a base, against a list of rules.
+
+use crate::engine::{Improved, Linear, MatchEngine, Matcher, Rule, choose};
+use crate::entry::{EntryId, EntryIdx, Rank};
+use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
+use bits::Value;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What the fields of a key are; of up to one limb, and of several.
+fn shapes() -> Vec<Arc<KeyShape>> {
+    let shape = |fields: &[(u32, MatchKind)]| {
+        let fields = fields.iter().map(|&(width, kind)| KeyField { width, kind });
+        Arc::new(KeyShape::new(fields))
+    };
+    vec![
+        shape(&[(64, MatchKind::Exact)]),
+        shape(&[(48, MatchKind::Exact), (64, MatchKind::Exact)]),
+        shape(&[(64, MatchKind::Exact); 5]),
+        shape(&[(32, MatchKind::Lpm)]),
+        shape(&[(128, MatchKind::Lpm)]),
+        shape(&[(8, MatchKind::Exact), (32, MatchKind::Lpm)]),
+    ]
+}
+
+/// One of a few numbers that differ at both ends.
+fn number(which: u8, width: u32) -> Value {
+    let which = u128::from(which);
+    let top = (which & 7) << (width - 3);
+    Value::truncated(top | which >> 3 & 7 | which >> 6 << (width / 2), width)
+}
+
+/// The rule with this number; few have one key.
+fn matches(shape: &KeyShape, which: u16) -> Arc<[FieldMatch]> {
+    let [bits, lens] = which.to_le_bytes();
+    let fields = shape.fields().iter();
+    let matched = fields.map(|field| match field.kind {
+        MatchKind::Lpm => FieldMatch::Lpm {
+            value: number(bits, field.width),
+            prefix_len: [0, 1, 3, 7, 12, field.width / 2, 25, field.width][lens as usize % 8],
+        }
+        .canonical(),
+        _ if field.width == 8 => FieldMatch::Exact(number(bits & 1, field.width)),
+        _ => FieldMatch::Exact(number(bits, field.width)),
+    });
+    matched.collect()
+}
+
+fn keys(shape: &KeyShape) -> Vec<u64> {
+    let key = |which| {
+        let fields = shape.fields().iter();
+        let limbs = fields.flat_map(move |field| {
+            let which = if field.width == 8 { which & 1 } else { which };
+            number(which, field.width).limbs().to_vec()
+        });
+        limbs.collect::<Vec<_>>()
+    };
+    (0..=255).step_by(5).flat_map(key).collect()
+}
+
+/// An engine, and the list that it should equal.
+struct Pair {
+    shape: Arc<KeyShape>,
+    keys: Vec<u64>,
+    engine: Box<dyn MatchEngine>,
+    list: Linear,
+    /// Which rule is in each place.
+    rules: Vec<Option<Arc<[FieldMatch]>>>,
+}
+
+type Answers = Vec<Option<EntryIdx>>;
+
+impl Pair {
+    fn new(shape: &Arc<KeyShape>) -> Self {
+        Self {
+            keys: keys(shape),
+            engine: choose(shape),
+            list: Linear::new(shape.clone()),
+            rules: Vec::new(),
+            shape: shape.clone(),
+        }
+    }
+
+    /// Takes the rule out if it is there, and else puts it in, at a place that is free.
+    fn toggle(&mut self, which: u16) {
+        let matches = matches(&self.shape, which);
+        let is_it = |rule: &Option<Arc<[FieldMatch]>>| rule.as_ref() == Some(&matches);
+        let found = self.rules.iter().position(is_it);
+        let free = self.rules.iter().position(Option::is_none);
+        let place = found.or(free).unwrap_or(self.rules.len());
+        let len = KeyShape::prefix_len(&matches);
+        let rule = Rule {
+            idx: EntryIdx::new(place as u32),
+            matches: &matches,
+            rank: Rank::smallest_first(-i64::from(len), EntryId(place as u64)),
+        };
+        self.rules.resize(self.rules.len().max(place + 1), None);
+        match found {
+            Some(_) => {
+                self.engine.remove(rule);
+                self.list.remove(rule);
+                self.rules[place] = None;
+            }
+            None => {
+                self.engine.insert(rule);
+                self.list.insert(rule);
+                self.rules[place] = Some(matches);
+            }
+        }
+    }
+
+    /// A snapshot, and what it should find for all keys.
+    fn snapshot(&mut self) -> (Arc<dyn Matcher>, Answers) {
+        let limbs = self.shape.limbs();
+        let answers = self.keys.chunks_exact(limbs);
+        let answers = answers.map(|key| Matcher::find(&self.list, key));
+        (self.engine.snapshot(), answers.collect())
+    }
+}
+
+/// What a snapshot finds for all keys: one by one, and together.
+fn finds(matcher: &dyn Matcher, keys: &[u64], limbs: usize) -> [Answers; 2] {
+    let one_by_one = keys.chunks_exact(limbs).map(|key| matcher.find(key));
+    let mut together = vec![None; keys.len() / limbs];
+    matcher.find_batch(keys, &mut together);
+    [one_by_one.collect(), together]
+}
+
+proptest! {
+    #[test]
+    fn every_snapshot_finds_what_a_list_of_its_moment_finds(
+        steps in proptest::collection::vec((0u8..12, any::<u16>()), 0..if cfg!(miri) { 6 } else { 100 }),
+    ) {
+        for shape in shapes() {
+            let limbs = shape.limbs();
+            let mut pair = Pair::new(&shape);
+            let mut held = Vec::new();
+            for &(step, which) in &steps {
+                match step {
+                    0..8 => pair.toggle(which % 2048),
+                    8..10 => {
+                        held.push(pair.snapshot());
+                        held.drain(..held.len().saturating_sub(4));
+                    }
+                    10 if !held.is_empty() => drop(held.remove(which as usize % held.len())),
+                    10 => pair.toggle(which % 16),
+                    _ => while pair.engine.improve(Duration::ZERO) != Improved::NoMore {},
+                }
+            }
+            held.push(pair.snapshot());
+            for (matcher, answers) in &held {
+                let want = [answers.clone(), answers.clone()];
+                prop_assert_eq!(finds(&**matcher, &pair.keys, limbs), want);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_find_what_their_snapshot_has_while_rules_come_and_go() {
+    let changes = if cfg!(miri) { 5 } else { 400 };
+    for shape in shapes() {
+        let limbs = shape.limbs();
+        let mut pair = Pair::new(&shape);
+        (0..if cfg!(miri) { 20 } else { 150 }).for_each(|which| pair.toggle(which * 5 % 2048));
+        let keys = pair.keys.clone();
+        let newest = Mutex::new(Arc::new(pair.snapshot()));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        let snapshot = newest.lock().unwrap().clone();
+                        let (matcher, answers) = &*snapshot;
+                        for found in finds(&**matcher, &keys, limbs) {
+                            assert_eq!(&found, answers);
+                        }
+                    }
+                });
+            }
+            for change in 0..changes {
+                pair.toggle((change * 7919 % 2048) as u16);
+                *newest.lock().unwrap() = Arc::new(pair.snapshot());
+            }
+            is_over.store(true, Relaxed);
+        });
+    }
+}
