@@ -3,10 +3,11 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use bench::measure::{Packets, Traffic};
-use bench::tenants::{Divisible, Part};
+use bench::measure::{Measured, Packets, Plan, Traffic};
+use bench::tenants::{Divisible, Entry, Part, Tenants, TenantsReport};
 use bench::{Choices, Item, Setup, SetupError};
 use entries::{EntryAction, Update};
+use exec::Engine;
 use ir::Program;
 use packet::{Frame, PortId};
 
@@ -137,6 +138,45 @@ impl Policy {
 
     fn is_routed(&self) -> bool {
         self.has("routes")
+    }
+}
+
+impl Policy {
+    /// Measures it alone and in so many virtual data planes.
+    ///
+    /// # Errors
+    /// It does not take its entries, or packets are lost.
+    pub(super) fn measure(
+        &self,
+        engine: Arc<dyn Engine>,
+        vpdps: usize,
+        entry: Entry,
+        plan: &Plan,
+        tell: &mut (dyn FnMut(f64) + Send),
+    ) -> Result<TenantsReport, String> {
+        let tenants = Tenants {
+            function: self,
+            program: Arc::clone(&self.program),
+            engine,
+            vpdps,
+            entry,
+        };
+        let report = tenants.measure(plan, tell);
+        let report = report.map_err(|error| error.to_string())?;
+        check_all_sent(&report.native)?;
+        check_all_sent(&report.hosted)?;
+        Ok(report)
+    }
+}
+
+/// What drops packets does another thing than what is to be measured.
+///
+/// # Errors
+/// It does.
+pub(super) fn check_all_sent(measured: &Measured) -> Result<(), String> {
+    match measured.sent < 1.0 {
+        true => Err(format!("{} does not send all packets on", measured.name)),
+        false => Ok(()),
     }
 }
 
