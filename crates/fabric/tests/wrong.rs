@@ -329,7 +329,7 @@ fn what_is_wrong_with_virtual_data_planes_is_told_with_its_line_and_its_mend() {
         (
             "name = \"blue\"",
             "name = \"red\"",
-            11,
+            7,
             "two virtual data planes are called red",
             "another name",
         ),

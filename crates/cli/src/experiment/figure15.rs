@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bench::OnWorker;
 use bench::clock::Clock;
 use bench::measure::{Plan, Side};
-use bench::tenants::{Entry, Part};
+use bench::tenants::Entry;
 use serde::Serialize;
 use switch::Device;
 
@@ -150,7 +150,7 @@ impl Hosted {
 
 /// The chain and the emitted hypervisor that hosts it, with the same in their tables.
 fn sides(policy: &policy::Policy, hypervisor: &Emitted) -> Result<[Device; 2], String> {
-    let entries = policy.entries(Part { number: 0, of: 1 });
+    let entries = policy.entries(policy::SMALL);
     Ok([
         emitted::with_entries(&policy.program, &entries)?,
         hypervisor.host(&policy.program, &entries)?,
