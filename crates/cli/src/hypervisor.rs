@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use ::hypervisor::{Hosted, Place, Shape, translate};
 use clap::{Args, Subcommand, ValueEnum};
+use controller::Catalog;
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::update::Type;
 use serde_json::{Value, json};
 
 use crate::args::{Source, read};
-use crate::{Ended, compile, out};
+use crate::{Ended, artefacts, compile, out};
 
 /// Slots of a hypervisor, as in the paper's figures, unless the user says how many.
 const SLOTS: u32 = 8;
@@ -84,7 +87,8 @@ impl Slots {
                   registers, counters and meters as those before it have. To exchange a function, load the new one as another program of its vPDP and then \
                   change the one entry of `classify`.\n\nExample:\n  polyplane hypervisor emit > hypervisor.p4\n  polyplane hypervisor translate \
                   examples/functions/l2_sw.p4 --entries l2.entries > hosted.entries\n  polyplane run hypervisor.p4 --entries hosted.entries --port 0=eth0 \
-                  --port 1=eth1 --engine interp\n\nExit status: 0 when the function is expressed, 1 when it uses a construct that the hypervisor does not have (it \
+                  --port 1=eth1 --engine interp\n\nOn a switch that runs already, of any P4Runtime server:\n  polyplane hypervisor translate \
+                  examples/functions/l2_sw.p4 --entries l2.entries | polyplane ctl apply -\n\nExit status: 0 when the function is expressed, 1 when it uses a construct that the hypervisor does not have (it \
                   is named), 2 for wrong usage."
 )]
 struct Translate {
@@ -110,6 +114,9 @@ struct Translate {
     /// Print JSON: the entries as objects, and what the function takes.
     #[arg(long)]
     json: bool,
+    /// Print a P4Runtime WriteRequest as protobuf text, for a controller of one's own: it fills in device, role and election id.
+    #[arg(long, conflicts_with = "json")]
+    write_request: bool,
 }
 
 #[derive(Args)]
@@ -153,11 +160,40 @@ fn host(options: &Translate) -> Result<Ended, String> {
         None => Vec::new(),
     };
     let hosted = translate(&program, &updates, &place).map_err(|refusal| refusal.text(&program))?;
-    match options.json {
-        true => out::json(&described(options, &hosted)),
-        false => out::text(&listed(options, &hosted)),
+    if options.write_request {
+        out::text(&write_request(&listed(options, &hosted), place.shape)?);
+    } else if options.json {
+        out::json(&described(options, &hosted));
+    } else {
+        out::text(&listed(options, &hosted));
     }
     Ok(Ended::Well)
+}
+
+/// The statements as inserts into the tables of the emitted program.
+fn write_request(statements: &str, shape: Shape) -> Result<String, String> {
+    let program = compile::compile_text("hypervisor.p4", &::hypervisor::emit(shape))?;
+    let catalog = Catalog::new(artefacts::p4info(&program)?).map_err(|error| error.to_string())?;
+    let file = catalog.schema.read("hosted.entries", statements);
+    let file = file.map_err(|errors| format!("{}", errors[0]))?;
+    let updates = file.updates().iter().map(|update| {
+        let entity = catalog.entity(update).map_err(|error| error.to_string())?;
+        let kind = match update.target() {
+            Some(_) => Type::Insert,
+            None => Type::Modify,
+        };
+        Ok(rt::Update {
+            r#type: kind.into(),
+            entity: Some(rt::Entity {
+                entity: Some(entity),
+            }),
+        })
+    });
+    let request = rt::WriteRequest {
+        updates: updates.collect::<Result<_, String>>()?,
+        ..rt::WriteRequest::default()
+    };
+    Ok(p4info::to_text(&request))
 }
 
 fn updates(program: &ir::Program, file: &Path) -> Result<Vec<entries::Update>, String> {

@@ -244,32 +244,145 @@ fn a_fabric_that_was_killed_is_no_obstacle_and_one_that_is_up_is() {
     assert!(!name.is_symlink());
 }
 
+/// A topology of the examples with few flows, for a directory elsewhere.
+fn with_few_flows(name: &str) -> String {
+    let file = example(&format!("fabric/{name}/{name}.toml"));
+    let text = std::fs::read_to_string(file).unwrap();
+    let beside = |key: &str| format!("{key} = \"{}/", example(&format!("fabric/{name}")));
+    let functions = example("functions");
+    text.replace("entries = \"", &beside("entries"))
+        .replace("../../functions", &functions)
+        .replace("elephants = 40", "elephants = 2")
+        .replace("100 MB", "200 KB")
+        .replace("mice = 1000", "mice = 10")
+}
+
 #[test]
-fn figure_17_is_measured_and_drawn_beside_the_paper_s_values() {
-    let dir = Directory::new("fabric-figure");
-    let mut text = small();
-    text.truncate(text.find("[[ping]]").unwrap());
-    text += "[workload]\nelephants = 2\nelephant_bytes = \"200 KB\"\nmice = 5\nmouse_bytes = \"1 KB\"\n";
-    let (file, out) = (dir.with("small.toml", text), dir.file("out"));
-    let run = [
-        "experiment",
-        "hypervdp",
-        "--figures",
-        "17",
-        "--out",
-        &out,
-        "--fabric",
-        &file,
-    ];
-    let said = said(&[&run[..], &["--engine", "interp", "--json"]].concat());
-    assert_eq!(said.status, Some(0), "{}", said.err);
-    let rows = said.json();
-    assert_eq!(
-        (&rows[0]["figure"], &rows[0]["count"]),
-        (&17.into(), &20.into())
-    );
-    assert!(rows[1]["p50"].as_f64().unwrap() > 1.0, "{rows}");
-    for file in ["figure17a.svg", "figure17b.svg", "hypervdp.txt"] {
-        assert!(Path::new(&out).join(file).exists(), "{file}");
+fn the_fat_tree_s_virtual_data_planes_carry_all_flows() {
+    let dir = Directory::new("fabric-vpdps");
+    let file = dir.with("vpdps.toml", with_few_flows("fat_tree_vpdps"));
+    let run = || said(&["fabric", "run", &file, "--engine", "interp", "--json"]);
+    let (first, second) = (run(), run());
+    assert_eq!(first.status, Some(0), "{}", first.err);
+    let (first, second) = (first.json(), second.json());
+    let flows = first["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 48);
+    assert!(flows.iter().all(|flow| flow["is_intact"] == true));
+    assert_eq!(flows, second["flows"].as_array().unwrap());
+    for switch in first["switches"].as_array().unwrap() {
+        assert!(switch["sent"].as_u64() > Some(100), "{switch}");
     }
+    let shown = said(&["fabric", "show", &file]).out;
+    assert!(
+        shown.contains("switch e1: 4 virtual data planes"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("  rule inter_in: port 1 -> 1 priority 2"),
+        "{shown}"
+    );
+    let json = said(&["fabric", "show", &file, "--json"]).json();
+    assert_eq!(json["switches"][0]["vpdps"][2]["name"], "intra_in");
+    assert_eq!(json["switches"][0]["shared"][0]["by"], "rules");
+    let picture = dir.file("vpdps.svg");
+    said(&["fabric", "show", &file, "--svg", &picture]);
+    let svg = std::fs::read_to_string(picture).unwrap();
+    assert!(svg.contains("\ninter_out\n"));
+}
+
+#[test]
+fn rules_that_overlap_are_told_with_their_line_and_a_wrong_chain_with_its_vpdp() {
+    let dir = Directory::new("fabric-overlap");
+    let text = with_few_flows("fat_tree_vpdps");
+    let overlapping = text.replacen("inter_in priority 2", "inter_in priority 3", 1);
+    let line = 1 + text[..text.find("\"inter_in: ").unwrap()]
+        .matches('\n')
+        .count();
+    let file = dir.with("t.toml", overlapping);
+    let wrong = said(&["fabric", "run", &file, "--engine", "interp"]);
+    assert_eq!(wrong.status, Some(1));
+    let told = format!("switch e1: line {line}: ");
+    assert!(wrong.err.contains(&told), "{told}: {}", wrong.err);
+    let file = dir.with("t.toml", text.replacen("-> ", "-> no_such_", 5));
+    let wrong = said(&["fabric", "run", &file, "--engine", "interp"]);
+    assert_eq!(wrong.status, Some(1), "{}", wrong.err);
+    assert!(wrong.err.contains("no_such_"), "{}", wrong.err);
+}
+
+/// Two hosts whose packets go over a link between two virtual data planes.
+const LINKED: &str = r#"
+[[switch]]
+name = "s"
+[[switch.vpdp]]
+name = "red"
+ports = [1, "blue:1"]
+program = "cross.p4"
+[[switch.vpdp]]
+name = "blue"
+ports = [2, "red:1"]
+program = "cross.p4"
+[[host]]
+name = "rc1"
+mac = "02:00:00:00:00:01"
+ip = "10.0.0.1/24"
+[[host]]
+name = "rc2"
+mac = "02:00:00:00:00:02"
+ip = "10.0.0.2/24"
+[[link]]
+ends = ["rc1", "s:1"]
+[[link]]
+ends = ["rc2", "s:2"]
+[[flow]]
+from = "rc1"
+to = "rc2"
+bytes = "100 KB"
+[[command]]
+host = "rc2"
+server = true
+run = ["python3", "-c", SERVER]
+[[command]]
+host = "rc1"
+run = ["python3", "-c", CLIENT]
+"#;
+
+/// Port 0 to 1 and back.
+const CROSS: &str = "#include <core.p4>
+#include <v1model.p4>
+struct none {}
+parser P(packet_in p, out none h, inout none m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout none h, inout none m) { apply {} }
+control I(inout none h, inout none m, inout standard_metadata_t s) { apply { s.egress_spec = s.ingress_port ^ 1; } }
+control E(inout none h, inout none m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in none h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+";
+
+#[test]
+fn packets_go_over_links_between_virtual_data_planes_simulated_and_for_real() {
+    let dir = Directory::new("fabric-linked");
+    dir.with("cross.p4", CROSS);
+    let client = CLIENT.replace("10.0.3.2", "10.0.0.2");
+    let text = LINKED
+        .replace("SERVER", &format!("{SERVER:?}"))
+        .replace("CLIENT", &format!("{client:?}"));
+    let file = dir.with("linked.toml", text);
+    let simulated = said(&["fabric", "run", &file, "--engine", "interp", "--json"]);
+    assert_eq!(simulated.status, Some(0), "{}", simulated.err);
+    assert_eq!(simulated.json()["flows"][0]["is_intact"], true);
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let real = said(&[
+        "fabric", "run", &file, "--real", "--engine", "interp", "--json",
+    ]);
+    if is_skipped(&real) {
+        return;
+    }
+    assert_eq!(real.status, Some(0), "{}\n{}", real.err, real.out);
+    let json = real.json();
+    assert_eq!(json["commands"][0]["status"], 0);
+    let sent = json["switches"][0]["ports"][1]["sent"]["packets"].as_u64();
+    assert!(sent > Some(10), "{json}");
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use fabric::Topology;
+use fabric::topology::PlaneSpec;
 
 /// Line 1 is empty, as in all of the cases.
 const NODES: &str = r#"
@@ -242,6 +243,136 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         assert!(told.starts_with("t.toml:"), "{told}");
     }
     assert!(Topology::read("t.toml", NODES, &common::examples()).is_ok());
+}
+
+/// [`NODES`] with two virtual data planes in its switch. Line 1 is empty here too.
+const VPDPS: &str = r#"
+[[switch]]
+name = "s"
+share = { 1 = "rules" }
+rules = ["a: port 1 and vlan none -> red"]
+[[switch.vpdp]]
+name = "red"
+ports = ["open", 1, "blue:1"]
+program = "functions/l2_sw.p4 -> functions/qos.p4"
+[[switch.vpdp]]
+name = "blue"
+id = 7
+ports = [1, "red:2", 2]
+program = "router/router.p4"
+[[host]]
+name = "a"
+mac = "02:00:00:00:00:0a"
+ip = "10.0.0.1/24"
+[[host]]
+name = "b"
+mac = "02:00:00:00:00:0b"
+ip = "10.0.0.2/24"
+[[link]]
+ends = ["a", "s:1"]
+[[link]]
+ends = ["b", "s:2"]
+"#;
+
+#[test]
+fn what_is_wrong_with_virtual_data_planes_is_told_with_its_line_and_its_mend() {
+    let cases = [
+        (
+            "-> red\"",
+            "-> green\"",
+            5,
+            "`green` is not the name or number",
+            "NAME: CONDITIONS -> VPDP",
+        ),
+        (
+            "1 = \"rules\"",
+            "1 = \"turns\"",
+            4,
+            "`turns` is not `rules`",
+            "docs/TENANCY.md",
+        ),
+        (
+            "{ 1 =",
+            "{ one =",
+            4,
+            "\"one\" is no port of a switch",
+            "write its number",
+        ),
+        (
+            "\"blue:1\"",
+            "\"green:1\"",
+            8,
+            "`green:1` is not `open`",
+            "\"VPDP:PORT\"",
+        ),
+        (
+            "[1, \"red:2\", 2]",
+            "[1, \"red:2\", 9]",
+            13,
+            "s:9 has no link",
+            "add a [[link]]",
+        ),
+        (
+            "id = 7",
+            "id = 4096",
+            12,
+            "4096 is no number",
+            "take 1 to 4095",
+        ),
+        (
+            "name = \"red\"",
+            "name = \"red\"\nid = 7",
+            12,
+            "two virtual data planes have the number 7",
+            "its own",
+        ),
+        (
+            "name = \"blue\"",
+            "name = \"red\"",
+            7,
+            "two virtual data planes are called red",
+            "another name",
+        ),
+        (
+            "name = \"s\"",
+            "name = \"s\"\nprogram = \"router/router.p4\"",
+            4,
+            "s has virtual data planes and a program of its own",
+            "[[switch.vpdp]]",
+        ),
+        (
+            "program = \"router/router.p4\"\n",
+            "",
+            10,
+            "missing field `program`",
+            "docs/FABRIC.md",
+        ),
+    ];
+    for (old, new, line, message, mend) in cases {
+        assert!(VPDPS.contains(old), "{old}");
+        let text = VPDPS.replacen(old, new, 1);
+        let Err(error) = Topology::read("t.toml", &text, &common::examples()) else {
+            panic!("{new} is accepted");
+        };
+        let found = error.mistakes.iter().any(|mistake| {
+            mistake.line == line && mistake.message.contains(message) && mistake.mend.contains(mend)
+        });
+        assert!(found, "for {new}:\n{error}");
+    }
+    let topology = Topology::read("t.toml", VPDPS, &common::examples());
+    let plane = topology.map(|topology| topology.switches[0].plane.clone());
+    let Ok(PlaneSpec::Shared(shared)) = plane else {
+        panic!("{plane:?}");
+    };
+    let ids: Vec<u16> = shared.vpdps.iter().map(|vpdp| vpdp.id.get()).collect();
+    assert_eq!(ids, [1, 7]);
+    assert_eq!(shared.rules[0].line, 5);
+    let nobody = NODES.replace("name = \"s\"", "name = \"s\"\nrules = [\"a: -> 1\"]");
+    let error = Topology::read("t.toml", &nobody, &common::examples()).unwrap_err();
+    assert!(
+        error.to_string().contains("s has no virtual data planes"),
+        "{error}"
+    );
 }
 
 #[test]

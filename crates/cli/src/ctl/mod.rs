@@ -72,7 +72,8 @@ enum Command {
     #[command(
         after_help = "Errors are shown at the lines that they are of; without --atomic, all other statements are applied. Members, groups and sessions that are \
                       there already are replaced.\n\nExamples:\n  polyplane ctl apply router.entries\n  polyplane ctl apply --atomic router.entries    \
-                      no packet sees a part of it\n  polyplane ctl apply --atomic=rollback router.entries    undone after an error"
+                      no packet sees a part of it\n  polyplane ctl apply --atomic=rollback router.entries    undone after an error\n  polyplane ctl apply --delete \
+                      router.entries    what it adds is deleted"
     )]
     Apply(write::ApplyOptions),
     /// Write all state as an entries file; `apply --replace` brings it back.

@@ -52,6 +52,9 @@ pub(crate) struct ApplyOptions {
     /// Change entries that are there already; without it, they are errors.
     #[arg(long)]
     replace: bool,
+    /// Delete what the file adds, the last first; what it only changes (registers, meters, default actions) stays.
+    #[arg(long, conflicts_with_all = ["atomic", "replace"])]
+    delete: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -189,13 +192,18 @@ pub(crate) fn apply(
         return Ok(show(&unsayable));
     }
     link.become_primary()?;
-    let there = link.there(&catalog, file.updates(), options.replace)?;
     let start = Instant::now();
-    let refused = match options.atomic {
-        Some(how) => link.apply_at_once(&catalog, &file, &there, how)?,
-        None => link.apply_in_batches(&catalog, &file, &there)?,
+    let (count, refused) = match options.delete {
+        true => link.delete_in_batches(&catalog, &file)?,
+        false => {
+            let there = link.there(&catalog, file.updates(), options.replace)?;
+            let refused = match options.atomic {
+                Some(how) => link.apply_at_once(&catalog, &file, &there, how)?,
+                None => link.apply_in_batches(&catalog, &file, &there)?,
+            };
+            (file.updates().len(), refused)
+        }
     };
-    let count = file.updates().len();
     Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
 }
 
@@ -335,6 +343,34 @@ impl Link {
             progress.tell(at);
         }
         Ok(refused)
+    }
+
+    /// Deletes what a file adds, the last first: what others refer to goes after them. How many there are, and which of them were refused.
+    fn delete_in_batches(
+        &mut self,
+        catalog: &Catalog,
+        file: &EntriesFile<'_>,
+    ) -> Result<(usize, Vec<Told>), String> {
+        let updates = file.updates().iter().enumerate().rev();
+        let targets = updates.filter_map(|(at, update)| Some((at, update.target()?)));
+        let updates = targets.map(|(at, target)| {
+            let entity = Some(rt::Entity {
+                entity: Some(catalog.target(&target)),
+            });
+            let r#type = Type::Delete.into();
+            (at, rt::Update { r#type, entity })
+        });
+        let updates: Vec<(usize, rt::Update)> = updates.collect();
+        let mut refused = Vec::new();
+        for batch in updates.chunk_by(|one, next| {
+            let rank_at = |at: usize| rank(&file.updates()[at]);
+            rank_at(one.0) == rank_at(next.0)
+        }) {
+            for part in batch.chunks(BATCH) {
+                refused.extend(self.write(part.to_vec(), Atomicity::ContinueOnError)?);
+            }
+        }
+        Ok((updates.len(), refused))
     }
 
     /// Writes updates with their places in the file; which of them were refused.

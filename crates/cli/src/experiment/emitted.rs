@@ -12,10 +12,10 @@ use switch::{Device, DeviceConfig};
 use crate::args::Source;
 use crate::compile;
 
-/// Slots enough for all of the paper's functions.
+/// Slots enough for all of the paper's functions and policies without resubmission.
 const SHAPE: Shape = Shape {
-    ingress: 24,
-    egress: 12,
+    ingress: 10,
+    egress: 6,
 };
 
 /// An emitted hypervisor.

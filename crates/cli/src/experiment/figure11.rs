@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bench::tenants::{Entry, Tenants};
+use bench::tenants::Entry;
 use serde::Serialize;
 
 use super::plot::{self, Axes, Curve, Marks};
@@ -40,16 +40,10 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
             program: Arc::clone(&program),
             bytes: bytes.into(),
         };
-        let tenants = Tenants {
-            function: &policy,
-            program: Arc::clone(&program),
-            engine: Arc::from(options.choice.engine()),
-            vpdps: 1,
-            entry: Entry::Whole,
-        };
+        let engine = Arc::from(options.choice.engine());
         let name = format!("figure 11, {bytes} bytes");
-        let measured = tenants.measure(&plan, &mut |share| progress.tell(&name, share));
-        let report = measured.map_err(|error| error.to_string())?;
+        let mut tell = |share| progress.tell(&name, share);
+        let report = policy.measure(engine, 1, Entry::Whole, &plan, &mut tell)?;
         let gbps = |mpps: f64| mpps * f64::from(bytes) * 8.0 / 1e3;
         let paper = |mpps| (bytes == 64).then_some(mpps);
         let (hypervdp, open_vswitch, pisces) = PAPER_MPPS;

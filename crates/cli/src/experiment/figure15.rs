@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bench::OnWorker;
 use bench::clock::Clock;
 use bench::measure::{Plan, Side};
-use bench::tenants::{Entry, Part, Tenants};
+use bench::tenants::Entry;
 use serde::Serialize;
 use switch::Device;
 
@@ -65,17 +65,13 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
             progress.tell(&name, share)
         });
         // They do not depend on how many share the switch: they stand in the first row.
-        let mut interpreted = Some(interpreted);
+        let mut interpreted = Some(interpreted.map_err(named)?);
         for vpdps in &options.vpdps {
             let name = format!("{name}, vPDPs: {vpdps}");
             let hosted = hosted(&policy, *vpdps, options, &plan, &mut |share| {
                 progress.tell(&name, share)
             });
-            rows.push(
-                hosted
-                    .map_err(named)?
-                    .row(&policy.name, interpreted.take().flatten()),
-            );
+            rows.push(hosted.map_err(named)?.row(&policy.name, interpreted.take()));
         }
     }
     drop(progress);
@@ -126,15 +122,8 @@ fn hosted(
     plan: &Plan,
     tell: &mut (dyn FnMut(f64) + Send),
 ) -> Result<Hosted, String> {
-    let tenants = Tenants {
-        function: policy,
-        program: Arc::clone(&policy.program),
-        engine: Arc::from(options.choice.engine()),
-        vpdps: vpdps as usize,
-        entry: Entry::Whole,
-    };
-    let report = tenants.measure(plan, tell);
-    let report = report.map_err(|error| error.to_string())?;
+    let engine = Arc::from(options.choice.engine());
+    let report = policy.measure(engine, vpdps as usize, Entry::Whole, plan, tell)?;
     Ok(Hosted { vpdps, report })
 }
 
@@ -161,7 +150,7 @@ impl Hosted {
 
 /// The chain and the emitted hypervisor that hosts it, with the same in their tables.
 fn sides(policy: &policy::Policy, hypervisor: &Emitted) -> Result<[Device; 2], String> {
-    let entries = policy.entries(Part { number: 0, of: 1 });
+    let entries = policy.entries(policy::SMALL);
     Ok([
         emitted::with_entries(&policy.program, &entries)?,
         hypervisor.host(&policy.program, &entries)?,
@@ -174,19 +163,21 @@ fn interpreted(
     policy: &policy::Policy,
     plan: &Plan,
     tell: &mut (dyn FnMut(f64) + Send),
-) -> Option<(f64, f64)> {
-    let workers = devices.iter_mut().map(|device| device.workers(1).pop());
-    let workers: Option<Vec<_>> = workers.collect();
-    let sides = workers?.into_iter().zip(["native", "emitted"]);
+) -> Result<(f64, f64), String> {
+    let workers = devices.iter_mut().map(|device| device.workers(1));
+    let sides = workers
+        .flatten()
+        .zip(["the chain", "the emitted hypervisor"]);
     let sides = sides.map(|(worker, name)| Side {
         name: name.to_owned(),
         forward: Box::new(OnWorker(worker)),
     });
     let mut sides = [sides.collect()];
     let measured = bench::measure::measure(&mut sides, policy, plan, &Clock::new(), tell);
+    measured.iter().try_for_each(policy::check_all_sent)?;
     match &measured[..] {
-        [native, emitted] => Some((native.mpps, emitted.mpps)),
-        _ => None,
+        [native, emitted] => Ok((native.mpps, emitted.mpps)),
+        _ => Err("there is no worker".to_owned()),
     }
 }
 

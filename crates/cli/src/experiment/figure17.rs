@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bench::tenants::{Entry, Tenants};
+use bench::tenants::Entry;
 use fabric::topology::FlowKind;
 use fabric::{Distribution, Report, Simulation, Topology};
 use packet::Nanos;
@@ -138,20 +138,14 @@ fn cost(options: &Hypervdp) -> Result<f64, String> {
     let program = emitted::program(&options.examples, EDGE_POLICY)?;
     let policy = Policy {
         name: "Pol. 7".to_owned(),
-        program: Arc::clone(&program),
-        bytes: 64,
-    };
-    let tenants = Tenants {
-        function: &policy,
         program,
-        engine: Arc::from(options.choice.engine()),
-        vpdps: EDGE_VPDPS,
-        entry: Entry::Rules,
+        bytes: 64,
     };
     let mut progress = Progress::new();
     let mut tell = |share| progress.tell("figure 17, what a packet costs", share);
-    let report = tenants.measure(&options.plan()?, &mut tell);
-    let report = report.map_err(|error| error.to_string())?;
+    let engine = Arc::from(options.choice.engine());
+    let plan = options.plan()?;
+    let report = policy.measure(engine, EDGE_VPDPS, Entry::Rules, &plan, &mut tell)?;
     Ok(1.0 / report.ratio())
 }
 

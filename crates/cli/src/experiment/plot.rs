@@ -6,6 +6,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const SIZE: (u32, u32) = (760, 480);
 const FONT: (&str, u32) = ("sans-serif", 13);
+/// How far a plot of bars goes beyond the highest, for the names of its kinds.
+const HEADROOM: f64 = 1.4;
 /// What bars of a group take of its place.
 const FILLED: f64 = 0.8;
 
@@ -91,7 +93,7 @@ pub(super) fn curves(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
 /// The library's, in words.
 pub(super) fn bars(axes: &Axes, groups: &[String], kinds: &[Bars]) -> Result<String, String> {
     let values = kinds.iter().flat_map(|kind| kind.values.iter().flatten());
-    let most = values.copied().fold(1e-9, f64::max) * 1.15;
+    let most = values.copied().fold(1e-9, f64::max) * HEADROOM;
     let width = FILLED / kinds.len().max(1) as f64;
     let mut svg = String::new();
     let drawn = draw(

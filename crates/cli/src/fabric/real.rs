@@ -242,8 +242,8 @@ fn begin(
         UnixStream::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
     let thread = std::thread::Builder::new().name(name.clone());
     let thread = thread.spawn(move || match plane {
-        Plane::Alone(device) => carry(name, device, ports, &done),
-        Plane::Shared(hypervisor) => hosting::carry(name, hypervisor, ports, &done),
+        Plane::Alone(device) => carry(name, *device, ports, &done),
+        Plane::Shared(hypervisor) => hosting::carry(name, *hypervisor, ports, &done),
     });
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok((running, thread))

@@ -27,9 +27,9 @@ pub(crate) struct Maker {
 /// What a switch runs.
 pub(crate) enum Plane {
     /// One function.
-    Alone(Device),
+    Alone(Box<Device>),
     /// Virtual data planes.
-    Shared(Hypervisor),
+    Shared(Box<Hypervisor>),
 }
 
 impl Maker {
@@ -48,9 +48,9 @@ impl Maker {
     /// Its program, its entries or how packets find its virtual data planes is wrong.
     pub(crate) fn make(&mut self, spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
         Ok(match self.plane(&spec.plane)? {
-            Plane::Alone(device) => Box::new(SwitchNode::new(device, spec.service)),
+            Plane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
             Plane::Shared(hypervisor) => {
-                let tenants = Tenants::new(hypervisor).ok_or("it has workers already")?;
+                let tenants = Tenants::new(*hypervisor).ok_or("it has workers already")?;
                 Box::new(SwitchNode::new(tenants, spec.service))
             }
         })
@@ -62,8 +62,8 @@ impl Maker {
     /// As [`Maker::make`].
     pub(crate) fn plane(&mut self, spec: &PlaneSpec) -> Result<Plane, String> {
         Ok(match spec {
-            PlaneSpec::Alone(function) => Plane::Alone(self.device(function)?),
-            PlaneSpec::Shared(shared) => Plane::Shared(self.hypervisor(shared)?),
+            PlaneSpec::Alone(function) => Plane::Alone(Box::new(self.device(function)?)),
+            PlaneSpec::Shared(shared) => Plane::Shared(Box::new(self.hypervisor(shared)?)),
         })
     }
 

@@ -1,4 +1,5 @@
-//! Several moves and constants as one primitive: as long as none reads or writes what an earlier one has written, they happen at once.
+//! Several moves and constants as one primitive: as long as none reads what an earlier one has written, nor moves to where one has moved, they happen at
+//! once. Constants are written last: one that a later move overwrites is left out.
 
 use bits::Value;
 
@@ -118,14 +119,15 @@ impl Group {
         if own.width == 0 {
             return;
         }
-        let written = |at: u32, width: u32| {
-            let moves = self.moves.iter();
-            let mut moves = moves.map(|other| Move::overlaps(at, width, other.to, other.width));
-            moves.any(|is| is) || !self.mask.and(&ones(at, width, FILE_BITS)).is_zero()
+        let moved_to = |at: u32| {
+            let mut moves = self.moves.iter();
+            moves.any(|other| Move::overlaps(at, own.width, other.to, other.width))
         };
-        if written(own.from, own.width) || written(own.to, own.width) {
+        let source = ones(own.from, own.width, FILE_BITS);
+        if moved_to(own.from) || moved_to(own.to) || !self.mask.and(&source).is_zero() {
             self.flush(all);
         }
+        self.forget(&ones(own.to, own.width, FILE_BITS));
         if let Some(joined) = self.moves.last().and_then(|last| last.joined(own)) {
             self.moves.pop();
             self.moves.push(joined);
@@ -135,6 +137,12 @@ impl Group {
             self.flush(all);
         }
         self.moves.push(own);
+    }
+
+    /// Constants here are overwritten before anything reads them.
+    fn forget(&mut self, range: &Value) {
+        self.value = self.value.and(&range.not());
+        self.mask = self.mask.and(&range.not());
     }
 
     fn flush(&mut self, all: &mut Vec<Primitive>) {

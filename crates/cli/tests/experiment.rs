@@ -1,0 +1,158 @@
+//! `polyplane experiment`: figures are measured, drawn and set beside the paper's values.
+
+mod lab;
+
+use std::path::Path;
+
+use lab::{Directory, example, polyplane, said};
+use serde_json::Value;
+
+const KEYS: [&str; 8] = [
+    "figure",
+    "policy",
+    "vpdps",
+    "native_mpps",
+    "vpdp_mpps",
+    "ratio",
+    "p50_us",
+    "p99_us",
+];
+
+/// Rows of these figures; the files are there too.
+fn rows(dir: &Directory, figures: &str, more: &[&str], files: &[&str]) -> Vec<Value> {
+    let (out, examples) = (dir.file("out"), example(""));
+    let run = [
+        "experiment",
+        "hypervdp",
+        "--figures",
+        figures,
+        "--out",
+        &out,
+        "--examples",
+        &examples,
+        "--seconds",
+        "0.02",
+        "--engine",
+        "interp",
+        "--json",
+    ];
+    let output = polyplane().args(run).args(more).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    for file in files.iter().chain(&["hypervdp.txt", "hypervdp.json"]) {
+        assert!(Path::new(&out).join(file).exists(), "{file}");
+    }
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    for row in &rows {
+        let row = row.as_object().unwrap();
+        assert!(KEYS.iter().all(|key| row.contains_key(*key)), "{row:?}");
+    }
+    rows
+}
+
+#[test]
+fn the_emitted_hypervisor_declares_and_uses_tables_as_documented() {
+    let dir = Directory::new("experiment-tables");
+    let pictures = ["figure7a.svg", "figure7b.svg", "figure9.svg"];
+    let rows = rows(&dir, "7,9", &[], &pictures);
+    let of = |figure: &str| {
+        let rows = rows.iter().filter(|row| row["figure"] == figure);
+        rows.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!((of("7a").len(), of("7b").len()), (9, 8));
+    for row in of("7a").iter().chain(&of("7b")) {
+        assert!(row["tables"].as_u64() <= row["paper_tables"].as_u64());
+    }
+    let manual = format!("{}/../../docs/HYPERVISOR.md", env!("CARGO_MANIFEST_DIR"));
+    let manual = std::fs::read_to_string(manual).unwrap();
+    for row in of("9") {
+        let cell = |value: &Value| match value.as_u64() {
+            Some(count) => count.to_string(),
+            None => "-".to_owned(),
+        };
+        let paper = &row["paper"];
+        let line = format!(
+            "| {} | {} | {} | {} | {} | {} |",
+            row["policy"].as_str().unwrap(),
+            cell(&row["native_tables"]),
+            cell(&row["vpdp_tables"]),
+            cell(&paper["native"]),
+            cell(&paper["hypervdp"]),
+            cell(&paper["hyper4"])
+        );
+        assert!(manual.contains(&line), "docs/HYPERVISOR.md has no {line}");
+    }
+}
+
+#[test]
+fn sizes_and_policies_are_measured_alone_and_in_virtual_data_planes() {
+    let dir = Directory::new("experiment-rates");
+    let pictures = [
+        "figure11a.svg",
+        "figure11b.svg",
+        "figure15a.svg",
+        "figure15b.svg",
+    ];
+    let rows = rows(&dir, "11,15", &["--vpdps", "1,2"], &pictures);
+    let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).count();
+    assert_eq!((of("11"), of("15")), (6, 14));
+    for row in &rows {
+        let number = |key: &str| row[key].as_f64().unwrap();
+        assert!(number("native_mpps") > 0.0 && number("p50_us") > 0.0);
+        let ratio = number("vpdp_mpps") / number("native_mpps");
+        assert!((number("ratio") - ratio).abs() < 1e-9, "{row}");
+    }
+    let emitted = rows.iter().filter(|row| row["emitted_mpps"].is_f64());
+    assert_eq!(emitted.count(), 7);
+}
+
+#[test]
+fn figure_17_is_of_programs_and_of_virtual_data_planes() {
+    let dir = Directory::new("experiment-flows");
+    let few = |name: &str| {
+        let file = example(&format!("fabric/{name}/{name}.toml"));
+        let text = std::fs::read_to_string(file).unwrap();
+        let beside = |key: &str| format!("{key} = \"{}/", example(&format!("fabric/{name}")));
+        let text = text
+            .replace("../../functions", &example("functions"))
+            .replace("entries = \"", &beside("entries"))
+            .replace("program = \"edge", &(beside("program") + "edge"))
+            .replace("program = \"aggregate", &(beside("program") + "aggregate"))
+            .replace("program = \"core", &(beside("program") + "core"))
+            .replace("elephants = 40", "elephants = 2")
+            .replace("100 MB", "20 MB")
+            .replace("mice = 1000", "mice = 10");
+        dir.with(&format!("{name}.toml"), text)
+    };
+    let (native, vpdps) = (few("fat_tree"), few("fat_tree_vpdps"));
+    let more = ["--fabric", &native, "--vpdp-fabric", &vpdps];
+    let rows = rows(&dir, "17", &more, &["figure17a.svg", "figure17b.svg"]);
+    let counts: Vec<(u64, u64)> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["vpdps"].as_u64().unwrap(),
+                row["count"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(counts, [(0, 40), (4, 40), (0, 8), (4, 8)]);
+    assert!(rows.iter().all(|row| row["p50"].as_f64() > Some(0.0)));
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let dir = Directory::new("experiment-wrong");
+    let out = dir.file("out");
+    let run = |more: &[&str]| said(&[&["experiment", "hypervdp", "--out", &out], more].concat());
+    let nowhere = run(&["--figures", "9", "--examples", "nowhere"]);
+    assert_eq!(nowhere.status, Some(1));
+    assert!(
+        nowhere.err.contains("--examples names the directory"),
+        "{}",
+        nowhere.err
+    );
+    let no_time = run(&["--figures", "15", "--seconds", "0"]);
+    assert!(no_time.err.contains("--seconds 0"), "{}", no_time.err);
+    assert_eq!(run(&["--figures", "12"]).status, Some(2));
+}
