@@ -192,6 +192,13 @@ pub(crate) struct Code {
     pub(crate) may_move: bool,
 }
 
+impl Code {
+    /// Whether it calls functions of the host.
+    pub(crate) fn calls_natives(&self) -> bool {
+        self.calls.iter().any(ExternCall::is_native)
+    }
+}
+
 /// How native code ended, in the number that it returns: one of these in the upper half, what belongs to it in the lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

@@ -51,7 +51,7 @@ const COPY_BYTES: usize = 128;
 /// A pass as the engine made it one function, and what to do with packets that leave it.
 pub(crate) struct FusedPass {
     pub(crate) plan: PassPlan,
-    pub(crate) run: Box<dyn Fused>,
+    pub(crate) run: Arc<dyn Fused>,
 }
 
 /// How many [`Code`]s were made, and one more: 0 is the version of none.
@@ -61,7 +61,7 @@ static CODES: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Code {
     pub(crate) program: Arc<Program>,
     pub(crate) layout: Layout,
-    pub(crate) loaded: Box<dyn Loaded>,
+    pub(crate) loaded: Arc<dyn Loaded>,
     pub(crate) pipeline: Pipeline,
     /// The usual way of a packet as one function, if the engine made one.
     pub(crate) fused: Option<FusedPass>,
@@ -73,7 +73,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Box<dyn Loaded>) -> Code {
+    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Arc<dyn Loaded>) -> Code {
         let pipeline = Pipeline::of(&program, &layout);
         let fused = pipeline.pass(&program).and_then(|plan| {
             let run = loaded.fuse(&plan.pass)?;
