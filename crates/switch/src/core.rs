@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream, State,
+    ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream, State,
     TraceEvent, Tracer,
 };
 use exec::{DropDetail, PackedOutcome, WORK_BUDGET};
@@ -265,6 +265,8 @@ pub(crate) struct Core {
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
+    /// What was made of the state for contexts that are lent ([`crate::Contexts`]).
+    pub(crate) derived: Derived,
     /// Those of programs before it: to free them takes time that packets do not have.
     #[expect(
         clippy::vec_box,
@@ -300,6 +302,7 @@ impl Core {
             packets: 0,
             pool: Vec::new(),
             pool_version: 0,
+            derived: Derived::default(),
             old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),

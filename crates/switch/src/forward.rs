@@ -6,6 +6,7 @@ use exec::{Burst, PackedOutcome, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
+use crate::contexts::Contexts;
 use crate::core::{Core, FusedPass, Job, Root, Trace};
 use crate::device::Device;
 
@@ -24,7 +25,7 @@ impl Device {
         self.publish();
         self.begin_step(now, &mut Trace(None));
         self.core.run_arrived(&mut Trace(None));
-        self.core.forward(&self.root, frames, &mut sent);
+        self.core.forward(&self.root, frames, None, &mut sent);
         self.tell_learned();
     }
 }
@@ -35,12 +36,13 @@ impl Core {
         &mut self,
         root: &Arc<Root>,
         frames: &mut [Frame],
+        lent: Option<&mut Contexts>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.take_sent(sent);
         match &root.code.fused {
             Some(fused) if self.queues.is_usually_free() => {
-                self.forward_fused(root, fused, frames, sent);
+                self.forward_fused(root, fused, frames, lent, sent);
             }
             _ => self.forward_one_by_one(root, frames, &mut Trace(None), sent),
         }
@@ -73,12 +75,18 @@ impl Core {
         root: &Arc<Root>,
         fused: &FusedPass,
         frames: &mut [Frame],
+        mut lent: Option<&mut Contexts>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        if frames.is_empty() {
+            return;
+        }
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(frames.len(), PackedOutcome::default());
-        let mut context = self.context(&root.code);
+        let derived = &mut self.derived;
+        let lent_one = lent.as_mut().and_then(|lent| lent.take(&root.code, derived));
+        let mut context = lent_one.unwrap_or_else(|| self.context(&root.code));
         context.lane = self.lane;
         let mut done = 0;
         self.ledger.received += frames.len() as u64;
@@ -112,7 +120,14 @@ impl Core {
             self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);
         }
-        self.put_back(context, &root.code);
+        let derived = &mut self.derived;
+        let kept = match lent {
+            Some(lent) => lent.put_back(context, &root.code, derived),
+            None => Err(context),
+        };
+        if let Err(context) = kept {
+            self.put_back(context, &root.code);
+        }
         self.outcomes = outcomes;
     }
 

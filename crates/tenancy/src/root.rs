@@ -79,6 +79,8 @@ pub(crate) struct Place {
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
     pub(crate) gate: Arc<Gate>,
+    /// Whether the gate limits nothing, so that it need not be asked.
+    pub(crate) is_unlimited: bool,
     exits: Box<[Exit]>,
 }
 
@@ -89,6 +91,7 @@ impl Place {
             serial: 0,
             admission: Admission::Closed(DropReason::NoProgram),
             gate: Arc::default(),
+            is_unlimited: true,
             exits: Box::default(),
         }
     }
@@ -149,6 +152,7 @@ impl Root {
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
+                is_unlimited: tenant.gate.is_open(),
                 exits: exits.collect(),
             });
         }
