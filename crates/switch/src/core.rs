@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream, State,
-    TraceEvent, Tracer,
+    ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream,
+    State, TraceEvent, Tracer,
 };
 use exec::{DropDetail, PackedOutcome, WORK_BUDGET};
 use ir::work::Work;

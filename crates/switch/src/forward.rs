@@ -85,7 +85,9 @@ impl Core {
         outcomes.clear();
         outcomes.resize(frames.len(), PackedOutcome::default());
         let derived = &mut self.derived;
-        let lent_one = lent.as_mut().and_then(|lent| lent.take(&root.code, derived));
+        let lent_one = lent
+            .as_mut()
+            .and_then(|lent| lent.take(&root.code, derived));
         let mut context = lent_one.unwrap_or_else(|| self.context(&root.code));
         context.lane = self.lane;
         let mut done = 0;

@@ -120,15 +120,15 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The root of a wiring that was checked.
+    /// The root of a wiring that was checked, and of tenants in the order of their numbers.
     pub(crate) fn new(
         wiring: &Wiring,
         classifier: Option<Arc<Classifier>>,
         tenants: &[Tenant],
     ) -> Root {
         let slot_of = |vpdp: VpdpId| {
-            let found = tenants.iter().find(|tenant| tenant.vpdp == vpdp);
-            found.map_or(Slot::NONE, |tenant| tenant.slot)
+            let found = tenants.binary_search_by_key(&vpdp, |tenant| tenant.vpdp);
+            found.map_or(Slot::NONE, |at| tenants[at].slot)
         };
         let most = tenants.iter().map(|tenant| tenant.slot.index() + 1).max();
         let mut places: Vec<Option<Place>> = Vec::new();

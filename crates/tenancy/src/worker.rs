@@ -464,7 +464,15 @@ impl Worker {
             let own = own.filter(|place| place.serial == seat.serial);
             let place = own.unwrap_or(&self.nowhere);
             let gauge = &mut *self.gauge;
-            run_charged(seat, place, &mut self.commons, &mut [], self.now, sent, gauge);
+            run_charged(
+                seat,
+                place,
+                &mut self.commons,
+                &mut [],
+                self.now,
+                sent,
+                gauge,
+            );
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {
