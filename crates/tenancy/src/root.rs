@@ -116,6 +116,8 @@ pub(crate) struct Tenant {
 pub(crate) struct Root {
     entrances: Box<[Entrance]>,
     classifier: Option<Arc<Classifier>>,
+    /// Whether there are ports whose packets must be looked into.
+    looks_inside: bool,
     places: Box<[Option<Place>]>,
 }
 
@@ -158,9 +160,15 @@ impl Root {
         }
         Root {
             entrances: entrances(wiring, slot_of),
+            looks_inside: !wiring.shared.is_empty(),
             classifier,
             places: places.into(),
         }
+    }
+
+    /// Whether it may take bytes to find out where a packet goes in.
+    pub(crate) fn looks_inside(&self) -> bool {
+        self.looks_inside
     }
 
     /// Slots that there may be.

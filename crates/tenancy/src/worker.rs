@@ -6,6 +6,7 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Frame, FramePool, Nanos, PortId};
 use switch::{Ahead, Contexts, Ledger};
+use table::prefetch::prefetch;
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
@@ -21,6 +22,9 @@ pub const MAX_HOPS: usize = 8;
 /// links goes; this bounds how wide copies make it.
 pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
+
+/// Packets whose bytes are on their way while one is classified.
+const LOOK_AHEAD: usize = 8;
 
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
@@ -296,9 +300,14 @@ impl Worker {
         let Worker { sorter, ledger, .. } = self;
         let mut refused = false;
         sorter.slots.clear();
-        sorter
-            .slots
-            .extend(frames.iter_mut().map(|frame| match root.inlet(frame) {
+        for at in 0..frames.len() {
+            if root.looks_inside()
+                && let Some(later) = frames.get(at + LOOK_AHEAD)
+            {
+                prefetch(later.bytes(), 0);
+            }
+            let frame = &mut frames[at];
+            let slot = match root.inlet(frame) {
                 Ok(inlet) => {
                     frame.ingress = inlet.port;
                     inlet.slot
@@ -308,7 +317,9 @@ impl Worker {
                     refused = true;
                     Slot::NONE
                 }
-            }));
+            };
+            sorter.slots.push(slot);
+        }
         self.is_untold |= refused;
     }
 
