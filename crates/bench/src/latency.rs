@@ -6,13 +6,14 @@ use std::time::Instant;
 use packet::{Frame, Nanos};
 
 use crate::forward::{Forward, Outbox};
-use crate::measure::{Traffic, quantile};
+use crate::measure::{Plan, Traffic, quantile};
 
 /// Pairs of runs.
 const PAIRS: usize = 30;
 
-/// Packets of a run.
-const PACKETS: usize = 4096;
+/// Packets of a run, fewer if there is little time.
+const MOST_PACKETS: usize = 4096;
+const LEAST_PACKETS: usize = 64;
 
 /// Microseconds that packets take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,19 +35,23 @@ pub struct Latencies {
     pub ratio: f64,
 }
 
-/// Measures two sides at this rate, in million packets a second; no more than `most` packets go in at once.
+/// Measures two sides at this rate, in million packets a second, for about the plan's time; no more packets than the plan's burst go in at once.
 pub fn pairs(
     sides: [&mut dyn Forward; 2],
     traffic: &dyn Traffic,
     mpps: f64,
-    most: usize,
+    plan: &Plan,
 ) -> Latencies {
+    let mpps = mpps.max(1e-3);
+    let of_run = plan.time.as_secs_f64() / (2 * PAIRS) as f64;
+    let packets = (mpps * 1e6 * of_run) as usize;
+    let packets = packets.clamp(LEAST_PACKETS, MOST_PACKETS);
     let mut runs = Runs {
-        interval: (1e3 / mpps.max(1e-3)) as u64,
-        most: most.max(1),
-        frames: (0..PACKETS).map(|_| Frame::new()).collect(),
+        interval: (1e3 / mpps) as u64,
+        most: plan.burst.max(1),
+        frames: (0..packets).map(|_| Frame::new()).collect(),
         out: Outbox::new(),
-        took: Vec::with_capacity(PACKETS),
+        took: Vec::with_capacity(packets),
         // Later than any round of other measurements: time never goes back.
         begin: Nanos::from_secs(1 << 20),
     };
@@ -97,11 +102,11 @@ impl Runs {
         self.took.clear();
         let start = Instant::now();
         let since = || start.elapsed().as_nanos() as u64;
-        let mut done = 0;
-        while done < PACKETS {
+        let (mut done, packets) = (0, self.frames.len());
+        while done < packets {
             let now = since();
             let came = (now / self.interval + 1) as usize;
-            let come = came.min(PACKETS).min(done + self.most);
+            let come = came.min(packets).min(done + self.most);
             if come == done {
                 std::hint::spin_loop();
                 continue;
@@ -156,7 +161,12 @@ mod tests {
 
     #[test]
     fn packets_of_the_slower_side_take_longer_at_the_same_rate() {
-        let measured = pairs([&mut Bare, &mut Slow], &Same, 1.0, 1024);
+        let plan = Plan {
+            time: Duration::from_millis(30),
+            burst: 1024,
+            seed: 1,
+        };
+        let measured = pairs([&mut Bare, &mut Slow], &Same, 1.0, &plan);
         assert!(measured.second.p50 >= 20.0, "{measured:?}");
         assert!(measured.ratio > 1.0, "{measured:?}");
         assert!(measured.first.p50 <= measured.first.p99);

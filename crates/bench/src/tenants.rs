@@ -271,7 +271,7 @@ impl Tenants<'_> {
             return Err(TenantsError::Count(self.vpdps));
         };
         let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
-        let latencies = latency::pairs(sides, &traffic, native.mpps * OFFERED, plan.burst);
+        let latencies = latency::pairs(sides, &traffic, native.mpps * OFFERED, plan);
         Ok(TenantsReport {
             native,
             hosted,

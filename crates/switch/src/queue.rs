@@ -401,6 +401,37 @@ mod tests {
     }
 
     #[test]
+    fn ports_are_busy_while_they_are_shaped_or_send_or_hold_packets() {
+        let busy = |queues: &Queues<u32>, now| {
+            let mut busy = vec![77];
+            queues.busy(ns(now), &mut busy);
+            busy
+        };
+        let mut queues = Queues::new(QueueConfig::default());
+        assert!(busy(&queues, 0).is_empty());
+        assert!(queues.push(PortId(3), 0, 64, ns(10), 1).is_ok());
+        assert_eq!(busy(&queues, 10), [3]);
+        assert_eq!(drain(&mut queues, 10).len(), 1);
+        assert!(busy(&queues, 10).is_empty());
+        let slow = QueueConfig {
+            packets_per_second: Some(1),
+            ..QueueConfig::default()
+        };
+        queues.configure(PortId(5), slow, ns(20));
+        assert_eq!(busy(&queues, 20), [5]);
+        assert!(queues.push(PortId(5), 0, 64, ns(20), 2).is_ok());
+        assert_eq!(drain(&mut queues, 20).len(), 1);
+        queues.configure(PortId(5), QueueConfig::default(), ns(30));
+        assert_eq!(busy(&queues, 25), [5]);
+        assert!(busy(&queues, 30).is_empty());
+        // All ports are shaped unless they are told otherwise.
+        let mut queues = Queues::new(slow);
+        assert!(queues.push(PortId(3), 0, 64, ns(0), 1).is_ok());
+        assert_eq!(drain(&mut queues, 0).len(), 1);
+        assert_eq!(busy(&queues, 2_000_000_000), [3]);
+    }
+
+    #[test]
     fn a_busy_port_s_queue_is_full_at_its_depth_whatever_its_rate() {
         let mut queues = Queues::new(QueueConfig::default());
         let config = |packets_per_second| QueueConfig {

@@ -335,3 +335,73 @@ impl<'b> Headers<'b> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Condition, Vlan};
+    use proptest::prelude::*;
+
+    fn vlan(id: u16) -> Vlan {
+        match id {
+            0 => Vlan::Untagged,
+            id => Vlan::Id(id),
+        }
+    }
+
+    fn tagged(id: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        if id != 0 {
+            bytes[12..14].copy_from_slice(&TAGS[0].to_be_bytes());
+            bytes[14..16].copy_from_slice(&(0xe000 | id).to_be_bytes());
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn rules_over_ports_and_vlans_find_by_index_what_they_find_as_a_table(
+            given in prop::collection::vec((0u32..4, 0u16..4), 0..12),
+        ) {
+            let rule = |(number, (port, id)): (u16, &(u32, u16))| Rule {
+                name: number.to_string(),
+                vpdp: VpdpId::new(number).unwrap(),
+                priority: 0,
+                conditions: vec![Condition::Vlan(vlan(*id)), Condition::Port(PortId(*port))],
+            };
+            let rules: Vec<Rule> = (1..).zip(&given).map(rule).collect();
+            let asked: Vec<_> = rules.iter().map(|rule| (rule, rule.asked().unwrap())).collect();
+            let vlans = Vlans::new(&asked).unwrap();
+            let table = RuleTable::new(&asked).unwrap();
+            for port in (0..5).map(PortId) {
+                for id in 0..5 {
+                    let bytes = tagged(id);
+                    prop_assert_eq!(vlans.find(port, &bytes), table.find(port, &bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rules_that_ask_for_more_than_port_and_vlan_are_a_table() {
+        let rule = |conditions| Rule {
+            name: String::new(),
+            vpdp: VpdpId::new(1).unwrap(),
+            priority: 0,
+            conditions,
+        };
+        let port = Condition::Port(PortId(1));
+        let untagged = Condition::Vlan(Vlan::Untagged);
+        let others = [
+            vec![port.clone()],
+            vec![untagged.clone()],
+            vec![port, untagged, Condition::EtherType(0x0800)],
+        ];
+        for conditions in others {
+            let rule = rule(conditions);
+            let asked = rule.asked().unwrap();
+            let made = Classifier::new(vec![(&rule, asked)]).unwrap();
+            assert!(matches!(made, Classifier::Rules(_)), "{rule:?}");
+        }
+    }
+}
