@@ -13,17 +13,20 @@ const MOST_CODES: usize = 8;
 /// Contexts for bursts of several workers, one a code.
 #[derive(Default)]
 pub struct Contexts {
-    #[expect(
-        clippy::vec_box,
-        reason = "contexts move between workers, and are large"
-    )]
-    contexts: Vec<(Weak<dyn Loaded>, Option<Box<PacketContext>>)>,
+    places: Vec<Place>,
+}
+
+/// Where the context of one code is.
+struct Place {
+    code: Weak<dyn Loaded>,
+    /// Here, unless a worker has it.
+    context: Option<Box<PacketContext>>,
 }
 
 impl Contexts {
     /// Forgets those of code that is no more.
     pub fn forget_gone(&mut self) {
-        self.contexts.retain(|(code, _)| code.strong_count() > 0);
+        self.places.retain(|place| place.code.strong_count() > 0);
     }
 
     /// The context of this code, with what was made of a state.
@@ -32,7 +35,7 @@ impl Contexts {
         code: &Code,
         derived: &mut Derived,
     ) -> Option<Box<PacketContext>> {
-        let mut context = self.place(code)?.take()?;
+        let mut context = self.place(code)?.context.take()?;
         context.derived.exchange(derived);
         Some(context)
     }
@@ -44,24 +47,26 @@ impl Contexts {
         code: &Code,
         derived: &mut Derived,
     ) -> Result<(), Box<PacketContext>> {
-        if self.contexts.len() < MOST_CODES && self.place(code).is_none() {
-            self.contexts.push((Arc::downgrade(&code.loaded), None));
+        if self.places.len() < MOST_CODES && self.place(code).is_none() {
+            self.places.push(Place {
+                code: Arc::downgrade(&code.loaded),
+                context: None,
+            });
         }
         match self.place(code) {
             Some(place) if !context.is_oversized() => {
                 context.derived.exchange(derived);
-                *place = Some(context);
+                place.context = Some(context);
                 Ok(())
             }
             _ => Err(context),
         }
     }
 
-    fn place(&mut self, code: &Code) -> Option<&mut Option<Box<PacketContext>>> {
+    fn place(&mut self, code: &Code) -> Option<&mut Place> {
         let own = Arc::as_ptr(&code.loaded).cast::<()>();
         // As long as there is a weak reference, no other code has its address.
-        let mut contexts = self.contexts.iter_mut();
-        let found = contexts.find(|(other, _)| other.as_ptr().cast::<()>() == own);
-        found.map(|(_, context)| context)
+        let mut places = self.places.iter_mut();
+        places.find(|place| place.code.as_ptr().cast::<()>() == own)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use exec::{Burst, PackedOutcome, PassOutcome};
+use exec::{Burst, PackedOutcome, PacketContext, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
 use crate::contexts::Contexts;
-use crate::core::{Core, FusedPass, Job, Root, Trace};
+use crate::core::{Code, Core, FusedPass, Job, Root, Trace};
 use crate::device::Device;
 
 impl Device {
@@ -84,11 +84,7 @@ impl Core {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(frames.len(), PackedOutcome::default());
-        let derived = &mut self.derived;
-        let lent_one = lent
-            .as_mut()
-            .and_then(|lent| lent.take(&root.code, derived));
-        let mut context = lent_one.unwrap_or_else(|| self.context(&root.code));
+        let mut context = self.borrow(lent.as_deref_mut(), &root.code);
         context.lane = self.lane;
         let mut done = 0;
         self.ledger.received += frames.len() as u64;
@@ -122,15 +118,25 @@ impl Core {
             self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);
         }
+        self.give_back(context, lent, &root.code);
+        self.outcomes = outcomes;
+    }
+
+    /// A context that is lent, or one of its own.
+    fn borrow(&mut self, lent: Option<&mut Contexts>, code: &Code) -> Box<PacketContext> {
         let derived = &mut self.derived;
+        let lent = lent.and_then(|lent| lent.take(code, derived));
+        lent.unwrap_or_else(|| self.context(code))
+    }
+
+    fn give_back(&mut self, context: Box<PacketContext>, lent: Option<&mut Contexts>, code: &Code) {
         let kept = match lent {
-            Some(lent) => lent.put_back(context, &root.code, derived),
+            Some(lent) => lent.put_back(context, code, &mut self.derived),
             None => Err(context),
         };
         if let Err(context) = kept {
-            self.put_back(context, &root.code);
+            self.put_back(context, code);
         }
-        self.outcomes = outcomes;
     }
 
     /// Sends and drops what went through; the step and the port of the packet that left its pass, if the last one has.

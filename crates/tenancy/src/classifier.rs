@@ -55,9 +55,12 @@ impl Classifier {
 /// Rules that each ask for one port and one VLAN.
 #[derive(Debug)]
 pub(crate) struct Vlans {
-    /// Of each port the VLANs, ascending, and whose packets these are.
-    ports: Box<[Box<[(u64, VpdpId)]>]>,
+    /// By port.
+    ports: Box<[Owners]>,
 }
+
+/// VLANs of a port, ascending, and whose packets these are.
+type Owners = Box<[(u64, VpdpId)]>;
 
 impl Vlans {
     /// Of rules, those that count first before others; nothing if one asks for something else.
@@ -93,7 +96,7 @@ impl Vlans {
 
 /// What a rule asks, in the order of fields.
 fn by_field(asked: &Asked) -> Vec<(Field, Values)> {
-    let mut asked: Vec<(Field, Values)> = asked.iter().copied().collect();
+    let mut asked: Vec<(Field, Values)> = asked.to_vec();
     asked.sort_unstable_by_key(|(field, _)| *field);
     asked
 }
