@@ -16,6 +16,6 @@ mod router;
 mod stepwise;
 
 pub use engines::engines;
-pub use program::{compile, compile_policy, compile_text, tested};
+pub use program::{compile, compile_policy, compile_steps, compile_text, tested};
 pub use router::{routed_frame, router};
 pub use stepwise::Stepwise;

@@ -61,6 +61,27 @@ pub fn compile_policy(path: &Path, form: Form) -> Result<Composed, String> {
     compose(&name, &policy, &programs, form).map_err(|error| error.to_string())
 }
 
+/// Compiles programs by their names, and makes them a line in this order.
+///
+/// # Errors
+/// The diagnostics, as a user would see them.
+pub fn compile_steps(steps: &[(&str, &str)]) -> Result<Arc<Program>, String> {
+    let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+    let policy = Policy::read(&names.join(" -> ")).map_err(|error| error.to_string())?;
+    let programs = steps.iter();
+    let programs: Vec<_> = programs
+        .map(|(name, text)| Ok((*name, compile_text(text)?)))
+        .collect::<Result<_, String>>()?;
+    let given = programs.iter();
+    let given: Vec<_> = given
+        .map(|(step, program)| StepProgram { step, program })
+        .collect();
+    let composed = compose("line", &policy, &given, Form::Merged);
+    Ok(Arc::new(
+        composed.map_err(|error| error.to_string())?.program,
+    ))
+}
+
 /// Compiles this text.
 ///
 /// # Errors

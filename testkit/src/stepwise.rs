@@ -26,9 +26,9 @@ impl<E: Engine> Engine for Stepwise<E> {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-    ) -> Result<Box<dyn Loaded>, Unsupported> {
-        Ok(Box::new(StepwiseProgram {
-            blocks: self.0.load(program, layout, natives)?.into(),
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        Ok(Arc::new(StepwiseProgram {
+            blocks: self.0.load(program, layout, natives)?,
             slots: slots(program, layout),
         }))
     }
@@ -78,8 +78,8 @@ impl Loaded for StepwiseProgram {
         self.blocks.run_control(control, packet, state)
     }
 
-    fn fuse(&self, pass: &Pass) -> Option<Box<dyn Fused>> {
-        Some(Box::new(StepwisePass {
+    fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
+        Some(Arc::new(StepwisePass {
             blocks: Arc::clone(&self.blocks),
             slots: Arc::clone(&self.slots),
             pass: pass.clone(),

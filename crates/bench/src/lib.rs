@@ -20,6 +20,7 @@ mod device;
 mod forward;
 #[cfg(target_os = "linux")]
 pub mod io;
+pub mod latency;
 pub mod life;
 pub mod load;
 pub mod lookups;

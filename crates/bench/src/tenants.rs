@@ -2,7 +2,6 @@
 //! same packets.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use exec::Engine;
 use ir::Program;
@@ -15,7 +14,8 @@ use tenancy::{
 
 use crate::clock::Clock;
 use crate::device::change;
-use crate::measure::{Measured, Packets, Plan, Side, Traffic, measure, quantile};
+use crate::latency::{self, Latencies};
+use crate::measure::{Measured, Packets, Plan, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Choices, Forward, Outbox, Reading};
 
@@ -28,10 +28,22 @@ pub struct Part {
     pub of: usize,
 }
 
+/// A program of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its name in the line.
+    pub name: &'static str,
+    /// Its text in P4_16.
+    pub source: String,
+}
+
 /// A function whose tables and packets fall into any number of parts, each of which it could do alone.
 pub trait Divisible: Sync {
     /// Its name, as rows have it.
     fn name(&self) -> &str;
+
+    /// The programs that it is a line of, one behind the other.
+    fn steps(&self) -> Vec<Step>;
 
     /// Its ports, from 0: the same in each part.
     fn ports(&self) -> u32;
@@ -79,6 +91,9 @@ struct Mixed<'f> {
 }
 
 const PART_SHIFT: u32 = 16;
+
+/// The share of the program's own rate that packets come at while their latency is measured.
+const OFFERED: f64 = 0.5;
 
 /// Takes the part out of a frame's port.
 fn take_part(frame: &mut Frame) -> usize {
@@ -208,10 +223,8 @@ pub struct TenantsReport {
     pub native: Measured,
     /// vPDPs.
     pub hosted: Measured,
-    /// Microseconds that a burst takes, the median and of a hundred the second longest: of the program alone, and of vPDPs.
-    pub native_burst: (f64, f64),
-    /// The same of vPDPs.
-    pub hosted_burst: (f64, f64),
+    /// Packets at a share of the rate that the program alone carries: of the program alone, and of vPDPs.
+    pub latencies: Latencies,
 }
 
 impl TenantsReport {
@@ -253,19 +266,16 @@ impl Tenants<'_> {
         let clock = Clock::new();
         let mut measured = measure(&mut workers, &traffic, plan, &clock, tell).into_iter();
         let [sides] = &mut workers;
-        let mut times = sides
-            .iter_mut()
-            .map(|side| burst_times(&mut *side.forward, &traffic, plan));
-        let mut next = || {
-            let both = measured.next().zip(times.next());
-            both.ok_or(TenantsError::Count(self.vpdps))
+        let both = measured.next().zip(measured.next());
+        let ([one, other], Some((native, hosted))) = (&mut sides[..], both) else {
+            return Err(TenantsError::Count(self.vpdps));
         };
-        let ((native, native_burst), (hosted, hosted_burst)) = (next()?, next()?);
+        let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
+        let latencies = latency::pairs(sides, &traffic, native.mpps * OFFERED, plan);
         Ok(TenantsReport {
             native,
             hosted,
-            native_burst,
-            hosted_burst,
+            latencies,
         })
     }
 
@@ -276,6 +286,7 @@ impl Tenants<'_> {
         for number in 0..self.vpdps {
             self.fill(&mut device, number)?;
         }
+        settle(&mut device);
         let worker = device.workers(1).pop();
         let worker = worker.ok_or_else(|| SetupError::Entry("no worker".into()))?;
         Ok((device, Native(worker)))
@@ -289,8 +300,6 @@ impl Tenants<'_> {
                 applied.map_err(|error| SetupError::Entry(error.to_string()))?;
                 Ok(())
             })?;
-        while device.improve(std::time::Duration::MAX) != switch::Improved::NoMore {}
-        device.publish();
         Ok(())
     }
 
@@ -306,12 +315,14 @@ impl Tenants<'_> {
             Entry::Described => Some(Sharing::Described(Carriage::Plain)),
             Entry::Rules => Some(Sharing::Rules),
         };
-        let mut envelopes = Vec::new();
+        let all = (0..self.vpdps).flat_map(|number| (0..ports).map(move |port| (number, port)));
+        let all = all.map(|(number, port)| physical(number, port));
+        if sharing.is_some() {
+            hypervisor.share_ports(all, sharing)?;
+        }
+        let (mut envelopes, mut rules) = (Vec::new(), Vec::new());
         for number in 0..self.vpdps {
             let own: Vec<PortId> = (0..ports).map(|port| physical(number, port)).collect();
-            for port in &own {
-                hypervisor.share(*port, sharing)?;
-            }
             let vpdp = hypervisor.create(Spec {
                 name: number.to_string(),
                 ports: own.iter().copied().map(Connection::Physical).collect(),
@@ -320,17 +331,15 @@ impl Tenants<'_> {
             hypervisor.load(vpdp, Arc::clone(&self.program))?;
             if let Some(device) = hypervisor.device_mut(vpdp) {
                 self.fill(device, number)?;
+                settle(device);
             }
             match self.entry {
                 Entry::Whole => {}
                 Entry::Described => envelopes.push(Envelope::new(vpdp, Carriage::Plain)),
-                Entry::Rules => {
-                    for port in own {
-                        hypervisor.add_rule(rule(vpdp, port))?;
-                    }
-                }
+                Entry::Rules => rules.extend(own.into_iter().map(|port| rule(vpdp, port))),
             }
         }
+        hypervisor.add_rules(rules)?;
         let worker = hypervisor.workers(1).pop();
         let worker = worker.ok_or_else(|| SetupError::Entry("no worker".into()))?;
         let hosted = Hosted {
@@ -342,6 +351,12 @@ impl Tenants<'_> {
     }
 }
 
+/// Tables become as fast as they can be, and packets see them.
+fn settle(device: &mut Device) {
+    while device.improve(std::time::Duration::MAX) != switch::Improved::NoMore {}
+    device.publish();
+}
+
 fn rule(vpdp: VpdpId, port: PortId) -> Rule {
     Rule {
         name: format!("port {port}"),
@@ -349,29 +364,4 @@ fn rule(vpdp: VpdpId, port: PortId) -> Rule {
         priority: 0,
         conditions: vec![Condition::Port(port), Condition::Vlan(Vlan::Untagged)],
     }
-}
-
-/// The part of a measurement's time in which bursts are timed one by one, and how many bursts at least.
-const TIMED_PART: u32 = 4;
-const LEAST_TIMED: usize = 100;
-
-/// Microseconds that a burst takes: the median, and of a hundred the second longest.
-fn burst_times(side: &mut dyn Forward, traffic: &Mixed<'_>, plan: &Plan) -> (f64, f64) {
-    let mut packets = traffic.packets(plan.seed);
-    let mut frames: Vec<Frame> = (0..plan.burst.max(1)).map(|_| Frame::new()).collect();
-    let mut out = Outbox::new();
-    // Later than any round before: time never goes back.
-    let mut now = Nanos::from_secs(1 << 20);
-    let mut times = Vec::new();
-    let start = Instant::now();
-    while times.len() < LEAST_TIMED || start.elapsed() < plan.time / TIMED_PART {
-        frames.iter_mut().for_each(&mut packets);
-        side.make_ready(&mut frames);
-        now += Nanos::from_micros(10);
-        let begin = Instant::now();
-        side.forward(&mut frames, now, &mut out);
-        times.push(begin.elapsed().as_secs_f64() * 1e6);
-        out.flush();
-    }
-    (quantile(&mut times, 0.5), quantile(&mut times, 0.99))
 }

@@ -4,36 +4,71 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::measure::Plan;
-use bench::tenants::{Entry, Tenants, TenantsError};
+use bench::tenants::{Divisible, Entry, Tenants, TenantsError};
 use bench::workloads::{self, Size};
-use testkit::{compile_text, engines};
+use ir::Program;
+use testkit::{compile_steps, engines};
+
+const PLAN: Plan = Plan {
+    time: Duration::from_millis(20),
+    burst: 64,
+    seed: 3,
+};
+
+fn program(function: &dyn Divisible) -> Arc<Program> {
+    let steps = function.steps();
+    let steps = steps.iter().map(|step| (step.name, &*step.source));
+    compile_steps(&steps.collect::<Vec<_>>()).unwrap()
+}
+
+fn tenants<'f>(
+    function: &'f dyn Divisible,
+    program: &Arc<Program>,
+    vpdps: usize,
+    entry: Entry,
+) -> Tenants<'f> {
+    Tenants {
+        function,
+        program: Arc::clone(program),
+        engine: engines().remove(0),
+        vpdps,
+        entry,
+    }
+}
+
+fn sends_all(function: &dyn Divisible, program: &Arc<Program>, vpdps: usize, entry: Entry) {
+    let measured = tenants(function, program, vpdps, entry)
+        .measure(&PLAN, &mut |_| {})
+        .unwrap();
+    let sent = (measured.native.sent, measured.hosted.sent);
+    let name = function.name();
+    assert_eq!(sent, (1.0, 1.0), "{name}: {vpdps} by {}", entry.name());
+    assert!(measured.ratio() > 0.0 && measured.latencies.ratio > 0.0);
+}
 
 #[test]
 fn virtual_data_planes_send_all_packets_that_the_program_alone_sends() {
-    let function = workloads::divisible(Size::Small);
-    let source = workloads::find("l2").unwrap().source();
-    let program = compile_text(source).unwrap();
-    let engine = engines().remove(0);
-    let plan = Plan {
-        time: Duration::from_millis(20),
-        burst: 64,
-        seed: 3,
-    };
-    let tenants = |vpdps, entry| Tenants {
-        function: &*function,
-        program: Arc::clone(&program),
-        engine: Arc::clone(&engine),
-        vpdps,
-        entry,
-    };
+    for name in workloads::divisibles() {
+        let function = workloads::divisible(name, Size::Small).unwrap();
+        sends_all(&*function, &program(&*function), 4, Entry::Whole);
+    }
+}
+
+#[test]
+fn packets_find_their_virtual_data_plane_by_each_entry() {
+    let function = workloads::divisible("l2", Size::Small).unwrap();
+    let program = program(&*function);
     for entry in Entry::ALL {
         for vpdps in [1, 4] {
-            let measured = tenants(vpdps, entry).measure(&plan, &mut |_| {}).unwrap();
-            let sent = (measured.native.sent, measured.hosted.sent);
-            assert_eq!(sent, (1.0, 1.0), "{vpdps} by {}", entry.name());
-            assert!(measured.ratio() > 0.0);
+            sends_all(&*function, &program, vpdps, entry);
         }
     }
-    let none = tenants(0, Entry::Whole).measure(&plan, &mut |_| {});
+}
+
+#[test]
+fn there_is_at_least_one_virtual_data_plane() {
+    let function = workloads::divisible("l2", Size::Small).unwrap();
+    let program = program(&*function);
+    let none = tenants(&*function, &program, 0, Entry::Whole).measure(&PLAN, &mut |_| {});
     assert!(matches!(none, Err(TenantsError::Count(0))));
 }

@@ -10,6 +10,9 @@ use crate::watch::Watch;
 
 /// A thread's share of what happens to frames.
 pub(crate) trait Carrier: Send {
+    /// Frames that it is given at once at most, of one port or of several.
+    const ROUND: usize = Batch::USUAL;
+
     /// Takes frames through; those that leave go to `sent`.
     fn forward(
         &mut self,

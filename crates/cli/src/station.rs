@@ -124,7 +124,7 @@ impl<C: Carrier> Station<C> {
             number: parts.number,
             carrier: parts.carrier,
             ports: Ports::new(attached),
-            batch: Batch::with_capacity(Batch::USUAL),
+            batch: Batch::with_capacity(C::ROUND),
             poller: Poller::new(),
             bell: parts.bell,
             board: Arc::default(),
@@ -191,23 +191,20 @@ impl<C: Carrier> Station<C> {
         self.post();
     }
 
-    /// Takes a batch from each port through the program, and sends what left it; how many frames there were.
+    /// Takes what ports have through the program, each port a batch at most, and sends what left it; how many frames there were.
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
         for place in 0..self.ports.attached.len() {
-            self.batch.clear();
             self.receive(place, now);
-            if !self.batch.is_empty() {
-                received += self.batch.len();
-                self.forward(now);
+            // Whatever port is next has room for its usual batch.
+            if self.batch.room() < Batch::USUAL {
+                received += self.forward(now);
             }
         }
-        self.batch.clear();
         self.carrier.arrive(&mut self.batch, now);
-        received += self.batch.len();
         if received == 0 || !self.batch.is_empty() {
             // What waits in queues leaves at its time also when nothing came.
-            self.forward(now);
+            received += self.forward(now);
         }
         self.ports.attached.iter_mut().for_each(Attached::flush);
         received
@@ -234,8 +231,8 @@ impl<C: Carrier> Station<C> {
         }
     }
 
-    /// Takes the batch through the program.
-    fn forward(&mut self, now: Nanos) {
+    /// Takes the batch through the program, after which it is empty; how many frames it had.
+    fn forward(&mut self, now: Nanos) -> usize {
         let Station {
             carrier,
             ports,
@@ -251,6 +248,9 @@ impl<C: Carrier> Station<C> {
         for _ in 0..stranded {
             carrier.count_drop(DropReason::NoSuchPort);
         }
+        let frames = batch.len();
+        batch.clear();
+        frames
     }
 
     /// Looks after links, and posts figures.

@@ -66,6 +66,15 @@ pub struct Derived {
     pub notes: Vec<u64>,
 }
 
+impl Derived {
+    /// Exchanges what was made of the state with another context's.
+    #[inline]
+    pub fn exchange(&mut self, other: &mut Derived) {
+        std::mem::swap(&mut self.of, &mut other.of);
+        std::mem::swap(&mut self.words, &mut other.words);
+    }
+}
+
 /// The entry, or default action, whose action is running.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentEntry {

@@ -12,7 +12,7 @@ pub trait Engine: Send + Sync {
     /// Its name, as users choose it.
     fn name(&self) -> &'static str;
 
-    /// Makes a verified program ready to run. `layout` is the program's own.
+    /// Makes a verified program ready to run. `layout` is the program's own. What is loaded has no state, so that several devices may run the same.
     ///
     /// # Errors
     /// [`Unsupported`] names a construct that this engine does not run.
@@ -21,7 +21,7 @@ pub trait Engine: Send + Sync {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-    ) -> Result<Box<dyn Loaded>, Unsupported>;
+    ) -> Result<Arc<dyn Loaded>, Unsupported>;
 }
 
 /// A program as an engine runs it: code without state.
@@ -54,7 +54,7 @@ pub trait Loaded: Send + Sync {
     ) -> ControlVerdict;
 
     /// Makes one function of a pass, where the engine can.
-    fn fuse(&self, _pass: &Pass) -> Option<Box<dyn Fused>> {
+    fn fuse(&self, _pass: &Pass) -> Option<Arc<dyn Fused>> {
         None
     }
 

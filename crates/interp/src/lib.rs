@@ -43,8 +43,8 @@ impl Engine for Interp {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-    ) -> Result<Box<dyn Loaded>, Unsupported> {
-        Ok(Box::new(LoadedProgram {
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        Ok(Arc::new(LoadedProgram {
             code: compile::compile(program, layout, natives, Mode::Plain)?,
             traced: OnceLock::new(),
             program: program.clone(),

@@ -169,6 +169,48 @@ pub struct Program {
 }
 
 impl Program {
+    /// Whether it is the same as another program, whatever the two are called.
+    pub fn equals_but_for_name(&self, other: &Program) -> bool {
+        let Program {
+            name: _,
+            arch,
+            files,
+            errors,
+            enums,
+            header_types,
+            fields,
+            headers,
+            stacks,
+            parsers,
+            controls,
+            actions,
+            tables,
+            value_sets,
+            externs,
+            pipeline,
+            named_types,
+            annotations,
+        } = self;
+        // What differs between most programs comes first.
+        *fields == other.fields
+            && *tables == other.tables
+            && *controls == other.controls
+            && *actions == other.actions
+            && *parsers == other.parsers
+            && *arch == other.arch
+            && *files == other.files
+            && *errors == other.errors
+            && *enums == other.enums
+            && *header_types == other.header_types
+            && *headers == other.headers
+            && *stacks == other.stacks
+            && *value_sets == other.value_sets
+            && *externs == other.externs
+            && *pipeline == other.pipeline
+            && *named_types == other.named_types
+            && *annotations == other.annotations
+    }
+
     /// A program without anything in it.
     pub fn empty(name: &str, arch: Arch) -> Program {
         Program {

@@ -4,6 +4,8 @@
 //! the memory of what is emitted, and the parameters of the action that runs. It calls functions of [`crate::helpers`] for all else; those see the
 //! invocation as Rust does.
 
+use std::mem::MaybeUninit;
+
 use bits::IdVec;
 use exec::slots::Slot;
 use exec::slots::call::ExternCall;
@@ -88,14 +90,6 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    const NONE: Wire = Wire {
-        bytes_at: std::ptr::null_mut(),
-        length: 0,
-        ingress: 0,
-        headroom: 0,
-        moved: 0,
-    };
-
     #[inline]
     fn of(frame: &mut Frame) -> Wire {
         let (ingress, length) = (frame.ingress.0, frame.len() as u32);
@@ -190,6 +184,13 @@ pub(crate) struct Code {
     pub(crate) limbs: usize,
     /// Whether a pass may leave a packet's beginning elsewhere than its frame's.
     pub(crate) may_move: bool,
+}
+
+impl Code {
+    /// Whether it calls functions of the host.
+    pub(crate) fn calls_natives(&self) -> bool {
+        self.calls.iter().any(ExternCall::is_native)
+    }
 }
 
 /// How native code ended, in the number that it returns: one of these in the upper half, what belongs to it in the lower one.
@@ -290,15 +291,16 @@ pub(crate) fn run_pass(
     state: &State,
     code: &Code,
 ) -> BurstEnd {
-    let mut wires = [Wire::NONE; BURST];
+    // Groups of few frames are frequent: only their wires are written.
+    let mut wires = [const { MaybeUninit::uninit() }; BURST];
     for (wire, frame) in wires.iter_mut().zip(&mut *burst.frames) {
-        *wire = Wire::of(frame);
+        wire.write(Wire::of(frame));
     }
     let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
     let outcomes = &mut burst.outcomes[..count];
     let view_at = view::derive(packet, state, code);
     let mut notes = std::mem::take(&mut packet.derived.notes);
-    notes::clear(&code.scouts, &mut notes);
+    notes::clear(&code.scouts, &mut notes, count);
     let mut limbs = std::mem::take(&mut packet.limbs);
     let mut invocation = Invocation {
         view_at,
@@ -306,7 +308,7 @@ pub(crate) fn run_pass(
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         busy: burst.busy_ports.len() as u64,
-        wires_at: wires.as_mut_ptr(),
+        wires_at: wires.as_mut_ptr().cast(),
         count: count as u64,
         outcomes_at: outcomes.as_mut_ptr(),
         frames: burst.frames,
@@ -339,6 +341,8 @@ pub(crate) fn run_pass(
     }
     if code.may_move {
         for (wire, frame) in wires[..done].iter().zip(&mut *invocation.frames) {
+            // SAFETY: `done` is at most `count`, and as many frames had their wires written.
+            let wire = unsafe { wire.assume_init_ref() };
             if wire.moved != 0 {
                 // Native code has seen that there is room.
                 let is_there = frame.move_front(wire.moved as isize);

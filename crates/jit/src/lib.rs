@@ -32,7 +32,7 @@ mod translate;
 mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use exec::{
     ControlVerdict, DropReason, Engine, Fused, Loaded, Natives, PacketContext, ParserVerdict, Pass,
@@ -44,15 +44,31 @@ use abi::Outcome;
 use backend::Compiled;
 use fuse::FusedPass;
 
-/// The engine that makes native code.
+/// The engine that makes native code. A program that is equal to one that is loaded, but for its name, runs as the same code: many devices that do
+/// the same keep one copy in the processor's caches.
 pub struct Jit {
     tracer: Arc<dyn Engine>,
+    loaded: Mutex<Vec<Weak<NativeProgram>>>,
 }
 
 impl Jit {
     /// The engine; `tracer` is the one that runs packets whose steps are to be told.
     pub fn new(tracer: Arc<dyn Engine>) -> Jit {
-        Jit { tracer }
+        Jit {
+            tracer,
+            loaded: Mutex::default(),
+        }
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, Vec<Weak<NativeProgram>>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The code of an equal program, if there is some.
+    fn find(&self, program: &Program) -> Option<Arc<NativeProgram>> {
+        let loaded = self.loaded();
+        let mut alive = loaded.iter().filter_map(Weak::upgrade);
+        alive.find(|one| one.program.equals_but_for_name(program))
     }
 }
 
@@ -66,9 +82,14 @@ impl Engine for Jit {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-    ) -> Result<Box<dyn Loaded>, Unsupported> {
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        if let Some(known) = self.find(program) {
+            return Ok(known);
+        }
         let compiled = backend::compile(program, layout, natives)?;
-        Ok(Box::new(NativeProgram {
+        // Functions of the host may have state, which belongs to one device.
+        let is_shared = !compiled.code.calls_natives();
+        let loaded = Arc::new(NativeProgram {
             most_limbs: AtomicUsize::new(compiled.code.limbs),
             compiled,
             tracer: Arc::clone(&self.tracer),
@@ -76,7 +97,14 @@ impl Engine for Jit {
             program: Arc::clone(program),
             layout: layout.clone(),
             natives: natives.clone(),
-        }))
+            passes: Mutex::default(),
+        });
+        if is_shared {
+            let mut all = self.loaded();
+            all.retain(|one| one.strong_count() > 0);
+            all.push(Arc::downgrade(&loaded));
+        }
+        Ok(loaded)
     }
 }
 
@@ -87,10 +115,12 @@ struct NativeProgram {
     most_limbs: AtomicUsize,
     tracer: Arc<dyn Engine>,
     /// The same program as the tracer runs it, loaded when first asked for.
-    traced: OnceLock<Option<Box<dyn Loaded>>>,
+    traced: OnceLock<Option<Arc<dyn Loaded>>>,
     program: Arc<Program>,
     layout: Layout,
     natives: Natives,
+    /// Passes that were made one function.
+    passes: Mutex<Vec<(Pass, Arc<FusedPass>)>>,
 }
 
 impl NativeProgram {
@@ -139,12 +169,18 @@ impl Loaded for NativeProgram {
         self.most_limbs.load(Ordering::Relaxed) - self.layout.limbs() as usize
     }
 
-    fn fuse(&self, pass: &Pass) -> Option<Box<dyn Fused>> {
+    fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, fused)) = passes.iter().find(|(known, _)| known == pass) {
+            return Some(Arc::clone(fused) as Arc<dyn Fused>);
+        }
         let compiled = backend::compile_pass(&self.program, &self.layout, &self.natives, pass);
         let compiled = compiled.ok()?;
         self.most_limbs
             .fetch_max(compiled.code.limbs, Ordering::Relaxed);
-        Some(Box::new(FusedPass::new(compiled)))
+        let fused = Arc::new(FusedPass::new(compiled));
+        passes.push((pass.clone(), Arc::clone(&fused)));
+        Some(fused)
     }
 
     fn prepare(&self, _packet: &mut PacketContext) {}

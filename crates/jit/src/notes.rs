@@ -12,14 +12,14 @@ use crate::translate::ScoutSite;
 /// Words that need not be asked for: they stay in the first-level cache.
 const NEAR: usize = 1024;
 
-/// Nobody asks; the notes are as long as these sites want them.
-pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>) {
+/// None of so many packets asks; the notes are as long as these sites want them.
+pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
     let words = sites.last().map_or(0, |site| site.first + site.words());
     if notes.len() < words {
         notes.resize(words, 0);
     }
     for site in sites {
-        ScoutSite::clear(&mut notes[site.first..]);
+        ScoutSite::clear(&mut notes[site.first..], packets);
     }
 }
 

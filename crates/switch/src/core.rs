@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream, State,
-    TraceEvent, Tracer,
+    ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream,
+    State, TraceEvent, Tracer,
 };
 use exec::{DropDetail, PackedOutcome, WORK_BUDGET};
 use ir::work::Work;
@@ -51,7 +51,7 @@ const COPY_BYTES: usize = 128;
 /// A pass as the engine made it one function, and what to do with packets that leave it.
 pub(crate) struct FusedPass {
     pub(crate) plan: PassPlan,
-    pub(crate) run: Box<dyn Fused>,
+    pub(crate) run: Arc<dyn Fused>,
 }
 
 /// How many [`Code`]s were made, and one more: 0 is the version of none.
@@ -61,7 +61,7 @@ static CODES: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Code {
     pub(crate) program: Arc<Program>,
     pub(crate) layout: Layout,
-    pub(crate) loaded: Box<dyn Loaded>,
+    pub(crate) loaded: Arc<dyn Loaded>,
     pub(crate) pipeline: Pipeline,
     /// The usual way of a packet as one function, if the engine made one.
     pub(crate) fused: Option<FusedPass>,
@@ -75,7 +75,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Box<dyn Loaded>) -> Code {
+    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Arc<dyn Loaded>) -> Code {
         let pipeline = Pipeline::of(&program, &layout);
         let fused = pipeline.pass(&program).and_then(|plan| {
             let run = loaded.fuse(&plan.pass)?;
@@ -269,6 +269,8 @@ pub(crate) struct Core {
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
+    /// What was made of the state for contexts that are lent ([`crate::Contexts`]).
+    pub(crate) derived: Derived,
     /// Those of programs before it: to free them takes time that packets do not have.
     #[expect(
         clippy::vec_box,
@@ -304,6 +306,7 @@ impl Core {
             packets: 0,
             pool: Vec::new(),
             pool_version: 0,
+            derived: Derived::default(),
             old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),

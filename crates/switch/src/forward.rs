@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use exec::{Burst, PackedOutcome, PassOutcome};
+use exec::{Burst, PackedOutcome, PacketContext, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
-use crate::core::{Core, FusedPass, Job, Root, Trace};
+use crate::contexts::Contexts;
+use crate::core::{Code, Core, FusedPass, Job, Root, Trace};
 use crate::device::Device;
 
 impl Device {
@@ -24,7 +25,7 @@ impl Device {
         self.publish();
         self.begin_step(now, &mut Trace(None));
         self.core.run_arrived(&mut Trace(None));
-        self.core.forward(&self.root, frames, &mut sent);
+        self.core.forward(&self.root, frames, None, &mut sent);
         self.tell_learned();
     }
 }
@@ -35,12 +36,13 @@ impl Core {
         &mut self,
         root: &Arc<Root>,
         frames: &mut [Frame],
+        lent: Option<&mut Contexts>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.take_sent(sent);
         match &root.code.fused {
             Some(fused) if self.queues.is_usually_free() => {
-                self.forward_fused(root, fused, frames, sent);
+                self.forward_fused(root, fused, frames, lent, sent);
             }
             _ => self.forward_one_by_one(root, frames, &mut Trace(None), sent),
         }
@@ -73,12 +75,16 @@ impl Core {
         root: &Arc<Root>,
         fused: &FusedPass,
         frames: &mut [Frame],
+        mut lent: Option<&mut Contexts>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        if frames.is_empty() {
+            return;
+        }
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(frames.len(), PackedOutcome::default());
-        let mut context = self.context(&root.code);
+        let mut context = self.borrow(lent.as_deref_mut(), &root.code);
         context.lane = self.lane;
         let mut done = 0;
         self.ledger.received += frames.len() as u64;
@@ -112,8 +118,25 @@ impl Core {
             self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);
         }
-        self.put_back(context, &root.code);
+        self.give_back(context, lent, &root.code);
         self.outcomes = outcomes;
+    }
+
+    /// A context that is lent, or one of its own.
+    fn borrow(&mut self, lent: Option<&mut Contexts>, code: &Code) -> Box<PacketContext> {
+        let derived = &mut self.derived;
+        let lent = lent.and_then(|lent| lent.take(code, derived));
+        lent.unwrap_or_else(|| self.context(code))
+    }
+
+    fn give_back(&mut self, context: Box<PacketContext>, lent: Option<&mut Contexts>, code: &Code) {
+        let kept = match lent {
+            Some(lent) => lent.put_back(context, code, &mut self.derived),
+            None => Err(context),
+        };
+        if let Err(context) = kept {
+            self.put_back(context, code);
+        }
     }
 
     /// Sends and drops what went through; the step and the port of the packet that left its pass, if the last one has.

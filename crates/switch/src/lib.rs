@@ -15,6 +15,7 @@
 //! Tests: `tests/`, one file an architecture; `testkit` runs programs.
 
 mod arch;
+mod contexts;
 mod control;
 mod core;
 mod device;
@@ -34,6 +35,7 @@ mod replace;
 mod slot;
 mod worker;
 
+pub use contexts::Contexts;
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::Digest;
 pub use device::{AdoptError, Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
@@ -47,4 +49,4 @@ pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use worker::{Stuck, Worker};
+pub use worker::{Ahead, Stuck, Worker};

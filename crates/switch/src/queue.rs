@@ -105,6 +105,10 @@ pub struct Queues<T> {
     ready: BinaryHeap<Reverse<(Nanos, u64, PortId)>>,
     sequence: u64,
     held: usize,
+    /// Whether any port is shaped.
+    has_limited: bool,
+    /// When every port that has sent will be free.
+    all_free_at: Nanos,
 }
 
 impl<T> Queues<T> {
@@ -117,6 +121,8 @@ impl<T> Queues<T> {
             ready: BinaryHeap::new(),
             sequence: 0,
             held: 0,
+            has_limited: default.is_limited(),
+            all_free_at: Nanos::ZERO,
         }
     }
 
@@ -134,6 +140,10 @@ impl<T> Queues<T> {
             self.ready.retain(|Reverse((_, _, other))| *other != port);
             self.ready.push(Reverse((at.max(now), sequence, port)));
         }
+        let mut ports = self.ports.values();
+        self.has_limited = self.default.is_limited() || ports.any(|port| port.config.is_limited());
+        let free_at = self.ports.values().map(|port| port.free_at).max();
+        self.all_free_at = free_at.unwrap_or(Nanos::ZERO);
     }
 
     fn port(&mut self, port: PortId, now: Nanos) -> &mut PortQueues<T> {
@@ -187,11 +197,14 @@ impl<T> Queues<T> {
 
     /// Writes the ports that are shaped, that still send at `now`, or where packets wait, into `busy`, ascending.
     pub fn busy(&self, now: Nanos, busy: &mut Vec<u32>) {
+        busy.clear();
+        if !self.has_limited && self.held == 0 && self.all_free_at <= now {
+            return;
+        }
         let is_busy = |queues: &PortQueues<T>| {
             queues.config.is_limited() || queues.free_at > now || !queues.is_empty()
         };
         let ports = self.ports.iter().filter(|(_, queues)| is_busy(queues));
-        busy.clear();
         busy.extend(ports.map(|(port, _)| port.0));
     }
 
@@ -261,6 +274,7 @@ impl<T> Queues<T> {
         let leaves = at.max(waiting.enqueued);
         queues.free_at = leaves + Nanos(queues.config.busy(waiting.bytes));
         queues.last = (leaves, waiting.bytes);
+        self.all_free_at = self.all_free_at.max(queues.free_at);
         self.held -= 1;
         if let Some((at, sequence)) = queues.next() {
             self.ready.push(Reverse((at, sequence, port)));
@@ -384,6 +398,37 @@ mod tests {
             ..rate(None)
         };
         assert_eq!(configured(slow, 400), [(1, 1, half), (1, 2, 2 * half)]);
+    }
+
+    #[test]
+    fn ports_are_busy_while_they_are_shaped_or_send_or_hold_packets() {
+        let busy = |queues: &Queues<u32>, now| {
+            let mut busy = vec![77];
+            queues.busy(ns(now), &mut busy);
+            busy
+        };
+        let mut queues = Queues::new(QueueConfig::default());
+        assert!(busy(&queues, 0).is_empty());
+        assert!(queues.push(PortId(3), 0, 64, ns(10), 1).is_ok());
+        assert_eq!(busy(&queues, 10), [3]);
+        assert_eq!(drain(&mut queues, 10).len(), 1);
+        assert!(busy(&queues, 10).is_empty());
+        let slow = QueueConfig {
+            packets_per_second: Some(1),
+            ..QueueConfig::default()
+        };
+        queues.configure(PortId(5), slow, ns(20));
+        assert_eq!(busy(&queues, 20), [5]);
+        assert!(queues.push(PortId(5), 0, 64, ns(20), 2).is_ok());
+        assert_eq!(drain(&mut queues, 20).len(), 1);
+        queues.configure(PortId(5), QueueConfig::default(), ns(30));
+        assert_eq!(busy(&queues, 25), [5]);
+        assert!(busy(&queues, 30).is_empty());
+        // All ports are shaped unless they are told otherwise.
+        let mut queues = Queues::new(slow);
+        assert!(queues.push(PortId(3), 0, 64, ns(0), 1).is_ok());
+        assert_eq!(drain(&mut queues, 0).len(), 1);
+        assert_eq!(busy(&queues, 2_000_000_000), [3]);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use exec::{DropReason, PacketContext, TraceEvent, Tracer};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use table::Lane;
+use table::prefetch::{prefetch, prefetch_value};
 
+use crate::contexts::Contexts;
 use crate::core::{Core, Digest, Job, Root, Trace};
 use crate::device::Device;
 use crate::ledger::Ledger;
@@ -262,6 +264,19 @@ pub(crate) enum HandoverError {
     Full(Job),
 }
 
+/// What a worker's next burst will need: each can be asked for when the one before is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// The worker itself.
+    Own,
+    /// What the device publishes.
+    Root,
+    /// The tables.
+    Tables,
+    /// What lookups begin with.
+    Entries,
+}
+
 /// A share of a device's packets. It is moved to the thread that runs it.
 pub struct Worker {
     core: Core,
@@ -277,21 +292,26 @@ impl Worker {
         &mut self,
         frames: &mut [Frame],
         now: Nanos,
-        sent: impl FnMut(PortId, &mut Frame, Nanos),
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.forward_untold(frames, now, sent);
+        self.begin(now);
+        self.core.forward(&self.root, frames, None, &mut sent);
+        self.desk.end();
         self.tell();
     }
 
-    /// [`Worker::forward`] by a thread that runs workers of several devices: what this one has to tell it tells with [`Worker::tell`].
-    pub fn forward_untold(
+    /// [`Worker::forward`] by a thread that runs workers of several devices, which lend each other contexts: what this one has to tell it tells with
+    /// [`Worker::tell`].
+    pub fn forward_among(
         &mut self,
+        contexts: &mut Contexts,
         frames: &mut [Frame],
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.begin(now);
-        self.core.forward(&self.root, frames, &mut sent);
+        let lent = Some(contexts);
+        self.core.forward(&self.root, frames, lent, &mut sent);
         self.desk.end();
     }
 
@@ -314,6 +334,41 @@ impl Worker {
             .forward_one_by_one(&self.root, frames, &mut Trace(Some(tracer)), &mut sent);
         self.desk.end();
         self.tell();
+    }
+
+    /// Asks the processor for memory that the next burst will need.
+    #[inline]
+    pub fn ask_for(&self, what: Ahead) {
+        match what {
+            Ahead::Own => {
+                let core = &self.core;
+                prefetch_value(&self.root);
+                prefetch_value(&core.queues);
+                prefetch_value(&core.ledger);
+                prefetch_value(&core.again);
+                prefetch_value(&core.outcomes);
+                prefetch_value(&core.derived);
+                prefetch_value(&core.busy_ports);
+            }
+            Ahead::Root => {
+                prefetch_value(&*self.root);
+                prefetch_value(&self.root.state);
+                prefetch_value(&*self.desk);
+                prefetch_value(&*self.office);
+                prefetch(&self.core.derived.words, 0);
+                prefetch(&self.core.outcomes, 0);
+            }
+            Ahead::Tables => {
+                for table in &self.root.state.tables {
+                    prefetch_value(&*table.lookup);
+                }
+            }
+            Ahead::Entries => {
+                for table in &self.root.state.tables {
+                    table.lookup.ask_for();
+                }
+            }
+        }
     }
 
     /// Takes packets in hand, and does what is due before any frame of a burst.
@@ -426,6 +481,9 @@ impl Worker {
 
     /// Takes over packets for this worker's ports. Those of one worker stay in their order.
     fn take_over(&mut self) {
+        if self.desk.inbox.is_empty() {
+            return;
+        }
         for _ in 0..self.desk.inbox.len() {
             let Some(handed) = self.desk.inbox.pop() else {
                 return;

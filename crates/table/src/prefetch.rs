@@ -18,6 +18,24 @@ pub fn prefetch<T>(items: &[T], index: usize) {
     let _ = (items, index);
 }
 
+/// Asks for all cache lines of a value itself.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub fn prefetch_value<T: ?Sized>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        const LINE: usize = 64;
+        let first = std::ptr::from_ref(value).cast::<i8>();
+        for at in (0..size_of_val(value)).step_by(LINE) {
+            // SAFETY: as in [`prefetch`].
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at)) }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
 /// Work that gains by certain instructions. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
 pub(crate) trait BitWork {
     /// Does it. What it calls has to be inlined as well.

@@ -10,6 +10,7 @@ use crate::identity::IdentityHash;
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
 use crate::places::Places;
+use crate::prefetch::prefetch_value;
 use crate::records::{RecordStore, Records};
 use crate::slots::{SlotStore, Slots};
 use crate::tally::{Cells, Lane, TIME, Tally, add};
@@ -717,6 +718,13 @@ pub struct Lookup {
 }
 
 impl Lookup {
+    /// Asks the processor for what every lookup reads, whatever its key.
+    #[inline]
+    pub fn ask_for(&self) {
+        prefetch_value(&*self.matcher);
+        prefetch_value(&*self.records);
+    }
+
     /// The entry that `key` hits: each field's limbs in the order of the [`KeyShape`], canonical.
     /// Counts nothing; see [`record`](Self::record).
     #[inline]

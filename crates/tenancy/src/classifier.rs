@@ -1,4 +1,5 @@
-//! All rules as one table: its key is made of the fields that they ask for, so that rules of one exact field cost one hash.
+//! All rules as one table: its key is made of the fields that they ask for, so that rules of one exact field cost one hash. Rules that each ask for one
+//! port and one VLAN, as most do, need none: the port is an index.
 
 use std::sync::Arc;
 
@@ -13,13 +14,96 @@ use crate::rule::{
     Asked, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule, Values,
 };
 use crate::vpdp::VpdpId;
+use crate::wiring::MAX_PORT;
 
 /// Limbs of the longest key: one for each of twelve fields, and one more for each IPv6 address.
 const MOST_LIMBS: usize = 14;
 
 /// Finds out whose a packet is.
 #[derive(Debug)]
-pub(crate) struct Classifier {
+pub(crate) enum Classifier {
+    /// By port and VLAN.
+    Vlans(Vlans),
+    /// By whatever rules ask for.
+    Rules(RuleTable),
+}
+
+impl Classifier {
+    /// The table of these rules, which are checked.
+    ///
+    /// # Errors
+    /// The table does not take an entry.
+    pub(crate) fn new(mut asked: Vec<(&Rule, Asked)>) -> Result<Classifier, TableError> {
+        // Of rules with the same conditions the first counts.
+        asked.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.priority));
+        match Vlans::new(&asked) {
+            Some(vlans) => Ok(Classifier::Vlans(vlans)),
+            None => Ok(Classifier::Rules(RuleTable::new(&asked)?)),
+        }
+    }
+
+    /// Whose a packet is that came in by this port of the switch.
+    #[inline]
+    pub(crate) fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+        match self {
+            Classifier::Vlans(vlans) => vlans.find(port, bytes),
+            Classifier::Rules(rules) => rules.find(port, bytes),
+        }
+    }
+}
+
+/// Rules that each ask for one port and one VLAN.
+#[derive(Debug)]
+pub(crate) struct Vlans {
+    /// By port.
+    ports: Box<[Owners]>,
+}
+
+/// VLANs of a port, ascending, and whose packets these are.
+type Owners = Box<[(u64, VpdpId)]>;
+
+impl Vlans {
+    /// Of rules, those that count first before others; nothing if one asks for something else.
+    fn new(asked: &[(&Rule, Asked)]) -> Option<Vlans> {
+        let mut ports: Vec<Vec<(u64, VpdpId)>> = Vec::new();
+        for (rule, asked) in asked {
+            let [(Field::Port, port), (Field::Vlan, vlan)] = by_field(asked)[..] else {
+                return None;
+            };
+            if !port.is_one() || !vlan.is_one() || port.least > u128::from(MAX_PORT) {
+                return None;
+            }
+            let (at, vlan) = (port.least as usize, vlan.least as u64);
+            ports.resize_with(ports.len().max(at + 1), Vec::new);
+            let vlans = &mut ports[at];
+            if let Err(at) = vlans.binary_search_by_key(&vlan, |(vlan, _)| *vlan) {
+                vlans.insert(at, (vlan, rule.vpdp));
+            }
+        }
+        Some(Vlans {
+            ports: ports.into_iter().map(Vec::into_boxed_slice).collect(),
+        })
+    }
+
+    #[inline]
+    fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+        let vlans = self.ports.get(port.0 as usize)?;
+        let vlan = outer_vlan(bytes);
+        let at = vlans.binary_search_by_key(&vlan, |(vlan, _)| *vlan).ok()?;
+        Some(vlans[at].1)
+    }
+}
+
+/// What a rule asks, in the order of fields.
+fn by_field(asked: &Asked) -> Vec<(Field, Values)> {
+    let mut asked: Vec<(Field, Values)> = asked.to_vec();
+    asked.sort_unstable_by_key(|(field, _)| *field);
+    asked
+}
+
+/// Rules as a table.
+#[derive(Debug)]
+pub(crate) struct RuleTable {
     fields: Box<[Field]>,
     lookup: Arc<Lookup>,
     /// Whose packets an entry's are, by its place.
@@ -77,28 +161,23 @@ fn no_action() -> EntryAction {
     })
 }
 
-impl Classifier {
-    /// The table of these rules, which are checked.
-    ///
-    /// # Errors
-    /// The table does not take an entry.
-    pub(crate) fn new(mut asked: Vec<(&Rule, Asked)>) -> Result<Classifier, TableError> {
-        // Of rules with the same conditions the first counts.
-        asked.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.priority));
+impl RuleTable {
+    /// Of rules, those that count first before others.
+    fn new(asked: &[(&Rule, Asked)]) -> Result<RuleTable, TableError> {
         let mut fields: Vec<Field> = asked
             .iter()
             .flat_map(|(_, asked)| asked.iter().map(|(field, _)| *field))
             .collect();
         fields.sort_unstable();
         fields.dedup();
-        let keys = fields.iter().map(|field| key_field(*field, &asked));
+        let keys = fields.iter().map(|field| key_field(*field, asked));
         let shape = KeyShape::new(keys);
         let needs_priority = shape.needs_priority();
         let mut spec = TableSpec::new(shape.clone(), asked.len().max(1));
         spec.notes_usage = false;
         let mut table = Table::new(spec, no_action());
         let mut owners = Vec::new();
-        for (rule, asked) in &asked {
+        for (rule, asked) in asked {
             let of_field = |field: &Field| {
                 let found = asked.iter().find(|(other, _)| other == field);
                 found.map(|(_, values)| *values)
@@ -121,16 +200,14 @@ impl Classifier {
             vpdps.resize(vpdps.len().max(place.index() + 1), *vpdp);
             vpdps[place.index()] = *vpdp;
         }
-        Ok(Classifier {
+        Ok(RuleTable {
             fields: fields.into(),
             lookup,
             vpdps: vpdps.into(),
         })
     }
 
-    /// Whose a packet is that came in by this port of the switch.
-    #[inline]
-    pub(crate) fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+    fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
         let headers = Headers::of(port, bytes);
         let mut key = [0; MOST_LIMBS];
         let mut limbs = 0;
@@ -149,6 +226,8 @@ impl Classifier {
 }
 
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
+/// Where a frame's first EtherType is.
+const TYPE_AT: usize = 12;
 const IPV4_LEAST: usize = 20;
 const IPV6: usize = 40;
 const TCP: u8 = 6;
@@ -172,6 +251,16 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     }
 }
 
+/// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0.
+#[inline]
+fn outer_vlan(bytes: &[u8]) -> u64 {
+    let is_tagged = TAGS.contains(&word(bytes, TYPE_AT)) && bytes.len() >= TYPE_AT + 6;
+    match word(bytes, TYPE_AT + 2) & 0xfff {
+        id @ 1.. if is_tagged => HAS_VLAN | u64::from(id),
+        _ => 0,
+    }
+}
+
 /// `N` bytes as a number; 0 where they are not.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u128 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk::<N>());
@@ -183,13 +272,9 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u128 {
 
 impl<'b> Headers<'b> {
     fn of(port: PortId, bytes: &'b [u8]) -> Headers<'b> {
-        let (mut at, mut vlan) = (12, 0);
+        let mut at = TYPE_AT;
         let mut ethertype = word(bytes, at);
         while TAGS.contains(&ethertype) && bytes.len() >= at + 6 {
-            let id = u64::from(word(bytes, at + 2) & 0xfff);
-            if at == 12 && id != 0 {
-                vlan = HAS_VLAN | id;
-            }
             at += 4;
             ethertype = word(bytes, at);
         }
@@ -202,7 +287,7 @@ impl<'b> Headers<'b> {
         Headers {
             port,
             bytes,
-            vlan,
+            vlan: outer_vlan(bytes),
             // A packet that ends within its IP header meets no rule that names IP.
             ethertype: if network.len() < least { 0 } else { ethertype },
             network,
@@ -250,6 +335,76 @@ impl<'b> Headers<'b> {
                 (HAS_PORTS | u64::from(word(behind, at))).into()
             }
             _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Condition, Vlan};
+    use proptest::prelude::*;
+
+    fn vlan(id: u16) -> Vlan {
+        match id {
+            0 => Vlan::Untagged,
+            id => Vlan::Id(id),
+        }
+    }
+
+    fn tagged(id: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        if id != 0 {
+            bytes[12..14].copy_from_slice(&TAGS[0].to_be_bytes());
+            bytes[14..16].copy_from_slice(&(0xe000 | id).to_be_bytes());
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn rules_over_ports_and_vlans_find_by_index_what_they_find_as_a_table(
+            given in prop::collection::vec((0u32..4, 0u16..4), 0..12),
+        ) {
+            let rule = |(number, (port, id)): (u16, &(u32, u16))| Rule {
+                name: number.to_string(),
+                vpdp: VpdpId::new(number).unwrap(),
+                priority: 0,
+                conditions: vec![Condition::Vlan(vlan(*id)), Condition::Port(PortId(*port))],
+            };
+            let rules: Vec<Rule> = (1..).zip(&given).map(rule).collect();
+            let asked: Vec<_> = rules.iter().map(|rule| (rule, rule.asked().unwrap())).collect();
+            let vlans = Vlans::new(&asked).unwrap();
+            let table = RuleTable::new(&asked).unwrap();
+            for port in (0..5).map(PortId) {
+                for id in 0..5 {
+                    let bytes = tagged(id);
+                    prop_assert_eq!(vlans.find(port, &bytes), table.find(port, &bytes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rules_that_ask_for_more_than_port_and_vlan_are_a_table() {
+        let rule = |conditions| Rule {
+            name: String::new(),
+            vpdp: VpdpId::new(1).unwrap(),
+            priority: 0,
+            conditions,
+        };
+        let port = Condition::Port(PortId(1));
+        let untagged = Condition::Vlan(Vlan::Untagged);
+        let others = [
+            vec![port.clone()],
+            vec![untagged.clone()],
+            vec![port, untagged, Condition::EtherType(0x0800)],
+        ];
+        for conditions in others {
+            let rule = rule(conditions);
+            let asked = rule.asked().unwrap();
+            let made = Classifier::new(vec![(&rule, asked)]).unwrap();
+            assert!(matches!(made, Classifier::Rules(_)), "{rule:?}");
         }
     }
 }

@@ -111,7 +111,6 @@ impl Gate {
     }
 
     /// Whether nothing is limited, so that nothing has to be told it.
-    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.packets.is_none() && self.passes.is_none() && self.cycles.is_none()
     }

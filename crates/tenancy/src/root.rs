@@ -79,6 +79,8 @@ pub(crate) struct Place {
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
     pub(crate) gate: Arc<Gate>,
+    /// Whether the gate limits nothing, so that it need not be asked.
+    pub(crate) is_unlimited: bool,
     exits: Box<[Exit]>,
 }
 
@@ -89,6 +91,7 @@ impl Place {
             serial: 0,
             admission: Admission::Closed(DropReason::NoProgram),
             gate: Arc::default(),
+            is_unlimited: true,
             exits: Box::default(),
         }
     }
@@ -113,19 +116,21 @@ pub(crate) struct Tenant {
 pub(crate) struct Root {
     entrances: Box<[Entrance]>,
     classifier: Option<Arc<Classifier>>,
+    /// Whether there are ports whose packets must be looked into.
+    looks_inside: bool,
     places: Box<[Option<Place>]>,
 }
 
 impl Root {
-    /// The root of a wiring that was checked.
+    /// The root of a wiring that was checked, and of tenants in the order of their numbers.
     pub(crate) fn new(
         wiring: &Wiring,
         classifier: Option<Arc<Classifier>>,
         tenants: &[Tenant],
     ) -> Root {
         let slot_of = |vpdp: VpdpId| {
-            let found = tenants.iter().find(|tenant| tenant.vpdp == vpdp);
-            found.map_or(Slot::NONE, |tenant| tenant.slot)
+            let found = tenants.binary_search_by_key(&vpdp, |tenant| tenant.vpdp);
+            found.map_or(Slot::NONE, |at| tenants[at].slot)
         };
         let most = tenants.iter().map(|tenant| tenant.slot.index() + 1).max();
         let mut places: Vec<Option<Place>> = Vec::new();
@@ -149,14 +154,21 @@ impl Root {
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
+                is_unlimited: tenant.gate.is_open(),
                 exits: exits.collect(),
             });
         }
         Root {
             entrances: entrances(wiring, slot_of),
+            looks_inside: !wiring.shared.is_empty(),
             classifier,
             places: places.into(),
         }
+    }
+
+    /// Whether it may take bytes to find out where a packet goes in.
+    pub(crate) fn looks_inside(&self) -> bool {
+        self.looks_inside
     }
 
     /// Slots that there may be.

@@ -15,8 +15,16 @@ pub(crate) struct Sorter {
     counts: Vec<u32>,
     /// Slots with frames, in the order of their first.
     groups: Vec<(Slot, Range<usize>)>,
-    /// Where each frame goes.
-    targets: Vec<u32>,
+    /// Room for frames in their order.
+    sorted: Vec<Frame>,
+}
+
+/// Where frames are in their order.
+pub(crate) enum Sorted {
+    /// Where they were.
+    InPlace,
+    /// Here, to be [brought back](Sorter::bring_back).
+    Aside(Vec<Frame>),
 }
 
 impl Sorter {
@@ -28,15 +36,35 @@ impl Sorter {
     }
 
     /// Brings frames together by [`Sorter::slots`]. Those of no slot come last, in no group.
-    pub(crate) fn sort(&mut self, frames: &mut [Frame]) {
+    pub(crate) fn sort(&mut self, frames: &mut [Frame]) -> Sorted {
         self.groups.clear();
         let first = self.slots.first().copied().unwrap_or(Slot::NONE);
         if self.slots.iter().all(|slot| *slot == first) {
             if first != Slot::NONE {
                 self.groups.push((first, 0..frames.len()));
             }
-            return;
+            return Sorted::InPlace;
         }
+        let behind = self.count();
+        let mut sorted = std::mem::take(&mut self.sorted);
+        if sorted.len() < frames.len() {
+            sorted.resize_with(frames.len(), Frame::without_buffer);
+        }
+        let mut behind = behind as u32;
+        for (&slot, frame) in self.slots.iter().zip(frames) {
+            let next = self.counts.get_mut(slot.index());
+            let next = next.unwrap_or(&mut behind);
+            std::mem::swap(frame, &mut sorted[*next as usize]);
+            *next += 1;
+        }
+        for (slot, _) in &self.groups {
+            self.counts[slot.index()] = 0;
+        }
+        Sorted::Aside(sorted)
+    }
+
+    /// Finds the groups, and where each slot's first frame goes; where the frames of no slot begin.
+    fn count(&mut self) -> usize {
         for &slot in &self.slots {
             if let Some(count) = self.counts.get_mut(slot.index()) {
                 if *count == 0 {
@@ -52,25 +80,13 @@ impl Sorter {
             *count = begin as u32;
             begin = range.end;
         }
-        let mut behind = begin as u32;
-        self.targets.clear();
-        for &slot in &self.slots {
-            let next = self.counts.get_mut(slot.index());
-            let next = next.unwrap_or(&mut behind);
-            self.targets.push(*next);
-            *next += 1;
-        }
-        for (slot, _) in &self.groups {
-            self.counts[slot.index()] = 0;
-        }
-        // Each swap brings a frame to its place.
-        for at in 0..frames.len() {
-            while self.targets[at] as usize != at {
-                let target = self.targets[at] as usize;
-                frames.swap(at, target);
-                self.targets.swap(at, target);
-            }
-        }
+        begin
+    }
+
+    /// Gives frames back what [`Sorter::sort`] has taken from them: buffers, in any order.
+    pub(crate) fn bring_back(&mut self, mut sorted: Vec<Frame>, frames: &mut [Frame]) {
+        frames.swap_with_slice(&mut sorted[..frames.len()]);
+        self.sorted = sorted;
     }
 
     /// How many slots have frames.
@@ -107,7 +123,10 @@ mod tests {
                 sorter.slots = numbers.iter().map(slot).collect();
                 let frame = |number: usize| Frame::from_bytes(&[number as u8]).unwrap();
                 let mut frames: Vec<Frame> = (0..numbers.len()).map(frame).collect();
-                sorter.sort(&mut frames);
+                let sorted = sorter.sort(&mut frames);
+                if let Sorted::Aside(sorted) = sorted {
+                    sorter.bring_back(sorted, &mut frames);
+                }
                 let mut seen = 0;
                 for number in 0..sorter.groups() {
                     let (slot, range) = sorter.group(number);

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::Ledger;
+use switch::{Ahead, Contexts, Ledger};
+use table::prefetch::prefetch;
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares};
-use crate::sorter::Sorter;
+use crate::sorter::{Sorted, Sorter};
 
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
@@ -21,6 +22,9 @@ pub const MAX_HOPS: usize = 8;
 /// links goes; this bounds how wide copies make it.
 pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
+
+/// Packets whose bytes are on their way while one is classified.
+const LOOK_AHEAD: usize = 8;
 
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
@@ -41,13 +45,21 @@ pub struct Worker {
     watched: Vec<Slot>,
     /// Seats that have something to tell, those that have waited for the longest first.
     untold: VecDeque<Slot>,
-    out: Links,
+    commons: Commons,
     gauge: Box<dyn Gauge>,
     shares: Shares,
     /// Packets that are no vPDP's.
     ledger: Ledger,
     is_untold: bool,
     now: Nanos,
+}
+
+/// What seats have in common.
+#[derive(Default)]
+struct Commons {
+    links: Links,
+    /// What they lend each other.
+    contexts: Contexts,
 }
 
 /// Packets on links between virtual ports.
@@ -116,11 +128,12 @@ impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
 fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
-    links: &mut Links,
+    commons: &mut Commons,
     frames: &mut [Frame],
     now: Nanos,
     sent: &mut S,
 ) {
+    let Commons { links, contexts } = commons;
     if seat.allowance.0 != links.allowance.0 {
         seat.allowance = links.allowance;
     }
@@ -134,7 +147,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
         too_many: 0,
     };
     seat.worker
-        .forward_untold(frames, now, |port, frame, time| {
+        .forward_among(contexts, frames, now, |port, frame, time| {
             way.leave(port, frame, time);
         });
     seat.allowance.1 = way.allowance;
@@ -152,7 +165,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
-    links: &mut Links,
+    commons: &mut Commons,
     frames: &mut [Frame],
     now: Nanos,
     sent: &mut S,
@@ -161,7 +174,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     let before = seat.passes();
     let packets = frames.len() as u64;
     gauge.begin();
-    run(seat, place, links, frames, now, sent);
+    run(seat, place, commons, frames, now, sent);
     let passes = seat.passes() - before;
     let cycles = gauge.end(Work { packets, passes });
     place.gate.charge(Used { passes, cycles }, now);
@@ -182,7 +195,7 @@ impl Worker {
             sorter: Sorter::default(),
             watched: Vec::new(),
             untold: VecDeque::new(),
-            out: Links::default(),
+            commons: Commons::default(),
             gauge: Box::new(Reckoned::default()),
             shares: Shares::default(),
             ledger: Ledger::default(),
@@ -229,7 +242,7 @@ impl Worker {
     ) {
         self.now = self.now.max(now);
         let now = self.now;
-        self.out.begin(frames.len());
+        self.commons.links.begin(frames.len());
         self.take_root();
         let root = Arc::clone(&self.root);
         if let Some(fairness) = &self.fairness {
@@ -271,6 +284,7 @@ impl Worker {
                 false => self.leaving.push((seat, Arc::clone(&root))),
             }
         }
+        self.commons.contexts.forget_gone();
         // Who gets a slot next does not inherit what was used in it: each worker sees it empty between two vPDPs.
         self.shares.forget(|slot| root.place(slot).is_none());
         let seats = &self.seats;
@@ -286,9 +300,14 @@ impl Worker {
         let Worker { sorter, ledger, .. } = self;
         let mut refused = false;
         sorter.slots.clear();
-        sorter
-            .slots
-            .extend(frames.iter_mut().map(|frame| match root.inlet(frame) {
+        for at in 0..frames.len() {
+            if root.looks_inside()
+                && let Some(later) = frames.get(at + LOOK_AHEAD)
+            {
+                prefetch(later.bytes(), 0);
+            }
+            let frame = &mut frames[at];
+            let slot = match root.inlet(frame) {
                 Ok(inlet) => {
                     frame.ingress = inlet.port;
                     inlet.slot
@@ -298,7 +317,9 @@ impl Worker {
                     refused = true;
                     Slot::NONE
                 }
-            }));
+            };
+            sorter.slots.push(slot);
+        }
         self.is_untold |= refused;
     }
 
@@ -308,7 +329,21 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.sorter.sort(frames);
+        match self.sorter.sort(frames) {
+            Sorted::InPlace => self.serve_groups(root, frames, sent),
+            Sorted::Aside(mut sorted) => {
+                self.serve_groups(root, &mut sorted, sent);
+                self.sorter.bring_back(sorted, frames);
+            }
+        }
+    }
+
+    fn serve_groups(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
         let (mut number, mut in_time) = (0, self.sorter.groups());
         while number < self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
@@ -318,8 +353,21 @@ impl Worker {
                 self.sorter.swap(number, in_time);
                 continue;
             }
+            self.look_ahead(number);
             self.serve(root, slot, &mut frames[range], sent);
             number += 1;
+        }
+    }
+
+    /// Asks the processor for what the groups behind this one will need. What is read of each seat was asked for a group earlier.
+    fn look_ahead(&self, number: usize) {
+        for (ahead, what) in (1..).zip([Ahead::Entries, Ahead::Tables, Ahead::Root, Ahead::Own]) {
+            if number + ahead < self.sorter.groups() {
+                let (slot, _) = self.sorter.group(number + ahead);
+                if let Some(Some(seat)) = self.seats.get(slot.index()) {
+                    seat.worker.ask_for(what);
+                }
+            }
         }
     }
 
@@ -350,8 +398,8 @@ impl Worker {
         if let Admission::Closed(reason) = place.admission {
             return seat.worker.refuse(frames.len() as u64, reason);
         }
-        if place.gate.is_open() && self.fairness.is_none() {
-            run(seat, place, &mut self.out, frames, now, sent);
+        if place.is_unlimited && self.fairness.is_none() {
+            run(seat, place, &mut self.commons, frames, now, sent);
         } else {
             let (mut admitted, reason) = place.gate.admit(frames.len(), now);
             seat.worker.refuse((frames.len() - admitted) as u64, reason);
@@ -363,7 +411,7 @@ impl Worker {
             }
             let frames = &mut frames[..admitted];
             let gauge = &mut *self.gauge;
-            let cycles = run_charged(seat, place, &mut self.out, frames, now, sent, gauge);
+            let cycles = run_charged(seat, place, &mut self.commons, frames, now, sent, gauge);
             self.shares.book(slot, admitted, cycles);
         }
         if !seat.is_watched && seat.worker.next_time().is_some() {
@@ -390,7 +438,7 @@ impl Worker {
             watched,
             seats,
             untold,
-            out,
+            commons,
             gauge,
             shares,
             now,
@@ -404,7 +452,7 @@ impl Worker {
             let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
             if is_due && !seat.worker.is_held() {
-                let cycles = run_charged(seat, place, out, &mut [], *now, sent, &mut **gauge);
+                let cycles = run_charged(seat, place, commons, &mut [], *now, sent, &mut **gauge);
                 shares.book(*slot, 0, cycles);
                 if !seat.is_untold {
                     seat.is_untold = true;
@@ -427,7 +475,15 @@ impl Worker {
             let own = own.filter(|place| place.serial == seat.serial);
             let place = own.unwrap_or(&self.nowhere);
             let gauge = &mut *self.gauge;
-            run_charged(seat, place, &mut self.out, &mut [], self.now, sent, gauge);
+            run_charged(
+                seat,
+                place,
+                &mut self.commons,
+                &mut [],
+                self.now,
+                sent,
+                gauge,
+            );
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {
@@ -441,22 +497,22 @@ impl Worker {
     /// Packets that went over links go in where they lead, over and over.
     fn follow_links(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         let mut hops = 1;
-        while !self.out.frames.is_empty() {
+        while !self.commons.links.frames.is_empty() {
             self.is_untold = true;
-            let mut frames = std::mem::take(&mut self.out.frames);
-            std::mem::swap(&mut self.sorter.slots, &mut self.out.slots);
-            self.out.slots.clear();
+            let mut frames = std::mem::take(&mut self.commons.links.frames);
+            std::mem::swap(&mut self.sorter.slots, &mut self.commons.links.slots);
+            self.commons.links.slots.clear();
             match hops <= MAX_HOPS {
                 true => self.serve_all(root, &mut frames, sent),
                 false => self.refuse_linked(),
             }
             hops += 1;
             for frame in frames.drain(..) {
-                self.out.spare.put(frame);
+                self.commons.links.spare.put(frame);
             }
-            if self.out.frames.is_empty() {
+            if self.commons.links.frames.is_empty() {
                 // Its memory is used again.
-                self.out.frames = frames;
+                self.commons.links.frames = frames;
             }
         }
     }
@@ -489,7 +545,7 @@ impl Worker {
             && let Some(mut told) = self.desk.tell()
         {
             told.ledger.clone_from(&self.ledger);
-            told.linked = self.out.count;
+            told.linked = self.commons.links.count;
             self.is_untold = false;
         }
     }
@@ -503,7 +559,7 @@ impl Drop for Worker {
         {
             let mut told = self.desk.told();
             told.ledger.clone_from(&self.ledger);
-            told.linked = self.out.count;
+            told.linked = self.commons.links.count;
         }
         self.desk.close(seats);
     }

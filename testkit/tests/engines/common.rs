@@ -11,7 +11,7 @@ use ir::{ControlId, FieldId, Layout, ParserId, Program, ScalarTy, limbs_of};
 /// A program as one engine runs it.
 struct Runner {
     name: &'static str,
-    loaded: Box<dyn Loaded>,
+    loaded: Arc<dyn Loaded>,
     configuration: Configuration,
 }
 

@@ -11,7 +11,7 @@ use super::flat::{BURST, Flat};
 use crate::forward::{Forward, Outbox, Reading};
 use crate::names::Key;
 use crate::setup::{Item, Setup, SetupError};
-use crate::tenants::{Divisible, Part};
+use crate::tenants::{Divisible, Part, Step};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Choices, Hand, Workload};
 
@@ -42,7 +42,7 @@ impl Switch {
 }
 
 /// The address of a station: locally administered, of one sender, no order in it.
-fn address(station: u64) -> u64 {
+pub(super) fn address(station: u64) -> u64 {
     0x0200_0000_0000 | Choices::new(station).bits() >> 24
 }
 
@@ -93,6 +93,13 @@ impl Switch {
 impl Divisible for Switch {
     fn name(&self) -> &str {
         "l2"
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        vec![Step {
+            name: "l2",
+            source: Workload::source(self).to_owned(),
+        }]
     }
 
     fn ports(&self) -> u32 {

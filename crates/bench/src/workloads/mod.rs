@@ -9,6 +9,7 @@ mod fill;
 mod flat;
 mod l2;
 mod l3;
+mod policies;
 mod sai;
 mod snat;
 mod upf;
@@ -56,9 +57,17 @@ pub fn find(name: &str) -> Option<Box<dyn Workload>> {
     Some(make(Size::Full))
 }
 
-/// `l2`, whose stations fall into parts.
-pub fn divisible(size: Size) -> Box<dyn Divisible> {
-    Box::new(l2::Switch::new(size))
+/// The names of functions that fall into parts: `l2`, and the policies of HyperVDP.
+pub fn divisibles() -> impl Iterator<Item = &'static str> {
+    std::iter::once("l2").chain(policies::NAMES)
+}
+
+/// The function of this name that falls into parts.
+pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
+    if name == "l2" {
+        return Some(Box::new(l2::Switch::new(size)));
+    }
+    Some(Box::new(policies::Policy::find(name, size)?))
 }
 
 /// `sai` with about 100,000 entries.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bench::clock::Clock;
 use bench::measure::{Measured, Packets, Plan, Traffic, measure};
 use bench::{Choices, Workload};
-use packet::{Frame, Nanos, PortId};
+use packet::{Batch, Frame, Nanos, PortId};
 use port::{Generator, Order, Sizes, Template};
 
 use super::report::Row;
@@ -221,7 +221,7 @@ impl Run<'_> {
     fn measure(&self, sides: &mut Sides, traffic: &dyn Traffic, line: &mut LiveLine) -> Vec<Row> {
         let plan = Plan {
             time: self.time,
-            burst: self.options.burst.into(),
+            burst: self.options.burst.map_or(Batch::USUAL, usize::from),
             seed: 1,
         };
         let clock = Clock::new();

@@ -52,7 +52,7 @@ pub(crate) struct Options {
     /// With --swap: how many changes.
     #[arg(long, value_name = "N", requires = "swap", default_value_t = 1000)]
     swaps: u32,
-    /// Measure what it costs that programs run in virtual data planes: `l2` alone, beside 1 to 256 vPDPs that have a part of its stations each, which
+    /// Measure what it costs that programs run in virtual data planes: a program alone, beside 1 to 256 vPDPs that have a part of its entries each, which
     /// packets find by ports of their own, by a description header or by a table.
     #[arg(long, conflicts_with_all = ["lookups", "io", "swap", "programs", "trace", "svg"])]
     tenants: bool,
@@ -69,6 +69,9 @@ pub(crate) struct Options {
     /// With --tenants: measure instead how long it takes from P4 text until the first packet meets it in a vPDP: HyperVDP's functions, and `sai`.
     #[arg(long, requires = "tenants")]
     load: bool,
+    /// With --tenants: which program: `l2`, or `pol1` to `pol7`, the policies of HyperVDP.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", default_values = ["l2"])]
+    policy: Vec<String>,
     /// With --lookups: how many entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
     sizes: Vec<usize>,
@@ -90,9 +93,9 @@ pub(crate) struct Options {
     /// Which traffic: a few flows, or all that there are entries for.
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
-    /// Packets that a side gets at once.
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    burst: u16,
+    /// Packets that a side gets at once: 64 if it is not said; with --tenants 1024, as many as a worker of `polyplane host` takes in one round.
+    #[arg(long, value_name = "N")]
+    burst: Option<u16>,
     /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
     #[arg(long = "in", value_name = "PORT=FILE")]
     inputs: Vec<Input>,

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::measure::Plan;
-use bench::tenants::{Entry, Tenants, TenantsReport};
+use bench::tenants::{Divisible, Entry, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
 use interp::Interp;
+use ir::Program;
 use jit::Jit;
+use passes::compose::{Form, Policy, StepProgram, compose};
 use serde::Serialize;
 
 use super::Options;
+use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, compile, out, report};
 
-/// A row of figures; times in microseconds, of a burst.
+/// A row of figures; times in microseconds, of packets at half of the rate that the program alone carries.
 #[derive(Serialize)]
 struct Row {
     policy: String,
@@ -29,10 +32,12 @@ struct Row {
     native_p99_us: f64,
     p50_us: f64,
     p99_us: f64,
+    p50_ratio: f64,
 }
 
 impl Row {
     fn new(policy: &str, entry: Entry, vpdps: usize, report: &TenantsReport) -> Row {
+        let (native, hosted) = (report.latencies.first, report.latencies.second);
         Row {
             policy: policy.to_owned(),
             entry: entry.name(),
@@ -42,10 +47,11 @@ impl Row {
             ratio: report.ratio(),
             native_cycles: report.native.ticks_per_packet,
             vpdp_cycles: report.hosted.ticks_per_packet,
-            native_p50_us: report.native_burst.0,
-            native_p99_us: report.native_burst.1,
-            p50_us: report.hosted_burst.0,
-            p99_us: report.hosted_burst.1,
+            native_p50_us: native.p50,
+            native_p99_us: native.p99,
+            p50_us: hosted.p50,
+            p99_us: hosted.p99,
+            p50_ratio: report.latencies.ratio,
         }
     }
 
@@ -59,12 +65,13 @@ impl Row {
             format!("{:.3}", self.ratio),
             format!("{:.1}", self.vpdp_cycles - self.native_cycles),
             format!("{:.1} / {:.1}", self.native_p50_us, self.p50_us),
+            format!("{:.3}", self.p50_ratio),
             format!("{:.1} / {:.1}", self.native_p99_us, self.p99_us),
         ]
     }
 }
 
-const HEAD: [&str; 9] = [
+const HEAD: [&str; 10] = [
     "program",
     "entry",
     "vPDPs",
@@ -73,38 +80,76 @@ const HEAD: [&str; 9] = [
     "ratio",
     "cycles more",
     "p50 us",
+    "p50 ratio",
     "p99 us",
 ];
 
+/// The one program of a function's steps.
+fn program(function: &dyn Divisible) -> Result<Program, String> {
+    let steps = function.steps();
+    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    let policy = Policy::read(&names.join(" -> ")).map_err(|error| error.to_string())?;
+    let programs = steps.iter().map(|step| {
+        let program = compile::compile_text(&format!("{}.p4", step.name), &step.source)?;
+        Ok((step.name, program))
+    });
+    let programs: Vec<(&str, Program)> = programs.collect::<Result<_, String>>()?;
+    let given = programs.iter();
+    let given: Vec<StepProgram<'_>> = given
+        .map(|(step, program)| StepProgram { step, program })
+        .collect();
+    let composed = compose(function.name(), &policy, &given, Form::Merged);
+    Ok(composed.map_err(|error| error.to_string())?.program)
+}
+
+/// Measures a function by all entries, beside so many vPDPs.
+fn measure(
+    function: &dyn Divisible,
+    vpdps: usize,
+    plan: &Plan,
+    line: &mut LiveLine,
+) -> Result<Vec<Row>, String> {
+    let program = Arc::new(program(function)?);
+    let rows = Entry::ALL.into_iter().map(|entry| {
+        let tenants = Tenants {
+            function,
+            program: Arc::clone(&program),
+            engine: Arc::new(Jit::new(Arc::new(Interp))),
+            vpdps,
+            entry,
+        };
+        let mut tell = |share: f64| {
+            if line.is_due() {
+                let done = bar((share * 100.0) as u64, 100, 20);
+                let (name, entry) = (function.name(), entry.name());
+                line.show(&format!("{name} in {vpdps} vPDPs by {entry}: {done}"));
+            }
+        };
+        let measured = tenants.measure(plan, &mut tell);
+        let measured = measured.map_err(|error| error.to_string())?;
+        Ok(Row::new(function.name(), entry, vpdps, &measured))
+    });
+    rows.collect()
+}
+
 pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
-    let function = workloads::divisible(Size::Full);
-    let workload = workloads::find(function.name()).ok_or("the function has no program")?;
-    let program = Arc::new(compile::compile_text("l2.p4", workload.source())?);
     let plan = Plan {
         time,
-        burst: options.burst.into(),
+        burst: options.burst.map_or(ROUND, usize::from),
         seed: 1,
     };
     let mut line = LiveLine::new();
     let mut rows = Vec::new();
-    for vpdps in &options.vpdps {
-        for entry in Entry::ALL {
-            let tenants = Tenants {
-                function: &*function,
-                program: Arc::clone(&program),
-                engine: Arc::new(Jit::new(Arc::new(Interp))),
-                vpdps: *vpdps,
-                entry,
-            };
-            let mut tell = |share: f64| {
-                if line.is_due() {
-                    let done = bar((share * 100.0) as u64, 100, 20);
-                    line.show(&format!("{vpdps} vPDPs by {}: {done}", entry.name()));
-                }
-            };
-            let measured = tenants.measure(&plan, &mut tell);
-            let measured = measured.map_err(|error| error.to_string())?;
-            rows.push(Row::new(function.name(), entry, *vpdps, &measured));
+    for name in &options.policy {
+        let function = workloads::divisible(name, Size::Full).ok_or_else(|| {
+            let known: Vec<&str> = workloads::divisibles().collect();
+            format!(
+                "there is no policy \"{name}\": there are {}",
+                known.join(", ")
+            )
+        })?;
+        for vpdps in &options.vpdps {
+            rows.extend(measure(&*function, *vpdps, &plan, &mut line)?);
         }
     }
     line.clear();

@@ -240,7 +240,12 @@ fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -
     true
 }
 
+/// Frames that a worker takes in one round if so many are there: enough that those of one vPDP among hundreds are several.
+pub(crate) const ROUND: usize = 1024;
+
 impl Carrier for Tenants {
+    const ROUND: usize = ROUND;
+
     fn forward(
         &mut self,
         frames: &mut [Frame],

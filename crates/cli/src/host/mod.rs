@@ -29,6 +29,7 @@ use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::run::{self, Workers};
 use crate::{Ended, out};
+pub(crate) use carrier::ROUND;
 use office::Office;
 
 #[derive(Args)]

@@ -104,6 +104,11 @@ pub struct Called {
 }
 
 impl ExternCall {
+    /// Whether it calls a function of the host.
+    pub fn is_native(&self) -> bool {
+        self.native.is_some()
+    }
+
     /// Where its operands and results are.
     pub fn values(&self) -> &CallValues {
         &self.values

@@ -54,9 +54,9 @@ impl ScoutSite {
         Self::KEYS + BURST * self.limbs
     }
 
-    /// Nobody asks, in the notes of this site.
-    pub(crate) fn clear(notes: &mut [u64]) {
-        notes[..Self::FOUND].fill(0);
+    /// None of so many packets asks, in the notes of this site.
+    pub(crate) fn clear(notes: &mut [u64], packets: usize) {
+        notes[..Self::ASKING + packets.min(BURST)].fill(0);
     }
 
     /// The keys of those that ask, and where the numbers of the records go that they hit.

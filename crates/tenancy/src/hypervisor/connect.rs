@@ -46,11 +46,25 @@ impl Hypervisor {
     /// # Errors
     /// Several have it; a rule is about it.
     pub fn share(&mut self, port: PortId, sharing: Option<Sharing>) -> Result<(), Refusal> {
+        self.share_ports([port], sharing)
+    }
+
+    /// [`Hypervisor::share`] of several ports, checked and published as one change.
+    ///
+    /// # Errors
+    /// Several vPDPs have one of them; a rule is about it.
+    pub fn share_ports(
+        &mut self,
+        ports: impl IntoIterator<Item = PortId>,
+        sharing: Option<Sharing>,
+    ) -> Result<(), Refusal> {
         self.change_wiring(|wiring| {
-            match sharing {
-                Some(sharing) => wiring.shared.insert(port, sharing),
-                None => wiring.shared.remove(&port),
-            };
+            for port in ports {
+                match sharing {
+                    Some(sharing) => wiring.shared.insert(port, sharing),
+                    None => wiring.shared.remove(&port),
+                };
+            }
             Ok(())
         })
     }
@@ -60,7 +74,15 @@ impl Hypervisor {
     /// # Errors
     /// It makes no sense, or overlaps with another one.
     pub fn add_rule(&mut self, rule: Rule) -> Result<(), Refusal> {
-        self.change_wiring(|wiring| wiring.add_rule(rule))
+        self.add_rules([rule])
+    }
+
+    /// Adds rules, all or none of them, as one change.
+    ///
+    /// # Errors
+    /// One makes no sense, or overlaps with another one.
+    pub fn add_rules(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<(), Refusal> {
+        self.change_wiring(|wiring| rules.into_iter().try_for_each(|rule| wiring.add_rule(rule)))
     }
 
     /// Removes a rule.

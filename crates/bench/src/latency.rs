@@ -1,0 +1,174 @@
+//! Latency below saturation: packets come at a rate that both sides carry, and each counts from when it came until the side has done what it came with,
+//! by the wall clock. Runs come in pairs, over the same packets, so that what disturbs one side disturbs the other.
+
+use std::time::Instant;
+
+use packet::{Frame, Nanos};
+
+use crate::forward::{Forward, Outbox};
+use crate::measure::{Plan, Traffic, quantile};
+
+/// Pairs of runs.
+const PAIRS: usize = 30;
+
+/// Packets of a run, fewer if there is little time.
+const MOST_PACKETS: usize = 4096;
+const LEAST_PACKETS: usize = 64;
+
+/// Microseconds that packets take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// The median.
+    pub p50: f64,
+    /// Of a hundred the second longest.
+    pub p99: f64,
+}
+
+/// What pairs of runs gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Latencies {
+    /// Of the first side: medians over its runs.
+    pub first: Latency,
+    /// Of the second side.
+    pub second: Latency,
+    /// The second side's median for the first one's: the median over pairs.
+    pub ratio: f64,
+}
+
+/// Measures two sides at this rate, in million packets a second, for about the plan's time; no more packets than the plan's burst go in at once.
+pub fn pairs(
+    sides: [&mut dyn Forward; 2],
+    traffic: &dyn Traffic,
+    mpps: f64,
+    plan: &Plan,
+) -> Latencies {
+    let mpps = mpps.max(1e-3);
+    let of_run = plan.time.as_secs_f64() / (2 * PAIRS) as f64;
+    let packets = (mpps * 1e6 * of_run) as usize;
+    let packets = packets.clamp(LEAST_PACKETS, MOST_PACKETS);
+    let mut runs = Runs {
+        interval: (1e3 / mpps) as u64,
+        most: plan.burst.max(1),
+        frames: (0..packets).map(|_| Frame::new()).collect(),
+        out: Outbox::new(),
+        took: Vec::with_capacity(packets),
+        // Later than any round of other measurements: time never goes back.
+        begin: Nanos::from_secs(1 << 20),
+    };
+    let mut taken: [Vec<Latency>; 2] = [Vec::new(), Vec::new()];
+    for pair in 0..PAIRS {
+        for turn in 0..2 {
+            let at = (pair + turn) % 2;
+            let latency = runs.run(&mut *sides[at], traffic, pair as u64);
+            taken[at].push(latency);
+        }
+    }
+    let [first, second] = &taken;
+    let ratios = first.iter().zip(second);
+    let mut ratios: Vec<f64> = ratios.map(|(one, other)| other.p50 / one.p50).collect();
+    Latencies {
+        first: median(first),
+        second: median(second),
+        ratio: quantile(&mut ratios, 0.5),
+    }
+}
+
+fn median(runs: &[Latency]) -> Latency {
+    let of = |share: fn(&Latency) -> f64| {
+        let mut values: Vec<f64> = runs.iter().map(share).collect();
+        quantile(&mut values, 0.5)
+    };
+    Latency {
+        p50: of(|run| run.p50),
+        p99: of(|run| run.p99),
+    }
+}
+
+struct Runs {
+    /// Nanoseconds from packet to packet.
+    interval: u64,
+    most: usize,
+    frames: Vec<Frame>,
+    out: Outbox,
+    /// Microseconds of each packet of a run.
+    took: Vec<f64>,
+    begin: Nanos,
+}
+
+impl Runs {
+    fn run(&mut self, side: &mut dyn Forward, traffic: &dyn Traffic, seed: u64) -> Latency {
+        self.frames.iter_mut().for_each(traffic.packets(seed));
+        side.make_ready(&mut self.frames);
+        self.took.clear();
+        let start = Instant::now();
+        let since = || start.elapsed().as_nanos() as u64;
+        let (mut done, packets) = (0, self.frames.len());
+        while done < packets {
+            let now = since();
+            let came = (now / self.interval + 1) as usize;
+            let come = came.min(packets).min(done + self.most);
+            if come == done {
+                std::hint::spin_loop();
+                continue;
+            }
+            let time = self.begin + Nanos(now);
+            side.forward(&mut self.frames[done..come], time, &mut self.out);
+            let end = since();
+            let took = (done..come).map(|packet| end - packet as u64 * self.interval);
+            self.took.extend(took.map(|nanos| nanos as f64 / 1e3));
+            done = come;
+        }
+        self.out.flush();
+        self.begin += Nanos(since());
+        Latency {
+            p50: quantile(&mut self.took, 0.5),
+            p99: quantile(&mut self.took, 0.99),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Packets;
+    use crate::{Bare, Reading};
+    use std::time::Duration;
+
+    /// Takes a while for each burst.
+    struct Slow;
+
+    impl Forward for Slow {
+        fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_micros(20) {
+                std::hint::spin_loop();
+            }
+            Bare.forward(frames, now, out);
+        }
+
+        fn readings(&self) -> Vec<Reading> {
+            Vec::new()
+        }
+    }
+
+    struct Same;
+
+    impl Traffic for Same {
+        fn packets(&self, _: u64) -> Packets<'_> {
+            Box::new(|frame| drop(frame.assign(&[1; 64])))
+        }
+    }
+
+    #[test]
+    fn packets_of_the_slower_side_take_longer_at_the_same_rate() {
+        let plan = Plan {
+            time: Duration::from_millis(30),
+            burst: 1024,
+            seed: 1,
+        };
+        let measured = pairs([&mut Bare, &mut Slow], &Same, 1.0, &plan);
+        assert!(measured.second.p50 >= 20.0, "{measured:?}");
+        assert!(measured.ratio > 1.0, "{measured:?}");
+        assert!(measured.first.p50 <= measured.first.p99);
+    }
+}
