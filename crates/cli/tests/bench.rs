@@ -63,3 +63,32 @@ fn rates_are_drawn_with_a_bar_and_a_label_for_each_side() {
         assert!(drawn.contains(label), "{label} in {drawn}");
     }
 }
+
+#[test]
+fn operations_under_load_are_told_with_what_became_of_each_packet() {
+    let told = said(&[
+        "bench",
+        "--tenants",
+        "--life",
+        "--operations",
+        "30",
+        "--seconds",
+        "0.1",
+        "--json",
+    ]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let figures: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    let operations = figures["operations"].as_object().unwrap();
+    let made: u64 = operations
+        .values()
+        .filter_map(serde_json::Value::as_u64)
+        .sum();
+    assert_eq!(made, 30, "{figures}");
+    for vpdps in ["steady", "changing"] {
+        let packets = &figures[vpdps];
+        assert!(packets["left"].as_u64() > Some(0), "{figures}");
+        for fate in ["lost", "changed", "reordered"] {
+            assert_eq!(packets[fate], 0, "{figures}");
+        }
+    }
+}

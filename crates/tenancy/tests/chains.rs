@@ -112,7 +112,7 @@ fn a_chain_that_does_not_fit_together_changes_nothing() {
         // In a line none comes before itself.
         (
             "one -> ten -> one",
-            "1:15: the step `one` stands at 1:1 already",
+            "1:15: a step `one` stands at 1:1 already, and its tables would have the same names; name this one, as in `one2 = one`",
         ),
         (
             "one -> other",
