@@ -9,10 +9,10 @@ const OPERATIONS: usize = 100;
 
 #[test]
 fn a_hundred_operations_lose_and_change_no_packet() {
-    let workload = workloads::divisible(Size::Small);
+    let workload = workloads::switch(Size::Small);
     let functions = functions(&|text| compile_text(text)).unwrap();
     let life = Life {
-        workload: &*workload,
+        workload: &workload,
         functions: &functions,
         engine: engines().remove(0),
         operations: OPERATIONS,

@@ -65,9 +65,14 @@ pub fn divisibles() -> impl Iterator<Item = &'static str> {
 /// The function of this name that falls into parts.
 pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
     if name == "l2" {
-        return Some(Box::new(l2::Switch::new(size)));
+        return Some(Box::new(switch(size)));
     }
     Some(Box::new(policies::Policy::find(name, size)?))
+}
+
+/// `l2`.
+pub fn switch(size: Size) -> impl Divisible {
+    l2::Switch::new(size)
 }
 
 /// `sai` with about 100,000 entries.

@@ -137,12 +137,12 @@ impl Figures {
 }
 
 pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
-    let workload = workloads::divisible(Size::Small);
+    let workload = workloads::switch(Size::Small);
     let compile = |text: &str| compile::compile_text("life.p4", text).map(Arc::new);
     let functions = functions(&compile)?;
     let workers = usize::from(options.workers);
     let life = Life {
-        workload: &*workload,
+        workload: &workload,
         functions: &functions,
         engine: Arc::new(Jit::new(Arc::new(Interp))),
         operations: options.operations as usize,
