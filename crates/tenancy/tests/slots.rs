@@ -267,13 +267,13 @@ fn a_long_egress_is_refused_by_its_name() {
 fn a_program_that_a_controller_sets_is_fitted_and_its_own_text_is_exported() {
     let (mut hypervisor, mut worker) = running(slots(Some(1), entries(10)), line(&[1], 10));
     let book = hypervisor.slot_book().clone();
-    let too_large = book.fit(id(1), line(&[1], 11)).unwrap_err();
+    let too_large = book.fit(id(1), &line(&[1], 11)).unwrap_err();
     assert!(
         too_large.to_string().contains("a slot holds 10"),
         "{too_large}"
     );
     let given = line(&[2, 3], 5);
-    let fitted = book.fit(id(1), Arc::clone(&given)).unwrap();
+    let fitted = book.fit(id(1), &given).unwrap();
     let device = Device::new(fitted, &interp::Interp, &Default::default()).unwrap();
     let running = hypervisor.device_mut(id(1)).unwrap();
     running
@@ -293,6 +293,19 @@ fn a_program_that_a_controller_sets_is_fitted_and_its_own_text_is_exported() {
     assert_eq!(held_entries(&other), [5, 5]);
     hypervisor.roll_back(id(1)).unwrap();
     assert_eq!(marks(&send(&mut worker, &[0, 0], 3)), [(11, 1)]);
+}
+
+#[test]
+fn places_of_a_device_that_was_made_for_nothing_are_free_again() {
+    let mut hypervisor = slots(Some(1), entries(10));
+    for (number, ports) in [(1, [10, 11]), (2, [20, 21])] {
+        hypervisor.create(spec(number, &ports)).unwrap();
+    }
+    let function = line(&[1], 10);
+    let made = hypervisor.maker(id(1)).unwrap().make(Arc::clone(&function));
+    assert!(hypervisor.load(id(2), Arc::clone(&function)).is_err());
+    drop(made.unwrap());
+    hypervisor.load(id(2), function).unwrap();
 }
 
 #[test]
