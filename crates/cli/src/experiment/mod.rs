@@ -74,7 +74,7 @@ struct Hypervdp {
     /// Figure 17: which share of their bytes the elephants have.
     #[arg(long, value_name = "F", default_value_t = 0.01, value_parser = crate::fabric::share)]
     scale: f64,
-    /// Figures 11 and 15: how long to measure each line.
+    /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long again to measure times.
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
     /// Figure 15: numbers of virtual data planes.

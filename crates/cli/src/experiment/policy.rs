@@ -27,7 +27,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// The policy of this number, from 1, in frames as short as Ethernet has them.
+    /// The policy of this number, from 1, in frames of 64 bytes.
     ///
     /// # Errors
     /// There is none, or its program is wrong.
@@ -166,5 +166,25 @@ impl Traffic for Policy {
     fn packets(&self, seed: u64) -> Packets<'_> {
         let mut choices = Choices::new(seed);
         Box::new(move |frame| self.packet(&mut choices, SMALL, frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_frames_have_the_same_packet_and_zeros_behind_it() {
+        let packet = |policy: &Policy| {
+            let mut frame = Frame::new();
+            policy.packets(7)(&mut frame);
+            (frame.ingress, frame.bytes().to_vec())
+        };
+        let policy = Policy::new(7).unwrap();
+        let (port, short) = packet(&policy);
+        let (same_port, long) = packet(&policy.padded(1500));
+        assert_eq!((port, short.len(), long.len()), (same_port, 64, 1500));
+        let (begin, end) = long.split_at(64);
+        assert!(begin == short && end.iter().all(|byte| *byte == 0));
     }
 }
