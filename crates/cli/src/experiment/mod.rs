@@ -54,7 +54,7 @@ struct Hypervdp {
     /// Where tables and plots are written; it is made if it is not there.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Where the paper's functions and policies are.
+    /// Figure 9: where the paper's functions are.
     #[arg(long, value_name = "DIR", default_value = "examples")]
     examples: PathBuf,
     /// Figure 17: the topology whose switches run programs.
@@ -74,7 +74,7 @@ struct Hypervdp {
     /// Figure 17: which share of their bytes the elephants have.
     #[arg(long, value_name = "F", default_value_t = 0.01, value_parser = crate::fabric::share)]
     scale: f64,
-    /// Figures 11 and 15: how long to measure each line.
+    /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long again to measure times.
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
     /// Figure 15: numbers of virtual data planes.
@@ -158,7 +158,7 @@ enum More {
 }
 
 impl Row {
-    /// A row of rates, and of the times that bursts take.
+    /// A row of rates, and of the times that packets take below them.
     fn measured(
         figure: &'static str,
         policy: &str,
@@ -166,7 +166,7 @@ impl Row {
         report: &TenantsReport,
         more: More,
     ) -> Row {
-        let (p50_us, p99_us) = report.hosted_burst;
+        let hosted = report.latencies.second;
         Row {
             figure,
             policy: policy.to_owned(),
@@ -174,8 +174,8 @@ impl Row {
             native_mpps: Some(report.native.mpps),
             vpdp_mpps: Some(report.hosted.mpps),
             ratio: Some(report.ratio()),
-            p50_us: Some(p50_us),
-            p99_us: Some(p99_us),
+            p50_us: Some(hosted.p50),
+            p99_us: Some(hosted.p99),
             more,
         }
     }
