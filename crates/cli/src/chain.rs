@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bench::tenants::Step;
 use ir::Program;
 use passes::compose::{Composed, Form, Joint, Policy, Position, StepProgram, compose};
 use syntax::diag::{Diagnostic, Diagnostics};
@@ -71,6 +72,27 @@ pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
 pub(crate) fn typed_chain(policy: &str, directory: &Path) -> Chained {
     let text = Text::typed(policy, directory);
     chained(TYPED, &text, &Preprocess::default())
+}
+
+/// The chain of programs that are given as texts, in their order.
+///
+/// # Errors
+/// The first text that is wrong, or why they are no chain.
+pub(crate) fn compile_steps(name: &str, steps: &[Step]) -> Result<Program, String> {
+    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    let policy =
+        Policy::read(&names.join(&format!(" {ARROW} "))).map_err(|error| error.to_string())?;
+    let programs = steps.iter().map(|step| {
+        let program = compile::compile_text(&format!("{}.p4", step.name), &step.source)?;
+        Ok((step.name, program))
+    });
+    let programs: Vec<(&str, Program)> = programs.collect::<Result<_, String>>()?;
+    let given = programs.iter();
+    let given: Vec<_> = given
+        .map(|(step, program)| StepProgram { step, program })
+        .collect();
+    let composed = compose(name, &policy, &given, Form::Merged);
+    Ok(composed.map_err(|error| error.to_string())?.program)
 }
 
 fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {

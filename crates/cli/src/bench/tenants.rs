@@ -9,15 +9,13 @@ use bench::measure::Plan;
 use bench::tenants::{Divisible, Entry, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
 use interp::Interp;
-use ir::Program;
 use jit::Jit;
-use passes::compose::{Form, Policy, StepProgram, compose};
 use serde::Serialize;
 
 use super::Options;
 use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile, out, report};
+use crate::{Ended, chain, out, report};
 
 /// A row of figures; times in microseconds, of packets in memory at half of the rate that the program alone carries, and of packets from wire to wire.
 #[derive(Serialize)]
@@ -121,24 +119,6 @@ const HEAD: [&str; 13] = [
     "p99 us",
 ];
 
-/// The one program of a function's steps.
-fn program(function: &dyn Divisible) -> Result<Program, String> {
-    let steps = function.steps();
-    let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
-    let policy = Policy::read(&names.join(" -> ")).map_err(|error| error.to_string())?;
-    let programs = steps.iter().map(|step| {
-        let program = compile::compile_text(&format!("{}.p4", step.name), &step.source)?;
-        Ok((step.name, program))
-    });
-    let programs: Vec<(&str, Program)> = programs.collect::<Result<_, String>>()?;
-    let given = programs.iter();
-    let given: Vec<StepProgram<'_>> = given
-        .map(|(step, program)| StepProgram { step, program })
-        .collect();
-    let composed = compose(function.name(), &policy, &given, Form::Merged);
-    Ok(composed.map_err(|error| error.to_string())?.program)
-}
-
 /// Measures a function by all entries, beside so many vPDPs.
 fn measure(
     function: &dyn Divisible,
@@ -147,7 +127,8 @@ fn measure(
     mut wires: Option<&mut Cables>,
     line: &mut LiveLine,
 ) -> Result<Vec<Row>, String> {
-    let program = Arc::new(program(function)?);
+    let program = chain::compile_steps(function.name(), &function.steps())?;
+    let program = Arc::new(program);
     let rows = Entry::ALL.into_iter().map(|entry| {
         let tenants = Tenants {
             function,

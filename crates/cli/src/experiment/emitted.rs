@@ -1,10 +1,10 @@
-//! The hypervisor as a P4 program, with one function as its entries, on the interpreter: its tables of wide actions take native code long to make.
+//! The hypervisor as a P4 program, with one function and what is in its tables as its entries, on the interpreter: its tables of wide actions take native code long to make.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use ::hypervisor::{Place, Shape, emit, translate};
-use entries::{EntriesFile, Update};
+use entries::Update;
 use interp::Interp;
 use ir::Program;
 use switch::{Device, DeviceConfig};
@@ -27,37 +27,37 @@ impl Emitted {
         Ok(Emitted(Arc::new(program)))
     }
 
-    /// A switch whose only program is the hypervisor, with this function and its entries for the packets of all ports.
+    /// A switch whose only program is the hypervisor, with this function and what is in its tables for the packets of all ports.
     ///
     /// # Errors
-    /// The entries are wrong, or the function has a construct that the hypervisor has not.
-    pub(super) fn host(&self, function: &Program, entries: &str) -> Result<Device, String> {
+    /// The function has a construct that the hypervisor has not.
+    pub(super) fn host(&self, function: &Program, updates: &[Update]) -> Result<Device, String> {
         let place = Place {
             vpdp: 1,
             program: 1,
             shape: SHAPE,
             cells: 0,
         };
-        let hosted = translate(function, &read(function, entries)?, &place);
+        let hosted = translate(function, updates, &place);
         let hosted = hosted.map_err(|refusal| refusal.text(function))?;
         let classify = "HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1";
         let lines = std::iter::once(classify.to_owned());
         let lines = lines.chain(hosted.entries.iter().map(ToString::to_string));
         let lines: Vec<String> = lines.chain(hosted.statements).collect();
-        with_entries(&self.0, &lines.join("\n"))
+        with_updates(&self.0, &read(&self.0, &lines.join("\n"))?)
     }
 }
 
-/// A switch with this program and its entries, on the interpreter.
+/// A switch with this program and this in its tables, on the interpreter.
 ///
 /// # Errors
-/// The entries are wrong.
-pub(super) fn with_entries(program: &Arc<Program>, entries: &str) -> Result<Device, String> {
+/// The switch refuses it.
+pub(super) fn with_updates(program: &Arc<Program>, updates: &[Update]) -> Result<Device, String> {
     let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
     let mut device = device.map_err(|error| error.to_string())?;
-    let file = file(program, entries)?;
-    let applied = stf::apply_file(&mut device, &file);
-    applied.map_err(|error| error.to_string())?;
+    for update in updates {
+        stf::apply(&mut device, update).map_err(|error| error.to_string())?;
+    }
     Ok(device)
 }
 
@@ -66,14 +66,12 @@ pub(super) fn with_entries(program: &Arc<Program>, entries: &str) -> Result<Devi
 /// # Errors
 /// They are wrong.
 pub(super) fn read(program: &Program, text: &str) -> Result<Vec<Update>, String> {
-    Ok(file(program, text)?.updates().to_vec())
-}
-
-fn file<'p>(program: &'p Program, text: &'p str) -> Result<EntriesFile<'p>, String> {
-    entries::read(program, "experiment.entries", text).map_err(|errors| {
+    let file = entries::read(program, "experiment.entries", text);
+    let file = file.map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         errors.join("\n")
-    })
+    })?;
+    Ok(file.updates().to_vec())
 }
 
 /// A program of the examples, or a policy.

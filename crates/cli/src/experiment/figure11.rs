@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::plot::{self, Axes, Curve, Marks};
 use super::policy::Policy;
-use super::{Figure, Hypervdp, More, Picture, Progress, Row, cell, emitted, head};
+use super::{Figure, Hypervdp, More, Picture, Progress, Row, cell, head};
 
 const BYTES: [u16; 6] = [64, 128, 256, 512, 1024, 1500];
 
@@ -28,18 +28,14 @@ pub(super) struct Size {
 /// Measures.
 ///
 /// # Errors
-/// The function is not there, or does not take its entries.
+/// The function does not take its entries, or a picture cannot be drawn.
 pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
     let plan = options.plan()?;
-    let program = emitted::program(&options.examples, "functions/policies/pol1.policy")?;
+    let mut policy = Policy::new(1)?;
     let mut progress = Progress::new();
     let mut rows = Vec::new();
     for bytes in BYTES {
-        let policy = Policy {
-            name: "L2_SW".to_owned(),
-            program: Arc::clone(&program),
-            bytes: bytes.into(),
-        };
+        policy = policy.padded(bytes.into());
         let engine = Arc::from(options.choice.engine());
         let name = format!("figure 11, {bytes} bytes");
         let mut tell = |share| progress.tell(&name, share);

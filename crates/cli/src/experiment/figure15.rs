@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bench::OnWorker;
 use bench::clock::Clock;
 use bench::measure::{Plan, Side};
-use bench::tenants::Entry;
+use bench::tenants::{Divisible, Entry};
 use serde::Serialize;
 use switch::Device;
 
@@ -16,7 +16,6 @@ use super::{Figure, Hypervdp, More, Picture, Progress, Row, cell, head};
 
 /// The policies of figure 14(b).
 const POLICIES: u32 = 7;
-const BYTES: usize = 64;
 
 /// What is said of BMv2-target HyperVDP (section V-C): of all policies, what remains of the throughput is between these, and the delay grows to
 /// between these; the least and the most of the delay are Pol. 1's and Pol. 7's.
@@ -26,10 +25,10 @@ const PAPER_DELAY: (f64, f64) = (1.274, 1.410);
 /// Of one policy.
 #[derive(Serialize)]
 pub(super) struct Policy {
-    /// Times that a burst takes alone.
+    /// Times that a packet takes alone, at half of the rate that this is.
     native_p50_us: f64,
     native_p99_us: f64,
-    /// How much longer a burst takes in virtual data planes, of medians.
+    /// How many times as long it takes in virtual data planes: of medians, the median over pairs of runs.
     delay_ratio: f64,
     /// On the interpreter: the chain alone, and as entries of the emitted hypervisor.
     interpreted_mpps: Option<f64>,
@@ -44,21 +43,15 @@ pub(super) struct Policy {
 /// Measures.
 ///
 /// # Errors
-/// A policy is not there, does not take its entries, or is not expressed by the hypervisor.
+/// A policy does not take its entries, or is not expressed by the hypervisor.
 pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
     let plan = options.plan()?;
     let hypervisor = Emitted::new()?;
     let mut progress = Progress::new();
     let mut rows = Vec::new();
     for number in 1..=POLICIES {
-        let name = format!("functions/policies/pol{number}.policy");
-        let program = emitted::program(&options.examples, &name)?;
-        let policy = policy::Policy {
-            name: format!("Pol. {number}"),
-            program,
-            bytes: BYTES,
-        };
-        let name = format!("figure 15, {}", policy.name);
+        let policy = policy::Policy::new(number)?;
+        let name = format!("figure 15, {}", policy.name());
         let named = |why: String| format!("{name}: {why}");
         let sides = sides(&policy, &hypervisor).map_err(named)?;
         let interpreted = interpreted(sides, &policy, &plan, &mut |share| {
@@ -71,7 +64,11 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
             let hosted = hosted(&policy, *vpdps, options, &plan, &mut |share| {
                 progress.tell(&name, share)
             });
-            rows.push(hosted.map_err(named)?.row(&policy.name, interpreted.take()));
+            rows.push(
+                hosted
+                    .map_err(named)?
+                    .row(policy.name(), interpreted.take()),
+            );
         }
     }
     drop(progress);
@@ -102,8 +99,8 @@ fn note() -> String {
     let (least, most) = PAPER_THROUGHPUT;
     let (short, long) = PAPER_DELAY;
     format!(
-        "Here: one core, packets of 64 bytes in memory, bursts of 64, whole ports; p50 and p99 are times of a burst, alone / in vPDPs. \"interp\" and \
-         \"emitted\" are the chain and the same as entries of the emitted hypervisor, both on the interpreter.\n\
+        "Here: one core, packets of 64 bytes in memory, bursts of 64, whole ports; p50 and p99 are times of a packet, alone / in vPDPs, that come at half \
+         of the rate that the program alone carries, and the delay ratio is the median over pairs of runs. \"interp\" and \"emitted\" are the chain and the same as entries of the emitted hypervisor, both on the interpreter.\n\
          The paper (on BMv2): ratios of throughput {least:.3} to {most:.3}, of delay {short:.3} (Pol. 1) to {long:.3} (Pol. 7); it gives no numbers for \
          each policy in words."
     )
@@ -130,12 +127,11 @@ fn hosted(
 impl Hosted {
     /// The row, with the rates of the chain and the emitted hypervisor on the interpreter.
     fn row(&self, policy: &str, interpreted: Option<(f64, f64)>) -> Row {
-        let (native_p50_us, native_p99_us) = self.report.native_burst;
-        let (p50_us, _) = self.report.hosted_burst;
+        let latencies = self.report.latencies;
         let more = Policy {
-            native_p50_us,
-            native_p99_us,
-            delay_ratio: p50_us / native_p50_us,
+            native_p50_us: latencies.first.p50,
+            native_p99_us: latencies.first.p99,
+            delay_ratio: latencies.ratio,
             interpreted_mpps: interpreted.map(|(native, _)| native),
             emitted_mpps: interpreted.map(|(_, emitted)| emitted),
             emitted_ratio: interpreted.map(|(native, emitted)| emitted / native),
@@ -150,10 +146,10 @@ impl Hosted {
 
 /// The chain and the emitted hypervisor that hosts it, with the same in their tables.
 fn sides(policy: &policy::Policy, hypervisor: &Emitted) -> Result<[Device; 2], String> {
-    let entries = policy.entries(policy::SMALL);
+    let (program, updates) = (policy.program(), policy.updates()?);
     Ok([
-        emitted::with_entries(&policy.program, &entries)?,
-        hypervisor.host(&policy.program, &entries)?,
+        emitted::with_updates(program, &updates)?,
+        hypervisor.host(program, &updates)?,
     ])
 }
 

@@ -161,8 +161,9 @@ fn met(case: &Case, options: &Hypervdp, hypervisor: &Emitted) -> Result<Met, Str
         }
     };
     let packet = case.packet.concat();
-    let mut native = emitted::with_entries(&program, &entries)?;
-    let mut hosted = hypervisor.host(&program, &entries)?;
+    let updates = emitted::read(&program, &entries)?;
+    let mut native = emitted::with_updates(&program, &updates)?;
+    let mut hosted = hypervisor.host(&program, &updates)?;
     Ok(Met {
         native_tables: lookups(&mut native, &packet)?,
         vpdp_tables: lookups(&mut hosted, &packet)?,

@@ -54,7 +54,7 @@ struct Hypervdp {
     /// Where tables and plots are written; it is made if it is not there.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Where the paper's functions and policies are.
+    /// Figure 9: where the paper's functions are.
     #[arg(long, value_name = "DIR", default_value = "examples")]
     examples: PathBuf,
     /// Figure 17: the topology whose switches run programs.
@@ -158,7 +158,7 @@ enum More {
 }
 
 impl Row {
-    /// A row of rates, and of the times that bursts take.
+    /// A row of rates, and of the times that packets take below them.
     fn measured(
         figure: &'static str,
         policy: &str,
@@ -166,7 +166,7 @@ impl Row {
         report: &TenantsReport,
         more: More,
     ) -> Row {
-        let (p50_us, p99_us) = report.hosted_burst;
+        let hosted = report.latencies.second;
         Row {
             figure,
             policy: policy.to_owned(),
@@ -174,8 +174,8 @@ impl Row {
             native_mpps: Some(report.native.mpps),
             vpdp_mpps: Some(report.hosted.mpps),
             ratio: Some(report.ratio()),
-            p50_us: Some(p50_us),
-            p99_us: Some(p99_us),
+            p50_us: Some(hosted.p50),
+            p99_us: Some(hosted.p99),
             more,
         }
     }

@@ -125,7 +125,11 @@ impl Office {
     }
 
     /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
-    pub(super) fn set(&mut self, id: VpdpId, migration: &Migration) -> Answered<wire::ChangeResponse> {
+    pub(super) fn set(
+        &mut self,
+        id: VpdpId,
+        migration: &Migration,
+    ) -> Answered<wire::ChangeResponse> {
         if let Some(device) = self.hypervisor.device_mut(id) {
             p4rt::forget_config(device);
         }
