@@ -2,7 +2,7 @@
 //!
 //! One thread offers frames and then times the switch's part alone; what it costs the kernel to send over the pair is in all figures.
 
-use packet::Batch;
+use packet::{Batch, Frame, Nanos};
 use port::{
     AfPacketPort, AfXdpPort, Flows, Generator, GeneratorError, Order, Port, PortError, Sizes,
     Template, Testbed, TestbedError, XdpMode,
@@ -10,12 +10,18 @@ use port::{
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::latency::Wires;
 use crate::measure::quantile;
+use crate::{Forward, Outbox};
 
 /// Frames that wait when the clock starts.
 const BURST: usize = 1024;
 /// How long the kernel gets to bring them to where they wait.
 const ARRIVAL: Duration = Duration::from_micros(100);
+/// How long a frame may take over a cable.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The time at which frames over cables begin to come: behind those of other measurements of the same side, whose time never goes back.
+const LATER: Nanos = Nanos::from_secs(1 << 21);
 /// Rounds at least.
 const LEAST_ROUNDS: usize = 5;
 
@@ -157,6 +163,73 @@ impl Ports {
             Way::Xdp => turn(&mut self.xdp, frames, |bed| carry(bed, batch)),
             Way::Packet => turn(&mut self.packet, frames, |bed| carry(bed, batch)),
         }
+    }
+}
+
+/// A switch of two ports, and a cable at each: frames come by one and leave by the other, by AF_XDP.
+pub struct Cables {
+    bed: Testbed<AfXdpPort>,
+    batch: Batch,
+    out: Outbox,
+    leaving: Frame,
+}
+
+impl Cables {
+    /// Lays the cables and opens the ports. Needs root, or the right to make a user namespace.
+    ///
+    /// # Errors
+    /// This machine does not allow it.
+    pub fn open() -> Result<Self, IoError> {
+        Ok(Self {
+            bed: Testbed::new(|id, name| AfXdpPort::open(id, name, XdpMode::Driver))?,
+            batch: Batch::default(),
+            out: Outbox::keeping(),
+            leaving: Frame::new(),
+        })
+    }
+
+    /// Waits until frames have arrived where `look` looks for them; none if they do not.
+    fn wait(&mut self, look: impl Fn(&mut Self) -> Result<usize, PortError>) -> Option<()> {
+        let begin = Instant::now();
+        while look(self).ok()? == 0 {
+            if begin.elapsed() > PATIENCE {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn receive(&mut self) -> Result<usize, PortError> {
+        let now = self.bed.now();
+        self.bed.input.rx(&mut self.batch, now)
+    }
+
+    fn send_all(&mut self) {
+        for (_, bytes) in self.out.take_kept() {
+            // It was a frame's.
+            let _ = self.leaving.assign(&bytes);
+            self.bed.output.tx(std::slice::from_ref(&self.leaving));
+        }
+        self.out.flush();
+    }
+}
+
+impl Wires for Cables {
+    fn carry(&mut self, frame: &Frame, side: &mut dyn Forward) -> Option<Duration> {
+        // One that was too late counts no more.
+        while self.bed.take().ok()? > 0 {}
+        self.batch.clear();
+        let begin = Instant::now();
+        self.bed.send(std::slice::from_ref(frame));
+        self.wait(Self::receive)?;
+        let came = self.batch.frames_mut();
+        for came in &mut *came {
+            came.ingress = frame.ingress;
+        }
+        side.forward(came, LATER + self.bed.now(), &mut self.out);
+        self.send_all();
+        self.wait(|cables| cables.bed.take())?;
+        Some(begin.elapsed())
     }
 }
 

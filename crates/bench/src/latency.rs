@@ -1,7 +1,7 @@
 //! Latency below saturation: packets come at a rate that both sides carry, and each counts from when it came until the side has done what it came with,
 //! by the wall clock. Runs come in pairs, over the same packets, so that what disturbs one side disturbs the other.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos};
 
@@ -14,6 +14,8 @@ const PAIRS: usize = 30;
 /// Packets of a run, fewer if there is little time.
 const MOST_PACKETS: usize = 4096;
 const LEAST_PACKETS: usize = 64;
+/// Packets of a run over wires.
+const WIRE_PACKETS: usize = 512;
 
 /// Microseconds that packets take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +24,15 @@ pub struct Latency {
     pub p50: f64,
     /// Of a hundred the second longest.
     pub p99: f64,
+}
+
+impl Latency {
+    fn of(took: &mut [f64]) -> Latency {
+        Latency {
+            p50: quantile(took, 0.5),
+            p99: quantile(took, 0.99),
+        }
+    }
 }
 
 /// What pairs of runs gave.
@@ -33,6 +44,12 @@ pub struct Latencies {
     pub second: Latency,
     /// The second side's median for the first one's: the median over pairs.
     pub ratio: f64,
+}
+
+/// Where a packet is carried to a side and from it to where it goes.
+pub trait Wires {
+    /// Has a packet that was made ready for this side come in, and waits for it at the other end; none if it did not arrive there.
+    fn carry(&mut self, frame: &Frame, side: &mut dyn Forward) -> Option<Duration>;
 }
 
 /// Measures two sides at this rate, in million packets a second, for about the plan's time; no more packets than the plan's burst go in at once.
@@ -55,12 +72,37 @@ pub fn pairs(
         // Later than any round of other measurements: time never goes back.
         begin: Nanos::from_secs(1 << 20),
     };
+    paired(sides, &mut |side, seed| runs.run(side, traffic, seed))
+}
+
+/// Measures two sides from wire to wire: packets come one by one, and each is waited for.
+pub fn over_wires(
+    sides: [&mut dyn Forward; 2],
+    traffic: &dyn Traffic,
+    wires: &mut dyn Wires,
+) -> Latencies {
+    let mut frames: Vec<Frame> = (0..WIRE_PACKETS).map(|_| Frame::new()).collect();
+    let mut took = Vec::with_capacity(WIRE_PACKETS);
+    paired(sides, &mut |side, seed| {
+        frames.iter_mut().for_each(traffic.packets(seed));
+        side.make_ready(&mut frames);
+        let carried = frames.iter().filter_map(|frame| wires.carry(frame, side));
+        took.clear();
+        took.extend(carried.map(|took| took.as_secs_f64() * 1e6));
+        Latency::of(&mut took)
+    })
+}
+
+/// Pairs of runs, each side the first one in turns.
+fn paired(
+    sides: [&mut dyn Forward; 2],
+    run: &mut dyn FnMut(&mut dyn Forward, u64) -> Latency,
+) -> Latencies {
     let mut taken: [Vec<Latency>; 2] = [Vec::new(), Vec::new()];
     for pair in 0..PAIRS {
         for turn in 0..2 {
             let at = (pair + turn) % 2;
-            let latency = runs.run(&mut *sides[at], traffic, pair as u64);
-            taken[at].push(latency);
+            taken[at].push(run(&mut *sides[at], pair as u64));
         }
     }
     let [first, second] = &taken;
@@ -120,10 +162,7 @@ impl Runs {
         }
         self.out.flush();
         self.begin += Nanos(since());
-        Latency {
-            p50: quantile(&mut self.took, 0.5),
-            p99: quantile(&mut self.took, 0.99),
-        }
+        Latency::of(&mut self.took)
     }
 }
 

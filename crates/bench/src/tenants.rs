@@ -14,7 +14,7 @@ use tenancy::{
 
 use crate::clock::Clock;
 use crate::device::change;
-use crate::latency::{self, Latencies};
+use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Packets, Plan, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Choices, Forward, Outbox, Reading};
@@ -223,8 +223,10 @@ pub struct TenantsReport {
     pub native: Measured,
     /// vPDPs.
     pub hosted: Measured,
-    /// Packets at a share of the rate that the program alone carries: of the program alone, and of vPDPs.
+    /// Packets in memory, at a share of the rate that the program alone carries: of the program alone, and of vPDPs.
     pub latencies: Latencies,
+    /// Packets from wire to wire, of the same, where there are wires.
+    pub over_wires: Option<Latencies>,
 }
 
 impl TenantsReport {
@@ -235,13 +237,15 @@ impl TenantsReport {
 }
 
 impl Tenants<'_> {
-    /// Measures the program alone and in vPDPs, in turns, on one worker. `tell` is told how much of the time is over, from 0 to 1.
+    /// Measures the program alone and in vPDPs, in turns, on one worker, and latencies over `wires` too. `tell` is told how much of the time is over,
+    /// from 0 to 1.
     ///
     /// # Errors
     /// There is no such number of vPDPs, or a program does not take its entries.
     pub fn measure(
         &self,
         plan: &Plan,
+        wires: Option<&mut (dyn Wires + '_)>,
         tell: &mut (dyn FnMut(f64) + Send),
     ) -> Result<TenantsReport, TenantsError> {
         if !(1..=VpdpId::MAX.into()).contains(&self.vpdps) {
@@ -272,10 +276,13 @@ impl Tenants<'_> {
         };
         let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
         let latencies = latency::pairs(sides, &traffic, native.mpps * OFFERED, plan);
+        let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
+        let over_wires = wires.map(|wires| latency::over_wires(sides, &traffic, wires));
         Ok(TenantsReport {
             native,
             hosted,
             latencies,
+            over_wires,
         })
     }
 

@@ -38,7 +38,7 @@ fn tenants<'f>(
 
 fn sends_all(function: &dyn Divisible, program: &Arc<Program>, vpdps: usize, entry: Entry) {
     let measured = tenants(function, program, vpdps, entry)
-        .measure(&PLAN, &mut |_| {})
+        .measure(&PLAN, None, &mut |_| {})
         .unwrap();
     let sent = (measured.native.sent, measured.hosted.sent);
     let name = function.name();
@@ -69,6 +69,6 @@ fn packets_find_their_virtual_data_plane_by_each_entry() {
 fn there_is_at_least_one_virtual_data_plane() {
     let function = workloads::divisible("l2", Size::Small).unwrap();
     let program = program(&*function);
-    let none = tenants(&*function, &program, 0, Entry::Whole).measure(&PLAN, &mut |_| {});
+    let none = tenants(&*function, &program, 0, Entry::Whole).measure(&PLAN, None, &mut |_| {});
     assert!(matches!(none, Err(TenantsError::Count(0))));
 }

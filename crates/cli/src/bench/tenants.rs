@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench::io::Cables;
+use bench::latency::{Latencies, Wires};
 use bench::measure::Plan;
 use bench::tenants::{Divisible, Entry, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
@@ -15,7 +17,7 @@ use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, chain, out, report};
 
-/// A row of figures; times in microseconds, of packets at half of the rate that the program alone carries.
+/// A row of figures; times in microseconds, of packets in memory at half of the rate that the program alone carries, and of packets from wire to wire.
 #[derive(Serialize)]
 struct Row {
     policy: String,
@@ -31,6 +33,30 @@ struct Row {
     p50_us: f64,
     p99_us: f64,
     p50_ratio: f64,
+    over_wires: Option<OverWires>,
+}
+
+/// None where this machine has no wires: they need root, or the right to make a user namespace.
+#[derive(Serialize)]
+struct OverWires {
+    native_p50_us: f64,
+    native_p99_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+    p50_ratio: f64,
+}
+
+impl OverWires {
+    fn new(latencies: &Latencies) -> OverWires {
+        let (native, hosted) = (latencies.first, latencies.second);
+        OverWires {
+            native_p50_us: native.p50,
+            native_p99_us: native.p99,
+            p50_us: hosted.p50,
+            p99_us: hosted.p99,
+            p50_ratio: latencies.ratio,
+        }
+    }
 }
 
 impl Row {
@@ -50,10 +76,15 @@ impl Row {
             p50_us: hosted.p50,
             p99_us: hosted.p99,
             p50_ratio: report.latencies.ratio,
+            over_wires: report.over_wires.as_ref().map(OverWires::new),
         }
     }
 
     fn cells(&self) -> Vec<String> {
+        let wires = |cell: &dyn Fn(&OverWires) -> String| {
+            let wires = self.over_wires.as_ref();
+            wires.map_or_else(String::new, cell)
+        };
         vec![
             self.policy.clone(),
             self.entry.to_owned(),
@@ -65,11 +96,14 @@ impl Row {
             format!("{:.1} / {:.1}", self.native_p50_us, self.p50_us),
             format!("{:.3}", self.p50_ratio),
             format!("{:.1} / {:.1}", self.native_p99_us, self.p99_us),
+            wires(&|wires| format!("{:.1} / {:.1}", wires.native_p50_us, wires.p50_us)),
+            wires(&|wires| format!("{:.3}", wires.p50_ratio)),
+            wires(&|wires| format!("{:.1} / {:.1}", wires.native_p99_us, wires.p99_us)),
         ]
     }
 }
 
-const HEAD: [&str; 10] = [
+const HEAD: [&str; 13] = [
     "program",
     "entry",
     "vPDPs",
@@ -80,6 +114,9 @@ const HEAD: [&str; 10] = [
     "p50 us",
     "p50 ratio",
     "p99 us",
+    "wires p50 us",
+    "p50 ratio",
+    "p99 us",
 ];
 
 /// Measures a function by all entries, beside so many vPDPs.
@@ -87,6 +124,7 @@ fn measure(
     function: &dyn Divisible,
     vpdps: usize,
     plan: &Plan,
+    mut wires: Option<&mut Cables>,
     line: &mut LiveLine,
 ) -> Result<Vec<Row>, String> {
     let program = chain::compile_steps(function.name(), &function.steps())?;
@@ -106,7 +144,8 @@ fn measure(
                 line.show(&format!("{name} in {vpdps} vPDPs by {entry}: {done}"));
             }
         };
-        let measured = tenants.measure(plan, &mut tell);
+        let wires = wires.as_deref_mut().map(|cables| cables as &mut dyn Wires);
+        let measured = tenants.measure(plan, wires, &mut tell);
         let measured = measured.map_err(|error| error.to_string())?;
         Ok(Row::new(function.name(), entry, vpdps, &measured))
     });
@@ -119,6 +158,13 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
         burst: options.burst.map_or(ROUND, usize::from),
         seed: 1,
     };
+    let mut cables = match Cables::open() {
+        Ok(cables) => Some(cables),
+        Err(error) => {
+            out::note(&format!("latencies are not measured over wires: {error}"));
+            None
+        }
+    };
     let mut line = LiveLine::new();
     let mut rows = Vec::new();
     for name in &options.policy {
@@ -130,7 +176,13 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
             )
         })?;
         for vpdps in &options.vpdps {
-            rows.extend(measure(&*function, *vpdps, &plan, &mut line)?);
+            rows.extend(measure(
+                &*function,
+                *vpdps,
+                &plan,
+                cables.as_mut(),
+                &mut line,
+            )?);
         }
     }
     line.clear();

@@ -86,7 +86,7 @@ impl Policy {
             vpdps,
             entry,
         };
-        let report = tenants.measure(plan, tell);
+        let report = tenants.measure(plan, None, tell);
         let report = report.map_err(|error| error.to_string())?;
         check_all_sent(&report.native)?;
         check_all_sent(&report.hosted)?;

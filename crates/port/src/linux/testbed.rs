@@ -5,7 +5,7 @@ use super::af_xdp::{AfXdpPort, XdpMode};
 use super::netns::{Netns, NetnsError};
 use super::rtnl::RtnlError;
 use crate::{Generator, LinkState, Port, PortError};
-use packet::{Batch, Nanos, PortId};
+use packet::{Batch, Frame, Nanos, PortId};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -57,10 +57,10 @@ impl From<PortError> for TestbedError {
 pub struct Testbed<P> {
     /// The switch's port 0, where the source's frames arrive.
     pub input: P,
-    /// The switch's port 1, at whose other end nobody takes the frames.
+    /// The switch's port 1, whose frames arrive at the sink.
     pub output: P,
     source: AfXdpPort,
-    _sink: AfXdpPort,
+    sink: AfXdpPort,
     _netns: [Netns; 3],
     frames: Batch,
     clock: Instant,
@@ -91,7 +91,7 @@ impl<P: Port> Testbed<P> {
         };
         let mut bed = Testbed {
             source: at_end(&before, "source0")??,
-            _sink: at_end(&behind, "sink0")??,
+            sink: at_end(&behind, "sink0")??,
             input: switch.run(|| open(PortId(0), "in0"))??,
             output: switch.run(|| open(PortId(1), "out0"))??,
             _netns: [before, switch, behind],
@@ -137,6 +137,20 @@ impl<P: Port> Testbed<P> {
             left -= frames.len();
         }
         sent
+    }
+
+    /// Has the source send these frames; how many of them its cable took.
+    pub fn send(&mut self, frames: &[Frame]) -> u64 {
+        self.source.tx(frames).sent
+    }
+
+    /// Takes what has arrived at the sink; how many frames.
+    ///
+    /// # Errors
+    /// The sink's end of the cable fails.
+    pub fn take(&mut self) -> Result<usize, PortError> {
+        self.frames.clear();
+        self.sink.rx(&mut self.frames, Nanos::from(self.clock.elapsed()))
     }
 
     /// The time since the test bed was made: a clock for its ports.
