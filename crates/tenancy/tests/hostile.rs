@@ -156,13 +156,54 @@ fn check(outcome: &Outcome) {
     assert!(latency * 10 <= usual * 11, "{latency} ns, usually {usual}");
 }
 
+/// Starts every packet over behind egress, for ever.
+fn recirculator() -> Arc<ir::Program> {
+    common::program_with_egress(
+        "apply { standard.egress_spec = 1; }",
+        "apply { recirculate_preserving_field_list(1); }",
+    )
+}
+
 #[test]
-fn endless_resubmission_costs_the_one_that_resubmits() {
-    let mut scene = Scene::new(common::resubmitter());
-    // Its share, but not its latency: a packet that starts over goes on until its work budget is used up.
-    check_share(&scene.run(20, 60, |_, _| {}));
-    assert!(scene.dropped(2, DropReason::FairShare) > 0);
-    assert_eq!(scene.dropped(1, DropReason::FairShare), 0);
+fn endless_resubmission_and_recirculation_cost_the_one_that_starts_over() {
+    for hog in [common::resubmitter(), recirculator()] {
+        for packets in [1, 20] {
+            let mut scene = Scene::new(Arc::clone(&hog));
+            check(&scene.run(packets, 60, |_, _| {}));
+            assert!(scene.dropped(2, DropReason::FairShare) > 0);
+            assert_eq!(scene.dropped(1, DropReason::FairShare), 0);
+        }
+    }
+}
+
+#[test]
+fn packets_that_start_over_go_on_behind_those_of_others() {
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        cycles,
+        ..
+    } = Scene::new(recirculator());
+    hypervisor.set_fairness(None);
+    let mut before = 0;
+    for round in 1..200 {
+        let mut frames = [frame(20, &[0, 0]), frame(10, &[0, 0])];
+        let mut victim = None;
+        let spent = || *cycles.lock().unwrap();
+        worker.forward(&mut frames, Nanos(round), |port, _, _| {
+            if port.0 == 11 {
+                victim = Some(spent() - before);
+            }
+        });
+        // A packet and its passes, and a burst's, each both of those that were inside and of the one that came.
+        assert!(
+            victim.unwrap() <= 2 * COST.per_pass * (64 + 8 + 1),
+            "{victim:?}"
+        );
+        before = spent();
+    }
+    hypervisor.step(Nanos(200), |_, _, _| {});
+    hypervisor.check_conservation().unwrap();
 }
 
 #[test]
@@ -219,10 +260,6 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
 
 #[test]
 fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
-    let recirculator = common::program_with_egress(
-        "apply { standard.egress_spec = 1; }",
-        "apply { recirculate_preserving_field_list(1); }",
-    );
     let quotas = |rate| Quotas {
         passes: Some(rate),
         ..Quotas::default()
@@ -245,7 +282,7 @@ fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
             mut hypervisor,
             mut worker,
             ..
-        } = Scene::new(Arc::clone(&recirculator));
+        } = Scene::new(recirculator());
         hypervisor.set_fairness(None);
         hypervisor.set_quotas(id(2), quotas).unwrap();
         let slow = switch::QueueConfig {
