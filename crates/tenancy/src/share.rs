@@ -204,6 +204,17 @@ impl Shares {
         (account.left / account.pass_cost).ceil().max(0.0) as u32
     }
 
+    /// When its next pass may begin that starts over, as far as is known by now.
+    pub(crate) fn next_pass(&self, slot: Slot) -> Nanos {
+        match self.accounts.get(slot.index()) {
+            Some(account) if account.share.is_finite() && account.left <= 0.0 => {
+                let wait = -account.left / account.share * self.interval.0 as f64;
+                Nanos(account.filled.0.saturating_add(wait as u64 + 1))
+            }
+            _ => self.now,
+        }
+    }
+
     /// Books what packets that were admitted, and all that start over, have cost, and whether some wait for passes now.
     pub(crate) fn book(&mut self, slot: Slot, work: Work, cycles: u64, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {

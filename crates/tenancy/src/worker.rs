@@ -229,15 +229,25 @@ impl Worker {
         self.desk.wake_by(Box::new(wake));
     }
 
-    /// When a packet may leave a queue of a virtual data plane on this worker, or is to be taken over by it.
+    /// When a packet may go on or leave a queue of a virtual data plane on this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
         if self.desk.is_called() {
             return Some(self.now);
         }
         let watched = self.watched.iter().filter_map(|slot| self.seat(*slot));
-        let leaving = self.leaving.iter().map(|(seat, _)| seat);
-        let times = watched.chain(leaving);
-        times.filter_map(|seat| seat.worker.next_time()).min()
+        let watched = watched.filter_map(|seat| self.next_time_of(seat));
+        let leaving = self.leaving.iter();
+        let leaving = leaving.filter_map(|(seat, _)| seat.worker.next_time());
+        watched.chain(leaving).min()
+    }
+
+    /// Packets that start over wait until the share of their vPDP has come.
+    fn next_time_of(&self, seat: &Seat) -> Option<Nanos> {
+        let next = seat.worker.next_time()?;
+        match self.fairness {
+            Some(_) if seat.worker.is_behind() => Some(next.max(self.shares.next_pass(seat.slot))),
+            _ => Some(next),
+        }
     }
 
     fn seat(&self, slot: Slot) -> Option<&Seat> {

@@ -267,13 +267,13 @@ fn a_long_egress_is_refused_by_its_name() {
 fn a_program_that_a_controller_sets_is_fitted_and_its_own_text_is_exported() {
     let (mut hypervisor, mut worker) = running(slots(Some(1), entries(10)), line(&[1], 10));
     let book = hypervisor.slot_book().clone();
-    let too_large = book.fit(id(1), line(&[1], 11)).unwrap_err();
+    let too_large = book.fit(id(1), &line(&[1], 11)).unwrap_err();
     assert!(
         too_large.to_string().contains("a slot holds 10"),
         "{too_large}"
     );
     let given = line(&[2, 3], 5);
-    let fitted = book.fit(id(1), Arc::clone(&given)).unwrap();
+    let fitted = book.fit(id(1), &given).unwrap();
     let device = Device::new(fitted, &interp::Interp, &Default::default()).unwrap();
     let running = hypervisor.device_mut(id(1)).unwrap();
     running
