@@ -301,9 +301,9 @@ impl Worker {
     /// [`Worker::forward`] by a thread that runs workers of several devices, which lend each other contexts: what this one has to tell it tells with
     /// [`Worker::tell`].
     ///
-    /// So that packets which start over do not keep the other devices' waiting, no more than `passes` of them begin, beside the first passes of `frames`.
-    /// The others go on in the next calls, and all that comes or is due behind them waits ([`Worker::is_behind`]): up to 1,024 packets, more are
-    /// dropped (`tail_drop`). Packets and state are in the end what they are without a bound, and so are the times at which packets left.
+    /// So that packets which start over do not keep the other devices' waiting, no more than `passes` begin beside the first ones of `frames`. The others
+    /// begin in the next calls, and all that comes or is due behind them waits ([`Worker::is_behind`]): up to 1,024 packets, more are dropped
+    /// (`tail_drop`). What the others become, in which order and at which times they leave, does not depend on `passes`.
     pub fn forward_among(
         &mut self,
         contexts: &mut Contexts,

@@ -1,10 +1,11 @@
-//! Hostile neighbours: what one virtual data plane does costs itself, and leaves another one its share. Costs are reckoned, not timed, so that a
-//! run says the same on every machine.
+//! Hostile neighbours: what one virtual data plane does costs itself, and leaves another one its share and its latency. Costs are reckoned, not timed,
+//! so that a run says the same on every machine; they are a worker's, so that what runs on other threads (compilers, the control side) costs it what
+//! it makes the worker do, and not the processor that both may run on.
 
 mod common;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -258,9 +259,13 @@ fn check_share(outcome: &Outcome) {
 /// Its packets also took, in the median, no more than a tenth longer than beside a neighbour that asks for its own share and no more.
 fn check(outcome: &Outcome) {
     check_share(outcome);
-    let usual = Scene::new(marker(2)).run(10, 60, |_, _| {});
-    assert_eq!(usual.victim, GUARANTEED);
-    let [latency, usual] = [outcome, &usual].map(|run| run.wait + nanos(OWN));
+    static USUAL: OnceLock<u64> = OnceLock::new();
+    let usual = *USUAL.get_or_init(|| {
+        let usual = Scene::new(marker(2)).run(10, 60, |_, _| {});
+        assert_eq!(usual.victim, GUARANTEED);
+        usual.wait
+    });
+    let [latency, usual] = [outcome.wait, usual].map(|wait| wait + nanos(OWN));
     assert!(latency * 10 <= usual * 11, "{latency} ns, usually {usual}");
 }
 
