@@ -324,6 +324,15 @@ fn packets_that_start_over_go_on_behind_those_of_others() {
         ..
     } = Scene::new(recirculator());
     hypervisor.set_fairness(None);
+    // A rate that is never reached: what has none is not gauged.
+    let quotas = Quotas {
+        packets: Some(Rate {
+            per_second: 1_000_000_000,
+            burst: 1_000_000,
+        }),
+        ..Quotas::default()
+    };
+    hypervisor.set_quotas(id(2), quotas).unwrap();
     let mut before = 0;
     for round in 1..200 {
         let mut frames = [frame(20, &[0, 0]), frame(10, &[0, 0])];
@@ -341,6 +350,7 @@ fn packets_that_start_over_go_on_behind_those_of_others() {
         );
         before = spent();
     }
+    assert!(before > 0);
     hypervisor.step(Nanos(200), |_, _, _| {});
     hypervisor.check_conservation().unwrap();
 }
