@@ -15,7 +15,7 @@ use ir::work::Work;
 use ir::{
     Block, BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, StepId, limbs_of,
 };
-use packet::{Nanos, PortId};
+use packet::{Frame, Nanos, PortId};
 use table::Lane;
 
 use crate::arch::{self, PassPlan, Pipeline};
@@ -40,6 +40,9 @@ const PASS_WORK: u32 = 64;
 /// Work that each copy of a packet as it came may do at least, if the packet may do twice as much: large groups of copies are the control plane's
 /// wish.
 const COPY_WORK: u32 = 4096;
+
+/// Packets that wait while those before them start over; one more is dropped as from a full queue.
+const MOST_WAITING: usize = 1024;
 
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
@@ -249,10 +252,13 @@ impl Trace<'_> {
 /// The device's insides that packets pass through.
 pub(crate) struct Core {
     pub(crate) queues: Queues<Job>,
-    /// Packets that came in and that no step has taken on yet.
+    /// Packets that came in and that no step has taken on yet. A worker's are those that came while it was behind, each with its time.
     pub(crate) arriving: VecDeque<Job>,
     /// Packets that start over at ingress, at their own time.
     pub(crate) again: VecDeque<Job>,
+    /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
+    /// bound where nobody else waits.
+    pub(crate) passes_left: Option<u32>,
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) ledger: Ledger,
     pub(crate) digests: Outbox<Digest>,
@@ -296,6 +302,7 @@ impl Core {
             queues: Queues::new(queue),
             arriving: VecDeque::new(),
             again: VecDeque::new(),
+            passes_left: None,
             sent: VecDeque::new(),
             ledger: Ledger::default(),
             digests: Outbox::default(),
@@ -675,10 +682,16 @@ impl Core {
         }
     }
 
-    /// Runs what starts over, and what leaves a queue by `until`.
+    /// Runs what starts over, and what leaves a queue by `until`; if passes run out before, [`Core::is_behind`].
     pub(crate) fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
         loop {
-            if let Some(job) = self.again.pop_front() {
+            if !self.again.is_empty() {
+                if !self.take_pass() {
+                    return;
+                }
+                let Some(job) = self.again.pop_front() else {
+                    return;
+                };
                 arch::ingress(self, job, trace);
             } else if let Some((port, job, times)) = self.dequeue(until) {
                 trace.event(|| TraceEvent::Dequeued { port: port.0 });
@@ -687,6 +700,82 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// Whether one more pass may begin.
+    fn take_pass(&mut self) -> bool {
+        match &mut self.passes_left {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+
+    /// Whether packets that came wait for passes: time stands still here until they had them, so that they see what they would have seen at once.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.again.is_empty() || !self.arriving.is_empty()
+    }
+
+    /// Goes on where passes had run out, one packet after the other, each at its own time.
+    pub(crate) fn catch_up(&mut self, trace: &mut Trace<'_>) {
+        self.drain(self.now, trace);
+        while self.again.is_empty()
+            && let Some(next) = self.arriving.front()
+        {
+            let time = next.packet.now;
+            if !self.go_on_to(time, trace) {
+                return;
+            }
+            self.drain(self.now, trace);
+            if !self.again.is_empty() || !self.take_pass() {
+                return;
+            }
+            let Some(mut job) = self.arriving.pop_front() else {
+                return;
+            };
+            self.begin(&mut job);
+            arch::ingress(self, job, trace);
+            self.drain(self.now, trace);
+        }
+    }
+
+    /// Lets time go on with all that is due before then; not if passes run out.
+    pub(crate) fn go_on_to(&mut self, now: Nanos, trace: &mut Trace<'_>) -> bool {
+        let now = self.now.max(now);
+        if let Some(before) = now.0.checked_sub(1) {
+            self.drain(Nanos(before), trace);
+        }
+        let got_there = self.again.is_empty();
+        if got_there {
+            self.now = now;
+        }
+        got_there
+    }
+
+    /// Has frames that came at this time wait until those before them had their passes.
+    pub(crate) fn keep_waiting(&mut self, root: &Arc<Root>, frames: &mut [Frame], now: Nanos) {
+        let room = MOST_WAITING.saturating_sub(self.arriving.len());
+        let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
+        self.ledger
+            .refuse(refused.len() as u64, DropReason::TailDrop);
+        self.ledger.received += kept.len() as u64;
+        for frame in kept {
+            let job = self.job_of(root, frame, now);
+            self.arriving.push_back(job);
+        }
+    }
+
+    /// A frame as a packet that came in; an empty frame is left in its place.
+    pub(crate) fn job_of(&mut self, root: &Arc<Root>, frame: &mut Frame, now: Nanos) -> Job {
+        let mut packet = self.context(&root.code);
+        std::mem::swap(&mut packet.bytes, frame);
+        packet.length = packet.bytes.len() as u32;
+        packet.now = now;
+        let ingress = packet.bytes.ingress;
+        Job::arrived(root, packet, ingress)
     }
 
     /// Packets inside.

@@ -31,7 +31,8 @@ impl Device {
 }
 
 impl Core {
-    /// Sends what is to be sent, then takes frames through the program, at the time of the step that has begun.
+    /// Sends what is to be sent, then takes frames through the program, at the time of the step that has begun. When passes run out, those behind
+    /// wait.
     pub(crate) fn forward(
         &mut self,
         root: &Arc<Root>,
@@ -56,18 +57,17 @@ impl Core {
         trace: &mut Trace<'_>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        for frame in frames {
-            let mut packet = self.context(&root.code);
-            std::mem::swap(&mut packet.bytes, frame);
-            packet.length = packet.bytes.len() as u32;
+        let mut done = 0;
+        while done < frames.len() && !self.is_behind() {
+            let mut job = self.job_of(root, &mut frames[done], self.now);
+            done += 1;
             self.ledger.received += 1;
-            let ingress = packet.bytes.ingress;
-            let mut job = Job::arrived(root, packet, ingress);
             self.begin(&mut job);
             arch::ingress(self, job, trace);
             self.drain(self.now, trace);
             self.take_sent(sent);
         }
+        self.keep_waiting(root, &mut frames[done..], self.now);
     }
 
     fn forward_fused(
@@ -87,8 +87,7 @@ impl Core {
         let mut context = self.borrow(lent.as_deref_mut(), &root.code);
         context.lane = self.lane;
         let mut done = 0;
-        self.ledger.received += frames.len() as u64;
-        while done < frames.len() {
+        while done < frames.len() && !self.is_behind() {
             let from = done;
             self.queues.busy(self.now, &mut self.busy_ports);
             let mut burst = Burst {
@@ -103,6 +102,7 @@ impl Core {
             // An engine that does nothing would never end.
             done = end.clamp(from + 1, frames.len());
             self.packets += (done - from) as u64;
+            self.ledger.received += (done - from) as u64;
             self.collect(&root.code.program, &mut context, &mut Trace(None));
             let Some(last) = self.account(&mut frames[from..done], &outcomes[from..done], sent)
             else {
@@ -118,6 +118,7 @@ impl Core {
             self.drain(self.now, &mut Trace(None));
             self.take_sent(sent);
         }
+        self.keep_waiting(root, &mut frames[done..], self.now);
         self.give_back(context, lent, &root.code);
         self.outcomes = outcomes;
     }
@@ -163,7 +164,8 @@ impl Core {
         left
     }
 
-    fn take_sent(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    /// Gives what has left to `sent`.
+    pub(crate) fn take_sent(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         while let Some(mut gone) = self.sent.pop_front() {
             sent(gone.port, &mut gone.packet.bytes, gone.time);
             self.put_back(gone.packet, &gone.root.code);

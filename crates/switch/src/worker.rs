@@ -294,25 +294,49 @@ impl Worker {
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.begin(now);
-        self.core.forward(&self.root, frames, None, &mut sent);
-        self.desk.end();
+        self.run(frames, now, None, None, &mut sent);
         self.tell();
     }
 
     /// [`Worker::forward`] by a thread that runs workers of several devices, which lend each other contexts: what this one has to tell it tells with
     /// [`Worker::tell`].
+    ///
+    /// So that packets which start over do not keep the other devices' waiting, no more than `passes` begin beside the first ones of `frames`. The others
+    /// begin in the next calls, and all that comes or is due behind them waits ([`Worker::is_behind`]): up to 1,024 packets, more are dropped
+    /// (`tail_drop`). What the others become, in which order and at which times they leave, does not depend on `passes`.
     pub fn forward_among(
         &mut self,
         contexts: &mut Contexts,
         frames: &mut [Frame],
         now: Nanos,
+        passes: u32,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        self.run(frames, now, Some(contexts), Some(passes), &mut sent);
+    }
+
+    fn run(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        lent: Option<&mut Contexts>,
+        passes: Option<u32>,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.core.passes_left = passes;
         self.begin(now);
-        let lent = Some(contexts);
-        self.core.forward(&self.root, frames, lent, &mut sent);
+        if self.core.is_behind() {
+            self.core.take_sent(sent);
+            self.core.keep_waiting(&self.root, frames, now);
+        } else {
+            self.core.forward(&self.root, frames, lent, sent);
+        }
         self.desk.end();
+    }
+
+    /// Whether packets wait because those before them start over.
+    pub fn is_behind(&self) -> bool {
+        self.core.is_behind()
     }
 
     /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
@@ -324,6 +348,7 @@ impl Worker {
         tracer: &mut dyn Tracer,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        self.core.passes_left = None;
         self.begin(now);
         tracer.event(TraceEvent::Received {
             port: frame.ingress.0,
@@ -376,13 +401,12 @@ impl Worker {
         self.desk.begin();
         self.wait_while_held();
         self.take_root();
-        let now = self.core.now.max(now);
-        if let Some(before) = now.0.checked_sub(1) {
-            self.core.drain(Nanos(before), &mut Trace(None));
+        let trace = &mut Trace(None);
+        self.core.catch_up(trace);
+        if !self.core.is_behind() && self.core.go_on_to(now, trace) {
+            self.take_over();
+            self.core.drain(self.core.now, trace);
         }
-        self.core.now = now;
-        self.take_over();
-        self.core.drain(now, &mut Trace(None));
     }
 
     /// How often it has taken what the device published; more than once at a time counts as well.
@@ -395,9 +419,9 @@ impl Worker {
         &self.root.code.program
     }
 
-    /// When a packet may leave a queue of this worker, or is to be taken over by it.
+    /// When a packet may go on, leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
-        if !self.desk.inbox.is_empty() {
+        if self.core.is_behind() || !self.desk.inbox.is_empty() {
             return Some(self.core.now);
         }
         self.core.queues.next_time()

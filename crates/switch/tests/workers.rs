@@ -11,7 +11,7 @@ use common::{code, device, packet, slow, v1model, value};
 use exec::{DropReason, TraceEvent};
 use ir::ExternId;
 use packet::{Frame, Nanos, PortId};
-use switch::{Change, Device, Worker};
+use switch::{Change, Contexts, Device, Worker};
 
 const BURSTS: u64 = 2_000;
 const BURST: usize = 16;
@@ -255,4 +255,98 @@ fn a_worker_for_whom_a_packet_is_left_is_woken_and_knows_of_it() {
     workers[1].forward(&mut [], Nanos(9), |_, _, _| {});
     assert_eq!(workers[1].next_time(), Some(Nanos(1009)));
     device.check_conservation().unwrap();
+}
+
+/// Recirculates each packet as many times as its kind says; those of an odd kind wait in a slow queue before each pass. Every pass counts, and notes its
+/// number.
+fn recirculating() -> Device {
+    let declarations =
+        "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
+    let ingress =
+        "sm.egress_spec = 9w0x1; if ((hdr.h.kind & 8w0x1) == 8w0x1) { sm.egress_spec = 9w0x2; }";
+    let egress = "call register.read on r (32w0x0, out {tmp}); call register.write on r (32w0x0, {tmp + 32w0x1}); hdr.h.value = tmp; \
+        if (hdr.h.mark < hdr.h.kind) { hdr.h.mark = hdr.h.mark + 8w0x1; call recirculate (=0); }";
+    let code = [code("ingress", ingress), code("egress", egress)];
+    let mut device = device(&v1model(declarations, &code[0], &code[1]));
+    let config = slow(1_000_000, 100_000);
+    device.apply(Change::SetQueue(PortId(2), config)).unwrap();
+    device
+}
+
+/// Gives a worker bursts of packets, cut into calls of so many with so many passes, until nothing is left to do; packets that left, in order, with their
+/// ports and times, and what the register says.
+fn run_by_turns(calls_of: usize, passes: u32) -> (Vec<(u32, Vec<u8>, u64)>, u64) {
+    let mut device = recirculating();
+    let mut worker = device.workers(1).remove(0);
+    let mut contexts = Contexts::default();
+    let mut left = Vec::new();
+    let mut now = 0;
+    let mut call = |frames: &mut [Frame], now| {
+        worker.forward_among(
+            &mut contexts,
+            frames,
+            Nanos(now),
+            passes,
+            |port, frame, time| {
+                left.push((port.0, frame.bytes().to_vec(), time.0));
+            },
+        );
+        worker.tell();
+        device.check_conservation().unwrap();
+        worker.next_time()
+    };
+    for burst in 0..40u8 {
+        now += 700;
+        let kinds = [
+            burst % 4,
+            burst % 3,
+            0,
+            200 * u8::from(burst == 7),
+            burst % 7,
+        ];
+        let frame = |kind: &u8| Frame::from_bytes(&packet(*kind, &[burst])).unwrap();
+        let mut frames: Vec<_> = kinds.iter().map(frame).collect();
+        for part in frames.chunks_mut(calls_of) {
+            call(part, now);
+        }
+    }
+    while let Some(next) = call(&mut [], now) {
+        now = now.max(next.0);
+    }
+    assert_eq!(device.ledger().sent, left.len() as u64);
+    let count = device.read_register(ExternId::new(0), 0).unwrap();
+    (left, count[0].to_u64().unwrap())
+}
+
+#[test]
+fn passes_in_turns_change_neither_packets_nor_their_order_nor_their_times() {
+    let at_once = run_by_turns(5, u32::MAX);
+    assert_eq!(at_once.0.len(), 40 * 5);
+    for calls_of in [1, 2, 5] {
+        for passes in [1, 2, 13, u32::MAX] {
+            let by_turns = run_by_turns(calls_of, passes);
+            assert_eq!(by_turns, at_once, "{calls_of} at a time, {passes} passes");
+        }
+    }
+}
+
+#[test]
+fn packets_behind_one_that_starts_over_wait_and_are_dropped_when_there_are_too_many() {
+    let mut device = recirculating();
+    let mut worker = device.workers(1).remove(0);
+    let mut contexts = Contexts::default();
+    let mut frames = vec![Frame::from_bytes(&packet(100, &[])).unwrap()];
+    let mut left = 0;
+    let mut call = |frames: &mut [Frame], passes| {
+        worker.forward_among(&mut contexts, frames, Nanos(1), passes, |_, _, _| left += 1);
+        worker.tell();
+        device.check_conservation().unwrap();
+        worker.is_behind()
+    };
+    frames.extend((0..1100).map(|_| Frame::from_bytes(&packet(0, &[])).unwrap()));
+    assert!(call(&mut frames, 99));
+    assert_eq!(device.held(), 1 + 1024);
+    assert_eq!(device.ledger().dropped(DropReason::TailDrop), 1100 - 1024);
+    assert!(!call(&mut [], 1 + 1024));
+    assert_eq!(left, 1 + 1024);
 }

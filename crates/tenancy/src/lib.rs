@@ -12,7 +12,8 @@
 //! - packets wait for no change, and no vPDP for another one's; packets inside finish on what they began with;
 //! - what a quota forbids is a counted drop of the vPDP that asked for it, before it costs the others;
 //! - packets are conserved: in each vPDP, and in all of them with their links;
-//! - packets of one vPDP that came in by one worker stay in their order.
+//! - packets of one vPDP that came in by one worker stay in their order;
+//! - no vPDP's packets that start over take more passes at once than a burst's, or than its share: the rest goes on behind the others.
 //!
 //! Tests: beside the code, `tests/`; `testkit` runs all its programs in vPDPs.
 

@@ -6,9 +6,13 @@
 //!
 //! A share comes bit by bit as time goes on, and what is left of it is kept up to an interval's: who asks for too much is served evenly, so that others
 //! never wait for a whole interval's share of it at once, and who asks for less may do so in bursts.
+//!
+//! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for all there is, and no others of its
+//! packets come in meanwhile.
 
 use packet::Nanos;
 
+use crate::gauge::Work;
 use crate::root::Slot;
 
 /// How a worker's processor is shared.
@@ -36,8 +40,14 @@ struct Account {
     used: f64,
     served: u64,
     refused: u64,
+    /// Passes of packets that started over.
+    passes: u64,
+    /// Whether packets inside wait for passes.
+    is_waiting: bool,
     /// Cycles of a packet, as of the last interval in which one was served.
     cost: f64,
+    /// Cycles of a pass, in the same way.
+    pass_cost: f64,
     /// What comes in an interval; no limit while there is no contention.
     share: f64,
     /// What it may use now; below zero, what it has used of what is to come.
@@ -53,7 +63,10 @@ impl Default for Account {
             used: 0.0,
             served: 0,
             refused: 0,
+            passes: 0,
+            is_waiting: false,
             cost: FIRST_COST,
+            pass_cost: FIRST_COST,
             share: f64::INFINITY,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
@@ -62,8 +75,23 @@ impl Default for Account {
 }
 
 impl Account {
-    fn asked(&self) -> f64 {
-        self.used + self.refused as f64 * self.cost
+    /// What it asked for in an interval, where so many have gone: all there is, if packets inside still wait.
+    fn asked(&self, intervals: f64, capacity: f64) -> f64 {
+        let asked = (self.used + self.refused as f64 * self.cost) / intervals;
+        match self.is_waiting {
+            true => asked.max(capacity),
+            false => asked,
+        }
+    }
+
+    /// Learns what packets and passes cost.
+    fn learn(&mut self) {
+        if self.served > 0 {
+            self.cost = (self.used / self.served as f64).max(1.0);
+        }
+        if self.served + self.passes > 0 {
+            self.pass_cost = (self.used / (self.served + self.passes) as f64).max(1.0);
+        }
     }
 
     /// Gives it what has come by now.
@@ -120,22 +148,21 @@ impl Shares {
         self.ends = now + fairness.interval;
         self.began = now;
         for account in &mut self.accounts {
-            if account.served > 0 {
-                account.cost = (account.used / account.served as f64).max(1.0);
-            }
+            account.learn();
         }
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
+        let capacity = fairness.capacity();
         let asked = self.accounts.iter();
-        let asked = asked.map(|account| (account.asked() / long, account.weight));
-        let level = level(fairness.capacity(), asked);
+        let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
+        let level = level(capacity, asked);
         self.is_contended = level.is_finite();
         self.used = 0.0;
         for account in &mut self.accounts {
             account.fill(now, fairness.interval);
             account.limit(level * account.weight, past);
             account.used = 0.0;
-            (account.served, account.refused) = (0, 0);
+            (account.served, account.refused, account.passes) = (0, 0, 0);
         }
     }
 
@@ -148,28 +175,54 @@ impl Shares {
         }
     }
 
-    /// How many of so many packets are served.
-    pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> usize {
+    /// How many of so many packets are served, and how many passes may begin that start over.
+    pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> (usize, u32) {
+        let passes = self.passes(slot);
         let Some(account) = self.accounts.get_mut(slot.index()) else {
-            return packets;
+            return (packets, passes);
         };
         account.weight = weight.into();
-        account.fill(self.now, self.interval);
         // The last one may cost more than is left: the next interval pays for it.
-        let given = (account.left / account.cost).ceil().max(0.0);
+        let given = match account.is_waiting && account.share.is_finite() {
+            true => 0.0,
+            false => (account.left / account.cost).ceil().max(0.0),
+        };
         let given = packets.min(given as usize);
         account.served += given as u64;
         account.refused += (packets - given) as u64;
         account.left -= given as f64 * account.cost;
-        given
+        (given, passes)
     }
 
-    /// Books what packets that were admitted have cost.
-    pub(crate) fn book(&mut self, slot: Slot, packets: usize, cycles: u64) {
+    /// How many passes may begin that start over.
+    pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
+        let Some(account) = self.accounts.get_mut(slot.index()) else {
+            return u32::MAX;
+        };
+        account.fill(self.now, self.interval);
+        // No limit is the most that there is.
+        (account.left / account.pass_cost).ceil().max(0.0) as u32
+    }
+
+    /// When its next pass may begin that starts over, as far as is known by now.
+    pub(crate) fn next_pass(&self, slot: Slot) -> Nanos {
+        match self.accounts.get(slot.index()) {
+            Some(account) if account.share.is_finite() && account.left <= 0.0 => {
+                let wait = -account.left / account.share * self.interval.0 as f64;
+                Nanos(account.filled.0.saturating_add(wait as u64 + 1))
+            }
+            _ => self.now,
+        }
+    }
+
+    /// Books what packets that were admitted, and all that start over, have cost, and whether some wait for passes now.
+    pub(crate) fn book(&mut self, slot: Slot, work: Work, cycles: u64, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             self.used += cycles as f64;
             account.used += cycles as f64;
-            account.left -= cycles as f64 - packets as f64 * account.cost;
+            account.passes += work.passes;
+            account.is_waiting = is_waiting;
+            account.left -= cycles as f64 - work.packets as f64 * account.cost;
         }
     }
 }
@@ -231,9 +284,13 @@ mod tests {
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
             for (slot, (packets, cost, weight)) in asks.iter().enumerate() {
-                let given = shares.admit(Slot(slot as u32), *weight, *packets);
-                let used = given as u64 * cost;
-                shares.book(Slot(slot as u32), given, used);
+                let (given, _) = shares.admit(Slot(slot as u32), *weight, *packets);
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                let used = work.packets * cost;
+                shares.book(Slot(slot as u32), work, used, false);
                 if round >= 100 {
                     cycles[slot] += used;
                 }

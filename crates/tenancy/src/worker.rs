@@ -23,6 +23,11 @@ pub const MAX_HOPS: usize = 8;
 pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
 
+/// Passes of a vPDP's packets that start over in a burst, whatever comes, and how many more for each of its packets: those behind them go on in later
+/// bursts, when the others had their turn.
+const PASSES_A_BURST: u32 = 64;
+const PASSES_A_PACKET: u32 = 8;
+
 /// Packets whose bytes are on their way while one is classified.
 const LOOK_AHEAD: usize = 8;
 
@@ -124,12 +129,19 @@ impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
     }
 }
 
-/// Runs packets of a seat, and what is due in it.
+/// Passes that packets of a vPDP may start over for in a burst in which so many came.
+fn most_passes(packets: usize) -> u32 {
+    let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+    PASSES_A_BURST.saturating_add(packets.saturating_mul(PASSES_A_PACKET))
+}
+
+/// Runs packets of a seat, and what is due in it, with so many passes of those that start over.
 fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
     commons: &mut Commons,
     frames: &mut [Frame],
+    passes: u32,
     now: Nanos,
     sent: &mut S,
 ) {
@@ -147,7 +159,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
         too_many: 0,
     };
     seat.worker
-        .forward_among(contexts, frames, now, |port, frame, time| {
+        .forward_among(contexts, frames, now, passes, |port, frame, time| {
             way.leave(port, frame, time);
         });
     seat.allowance.1 = way.allowance;
@@ -161,24 +173,25 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     }
 }
 
-/// [`run`], with what it costs measured and charged to the place; the cycles.
+/// [`run`], with what it costs measured and charged to the place; what was done, and the cycles.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
     commons: &mut Commons,
     frames: &mut [Frame],
-    now: Nanos,
-    sent: &mut S,
+    passes: u32,
+    (now, sent): (Nanos, &mut S),
     gauge: &mut dyn Gauge,
-) -> u64 {
+) -> (Work, u64) {
     let before = seat.passes();
     let packets = frames.len() as u64;
     gauge.begin();
-    run(seat, place, commons, frames, now, sent);
+    run(seat, place, commons, frames, passes, now, sent);
     let passes = seat.passes() - before;
-    let cycles = gauge.end(Work { packets, passes });
+    let work = Work { packets, passes };
+    let cycles = gauge.end(work);
     place.gate.charge(Used { passes, cycles }, now);
-    cycles
+    (work, cycles)
 }
 
 impl Worker {
@@ -216,15 +229,25 @@ impl Worker {
         self.desk.wake_by(Box::new(wake));
     }
 
-    /// When a packet may leave a queue of a virtual data plane on this worker, or is to be taken over by it.
+    /// When a packet may go on or leave a queue of a virtual data plane on this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
         if self.desk.is_called() {
             return Some(self.now);
         }
         let watched = self.watched.iter().filter_map(|slot| self.seat(*slot));
-        let leaving = self.leaving.iter().map(|(seat, _)| seat);
-        let times = watched.chain(leaving);
-        times.filter_map(|seat| seat.worker.next_time()).min()
+        let watched = watched.filter_map(|seat| self.next_time_of(seat));
+        let leaving = self.leaving.iter();
+        let leaving = leaving.filter_map(|(seat, _)| seat.worker.next_time());
+        watched.chain(leaving).min()
+    }
+
+    /// Packets that start over wait until the share of their vPDP has come.
+    fn next_time_of(&self, seat: &Seat) -> Option<Nanos> {
+        let next = seat.worker.next_time()?;
+        match self.fairness {
+            Some(_) if seat.worker.is_behind() => Some(next.max(self.shares.next_pass(seat.slot))),
+            _ => Some(next),
+        }
     }
 
     fn seat(&self, slot: Slot) -> Option<&Seat> {
@@ -399,20 +422,25 @@ impl Worker {
             return seat.worker.refuse(frames.len() as u64, reason);
         }
         if place.is_unlimited && self.fairness.is_none() {
-            run(seat, place, &mut self.commons, frames, now, sent);
+            let passes = most_passes(frames.len());
+            run(seat, place, &mut self.commons, frames, passes, now, sent);
         } else {
             let (mut admitted, reason) = place.gate.admit(frames.len(), now);
             seat.worker.refuse((frames.len() - admitted) as u64, reason);
+            let mut passes = most_passes(admitted);
             if self.fairness.is_some() {
-                let served = self.shares.admit(slot, place.gate.weight, admitted);
+                let (served, most) = self.shares.admit(slot, place.gate.weight, admitted);
                 seat.worker
                     .refuse((admitted - served) as u64, DropReason::FairShare);
-                admitted = served;
+                (admitted, passes) = (served, passes.min(most));
             }
             let frames = &mut frames[..admitted];
             let gauge = &mut *self.gauge;
-            let cycles = run_charged(seat, place, &mut self.commons, frames, now, sent, gauge);
-            self.shares.book(slot, admitted, cycles);
+            let commons = &mut self.commons;
+            let (work, cycles) =
+                run_charged(seat, place, commons, frames, passes, (now, sent), gauge);
+            self.shares
+                .book(slot, work, cycles, seat.worker.is_behind());
         }
         if !seat.is_watched && seat.worker.next_time().is_some() {
             seat.is_watched = true;
@@ -441,6 +469,7 @@ impl Worker {
             commons,
             gauge,
             shares,
+            fairness,
             now,
             ..
         } = self;
@@ -452,8 +481,15 @@ impl Worker {
             let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
             if is_due && !seat.worker.is_held() {
-                let cycles = run_charged(seat, place, commons, &mut [], *now, sent, &mut **gauge);
-                shares.book(*slot, 0, cycles);
+                let passes = match fairness {
+                    Some(_) => most_passes(0).min(shares.passes(*slot)),
+                    None => most_passes(0),
+                };
+                let way_out = (*now, &mut *sent);
+                let gauge = &mut **gauge;
+                let (work, cycles) =
+                    run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
+                shares.book(*slot, work, cycles, seat.worker.is_behind());
                 if !seat.is_untold {
                     seat.is_untold = true;
                     untold.push_back(*slot);
@@ -480,8 +516,8 @@ impl Worker {
                 place,
                 &mut self.commons,
                 &mut [],
-                self.now,
-                sent,
+                most_passes(0),
+                (self.now, sent),
                 gauge,
             );
             seat.worker.tell();

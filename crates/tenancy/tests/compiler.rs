@@ -20,7 +20,9 @@ fn a_slow_program_is_refused_in_time_and_packets_go_on() {
     for number in [1, 2] {
         let first = u32::from(number) * 10;
         let mut spec = spec(number, &[first, first + 1]);
-        spec.quotas.compile.time = Some(Duration::from_millis(20));
+        // A machine that is busy with other tests takes its time to begin a thread.
+        let limited = number == 2;
+        spec.quotas.compile.time = limited.then_some(Duration::from_millis(20));
         hypervisor.create(spec).unwrap();
     }
     hypervisor.load(id(1), marker(1)).unwrap();
@@ -48,10 +50,12 @@ fn a_slow_program_is_refused_in_time_and_packets_go_on() {
     assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
     drop(go_on);
     let wrong = || compiler.compile("(".to_owned(), |_| Err("wrong".to_owned()));
-    while wrong() == Err(CompileError::Busy) {
+    let mut last = wrong();
+    while matches!(last, Err(CompileError::Busy | CompileError::TooSlow(_))) {
         std::thread::yield_now();
+        last = wrong();
     }
-    assert_eq!(wrong(), Err(CompileError::Wrong("wrong".to_owned())));
+    assert_eq!(last, Err(CompileError::Wrong("wrong".to_owned())));
 }
 
 #[test]

@@ -1,17 +1,22 @@
-//! Hostile neighbours: what one virtual data plane does costs itself, and leaves another one its share. Costs are reckoned, not timed, so that a
-//! run says the same on every machine.
+//! Hostile neighbours: what one virtual data plane does costs itself, and leaves another one its share and its latency. Costs are reckoned, not timed,
+//! so that a run says the same on every machine; they are a worker's, so that what runs on other threads (compilers, the control side) costs it what
+//! it makes the worker do, and not the processor that both may run on.
 
 mod common;
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use common::{frame, hypervisor, id, marker, port, program, spec};
-use exec::DropReason;
+use exec::{
+    ControlVerdict, DropReason, Engine, Loaded, Natives, PacketContext, ParserVerdict, State,
+    Tracer, Unsupported,
+};
 use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, TableEntry};
-use tenancy::{Fairness, Hypervisor, Quotas, Rate, Reckoned, Work, Worker};
+use tenancy::{CompileError, Fairness, Hypervisor, Quotas, Rate, Reckoned, Work, Worker};
 
 /// The processor of these tests: 1.25 GHz, of which packets may have a gigahertz; a packet takes 1,000 cycles, and each pass after its first as many.
 const COST: Reckoned = Reckoned {
@@ -32,17 +37,102 @@ const GUARANTEED: u64 = 10_000;
 const CYCLES: u64 = 20_000_000;
 
 /// A gauge that also sums what it told, for all vPDPs: what the processor did.
-struct Summed(Reckoned, Arc<Mutex<u64>>);
+struct Summed {
+    reckoned: Reckoned,
+    /// Cycles of what packets do inside, where that is looked at.
+    inside: Arc<AtomicU64>,
+    sum: Arc<Mutex<u64>>,
+}
 
 impl tenancy::Gauge for Summed {
     fn begin(&mut self) {
-        self.0.begin();
+        self.reckoned.begin();
+        self.inside.store(0, Relaxed);
     }
 
     fn end(&mut self, work: Work) -> u64 {
-        let cycles = self.0.end(work);
-        *self.1.lock().unwrap() += cycles;
+        let cycles = self.reckoned.end(work) + self.inside.load(Relaxed);
+        *self.sum.lock().unwrap() += cycles;
         cycles
+    }
+}
+
+/// The interpreter, with the units of work that packets take in parsers counted, at a cycle a step.
+struct Metered(Arc<AtomicU64>);
+
+/// What a packet of a program takes beside its parser's one state, so that it takes as much as [`COST`] says.
+const BESIDE_PARSER: Reckoned = Reckoned {
+    per_packet: 1000 - ir::work::STEPS_PER_UNIT,
+    per_pass: 1000 - ir::work::STEPS_PER_UNIT,
+};
+
+struct MeteredCode(Arc<dyn Loaded>, Arc<AtomicU64>);
+
+impl Engine for Metered {
+    fn name(&self) -> &'static str {
+        "metered"
+    }
+
+    fn load(
+        &self,
+        program: &Arc<ir::Program>,
+        layout: &ir::Layout,
+        natives: &Natives,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        let loaded = interp::Interp.load(program, layout, natives)?;
+        Ok(Arc::new(MeteredCode(loaded, Arc::clone(&self.0))))
+    }
+}
+
+impl Loaded for MeteredCode {
+    fn scratch_limbs(&self) -> usize {
+        self.0.scratch_limbs()
+    }
+
+    fn prepare(&self, packet: &mut PacketContext) {
+        self.0.prepare(packet);
+    }
+
+    fn run_parser(
+        &self,
+        parser: ir::ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ParserVerdict {
+        let before = packet.work_left;
+        let verdict = self.0.run_parser(parser, packet, state);
+        let units = u64::from(before - packet.work_left);
+        self.1.fetch_add(units * ir::work::STEPS_PER_UNIT, Relaxed);
+        verdict
+    }
+
+    fn run_control(
+        &self,
+        control: ir::ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ControlVerdict {
+        self.0.run_control(control, packet, state)
+    }
+
+    fn trace_parser(
+        &self,
+        parser: ir::ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ParserVerdict {
+        self.0.trace_parser(parser, packet, state, tracer)
+    }
+
+    fn trace_control(
+        &self,
+        control: ir::ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ControlVerdict {
+        self.0.trace_control(control, packet, state, tracer)
     }
 }
 
@@ -66,7 +156,22 @@ struct Outcome {
 
 impl Scene {
     fn new(hog: Arc<ir::Program>) -> Scene {
-        let mut hypervisor = hypervisor();
+        Scene::of(hypervisor(), hog, COST, Arc::default())
+    }
+
+    /// A scene in which parsers' work counts.
+    fn metered(hog: Arc<ir::Program>) -> Scene {
+        let inside = Arc::new(AtomicU64::new(0));
+        let engine = Arc::new(Metered(Arc::clone(&inside)));
+        Scene::of(Hypervisor::new(engine), hog, BESIDE_PARSER, inside)
+    }
+
+    fn of(
+        mut hypervisor: Hypervisor,
+        hog: Arc<ir::Program>,
+        reckoned: Reckoned,
+        inside: Arc<AtomicU64>,
+    ) -> Scene {
         for (number, program) in [(1, marker(1)), (2, hog)] {
             let first = u32::from(number) * 10;
             hypervisor
@@ -77,7 +182,11 @@ impl Scene {
         hypervisor.set_fairness(Some(FAIRNESS));
         let mut worker = hypervisor.workers(1).remove(0);
         let cycles = Arc::new(Mutex::new(0));
-        worker.measure_by(Summed(COST, Arc::clone(&cycles)));
+        worker.measure_by(Summed {
+            reckoned,
+            inside,
+            sum: Arc::clone(&cycles),
+        });
         Scene {
             hypervisor,
             worker,
@@ -150,19 +259,100 @@ fn check_share(outcome: &Outcome) {
 /// Its packets also took, in the median, no more than a tenth longer than beside a neighbour that asks for its own share and no more.
 fn check(outcome: &Outcome) {
     check_share(outcome);
-    let usual = Scene::new(marker(2)).run(10, 60, |_, _| {});
-    assert_eq!(usual.victim, GUARANTEED);
-    let [latency, usual] = [outcome, &usual].map(|run| run.wait + nanos(OWN));
+    static USUAL: OnceLock<u64> = OnceLock::new();
+    let usual = *USUAL.get_or_init(|| {
+        let usual = Scene::new(marker(2)).run(10, 60, |_, _| {});
+        assert_eq!(usual.victim, GUARANTEED);
+        usual.wait
+    });
+    let [latency, usual] = [outcome.wait, usual].map(|wait| wait + nanos(OWN));
     assert!(latency * 10 <= usual * 11, "{latency} ns, usually {usual}");
 }
 
+/// Starts every packet over behind egress, for ever.
+fn recirculator() -> Arc<ir::Program> {
+    common::program_with_egress(
+        "apply { standard.egress_spec = 1; }",
+        "apply { recirculate_preserving_field_list(1); }",
+    )
+}
+
 #[test]
-fn endless_resubmission_costs_the_one_that_resubmits() {
+fn endless_resubmission_and_recirculation_cost_the_one_that_starts_over() {
+    for hog in [common::resubmitter(), recirculator()] {
+        for packets in [1, 20] {
+            let mut scene = Scene::new(Arc::clone(&hog));
+            check(&scene.run(packets, 60, |_, _| {}));
+            assert!(scene.dropped(2, DropReason::FairShare) > 0);
+            assert_eq!(scene.dropped(1, DropReason::FairShare), 0);
+        }
+    }
+}
+
+#[test]
+fn a_worker_whose_packets_wait_for_their_share_says_when_it_has_come() {
     let mut scene = Scene::new(common::resubmitter());
-    // Its share, but not its latency: a packet that starts over goes on until its work budget is used up.
-    check_share(&scene.run(20, 60, |_, _| {}));
-    assert!(scene.dropped(2, DropReason::FairShare) > 0);
-    assert_eq!(scene.dropped(1, DropReason::FairShare), 0);
+    scene.run(1, 60, |_, _| {});
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        mut now,
+        ..
+    } = scene;
+    // The victim still counts in the interval that is going on.
+    let (mut calls, mut waited) = (0, 0);
+    while let Some(next) = worker.next_time() {
+        waited += u64::from(next.0 > now);
+        now = now.max(next.0);
+        worker.forward(&mut [], Nanos(now), |_, _, _| {});
+        calls += 1;
+        assert!(calls < 10_000);
+    }
+    assert!(waited > 0);
+    hypervisor.step(Nanos(now), |_, _, _| {});
+    hypervisor.check_conservation().unwrap();
+    let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
+    assert_eq!(device.held(), 0);
+}
+
+#[test]
+fn packets_that_start_over_go_on_behind_those_of_others() {
+    let Scene {
+        mut hypervisor,
+        mut worker,
+        cycles,
+        ..
+    } = Scene::new(recirculator());
+    hypervisor.set_fairness(None);
+    // A rate that is never reached: what has none is not gauged.
+    let quotas = Quotas {
+        packets: Some(Rate {
+            per_second: 1_000_000_000,
+            burst: 1_000_000,
+        }),
+        ..Quotas::default()
+    };
+    hypervisor.set_quotas(id(2), quotas).unwrap();
+    let mut before = 0;
+    for round in 1..200 {
+        let mut frames = [frame(20, &[0, 0]), frame(10, &[0, 0])];
+        let mut victim = None;
+        let spent = || *cycles.lock().unwrap();
+        worker.forward(&mut frames, Nanos(round), |port, _, _| {
+            if port.0 == 11 {
+                victim = Some(spent() - before);
+            }
+        });
+        // A packet and its passes, and a burst's, each both of those that were inside and of the one that came.
+        assert!(
+            victim.unwrap() <= 2 * COST.per_pass * (64 + 8 + 1),
+            "{victim:?}"
+        );
+        before = spent();
+    }
+    assert!(before > 0);
+    hypervisor.step(Nanos(200), |_, _, _| {});
+    hypervisor.check_conservation().unwrap();
 }
 
 #[test]
@@ -219,10 +409,6 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
 
 #[test]
 fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
-    let recirculator = common::program_with_egress(
-        "apply { standard.egress_spec = 1; }",
-        "apply { recirculate_preserving_field_list(1); }",
-    );
     let quotas = |rate| Quotas {
         passes: Some(rate),
         ..Quotas::default()
@@ -245,7 +431,7 @@ fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
             mut hypervisor,
             mut worker,
             ..
-        } = Scene::new(Arc::clone(&recirculator));
+        } = Scene::new(recirculator());
         hypervisor.set_fairness(None);
         hypervisor.set_quotas(id(2), quotas).unwrap();
         let slow = switch::QueueConfig {
@@ -315,10 +501,13 @@ fn hammered_registers_leave_the_victim_its_own() {
     assert_eq!(seen[0].to_u64(), Some(outcome.victim));
 }
 
-/// An entry of the hog's table.
-fn entry(key: u64) -> Change {
+/// An entry of the hog's table, whose key has so many bits.
+fn entry(width: u32, key: u64) -> Change {
     let entry = TableEntry {
-        keys: vec![ir::KeyMatch::Exact(bits::Value::truncated(key.into(), 16))],
+        keys: vec![ir::KeyMatch::Exact(bits::Value::truncated(
+            key.into(),
+            width,
+        ))],
         priority: None,
         action: Action::Call(ir::ActionCall {
             action: 0,
@@ -351,7 +540,7 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
     let outcome = scene.run(54, 60, |hypervisor, round| {
         let device = hypervisor.device_mut(id(2)).unwrap();
         for key in 0..4 {
-            if device.apply(entry(round * 4 + key)).is_err() {
+            if device.apply(entry(16, round * 4 + key)).is_err() {
                 refused += 1;
                 let oldest = device.configuration().tables[ir::TableId::new(0)]
                     .iter()
@@ -367,6 +556,128 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
     check(&outcome);
     assert!(refused > 500);
     assert!(scene.hypervisor.device_mut(id(2)).unwrap().entries() <= 200);
+}
+
+/// A program whose parser is this.
+fn parsing(states: &str) -> Arc<ir::Program> {
+    let text = format!(
+        r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t {{ bit<8> mark; }}
+struct headers_t {{ h_t[256] h; }}
+struct metadata_t {{}}
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{ {states} }}
+control Verify(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{ apply {{ standard.egress_spec = 1; }} }}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{ apply {{}} }}
+control Compute(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
+control Deparse(packet_out packet, in headers_t hdr) {{ apply {{ packet.emit(hdr.h); }} }}
+
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#
+    );
+    testkit::compile_text(&text).unwrap()
+}
+
+#[test]
+fn packets_that_are_long_to_parse_leave_the_victim_its_own() {
+    let stack = parsing(
+        "state start {
+             packet.extract(hdr.h.next);
+             transition select(hdr.h.last.mark) { 0: start; default: accept; }
+         }",
+    );
+    let mut scene = Scene::metered(stack);
+    let outcome = scene.run(20, 250, |_, _| {});
+    check(&outcome);
+    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+    // Each took its 250 states.
+    let vpdp = scene.hypervisor.vpdp(id(2)).unwrap();
+    let sent = vpdp.device().unwrap().ledger().sent;
+    let hog = outcome.cycles - outcome.victim * 1000;
+    assert!(sent > 0 && hog > sent * 250 * ir::work::STEPS_PER_UNIT);
+}
+
+#[test]
+fn a_parser_without_end_leaves_the_victim_its_share() {
+    let endless = parsing(
+        "state start { transition select(packet.lookahead<bit<8>>()) { 0: start; default: accept; } }",
+    );
+    let mut scene = Scene::metered(endless);
+    // Its share, but not its latency: a pass is not interrupted, and this one takes all the work that a packet may do.
+    check_share(&scene.run(1, 60, |_, _| {}));
+    assert!(scene.dropped(2, DropReason::WorkBudget) > 0);
+    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+}
+
+#[test]
+fn a_program_that_compiles_slowly_leaves_the_victim_its_own() {
+    let mut scene = Scene::new(marker(2));
+    let time = Duration::from_millis(1);
+    let mut quotas = Quotas::default();
+    quotas.compile.time = Some(time);
+    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
+    let compiler = scene.hypervisor.compiler(id(2)).unwrap();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let mut wait = Some(wait);
+    let mut refusals = Vec::new();
+    let outcome = scene.run(54, 60, |_, _| {
+        let wait = wait.take();
+        let slow = move |_: &str| {
+            // Ends when the test says so.
+            wait.map(|wait| wait.recv());
+            Err("slow".to_owned())
+        };
+        refusals.push(compiler.compile(String::new(), slow).unwrap_err());
+    });
+    check(&outcome);
+    // Waited for once, and as long as the quota says.
+    assert_eq!(refusals[0], CompileError::TooSlow(time));
+    let busy = |refusal: &CompileError| *refusal == CompileError::Busy;
+    assert!(refusals[1..].iter().all(busy));
+    drop(go_on);
+}
+
+#[test]
+fn floods_from_and_to_controllers_leave_the_victim_its_own() {
+    let talker = program(
+        "action a() { standard.egress_spec = 1; }
+         table t { key = { hdr.h.number : exact; } actions = { a; } size = 256; default_action = a(); }
+         apply { digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); log_msg(\"mark {}\", { hdr.h.mark }); t.apply(); }",
+    );
+    let mut scene = Scene::new(talker);
+    let mut left = 0;
+    let outcome = scene.run(54, 60, |hypervisor, round| {
+        let device = hypervisor.device_mut(id(2)).unwrap();
+        for _ in 0..16 {
+            device.receive(PortId(0), &[0, 0]).unwrap();
+        }
+        let key = round % 256;
+        let inserted = device.apply(entry(8, key)).unwrap().unwrap();
+        // All packets are to see it at once, and then that it is gone.
+        device
+            .between_bursts(|_| Ok::<(), ()>(()))
+            .unwrap()
+            .unwrap();
+        device
+            .apply(Change::Delete(ir::TableId::new(0), inserted))
+            .unwrap();
+        device
+            .between_bursts(|_| Ok::<(), ()>(()))
+            .unwrap()
+            .unwrap();
+        hypervisor.step(Nanos(round * BETWEEN_BURSTS), |port, _, _| {
+            left += u64::from(port.0 == 21);
+        });
+    });
+    check(&outcome);
+    assert_eq!(left, BURSTS * 16);
+    // Nobody takes what it tells: there is room for some, and the rest is counted.
+    let device = scene.hypervisor.device_mut(id(2)).unwrap();
+    assert!(device.lost_messages() > 0);
 }
 
 /// Sends 64 copies of every packet by port 1.

@@ -206,6 +206,12 @@ fn a_thousand_operations_lose_no_packet_of_the_others() {
         scene.hypervisor.step(now, |_, _, _| {});
         scene.hypervisor.check_conservation().unwrap();
     }
+    // Packets that started over when their vPDP went.
+    let end = Nanos(OPERATIONS as u64 * 1000);
+    common::finish(&mut worker, end, |port, frame| {
+        received.take(port, frame.bytes());
+    });
+    scene.hypervisor.step(end, |_, _, _| {});
     received.check(&counts);
     scene.check_that_all_was_tried();
     assert_eq!(scene.hypervisor.departing(), 0);
@@ -229,6 +235,9 @@ fn run(
         worker.forward(&mut frames, Nanos(now), &mut take);
         bursts.fetch_add(1, Ordering::Relaxed);
     }
+    common::finish(&mut worker, Nanos(now), |port, frame| {
+        received.take(port, frame.bytes());
+    });
     received.check(&counts);
     counts
 }

@@ -109,6 +109,17 @@ pub fn forward(worker: &mut Worker, frames: &mut [Frame], now: u64) -> Sent {
     all
 }
 
+/// Goes on until no packets wait inside.
+pub fn finish(worker: &mut Worker, mut now: Nanos, mut take: impl FnMut(PortId, &mut Frame)) {
+    let mut calls = 0;
+    while let Some(next) = worker.next_time() {
+        now = now.max(next);
+        worker.forward(&mut [], now, |port, frame, _| take(port, frame));
+        calls += 1;
+        assert!(calls < 100_000, "packets wait for ever");
+    }
+}
+
 /// The ports and marks of packets that left.
 pub fn marks(sent: &Sent) -> Vec<(u32, u8)> {
     sent.iter().map(|(port, bytes)| (*port, bytes[0])).collect()
