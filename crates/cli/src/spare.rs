@@ -8,7 +8,7 @@ use switch::{Device, Improved};
 /// For so long no controller has changed anything, before the office takes the time.
 const QUIET: Nanos = Nanos::from_millis(100);
 
-/// Each table's share of a turn, about.
+/// How long a turn takes, about.
 const BUDGET: Duration = Duration::from_millis(2);
 
 /// How far the work is.
@@ -73,5 +73,44 @@ mod tests {
         assert_ne!(device.improve(Duration::ZERO), Improved::NoMore);
         while spare.turn(&mut device, Nanos::from_millis(150)) {}
         assert_eq!(device.improve(Duration::ZERO), Improved::NoMore);
+    }
+
+    /// Two tables that ask for the same key.
+    const TWO: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<32> key; }
+struct headers_t { h_t h; }
+struct empty_t {}
+parser P(packet_in p, out headers_t hdr, inout empty_t m, inout standard_metadata_t s) { state start { p.extract(hdr.h); transition accept; } }
+control V(inout headers_t hdr, inout empty_t m) { apply {} }
+control I(inout headers_t hdr, inout empty_t m, inout standard_metadata_t s) {
+    action to(bit<9> port) { s.egress_spec = port; }
+    table one { key = { hdr.h.key : ternary; } actions = { to; } default_action = to(1); size = 4096; }
+    table other { key = { hdr.h.key : ternary; } actions = { to; } default_action = to(1); size = 4096; }
+    apply { one.apply(); other.apply(); }
+}
+control E(inout headers_t hdr, inout empty_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in headers_t hdr) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"#;
+
+    #[test]
+    fn a_turn_improves_one_table_however_many_a_program_has() {
+        let loaded = configure::load_text("two.p4", TWO, Choice::default(), "none", "");
+        let mut device = loaded.unwrap();
+        let mut text = String::new();
+        for rule in 1..=1500 {
+            for table in ["one", "other"] {
+                let key = format!("hdr.h.key: {} &&& 0xffffff00", rule << 8);
+                writeln!(text, "{table} {{ {key}; }} -> to(port: 2) priority {rule}").unwrap();
+            }
+        }
+        let program = std::sync::Arc::clone(device.program());
+        let entries = entries::read(&program, "two.entries", &text).unwrap();
+        stf::apply_file(&mut device, &entries).unwrap();
+        let turns = std::iter::repeat_with(|| device.improve(Duration::MAX));
+        let done = turns.take_while(|turn| *turn == Improved::Done).count();
+        assert_eq!(done, 2);
     }
 }

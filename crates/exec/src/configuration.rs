@@ -138,15 +138,14 @@ impl Configuration {
         }
     }
 
-    /// Lets tables work on finding entries faster, each about as long as `budget` says.
+    /// Lets the first table that can find entries faster work on it, about as long as `budget` says.
     pub fn improve(&mut self, budget: Duration) -> Improved {
-        let tables = self.tables.iter_mut();
-        let improved = tables.map(|(_, table)| table.improve(budget));
-        improved.fold(Improved::NoMore, |one, other| match (one, other) {
-            (Improved::Done, _) | (_, Improved::Done) => Improved::Done,
-            (Improved::UnderWay, _) | (_, Improved::UnderWay) => Improved::UnderWay,
-            _ => Improved::NoMore,
-        })
+        let mut tables = self.tables.iter_mut();
+        let improved = tables.find_map(|(_, table)| match table.improve(budget) {
+            Improved::NoMore => None,
+            improved => Some(improved),
+        });
+        improved.unwrap_or(Improved::NoMore)
     }
 
     /// The state of this moment. Costs what changed since the last one.

@@ -334,6 +334,7 @@ pub(crate) fn run_pass(
         0 => 0,
         _ => enter(native, &mut invocation) as usize,
     };
+    assert!(done <= count, "more packets are done than there were");
     let last = done.checked_sub(1).map(|last| outcomes[last].unpack());
     let has_left = matches!(last, Some(PassOutcome::Left { .. }));
     if has_left {
@@ -341,7 +342,7 @@ pub(crate) fn run_pass(
     }
     if code.may_move {
         for (wire, frame) in wires[..done].iter().zip(&mut *invocation.frames) {
-            // SAFETY: `done` is at most `count`, and as many frames had their wires written.
+            // SAFETY: `done` is at most `count`, as was asserted, and as many frames had their wires written.
             let wire = unsafe { wire.assume_init_ref() };
             if wire.moved != 0 {
                 // Native code has seen that there is room.
@@ -367,8 +368,9 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
     // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits` and `headroom` bytes in front of them, both
     // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
-    // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a direct index, which a key of bits that are not outside is below the last of, the records and counts of what
-    // a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a
+    // direct index, which a key of bits that are not outside is below the last of, the records and counts of what a lookup found there, of each counter
+    // cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
 

@@ -232,3 +232,80 @@ impl Loaded for NativeProgram {
         verdict.unwrap_or_else(|| self.run_control(control, packet, state))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of this name whose one control does this with the field `a`.
+    fn program(name: &str, code: &str) -> Arc<Program> {
+        let text = format!(
+            "program {name} psa\nfield a: bit<8>\ncontrol c {{\n stage c.code: action next end {{\n{code}\n}}\n}}\n"
+        );
+        Arc::new(ir::read(&text).expect("the text is IR"))
+    }
+
+    fn engine() -> Jit {
+        struct NoTracer;
+        impl Engine for NoTracer {
+            fn name(&self) -> &'static str {
+                "none"
+            }
+            fn load(
+                &self,
+                _: &Arc<Program>,
+                _: &Layout,
+                _: &Natives,
+            ) -> Result<Arc<dyn Loaded>, Unsupported> {
+                Err(Unsupported {
+                    construct: "everything".into(),
+                    loc: None,
+                })
+            }
+        }
+        Jit::new(Arc::new(NoTracer))
+    }
+
+    fn load(engine: &Jit, program: &Arc<Program>) -> Arc<dyn Loaded> {
+        let mut natives = Natives::default();
+        natives.insert("twice", |args, results| results[0] = 2 * args[0]);
+        let loaded = engine.load(program, &Layout::of(program), &natives);
+        loaded.expect("the engine runs it")
+    }
+
+    /// Whether both are loaded as the same code.
+    fn is_shared(one: &Arc<Program>, other: &Arc<Program>) -> bool {
+        let engine = engine();
+        let loaded = [one, other].map(|program| load(&engine, program));
+        Arc::ptr_eq(&loaded[0], &loaded[1])
+    }
+
+    #[test]
+    fn programs_that_are_equal_but_for_their_names_share_code() {
+        let one = program("one", "a = 8w0x1;");
+        assert!(is_shared(&one, &program("other", "a = 8w0x1;")));
+        assert!(!is_shared(&one, &program("one", "a = 8w0x2;")));
+    }
+
+    #[test]
+    fn programs_that_call_functions_of_the_host_share_no_code() {
+        let one = program("one", r#"call native ("twice", {a}, out {a});"#);
+        assert!(!is_shared(&one, &one));
+    }
+
+    #[test]
+    fn code_goes_with_the_last_that_has_it() {
+        let engine = engine();
+        let (one, other) = (program("one", "a = 8w0x1;"), program("two", "a = 8w0x2;"));
+        let users = || -> Vec<usize> { engine.loaded().iter().map(Weak::strong_count).collect() };
+        let first = load(&engine, &one);
+        let second = load(&engine, &one);
+        assert_eq!(users(), [2]);
+        drop(first);
+        assert_eq!(users(), [1]);
+        drop(second);
+        assert_eq!(users(), [0]);
+        let _other = load(&engine, &other);
+        assert_eq!(users(), [1], "what is gone is forgotten");
+    }
+}

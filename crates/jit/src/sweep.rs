@@ -51,17 +51,10 @@ fn has_effect(func: &Function, inst: Inst) -> bool {
 
 /// The values that effects depend on.
 fn needed(func: &Function) -> EntitySet<Value> {
-    let mut into: HashMap<Block, Vec<Inst>> = HashMap::new();
+    let into = branches_into(func);
     let mut waiting: Vec<Value> = Vec::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            if has_effect(func, inst) {
-                waiting.extend(func.dfg.inst_args(inst));
-            }
-            for to in destinations(func, inst) {
-                into.entry(to).or_default().push(inst);
-            }
-        }
+    for inst in insts(func).filter(|&inst| has_effect(func, inst)) {
+        waiting.extend(func.dfg.inst_args(inst));
     }
     let mut needed = EntitySet::new();
     while let Some(value) = waiting.pop() {
@@ -81,6 +74,25 @@ fn needed(func: &Function) -> EntitySet<Value> {
         }
     }
     needed
+}
+
+/// The instructions that may go to a block, each once, however many ways it has there.
+fn branches_into(func: &Function) -> HashMap<Block, Vec<Inst>> {
+    let mut into: HashMap<Block, Vec<Inst>> = HashMap::new();
+    for inst in insts(func) {
+        for to in destinations(func, inst) {
+            let branches = into.entry(to).or_default();
+            if branches.last() != Some(&inst) {
+                branches.push(inst);
+            }
+        }
+    }
+    into
+}
+
+fn insts(func: &Function) -> impl Iterator<Item = Inst> {
+    let blocks = func.layout.blocks();
+    blocks.flat_map(|block| func.layout.block_insts(block))
 }
 
 /// The blocks that an instruction may go to.
@@ -124,8 +136,10 @@ fn drop_arguments(func: &mut Function, inst: Inst, needed: &EntitySet<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cranelift_codegen::ir::types::I64;
-    use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlags, Signature};
+    use cranelift_codegen::ir::types::{I32, I64};
+    use cranelift_codegen::ir::{
+        AbiParam, BlockCall, InstBuilder, JumpTableData, MemFlags, Signature,
+    };
     use cranelift_codegen::isa::CallConv;
     use cranelift_codegen::{settings, verifier::verify_function};
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -170,8 +184,9 @@ mod tests {
             .map(|&b| func.dfg.block_params(b).len())
             .collect();
         assert_eq!(params, [1, 1, 0]);
-        let insts = blocks.iter().flat_map(|&b| func.layout.block_insts(b));
-        let ops: Vec<Opcode> = insts.map(|inst| func.dfg.insts[inst].opcode()).collect();
+        let ops: Vec<Opcode> = insts(&func)
+            .map(|inst| func.dfg.insts[inst].opcode())
+            .collect();
         let of = |wanted| ops.iter().filter(|&&op| op == wanted).count();
         assert_eq!(
             (of(Opcode::Load), of(Opcode::Iadd), of(Opcode::Store)),
@@ -181,24 +196,52 @@ mod tests {
         assert!(verify_function(&func, &flags).is_ok(), "{func}");
     }
 
+    /// A jump table with so many ways to one block, each with the same number, which that block stores.
+    fn switching(ways: usize) -> Function {
+        let mut func = Function::new();
+        func.signature = Signature::new(CallConv::SystemV);
+        func.signature.params.push(AbiParam::new(I64));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let (entry, end) = (b.create_block(), b.create_block());
+        b.append_block_params_for_function_params(entry);
+        let pointer = b.block_params(entry)[0];
+        let stored = b.append_block_param(end, I64);
+        b.switch_to_block(entry);
+        let index = b.ins().ireduce(I32, pointer);
+        let way = BlockCall::new(end, [pointer.into()], &mut b.func.dfg.value_lists);
+        let ways = JumpTableData::new(way, &vec![way; ways]);
+        let ways = b.create_jump_table(ways);
+        b.ins().br_table(index, ways);
+        b.switch_to_block(end);
+        let safe = MemFlags::new().with_notrap();
+        b.ins().store(safe, stored, pointer, 0);
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize();
+        func
+    }
+
+    #[test]
+    fn a_jump_table_is_looked_at_once_for_each_block_it_leads_to() {
+        let func = switching(20_000);
+        let into = branches_into(&func);
+        let branches: Vec<usize> = into.values().map(Vec::len).collect();
+        assert_eq!(branches, [1]);
+        let stored = func.dfg.block_params(*into.keys().next().expect("one"))[0];
+        assert!(needed(&func).contains(stored));
+    }
+
     #[test]
     fn a_load_that_may_trap_is_an_effect() {
         let mut func = looping();
-        let insts = func
-            .layout
-            .blocks()
-            .flat_map(|b| func.layout.block_insts(b));
-        for inst in insts.collect::<Vec<Inst>>() {
+        for inst in insts(&func).collect::<Vec<Inst>>() {
             if let InstructionData::Load { flags, .. } = &mut func.dfg.insts[inst] {
                 *flags = MemFlags::new();
             }
         }
         let loads = |func: &Function| {
-            let insts = func
-                .layout
-                .blocks()
-                .flat_map(|b| func.layout.block_insts(b));
-            insts
+            insts(func)
                 .filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Load)
                 .count()
         };

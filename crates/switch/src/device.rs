@@ -289,8 +289,8 @@ impl Device {
         }
     }
 
-    /// Lets tables work on finding entries faster, each about as long as `budget` says. What packets do does not change, only how fast: to be called when
-    /// the control side has time, until there is no more to do.
+    /// Lets the first table that can find entries faster work on it, about as long as `budget` says. What packets do does not change, only how fast: to be
+    /// called when the control side has time, until there is no more to do.
     pub fn improve(&mut self, budget: Duration) -> Improved {
         let improved = self.configuration.improve(budget);
         self.is_stale |= improved == Improved::Done;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use exec::{DropReason, PacketContext, TraceEvent, Tracer};
+use exec::{DropReason, PacketContext, TableState, TraceEvent, Tracer};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use table::Lane;
@@ -264,6 +264,9 @@ pub(crate) enum HandoverError {
     Full(Job),
 }
 
+/// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
+const MOST_ASKED: usize = 8;
+
 /// What a worker's next burst will need: each can be asked for when the one before is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
@@ -271,9 +274,9 @@ pub enum Ahead {
     Own,
     /// What the device publishes.
     Root,
-    /// The tables.
+    /// The first tables.
     Tables,
-    /// What lookups begin with.
+    /// What lookups in them begin with.
     Entries,
 }
 
@@ -377,23 +380,29 @@ impl Worker {
             }
             Ahead::Root => {
                 prefetch_value(&*self.root);
-                prefetch_value(&self.root.state);
+                prefetch_value(self.first_tables());
                 prefetch_value(&*self.desk);
                 prefetch_value(&*self.office);
                 prefetch(&self.core.derived.words, 0);
                 prefetch(&self.core.outcomes, 0);
             }
             Ahead::Tables => {
-                for table in &self.root.state.tables {
+                for table in self.first_tables() {
                     prefetch_value(&*table.lookup);
                 }
             }
             Ahead::Entries => {
-                for table in &self.root.state.tables {
+                for table in self.first_tables() {
                     table.lookup.ask_for();
                 }
             }
         }
+    }
+
+    /// The tables that are asked for ahead.
+    fn first_tables(&self) -> &[TableState] {
+        let tables = &self.root.state.tables;
+        &tables[..tables.len().min(MOST_ASKED)]
     }
 
     /// Takes packets in hand, and does what is due before any frame of a burst.

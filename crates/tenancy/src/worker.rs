@@ -376,18 +376,22 @@ impl Worker {
                 self.sorter.swap(number, in_time);
                 continue;
             }
-            self.look_ahead(number);
+            self.look_ahead(root, number);
             self.serve(root, slot, &mut frames[range], sent);
             number += 1;
         }
     }
 
     /// Asks the processor for what the groups behind this one will need. What is read of each seat was asked for a group earlier.
-    fn look_ahead(&self, number: usize) {
+    /// Of vPDPs that no packet is let into nothing is needed.
+    fn look_ahead(&self, root: &Root, number: usize) {
         for (ahead, what) in (1..).zip([Ahead::Entries, Ahead::Tables, Ahead::Root, Ahead::Own]) {
             if number + ahead < self.sorter.groups() {
                 let (slot, _) = self.sorter.group(number + ahead);
-                if let Some(Some(seat)) = self.seats.get(slot.index()) {
+                let is_open = |place: &Place| place.admission == Admission::Open;
+                if root.place(slot).is_some_and(is_open)
+                    && let Some(seat) = self.seat(slot)
+                {
                     seat.worker.ask_for(what);
                 }
             }

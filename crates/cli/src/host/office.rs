@@ -119,7 +119,7 @@ impl Office {
                 // Joining says why.
                 return Ok(Ending::Done);
             }
-            if !has_more {
+            if !has_more && !self.improve() {
                 self.sleep(early, &mut poller)?;
             }
         }
@@ -139,6 +139,16 @@ impl Office {
             has_more |= tenant.hear(device, &mut note);
         }
         has_more
+    }
+
+    /// Lets a table of one vPDP that nobody changes find entries faster; whether there is more of it.
+    fn improve(&mut self) -> bool {
+        let now = self.crew.common().now();
+        let hypervisor = &mut self.hypervisor;
+        self.tenants.iter_mut().any(|(id, tenant)| {
+            let device = hypervisor.device_mut(*id);
+            device.is_some_and(|device| tenant.spare.turn(device, now))
+        })
     }
 
     /// Takes what stations say.

@@ -12,6 +12,7 @@ use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 use crate::compile;
 use crate::control::USUAL_CPU;
 use crate::engine::Choice;
+use crate::spare::Spare;
 
 /// Digests, and as many messages, that are taken at a time: then others have their turn.
 const MOST_HEARD: usize = 256;
@@ -19,9 +20,10 @@ const MOST_HEARD: usize = 256;
 /// Of a message that a program writes, so many characters are shown.
 const MOST_SHOWN: usize = 200;
 
-/// Where controllers leave what is to be done, and how much of what the program writes is shown.
+/// Where controllers leave what is to be done, how far the work on finding entries faster is, and how much of what the program writes is shown.
 pub(super) struct Tenant {
     pub(super) inbox: Inbox,
+    pub(super) spare: Spare,
     /// How devices of its programs are set up, as its loader sees it.
     config: Arc<Mutex<DeviceConfig>>,
     shown: Limit,
@@ -165,6 +167,7 @@ pub(super) fn connect(
     };
     let tenant = Tenant {
         inbox,
+        spare: Spare::default(),
         config,
         shown: Limit::default(),
     };

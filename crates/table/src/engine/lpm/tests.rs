@@ -1,7 +1,8 @@
 //! Tries against a table of all prefixes, as they grow to the largest tables and shrink to nothing.
 
-use super::search::{BATCH, Ignore};
-use super::trie::{Address, Forest, Prefix, TrieId};
+use super::search::{Ask, BATCH, Ignore};
+use super::trie::{Address, Forest, MOST_OUTDATED, Prefix, TrieId};
+use crate::engine::steady::ASK;
 use crate::entry::EntryIdx;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -162,6 +163,38 @@ fn tries_are_right_while_tables_come_and_go() {
     grow_and_shrink_twice::<u64>(most(17_000), 0..=64);
     grow_and_shrink_twice::<u64>(most(17_000), 14..=32);
     grow_and_shrink_twice::<u128>(most(3_000), 0..=128);
+}
+
+#[test]
+fn a_change_that_concerns_too_many_searches_is_not_noted_in_a_base() {
+    let mut forest = Forest::<u64>::new();
+    let id = forest.add();
+    // Three levels of nodes, of which the last have 64 ends each.
+    let nodes = MOST_OUTDATED as u64 / 64 + 1;
+    for node in 0..nodes {
+        let address = node << 46 | 1 << 40;
+        forest.insert(id, Prefix { address, len: 24 }, 1);
+    }
+    forest.settle();
+    let outdated = |forest: &Forest<u64>| {
+        let is_outdated = |address: u64| {
+            let mut found = [None];
+            forest.find_some::<Ask>(id, |_| address, &mut found);
+            found == [Some(ASK)]
+        };
+        (0..nodes).filter(|node| is_outdated(node << 46)).count()
+    };
+    let wide = Prefix { address: 0, len: 1 };
+    assert!(!forest.outdate(id, wide));
+    assert_eq!(outdated(&forest), 0);
+    assert!(forest.outdate(
+        id,
+        Prefix {
+            address: 0,
+            len: 18
+        }
+    ));
+    assert_eq!(outdated(&forest), 1);
 }
 
 proptest! {

@@ -11,6 +11,7 @@ use super::arena::Arena;
 use super::node::{Line, Local, Node, STRIDE, Target, ones};
 use crate::word::Word;
 use std::fmt;
+use std::ops::ControlFlow;
 
 /// An address, from its first bit on, with zeros behind.
 pub(crate) trait Address: Copy + Default + fmt::Debug + Send + Sync + 'static {
@@ -136,6 +137,9 @@ impl Trie {
 /// Changes that are settled one by one, if they are not more than a share of the prefixes: beyond, all are at once.
 const FEW: usize = 256;
 const SHARE: usize = 4;
+
+/// The most words that are marked for one change that a base misses: as many as two levels of nodes have below one slot.
+pub(super) const MOST_OUTDATED: usize = 64 * 64;
 
 /// Tries that share their memory. Values are from 1 to [`Target::MOST`].
 #[derive(Debug, Clone)]
@@ -279,13 +283,13 @@ impl<A: Address> Forest<A> {
 
     /// Says of all searches for which this prefix matters, if it comes or goes, that they are outdated; false, and nothing is done, if those are too many.
     pub(crate) fn outdate(&self, id: TrieId, prefix: Prefix<A>) -> bool {
-        if prefix.len == 0 || id == TrieId::EMPTY {
+        if prefix.len == 0 || id == TrieId::EMPTY || self.has_many_ends(id, prefix) {
             return false;
         }
         self.is_outdated.add_bits(1);
         // Only searches that find this now find the prefix after it came, or found it before it goes.
         let value = self.best_up_to(id, prefix);
-        self.each_end(id, prefix, &|word| {
+        self.all_ends(id, prefix, |word| {
             if Target(word.get()).value() == value {
                 Target::outdate(word);
             }
@@ -293,21 +297,44 @@ impl<A: Address> Forest<A> {
         true
     }
 
-    /// What `outdate` said of this prefix does not hold any more: it came or went, and is settled.
-    fn renew(&self, id: TrieId, prefix: Prefix<A>) {
-        self.each_end(id, prefix, &Target::renew);
+    /// Whether searches within a prefix end in more than [`MOST_OUTDATED`] words.
+    fn has_many_ends(&self, id: TrieId, prefix: Prefix<A>) -> bool {
+        let mut ends = 0;
+        let counted = self.each_end(id, prefix, &mut |_| {
+            ends += 1;
+            match ends > MOST_OUTDATED {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        counted.is_break()
     }
 
-    /// The words in which searches within a prefix end.
-    fn each_end(&self, id: TrieId, Prefix { address, len }: Prefix<A>, act: &impl Fn(&Word)) {
+    /// What `outdate` said of this prefix does not hold any more: it came or went, and is settled.
+    fn renew(&self, id: TrieId, prefix: Prefix<A>) {
+        self.all_ends(id, prefix, Target::renew);
+    }
+
+    fn all_ends(&self, id: TrieId, prefix: Prefix<A>, mut act: impl FnMut(&Word)) {
+        let _ = self.each_end(id, prefix, &mut |word| {
+            act(word);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The words in which searches within a prefix end, until `act` breaks off.
+    fn each_end(
+        &self,
+        id: TrieId,
+        Prefix { address, len }: Prefix<A>,
+        act: &mut impl FnMut(&Word) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let trie = self.trie(id);
         let first = address.first(trie.bits);
         let (mut word, mut depth) = (&trie.slots[first], trie.bits);
         if len <= depth {
-            let covered = &trie.slots[first..first + (1 << (depth - len))];
-            return covered
-                .iter()
-                .for_each(|word| self.each_end_below(word, act));
+            let mut covered = trie.slots[first..first + (1 << (depth - len))].iter();
+            return covered.try_for_each(|word| self.each_end_below(word, act));
         }
         loop {
             let target = Target(word.get());
@@ -317,17 +344,22 @@ impl<A: Address> Forest<A> {
             let slot = address.slot(depth);
             depth += STRIDE;
             if len <= depth {
-                let covered = slot..slot + (1 << (depth - len));
-                return covered.for_each(|slot| self.each_end_below(self.word(target, slot), act));
+                let mut covered = slot..slot + (1 << (depth - len));
+                return covered
+                    .try_for_each(|slot| self.each_end_below(self.word(target, slot), act));
             }
             word = self.word(target, slot);
         }
     }
 
-    fn each_end_below(&self, word: &Word, act: &impl Fn(&Word)) {
+    fn each_end_below(
+        &self,
+        word: &Word,
+        act: &mut impl FnMut(&Word) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let target = Target(word.get());
         match target.is_node() {
-            true => (0..64).for_each(|slot| self.each_end_below(self.word(target, slot), act)),
+            true => (0..64).try_for_each(|slot| self.each_end_below(self.word(target, slot), act)),
             false => act(word),
         }
     }
