@@ -87,7 +87,7 @@ impl Said {
     }
 }
 
-/// Runs the binary to its end, which must come within ten seconds.
+/// Runs the binary to its end, which must come within a minute.
 pub(crate) fn said(arguments: &[&str]) -> Said {
     Running::start(polyplane().args(arguments)).finish()
 }
@@ -113,11 +113,11 @@ impl Running {
         );
     }
 
-    /// Waits for the end, ten seconds at most.
+    /// Waits for the end, a minute at most: the machine may have other things to do.
     pub(crate) fn finish(mut self) -> Said {
         let start = Instant::now();
         while self.0.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(10), "it does not end");
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
         let (mut out, mut err) = (String::new(), String::new());
