@@ -78,6 +78,14 @@ impl Host {
         serde_json::from_str(&listing).unwrap()
     }
 
+    /// The only vPDP has no program, as its operator and its controllers see it.
+    fn has_no_program(&self, device: &str) {
+        let listing = self.listing();
+        assert!(listing["vpdps"][0]["program"].is_null(), "{listing}");
+        let tables = self.controller(device, &["tables"]).unwrap_err();
+        assert!(tables.contains("has no program"), "{tables}");
+    }
+
     /// A new frame to the host with this number.
     fn frame(&mut self, host: u8) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0, 0, host, 2, 0, 0, 0, 0, 0xee, 0x88, 0xb5];
@@ -177,6 +185,7 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     host.tenant(&["create", "blue", "--port", "0", "--port", "1"])
         .unwrap();
     assert!(host.drops(0, 9));
+    host.has_no_program("1");
     host.tenant(&["load", "blue", &format!("{l2} -> {qos}")])
         .unwrap();
     let statement = forward("l2.L2Switch.forward", 9, 1);
@@ -225,6 +234,7 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     );
     host.tenant(&["unload", "green"]).unwrap();
     assert!(host.drops(0, 9));
+    host.has_no_program("1");
     host.stop();
 }
 

@@ -340,7 +340,7 @@ impl Office {
         let last = own.iter().rposition(|to| *to != Connection::Open);
         let own = &own[..last.map_or(0, |last| last + 1)];
         let device = vpdp.device();
-        let programmed = device.filter(|device| !Arc::ptr_eq(device.program(), &self.empty));
+        let programmed = device.filter(|_| !self.runs_nothing(vpdp));
         wire::Vpdp {
             id: id.get().into(),
             name: vpdp.name().to_owned(),

@@ -10,7 +10,7 @@ use p4rt::{Denial, Petition, Petitions, Server};
 use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
-use tenancy::{Connection, Hypervisor, VirtualPort, VpdpId};
+use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
 
 use crate::crew::Crew;
 use crate::early::Early;
@@ -72,6 +72,12 @@ impl Office {
             ready_in,
             ready,
         })
+    }
+
+    /// Whether a vPDP has no program, and runs what stands in for one. What runs is never the program that was given: each is fitted to the slots.
+    pub(super) fn runs_nothing(&self, vpdp: &Vpdp) -> bool {
+        vpdp.given()
+            .is_none_or(|given| Arc::ptr_eq(given, &self.empty))
     }
 
     /// What wakes the office.
@@ -207,7 +213,6 @@ impl Office {
     /// Lets controllers of a vPDP in, anew where they were in: another program runs there now.
     pub(super) fn connect(&mut self, id: VpdpId) -> Result<(), Denial> {
         self.disconnect(id);
-        let empty = &self.empty;
         let Some(vpdp) = self.hypervisor.vpdp(id) else {
             return Ok(());
         };
@@ -223,7 +228,7 @@ impl Office {
             slots: self.hypervisor.slot_book().clone(),
             owner: vpdp.owner(),
             config: vpdp.config().clone(),
-            program: (!Arc::ptr_eq(device.program(), empty)).then(|| Arc::clone(device.program())),
+            program: (!self.runs_nothing(vpdp)).then(|| Arc::clone(device.program())),
         };
         let internal = |message: String| Denial {
             code: p4rt::Code::Internal,

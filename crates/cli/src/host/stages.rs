@@ -71,10 +71,7 @@ impl Office {
         let programs = view.programs.iter().filter_map(|(id, map)| {
             let vpdp = self.hypervisor.vpdp(*id)?;
             // What runs where there is no program is nobody's.
-            let given = vpdp
-                .given()
-                .filter(|given| !Arc::ptr_eq(given, &self.empty));
-            given.map(|_| wire::SlottedProgram {
+            (!self.runs_nothing(vpdp)).then(|| wire::SlottedProgram {
                 vpdp: id.get().into(),
                 name: vpdp.name().to_owned(),
                 turns: map.turns(),
