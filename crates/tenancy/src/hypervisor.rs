@@ -276,6 +276,11 @@ impl Hypervisor {
         Ok(self.find(id)?.compiler.clone())
     }
 
+    /// What programs run on.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
     /// What a vPDP's ports are connected to.
     pub fn ports(&self, id: VpdpId) -> &[Connection] {
         self.wiring.ports.get(&id).map_or(&[], Vec::as_slice)

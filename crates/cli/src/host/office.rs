@@ -14,7 +14,6 @@ use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
 
 use crate::crew::Crew;
 use crate::early::Early;
-use crate::engine::Choice;
 use crate::forward::Ending;
 use crate::host::carrier::{Switchboard, Tenants};
 use crate::host::program::Ready;
@@ -41,7 +40,6 @@ pub(super) struct Office {
     tenants: BTreeMap<VpdpId, Tenant>,
     /// What runs where there is no program.
     pub(super) empty: Arc<Program>,
-    choice: Choice,
     pub(super) ready_in: Sender<Ready>,
     ready: Receiver<Ready>,
 }
@@ -54,7 +52,6 @@ impl Office {
         server: Server,
         petitions: Petitions,
         ports: BTreeSet<PortId>,
-        choice: Choice,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
         Ok(Office {
@@ -68,7 +65,6 @@ impl Office {
             down: BTreeSet::new(),
             tenants: BTreeMap::new(),
             empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
-            choice,
             ready_in,
             ready,
         })
@@ -226,6 +222,7 @@ impl Office {
             texts,
             id,
             slots: self.hypervisor.slot_book().clone(),
+            engine: Arc::clone(self.hypervisor.engine()),
             owner: vpdp.owner(),
             config: vpdp.config().clone(),
             program: (!self.runs_nothing(vpdp)).then(|| Arc::clone(device.program())),
@@ -234,7 +231,7 @@ impl Office {
             code: p4rt::Code::Internal,
             message,
         };
-        let (tenant, cpu, setup) = tenant::connect(terms, device, self.choice).map_err(internal)?;
+        let (tenant, cpu, setup) = tenant::connect(terms, device).map_err(internal)?;
         let added = self.server.add(setup);
         added.map_err(|error| internal(error.to_string()))?;
         self.tell_down(id);

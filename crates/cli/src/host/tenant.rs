@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use exec::Engine;
 use ir::Program;
 use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Setup};
 use packet::PortId;
@@ -11,7 +12,6 @@ use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
 use crate::compile;
 use crate::control::USUAL_CPU;
-use crate::engine::Choice;
 
 /// Digests, and as many messages, that are taken at a time: then others have their turn.
 const MOST_HEARD: usize = 256;
@@ -87,7 +87,7 @@ struct TenantLoader {
     vpdp: VpdpId,
     slots: SlotBook,
     texts: BoundedCompiler,
-    choice: Choice,
+    engine: Arc<dyn Engine>,
     config: Arc<Mutex<DeviceConfig>>,
 }
 
@@ -112,7 +112,7 @@ impl Loader for TenantLoader {
 
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
         let config = lock(&self.config).clone();
-        Device::new(program, self.choice.engine().as_ref(), &config)
+        Device::new(program, &*self.engine, &config)
     }
 }
 
@@ -131,6 +131,8 @@ pub(super) struct Terms<'t> {
     pub(super) config: DeviceConfig,
     pub(super) texts: BoundedCompiler,
     pub(super) slots: SlotBook,
+    /// That of all vPDPs: programs that are alike share their code.
+    pub(super) engine: Arc<dyn Engine>,
     /// The program that it runs, if controllers need not set one first.
     pub(super) program: Option<Arc<Program>>,
 }
@@ -142,7 +144,6 @@ pub(super) struct Terms<'t> {
 pub(super) fn connect(
     terms: Terms<'_>,
     device: &Device,
-    choice: Choice,
 ) -> Result<(Tenant, CpuPort, Setup), String> {
     let made = p4rt::channel(PortId(USUAL_CPU));
     let (inbox, cpu, remote) =
@@ -156,7 +157,7 @@ pub(super) fn connect(
             vpdp: terms.id,
             slots: terms.slots,
             texts: terms.texts,
-            choice,
+            engine: terms.engine,
             config: Arc::clone(&config),
         }),
         program: terms.program,
@@ -174,6 +175,7 @@ pub(super) fn connect(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Choice;
 
     /// Says something of each packet to whoever listens.
     const LOUD: &str = r#"
