@@ -418,6 +418,33 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
 }
 
 #[test]
+fn a_change_of_a_stage_replaces_only_what_it_was_made_of() {
+    let (mut hypervisor, mut worker) = running(slots(Some(3), entries(20)), line(&[1, 2], 10));
+    let (stage, nothing) = ("In.t1", || Carry::State(MayLose::Nothing));
+    let maker = hypervisor.maker(id(1)).unwrap();
+    let edited = maker.edit(&Edit::Delete { stage }).unwrap();
+    let moved = maker.move_to_slot(stage, 2).unwrap();
+    // Meanwhile a controller sets a program on the device itself.
+    let fitted = hypervisor.slot_book().fit(id(1), &line(&[5, 6], 10));
+    let device = Device::new(fitted.unwrap(), &interp::Interp, &Default::default()).unwrap();
+    let running = hypervisor.device_mut(id(1)).unwrap();
+    running.adopt(device, nothing()).unwrap();
+    running.publish();
+    let refusals = [
+        hypervisor.adopt(edited, nothing()).unwrap_err(),
+        hypervisor.adopt_moved(moved).unwrap_err(),
+    ];
+    assert_eq!(refusals, [Refusal::Changed(id(1)), Refusal::Changed(id(1))]);
+    assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 11)]);
+    // Nor does one begin where what it was made of is gone.
+    let maker = hypervisor.maker(id(1)).unwrap();
+    let edited = maker.edit(&Edit::Delete { stage }).unwrap();
+    hypervisor.unload(id(1)).unwrap();
+    let refusal = hypervisor.begin(edited).unwrap_err();
+    assert_eq!(refusal, Refusal::Changed(id(1)));
+}
+
+#[test]
 fn a_stream_of_packets_loses_none_while_stages_change_beside_it() {
     let (mut hypervisor, mut worker) = running(slots(Some(2), entries(100)), line(&[1, 2, 4], 20));
     let is_over = AtomicBool::new(false);

@@ -46,6 +46,7 @@ pub(super) fn refused(refusal: Refusal) -> Denial {
         | Refusal::HasProgram(_)
         | Refusal::NoProgram(_)
         | Refusal::NothingBefore(_)
+        | Refusal::Changed(_)
         | Refusal::Update(..) => Code::FailedPrecondition,
         Refusal::Wiring(_)
         | Refusal::Compose(..)
@@ -60,7 +61,7 @@ pub(super) fn refused(refusal: Refusal) -> Denial {
 }
 
 /// An answer without more to tell.
-fn done(id: VpdpId) -> wire::ChangeResponse {
+pub(super) fn done(id: VpdpId) -> wire::ChangeResponse {
     wire::ChangeResponse {
         vpdp: id.get().into(),
         lost: Vec::new(),

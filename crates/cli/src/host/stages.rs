@@ -1,7 +1,5 @@
 //! Stages of vPDPs' programs: changed one by one, and told of with the slots in which they are.
 
-use std::sync::Arc;
-
 use ir::{BlockRole, Program};
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::edit_stage::Edit as Asked;
@@ -9,59 +7,37 @@ use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Demand, Pipe, Placement};
 use switch::{Carry, MayLose};
-use tenancy::{Hypervisor, Refusal, Vpdp, VpdpId};
+use tenancy::{BoundedCompiler, Maker, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};
 use crate::host::office::Office;
-use crate::host::program::Source;
+use crate::host::program::{self, Next, Work};
 use crate::host::tenant::bounded;
 
 impl Office {
-    /// Changes a stage; a place in the slots at once, what the program does when that is made.
+    /// Changes a stage, or where it is.
     pub(super) fn edit_stage(
         &mut self,
         asked: wire::EditStage,
         answer: Answer<wire::ChangeResponse>,
     ) {
-        match asked.edit {
-            Some(Asked::MoveToSlot(slot)) => answer.give(self.move_to_slot(&asked, slot)),
-            _ => {
-                let found = self.edited(asked);
-                // Tables of stages that go stay, and all that they hold.
-                self.prepare(found, Carry::State(MayLose::Nothing), answer);
-            }
-        }
+        let found = self.edited(asked);
+        self.prepare(found, answer);
     }
 
-    fn move_to_slot(
-        &mut self,
-        asked: &wire::EditStage,
-        slot: u32,
-    ) -> Answered<wire::ChangeResponse> {
+    /// What makes a vPDP's program another one, with the bytes of the text that gives it a stage.
+    fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Work)> {
         let id = self.id(&asked.vpdp)?;
-        let moved = self.hypervisor.move_to_slot(id, &asked.stage, slot);
-        self.set(id, &moved.map_err(refused)?)
-    }
-
-    /// What a vPDP's program becomes, with the bytes of the text that gives it a stage.
-    fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Source)> {
-        let id = self.id(&asked.vpdp)?;
-        let given = self.hypervisor.vpdp(id).and_then(Vpdp::given);
-        let given = Arc::clone(given.ok_or_else(|| refused(Refusal::NoProgram(id)))?);
         let texts = self.hypervisor.compiler(id).map_err(refused)?;
         let bytes = donor(&asked).map_or(0, |donor| donor.program.len());
-        let source = move || {
-            let program = donor(&asked).map(|donor| {
-                let compile = |text: &str| bounded(&texts, text);
-                p4rt::read_program(&compile, &donor.program).map_err(invalid)
-            });
-            let program = program.transpose()?;
-            let scope = scope(&asked);
-            let edit = edit(&asked, program.as_ref(), &scope)
-                .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
-            Hypervisor::edited(id, &given, &edit).map_err(refused)
+        let work = move |maker: &Maker| match asked.edit {
+            Some(Asked::MoveToSlot(slot)) => {
+                let moved = maker.move_to_slot(&asked.stage, slot);
+                moved.map(Next::Moved).map_err(refused)
+            }
+            _ => edit_with(maker, &asked, &texts),
         };
-        Ok((id, bytes, Box::new(source)))
+        Ok((id, bytes, Box::new(work)))
     }
 
     /// What is in the stage slots.
@@ -87,6 +63,21 @@ impl Office {
             programs: programs.collect(),
         }
     }
+}
+
+/// Makes what a vPDP runs another program, by a change of a stage.
+fn edit_with(maker: &Maker, asked: &wire::EditStage, texts: &BoundedCompiler) -> Answered<Next> {
+    let program = donor(asked).map(|donor| {
+        let compile = |text: &str| bounded(texts, text);
+        p4rt::read_program(&compile, &donor.program).map_err(invalid)
+    });
+    let program = program.transpose()?;
+    let scope = scope(asked);
+    let edit = edit(asked, program.as_ref(), &scope)
+        .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
+    let made = maker.edit(&edit).map_err(refused)?;
+    // Tables of stages that go stay, and all that they hold.
+    program::other(made, Carry::State(MayLose::Nothing))
 }
 
 /// The stage of another program that comes in.
