@@ -241,6 +241,16 @@ impl Office {
         Ok(())
     }
 
+    /// What a vPDP runs is in other slots than what it ran before: nothing else has changed for its controllers.
+    pub(super) fn replaced_by_like(&mut self, id: VpdpId, before: Option<Arc<Program>>) {
+        let after = self.running(id);
+        if let (Some(tenant), Some(before), Some(after)) =
+            (self.tenants.get_mut(&id), before, after)
+        {
+            tenant.inbox.replaced_by_like(&before, after);
+        }
+    }
+
     /// Lets controllers of a vPDP in no longer.
     pub(super) fn disconnect(&mut self, id: VpdpId) {
         if self.tenants.remove(&id).is_some() {

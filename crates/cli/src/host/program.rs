@@ -129,13 +129,19 @@ impl Office {
                 let migration = self.hypervisor.adopt(made, carry).map_err(refused)?;
                 self.set(id, &migration)
             }
-            // Nothing has changed for controllers.
             Next::Moved(moved) => {
                 let id = moved.vpdp();
+                let before = self.running(id);
                 self.hypervisor.adopt_moved(moved).map_err(refused)?;
+                self.replaced_by_like(id, before);
                 Ok(done(id))
             }
         }
+    }
+
+    pub(super) fn running(&self, id: VpdpId) -> Option<Arc<Program>> {
+        let device = self.hypervisor.vpdp(id)?.device()?;
+        Some(Arc::clone(device.program()))
     }
 
     /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
