@@ -467,6 +467,12 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
     ];
     host.tenant(&behind).unwrap();
     assert!(host.drops(0, 9));
+    // It takes no other turn, and controllers need not come anew.
+    for slot in ["0", "any"] {
+        let to_slot = ["stage", "move", "blue", "I.first", "--slot", slot];
+        host.tenant(&to_slot).unwrap();
+        assert!(host.drops(0, 9));
+    }
     let before = slots(&host);
     let cases: &[(&[&str], &str)] = &[
         (
@@ -496,6 +502,9 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
         assert!(refused.contains(part), "{words:?}: {refused}");
         assert_eq!(slots(&host), before, "{words:?}");
     }
+    // What is gone keeps no slot for what comes.
+    host.tenant(&["unload", "blue"]).unwrap();
+    assert!(slots(&host)["programs"].as_array().unwrap().is_empty());
     host.tenant(&["delete", "blue"]).unwrap();
     assert_eq!(slots(&host)["held"][0]["used"]["tables"], 0);
     host.controller("2", &["load", &program]).unwrap();

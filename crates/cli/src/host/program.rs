@@ -127,6 +127,7 @@ impl Office {
             Next::Other(made, carry) => {
                 let id = made.vpdp();
                 let migration = self.hypervisor.adopt(made, carry).map_err(refused)?;
+                self.unpin_nothing(id);
                 self.set(id, &migration)
             }
             Next::Moved(moved) => {
@@ -136,6 +137,14 @@ impl Office {
                 self.replaced_by_like(id, before);
                 Ok(done(id))
             }
+        }
+    }
+
+    /// A vPDP that has no program any more wants no slots for its stages.
+    fn unpin_nothing(&mut self, id: VpdpId) {
+        let vpdp = self.hypervisor.vpdp(id);
+        if vpdp.is_some_and(|vpdp| self.runs_nothing(vpdp)) {
+            self.hypervisor.unpin(id);
         }
     }
 

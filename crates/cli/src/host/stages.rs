@@ -5,7 +5,7 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::edit_stage::Edit as Asked;
 use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
-use passes::slots::{Demand, Pipe, Placement};
+use passes::slots::{Demand, Pipe, Placement, SlotMap};
 use switch::{Carry, MayLose};
 use tenancy::{BoundedCompiler, Maker, VpdpId};
 
@@ -31,10 +31,8 @@ impl Office {
         let texts = self.hypervisor.compiler(id).map_err(refused)?;
         let bytes = donor(&asked).map_or(0, |donor| donor.program.len());
         let work = move |maker: &Maker| match asked.edit {
-            Some(Asked::MoveToSlot(slot)) => {
-                let moved = maker.move_to_slot(&asked.stage, slot);
-                moved.map(Next::Moved).map_err(refused)
-            }
+            Some(Asked::MoveToSlot(slot)) => move_to_slot(maker, &asked.stage, Some(slot)),
+            Some(Asked::MoveToAnySlot(wire::AnySlot {})) => move_to_slot(maker, &asked.stage, None),
             _ => edit_with(maker, &asked, &texts),
         };
         Ok((id, bytes, Box::new(work)))
@@ -44,25 +42,39 @@ impl Office {
     pub(super) fn tell_slots(&self) -> wire::Slots {
         let view = self.hypervisor.slots();
         let capacity = view.plan.capacity;
-        let programs = view.programs.iter().filter_map(|(id, map)| {
+        let tell = |id: &VpdpId, map: &SlotMap, is_coming| {
             let vpdp = self.hypervisor.vpdp(*id)?;
-            // What runs where there is no program is nobody's.
-            (!self.runs_nothing(vpdp)).then(|| wire::SlottedProgram {
+            Some(wire::SlottedProgram {
                 vpdp: id.get().into(),
                 name: vpdp.name().to_owned(),
                 turns: map.turns(),
                 stages: map.placements.iter().map(stage).collect(),
+                is_coming,
             })
-        });
+        };
+        // What runs where there is no program is nobody's.
+        let has_program = |id: &VpdpId| {
+            let vpdp = self.hypervisor.vpdp(*id);
+            vpdp.is_some_and(|vpdp| !self.runs_nothing(vpdp))
+        };
+        let running = view.programs.iter().filter(|(id, _)| has_program(id));
+        let running = running.filter_map(|(id, map)| tell(id, map, false));
+        let coming = view.coming.iter();
+        let coming = coming.filter_map(|(id, map)| tell(id, map, true));
         wire::Slots {
             count: view.plan.slots.map(|slots| slots.get().into()),
             tables: capacity.tables,
             entries: capacity.entries,
             memory: capacity.memory,
             held: view.held.into_iter().map(demand).collect(),
-            programs: programs.collect(),
+            programs: running.chain(coming).collect(),
         }
     }
+}
+
+fn move_to_slot(maker: &Maker, stage: &str, slot: Option<u32>) -> Answered<Next> {
+    let moved = maker.move_to_slot(stage, slot);
+    moved.map(Next::Moved).map_err(refused)
 }
 
 /// Makes what a vPDP runs another program, by a change of a stage.
@@ -84,9 +96,11 @@ fn edit_with(maker: &Maker, asked: &wire::EditStage, texts: &BoundedCompiler) ->
 fn donor(asked: &wire::EditStage) -> Option<&wire::Donor> {
     match asked.edit.as_ref()? {
         Asked::Replace(donor) | Asked::AddBefore(donor) | Asked::AddAfter(donor) => Some(donor),
-        Asked::Delete(_) | Asked::MoveBefore(_) | Asked::MoveAfter(_) | Asked::MoveToSlot(_) => {
-            None
-        }
+        Asked::Delete(_)
+        | Asked::MoveBefore(_)
+        | Asked::MoveAfter(_)
+        | Asked::MoveToSlot(_)
+        | Asked::MoveToAnySlot(_) => None,
     }
 }
 
@@ -125,7 +139,7 @@ fn edit<'e>(
         Asked::AddAfter(new) => insert(Side::After, donor(new)?),
         Asked::MoveBefore(of) => beside(Side::Before, of),
         Asked::MoveAfter(of) => beside(Side::After, of),
-        Asked::MoveToSlot(_) => None,
+        Asked::MoveToSlot(_) | Asked::MoveToAnySlot(_) => None,
     }
 }
 

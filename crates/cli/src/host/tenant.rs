@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec::Engine;
 use ir::Program;
-use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Setup};
+use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Purpose, Setup};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
@@ -105,8 +105,11 @@ impl Loader for TenantLoader {
         Some((0..=USUAL_CPU).map(PortId).collect())
     }
 
-    fn fit(&self, program: Arc<Program>) -> Result<Arc<Program>, String> {
-        let fitted = self.slots.fit(self.vpdp, &program);
+    fn fit(&self, program: Arc<Program>, purpose: Purpose) -> Result<Arc<Program>, String> {
+        let fitted = match purpose {
+            Purpose::Run => self.slots.fit(self.vpdp, &program),
+            Purpose::Verify => self.slots.try_fit(self.vpdp, &program),
+        };
         fitted.map_err(|error| Refusal::Slots(self.vpdp, error).to_string())
     }
 

@@ -14,7 +14,7 @@ use switch::{
 use super::{Hypervisor, Loaded, Spec, Vpdp, new_seat};
 use crate::function::{Composition, Function};
 use crate::refusal::Refusal;
-use crate::slots::SlotBook;
+use crate::slots::{Pin, SlotBook};
 use crate::vpdp::VpdpId;
 
 /// Makes devices for a vPDP: to compose a chain and to make code of it takes time that the control side may not have.
@@ -49,7 +49,7 @@ pub struct Moved {
     device: Device,
     /// What it does, which must run still.
     of: Arc<Program>,
-    pin: (String, u32),
+    pin: Pin,
 }
 
 impl Maker {
@@ -86,15 +86,16 @@ impl Maker {
         })
     }
 
-    /// Makes a device that does what the vPDP does, with a stage in this slot.
+    /// Makes a device that does what the vPDP does, with a stage in this slot, or in any.
     ///
     /// # Errors
     /// The vPDP has no program; there is no such stage; the slot does not hold it.
-    pub fn move_to_slot(&self, stage: &str, slot: u32) -> Result<Moved, Refusal> {
+    pub fn move_to_slot(&self, stage: &str, slot: Option<u32>) -> Result<Moved, Refusal> {
         let given = self.given()?;
         edit::check_stage(given, stage).map_err(|error| self.keeps_stages(error))?;
-        let pin = (stage.to_owned(), slot);
-        let fitted = self.slots.fit_pinned(self.vpdp, given, pin.clone());
+        let stage = stage.to_owned();
+        let pin = Pin { stage, slot };
+        let fitted = self.slots.fit_pinned(self.vpdp, given, &pin);
         Ok(Moved {
             vpdp: self.vpdp,
             birth: self.birth,
@@ -297,7 +298,7 @@ impl Hypervisor {
         self.catch_up(id)?;
         self.check_still_runs(id, &moved.of)?;
         let migration = self.replace(id, moved.device, Carry::State(MayLose::Nothing))?;
-        self.slots.pin(id, moved.pin);
+        self.slots.pin(id, &moved.pin);
         Ok(migration)
     }
 

@@ -19,6 +19,11 @@ impl Hypervisor {
         self.slots.view()
     }
 
+    /// Lets all stages of a vPDP's programs be in any slot: those that come need not have what the present one has.
+    pub fn unpin(&mut self, id: VpdpId) {
+        self.slots.unpin(id);
+    }
+
     /// Changes one stage of what a vPDP does; what it was then is one program. Roll back undoes it.
     ///
     /// # Errors
@@ -31,7 +36,7 @@ impl Hypervisor {
         self.adopt(edited, Carry::State(MayLose::Nothing))
     }
 
-    /// Has a stage be in this slot from now on.
+    /// Has a stage be in this slot from now on, or in any.
     ///
     /// # Errors
     /// As of [`Maker::move_to_slot`] and [`Hypervisor::adopt_moved`].
@@ -41,7 +46,7 @@ impl Hypervisor {
         &mut self,
         id: VpdpId,
         stage: &str,
-        slot: u32,
+        slot: Option<u32>,
     ) -> Result<Migration, Refusal> {
         let moved = self.maker(id)?.move_to_slot(stage, slot)?;
         self.adopt_moved(moved)
