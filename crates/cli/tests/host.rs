@@ -78,6 +78,14 @@ impl Host {
         serde_json::from_str(&listing).unwrap()
     }
 
+    /// The only vPDP has no program, as its operator and its controllers see it.
+    fn has_no_program(&self, device: &str) {
+        let listing = self.listing();
+        assert!(listing["vpdps"][0]["program"].is_null(), "{listing}");
+        let tables = self.controller(device, &["tables"]).unwrap_err();
+        assert!(tables.contains("has no program"), "{tables}");
+    }
+
     /// A new frame to the host with this number.
     fn frame(&mut self, host: u8) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0, 0, host, 2, 0, 0, 0, 0, 0xee, 0x88, 0xb5];
@@ -177,6 +185,7 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     host.tenant(&["create", "blue", "--port", "0", "--port", "1"])
         .unwrap();
     assert!(host.drops(0, 9));
+    host.has_no_program("1");
     host.tenant(&["load", "blue", &format!("{l2} -> {qos}")])
         .unwrap();
     let statement = forward("l2.L2Switch.forward", 9, 1);
@@ -225,6 +234,7 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     );
     host.tenant(&["unload", "green"]).unwrap();
     assert!(host.drops(0, 9));
+    host.has_no_program("1");
     host.stop();
 }
 
@@ -457,6 +467,12 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
     ];
     host.tenant(&behind).unwrap();
     assert!(host.drops(0, 9));
+    // It takes no other turn, and controllers need not come anew.
+    for slot in ["0", "any"] {
+        let to_slot = ["stage", "move", "blue", "I.first", "--slot", slot];
+        host.tenant(&to_slot).unwrap();
+        assert!(host.drops(0, 9));
+    }
     let before = slots(&host);
     let cases: &[(&[&str], &str)] = &[
         (
@@ -486,6 +502,9 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
         assert!(refused.contains(part), "{words:?}: {refused}");
         assert_eq!(slots(&host), before, "{words:?}");
     }
+    // What is gone keeps no slot for what comes.
+    host.tenant(&["unload", "blue"]).unwrap();
+    assert!(slots(&host)["programs"].as_array().unwrap().is_empty());
     host.tenant(&["delete", "blue"]).unwrap();
     assert_eq!(slots(&host)["held"][0]["used"]["tables"], 0);
     host.controller("2", &["load", &program]).unwrap();

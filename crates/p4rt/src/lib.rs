@@ -94,6 +94,6 @@ pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, read_program};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};
-pub use site::Loader;
+pub use site::{Loader, Purpose};
 pub use tenants::{Answer, Denial, Petition, Petitioner, Petitions, petitions};
 pub use tonic::Code;

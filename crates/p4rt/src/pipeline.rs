@@ -16,7 +16,7 @@ use crate::device_config;
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::schema::Schema;
-use crate::site::Loader;
+use crate::site::{Loader, Purpose};
 
 /// A program with its P4Info, as it was given.
 #[derive(Clone, Debug)]
@@ -85,6 +85,7 @@ impl Pipeline {
 pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,
+    purpose: Purpose,
 ) -> Checked<(Config, Device)> {
     let leave = loader.admit(message.p4_device_config.len());
     let _leave = leave.or_else(|why| refuse(Code::ResourceExhausted, why))?;
@@ -92,7 +93,7 @@ pub(crate) fn build(
         &|text| loader.compile(text),
         &message.p4_device_config,
     )?);
-    let fitted = loader.fit(program);
+    let fitted = loader.fit(program, purpose);
     let program = fitted.or_else(|why| refuse(Code::ResourceExhausted, why))?;
     let device = loader
         .device(Arc::clone(&program))

@@ -37,6 +37,15 @@ use crate::write::{self, Seen};
 const PART: usize = 64;
 const PART_APART: usize = 1024;
 
+/// What a device is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run, now or when its config is committed: it keeps its room until then.
+    Run,
+    /// To see whether it can be made: it takes no room from others.
+    Verify,
+}
+
 /// What makes devices of programs: the compiler and the engine, which the server does not know.
 pub trait Loader: Send + Sync + 'static {
     /// Leave to make a device of a config of so many bytes, whatever is in it; it is kept until the device is made.
@@ -62,7 +71,11 @@ pub trait Loader: Send + Sync + 'static {
     ///
     /// # Errors
     /// There is no room: why, for people.
-    fn fit(&self, program: Arc<ir::Program>) -> Result<Arc<ir::Program>, String> {
+    fn fit(
+        &self,
+        program: Arc<ir::Program>,
+        _purpose: Purpose,
+    ) -> Result<Arc<ir::Program>, String> {
         Ok(program)
     }
 
@@ -296,7 +309,11 @@ impl Site {
             }
             (_, None) => invalid("the config is not set"),
             (action, Some(config)) => {
-                let (config, device) = self.build(config).await?;
+                let purpose = match action {
+                    Action::Verify => Purpose::Verify,
+                    _ => Purpose::Run,
+                };
+                let (config, device) = self.build(config, purpose).await?;
                 let mut pipeline = self.pipeline.write().await;
                 // Another controller may have become primary meanwhile.
                 self.check_primary(&role, election.as_ref())?;
@@ -311,9 +328,13 @@ impl Site {
         }
     }
 
-    async fn build(&self, config: ForwardingPipelineConfig) -> Checked<(Config, Device)> {
+    async fn build(
+        &self,
+        config: ForwardingPipelineConfig,
+        purpose: Purpose,
+    ) -> Checked<(Config, Device)> {
         let loader = Arc::clone(&self.loader);
-        let built = tokio::task::spawn_blocking(move || pipeline::build(&*loader, config));
+        let built = tokio::task::spawn_blocking(move || pipeline::build(&*loader, config, purpose));
         built
             .await
             .unwrap_or_else(|_| refuse(Code::Internal, "the compiler failed on this program"))

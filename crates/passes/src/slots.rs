@@ -292,6 +292,14 @@ impl Demand {
         }
     }
 
+    fn or(self, other: Demand) -> Demand {
+        Demand {
+            tables: self.tables.max(other.tables),
+            entries: self.entries.max(other.entries),
+            memory: self.memory.max(other.memory),
+        }
+    }
+
     fn parts(self) -> [(Resource, u64); 3] {
         [
             (Resource::Tables, self.tables),
@@ -358,6 +366,32 @@ impl Slots {
         }
     }
 
+    /// Puts in what has its places already and runs one at a time: of each slot the most that any of it takes.
+    pub fn hold_one_of<'m>(&mut self, maps: impl IntoIterator<Item = &'m SlotMap>) {
+        let mut most = Slots::new(self.plan);
+        for map in maps {
+            let mut alone = Slots::new(self.plan);
+            alone.hold(map);
+            most.held
+                .resize(most.held.len().max(alone.held.len()), Demand::default());
+            for (most, held) in most.held.iter_mut().zip(alone.held) {
+                *most = most.or(held);
+            }
+        }
+        for (slot, held) in (0..).zip(most.held) {
+            let slot = self.slot(slot);
+            self.held[slot] = self.held[slot].plus(held);
+        }
+    }
+
+    /// Whether there is room at the places that a program has been given.
+    pub fn have_room_for(&self, map: &SlotMap) -> bool {
+        let mut filled = self.clone();
+        filled.hold(map);
+        let mut held = filled.held.iter();
+        held.all(|held| self.plan.capacity.lacks(*held).is_none())
+    }
+
     /// Finds places for all stages of a program, and puts them in.
     ///
     /// # Errors
@@ -396,16 +430,22 @@ impl Slots {
         if block.role != BlockRole::Ingress && self.plan.slots.is_some() {
             check_loops(control)?;
         }
-        let mut steps: Vec<Option<Step>> = vec![None; control.stages.len()];
+        // For each stage the first step behind those of the stages before it that link to it. Links back are loops, which are resubmissions anyway.
+        let mut earliest = vec![0; control.stages.len()];
         for (at, stage) in control.stages.iter() {
             let pipe = pipe_of(&stage.kind);
             let demand = demand_of(program, &stage.kind);
-            let earliest = earliest(control, &steps, at, pipe);
+            let first = earliest[at.index()];
             let step = match pins.get(&stage.name) {
-                Some(slot) => self.pinned(stage, *slot, earliest, demand)?,
-                None => self.room(stage, earliest, demand)?,
+                Some(slot) => self.pinned(stage, *slot, first, demand)?,
+                None => self.room(stage, first, demand)?,
             };
-            steps[at.index()] = Some((step, pipe));
+            for to in links(&stage.kind) {
+                // One slot holds both if the other's pipeline comes later.
+                let behind = step + u64::from(pipe >= pipe_of(&control.stages[to].kind));
+                let first = &mut earliest[to.index()];
+                *first = behind.max(*first);
+            }
             let (pass, slot) = self.pass_and_slot(step);
             if pass > 0 && block.role != BlockRole::Ingress {
                 return Err(SlotError::NoResubmission {
@@ -548,9 +588,6 @@ impl Slots {
 /// Slots that a stage can be pinned to where their number is not declared: no word of an operator makes lists of slots without end.
 const MOST_PINNED: u32 = 1 << 16;
 
-/// A slot, counted without end, and the pipeline in it.
-type Step = (u64, Pipe);
-
 /// A program that somebody has cut already, or that plays one that was, would be resubmitted at its own will.
 fn check_names(program: &Program) -> Result<(), SlotError> {
     let stages = program.controls.values().flat_map(|c| c.stages.values());
@@ -575,17 +612,6 @@ fn check_loops(control: &Control) -> Result<(), SlotError> {
             stage: stage.name.clone(),
         }),
     }
-}
-
-/// The earliest step for a stage: in the slot of each stage that links to it if that one's pipeline comes before, in the next slot otherwise. Links back are
-/// loops, which are resubmissions anyway.
-fn earliest(control: &Control, steps: &[Option<Step>], id: StageId, pipe: Pipe) -> u64 {
-    let links_here = |stage: &StageId| links(&control.stages[*stage].kind).contains(&id);
-    let before = control.stages.ids().take(id.index()).filter(links_here);
-    let after = before
-        .filter_map(|stage| steps[stage.index()])
-        .map(|(slot, own)| if own < pipe { slot } else { slot + 1 });
-    after.max().unwrap_or(0)
 }
 
 /// The stages that a stage links to.

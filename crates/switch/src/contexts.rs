@@ -47,11 +47,8 @@ impl Contexts {
         code: &Code,
         derived: &mut Derived,
     ) -> Result<(), Box<PacketContext>> {
-        if self.places.len() < MOST_CODES && self.place(code).is_none() {
-            self.places.push(Place {
-                code: Arc::downgrade(&code.loaded),
-                context: None,
-            });
+        if self.place(code).is_none() {
+            self.make_place(code);
         }
         match self.place(code) {
             Some(place) if !context.is_oversized() => {
@@ -60,6 +57,20 @@ impl Contexts {
                 Ok(())
             }
             _ => Err(context),
+        }
+    }
+
+    /// Makes a place for this code if there is room, or code that is no more has one.
+    fn make_place(&mut self, code: &Code) {
+        let place = Place {
+            code: Arc::downgrade(&code.loaded),
+            context: None,
+        };
+        let gone = |place: &Place| place.code.strong_count() == 0;
+        match self.places.iter().position(gone) {
+            Some(at) => self.places[at] = place,
+            None if self.places.len() < MOST_CODES => self.places.push(place),
+            None => {}
         }
     }
 

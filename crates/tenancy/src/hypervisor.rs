@@ -31,7 +31,7 @@ use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Sharing, Wiring, WiringError};
 use crate::worker::Worker;
 
-pub use make::{Made, Maker};
+pub use make::{Made, Maker, Moved};
 pub use migrate::{Exported, ExportedState};
 
 /// What a vPDP is made of.
@@ -105,6 +105,12 @@ impl Loaded {
                 .unwrap_or_else(|| Arc::clone(running))
         };
         (!Arc::ptr_eq(running, &self.program)).then(given)
+    }
+
+    /// What it does as one program, before it was fitted: also if a controller has set one meanwhile.
+    fn given_now(&self, id: VpdpId, slots: &SlotBook) -> Arc<Program> {
+        let meanwhile = self.set_meanwhile(id, slots);
+        meanwhile.unwrap_or_else(|| Arc::clone(&self.given))
     }
 
     /// What it does, and what it did before: also if a controller has set a program meanwhile.
@@ -274,6 +280,11 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
+    }
+
+    /// What programs run on.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
     }
 
     /// What a vPDP's ports are connected to.

@@ -43,7 +43,7 @@ pub use compiler::{BoundedCompiler, CompileError, CompileQuota, Leave};
 pub use description::Description;
 pub use function::{Chain, Function};
 pub use gauge::{Gauge, Reckoned, Work};
-pub use hypervisor::{Exported, ExportedState, Hypervisor, Made, Maker, Spec, Vpdp};
+pub use hypervisor::{Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp};
 pub use quota::{Quotas, Rate};
 pub use refusal::{Refusal, Use};
 pub use rule::{Condition, Field, Rule, RuleError, Vlan};

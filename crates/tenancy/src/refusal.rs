@@ -35,6 +35,8 @@ pub enum Refusal {
     Compose(VpdpId, Box<ComposeError>),
     /// The stage slots do not hold the program.
     Slots(VpdpId, SlotError),
+    /// The program of which a stage was changed does not run any more.
+    Changed(VpdpId),
     /// A stage cannot be changed so.
     Edit(VpdpId, Box<EditError>),
     /// The program cannot be loaded.
@@ -93,6 +95,10 @@ impl fmt::Display for Refusal {
             Refusal::Slots(id, error) => write!(
                 f,
                 "the stage slots do not hold the program of vPDP {id}: {error}"
+            ),
+            Refusal::Changed(id) => write!(
+                f,
+                "vPDP {id} runs another program by now than the one whose stage was to be changed; look at its stages and ask again"
             ),
             Refusal::Edit(id, error) => write!(f, "vPDP {id} keeps its stages: {error}"),
             Refusal::Load(id, error) => {

@@ -21,10 +21,15 @@ pub struct SlotBook(Arc<Mutex<Book>>);
 struct Book {
     plan: SlotPlan,
     pins: BTreeMap<VpdpId, Pins>,
-    /// What runs, by vPDP.
-    running: BTreeMap<VpdpId, Holding>,
-    /// What may run soon.
-    coming: Vec<(VpdpId, Holding)>,
+    programs: BTreeMap<VpdpId, Programs>,
+}
+
+/// The programs of a vPDP: one runs at a time, so they have room in common.
+#[derive(Debug, Default)]
+struct Programs {
+    running: Option<Holding>,
+    /// What may run soon: those that are being made, and one that a controller has saved.
+    coming: Vec<Holding>,
 }
 
 /// A program in slots.
@@ -43,6 +48,23 @@ impl Holding {
     }
 }
 
+/// Where a stage is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Pin {
+    pub(crate) stage: String,
+    /// Any without it.
+    pub(crate) slot: Option<u32>,
+}
+
+impl Pin {
+    fn apply(&self, pins: &mut Pins) {
+        match self.slot {
+            Some(slot) => pins.insert(self.stage.clone(), slot),
+            None => pins.remove(&self.stage),
+        };
+    }
+}
+
 /// What is in the slots of a switch.
 #[derive(Clone, Debug)]
 pub struct SlotView {
@@ -52,6 +74,20 @@ pub struct SlotView {
     pub held: Vec<Demand>,
     /// The places of each vPDP's stages.
     pub programs: Vec<(VpdpId, SlotMap)>,
+    /// The places of what may run soon.
+    pub coming: Vec<(VpdpId, SlotMap)>,
+}
+
+impl Programs {
+    /// All that somebody has still.
+    fn holdings(&self) -> impl Iterator<Item = &Holding> {
+        self.running.iter().chain(self.coming())
+    }
+
+    fn coming(&self) -> impl Iterator<Item = &Holding> {
+        let coming = self.coming.iter();
+        coming.filter(|holding| holding.made.strong_count() > 0)
+    }
 }
 
 impl SlotBook {
@@ -59,8 +95,7 @@ impl SlotBook {
         SlotBook(Arc::new(Mutex::new(Book {
             plan,
             pins: BTreeMap::new(),
-            running: BTreeMap::new(),
-            coming: Vec::new(),
+            programs: BTreeMap::new(),
         })))
     }
 
@@ -73,103 +108,147 @@ impl SlotBook {
     /// # Errors
     /// The first stage or control that has no place.
     pub fn fit(&self, id: VpdpId, given: &Arc<Program>) -> Result<Arc<Program>, SlotError> {
-        let mut book = self.book();
-        let pins = book.pins.get(&id).cloned().unwrap_or_default();
-        book.fit(id, given, &pins)
+        self.fit_with(id, given, &self.pins(id))
     }
 
-    /// The same, with a stage in this slot.
+    /// What would be run; it gets no places.
+    ///
+    /// # Errors
+    /// As of [`SlotBook::fit`].
+    pub fn try_fit(&self, id: VpdpId, given: &Program) -> Result<Arc<Program>, SlotError> {
+        let (made, _) = self.cut(id, given, &self.pins(id))?;
+        Ok(made)
+    }
+
+    /// The same as [`SlotBook::fit`], with a stage in this slot, or in any.
     pub(crate) fn fit_pinned(
         &self,
         id: VpdpId,
         given: &Arc<Program>,
-        (stage, slot): (String, u32),
+        pin: &Pin,
     ) -> Result<Arc<Program>, SlotError> {
-        let mut book = self.book();
-        let mut pins = book.pins.get(&id).cloned().unwrap_or_default();
-        pins.insert(stage, slot);
-        book.fit(id, given, &pins)
+        let mut pins = self.pins(id);
+        pin.apply(&mut pins);
+        self.fit_with(id, given, &pins)
     }
 
-    /// A stage of the vPDP's programs is to be in this slot from now on.
-    pub(crate) fn pin(&self, id: VpdpId, (stage, slot): (String, u32)) {
-        let mut book = self.book();
-        book.pins.entry(id).or_default().insert(stage, slot);
+    fn pins(&self, id: VpdpId) -> Pins {
+        self.book().pins.get(&id).cloned().unwrap_or_default()
+    }
+
+    fn fit_with(
+        &self,
+        id: VpdpId,
+        given: &Arc<Program>,
+        pins: &Pins,
+    ) -> Result<Arc<Program>, SlotError> {
+        loop {
+            let (made, map) = self.cut(id, given, pins)?;
+            let holding = Holding {
+                made: Arc::downgrade(&made),
+                given: Arc::clone(given),
+                map,
+            };
+            // Others may have taken the places meanwhile: then there are perhaps others.
+            if self.book().take(id, holding) {
+                return Ok(made);
+            }
+        }
+    }
+
+    /// Finds places, and makes of a program what runs in them. That takes time, and the slots are everybody's: they are not locked for it.
+    fn cut(
+        &self,
+        id: VpdpId,
+        given: &Program,
+        pins: &Pins,
+    ) -> Result<(Arc<Program>, SlotMap), SlotError> {
+        let mut slots = self.book().slots_but(Some(id));
+        let map = slots.place(given, pins)?;
+        let made = wrap(given, &map).unwrap_or_else(|| Program::clone(given));
+        Ok((Arc::new(made), map))
+    }
+
+    /// A stage of the vPDP's programs is to be in this slot, or in any, from now on.
+    pub(crate) fn pin(&self, id: VpdpId, pin: &Pin) {
+        pin.apply(self.book().pins.entry(id).or_default());
+    }
+
+    /// Stages of the vPDP's programs may be in any slot from now on.
+    pub(crate) fn unpin(&self, id: VpdpId) {
+        self.book().pins.remove(&id);
     }
 
     /// The program runs in its vPDP now: what ran before has no places any more. A program that was not fitted has none.
     pub(crate) fn settle(&self, id: VpdpId, made: &Arc<Program>) {
         let mut book = self.book();
-        let mut coming = book.coming.iter();
-        let found = coming.position(|(of, holding)| *of == id && holding.is_of(made));
-        match found {
-            Some(at) => {
-                let (_, holding) = book.coming.swap_remove(at);
-                book.running.insert(id, holding);
-            }
-            None => drop(book.running.remove(&id)),
-        }
+        let programs = book.programs.entry(id).or_default();
+        let found = programs.coming.iter().position(|one| one.is_of(made));
+        programs.running = found.map(|at| programs.coming.swap_remove(at));
     }
 
     /// The vPDP runs nothing any more.
     pub(crate) fn free(&self, id: VpdpId) {
         let mut book = self.book();
-        book.running.remove(&id);
+        if let Some(programs) = book.programs.get_mut(&id) {
+            programs.running = None;
+        }
         book.pins.remove(&id);
     }
 
     /// A program as it was given, by the one that was made of it.
     pub(crate) fn given(&self, id: VpdpId, made: &Arc<Program>) -> Option<Arc<Program>> {
         let book = self.book();
-        let running = book.running.get(&id).into_iter();
-        let coming = book.coming.iter().filter(|(of, _)| *of == id);
-        let mut all = running.chain(coming.map(|(_, holding)| holding));
-        let holding = all.find(|holding| holding.is_of(made))?;
+        let mut holdings = book.programs.get(&id)?.holdings();
+        let holding = holdings.find(|holding| holding.is_of(made))?;
         Some(Arc::clone(&holding.given))
     }
 
     pub(crate) fn view(&self) -> SlotView {
         let book = self.book();
-        let programs = book.running.iter();
+        let running = book.programs.iter().filter_map(|(id, programs)| {
+            let holding = programs.running.as_ref()?;
+            Some((*id, holding.map.clone()))
+        });
+        let coming = book.programs.iter().flat_map(|(id, programs)| {
+            let coming = programs.coming();
+            coming.map(|holding| (*id, holding.map.clone()))
+        });
         SlotView {
             plan: book.plan,
             held: book.slots_but(None).held().to_vec(),
-            programs: programs
-                .map(|(id, holding)| (*id, holding.map.clone()))
-                .collect(),
+            programs: running.collect(),
+            coming: coming.collect(),
         }
     }
 }
 
 impl Book {
-    fn fit(
-        &mut self,
-        id: VpdpId,
-        given: &Arc<Program>,
-        pins: &Pins,
-    ) -> Result<Arc<Program>, SlotError> {
-        self.coming
-            .retain(|(_, holding)| holding.made.strong_count() > 0);
-        let map = self.slots_but(Some(id)).place(given, pins)?;
-        let made = wrap(given, &map).unwrap_or_else(|| Program::clone(given));
-        let made = Arc::new(made);
-        let holding = Holding {
-            made: Arc::downgrade(&made),
-            given: Arc::clone(given),
-            map,
-        };
-        self.coming.push((id, holding));
-        Ok(made)
+    /// Keeps places, if others have left them free; whether they have.
+    fn take(&mut self, id: VpdpId, holding: Holding) -> bool {
+        let is_free = self.slots_but(Some(id)).have_room_for(&holding.map);
+        if is_free {
+            self.forget_gone();
+            self.programs.entry(id).or_default().coming.push(holding);
+        }
+        is_free
     }
 
-    /// The slots without what this vPDP runs.
+    fn forget_gone(&mut self) {
+        self.programs.retain(|_, programs| {
+            let coming = &mut programs.coming;
+            coming.retain(|holding| holding.made.strong_count() > 0);
+            programs.running.is_some() || !coming.is_empty()
+        });
+    }
+
+    /// The slots without what this vPDP has in them.
     fn slots_but(&self, id: Option<VpdpId>) -> Slots {
         let mut slots = Slots::new(self.plan);
-        let running = self.running.iter().filter(|(of, _)| Some(**of) != id);
-        let running = running.map(|(_, holding)| holding);
-        let coming = self.coming.iter().map(|(_, holding)| holding);
-        let coming = coming.filter(|holding| holding.made.strong_count() > 0);
-        running.chain(coming).for_each(|one| slots.hold(&one.map));
+        let others = self.programs.iter().filter(|(of, _)| Some(**of) != id);
+        for (_, programs) in others {
+            slots.hold_one_of(programs.holdings().map(|holding| &holding.map));
+        }
         slots
     }
 }

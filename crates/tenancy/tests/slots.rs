@@ -388,11 +388,11 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
             .map(|place| (place.1, place.2))
     };
     assert_eq!(slot(&hypervisor), Some((1, 1)));
-    hypervisor.move_to_slot(id(1), "In.t1", 2).unwrap();
+    hypervisor.move_to_slot(id(1), "In.t1", Some(2)).unwrap();
     assert_eq!(slot(&hypervisor), Some((2, 1)));
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 3)]);
     // Before the stages that lead to it: in another turn.
-    hypervisor.move_to_slot(id(1), "In.t1", 0).unwrap();
+    hypervisor.move_to_slot(id(1), "In.t1", Some(0)).unwrap();
     assert_eq!(slot(&hypervisor), Some((0, 2)));
     assert_eq!(marks(&send(&mut worker, &[0, 0], 2)), [(11, 3)]);
     assert_eq!(held_entries(&hypervisor), [20, 0, 0]);
@@ -406,7 +406,9 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
         ),
         ("In.none", 1, "has no stage `In.none`"),
     ] {
-        let refusal = hypervisor.move_to_slot(id(1), stage, slot).unwrap_err();
+        let refusal = hypervisor
+            .move_to_slot(id(1), stage, Some(slot))
+            .unwrap_err();
         assert!(refusal.to_string().contains(problem), "{refusal}");
     }
     let nothing = Carry::State(MayLose::Nothing);
@@ -415,6 +417,77 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
         .unwrap();
     assert_eq!(slot(&hypervisor), Some((0, 2)));
     assert_eq!(marks(&send(&mut worker, &[0, 0], 3)), [(11, 11)]);
+}
+
+#[test]
+fn a_change_of_a_stage_replaces_only_what_it_was_made_of() {
+    let (mut hypervisor, mut worker) = running(slots(Some(3), entries(20)), line(&[1, 2], 10));
+    let (stage, nothing) = ("In.t1", || Carry::State(MayLose::Nothing));
+    let maker = hypervisor.maker(id(1)).unwrap();
+    let edited = maker.edit(&Edit::Delete { stage }).unwrap();
+    let moved = maker.move_to_slot(stage, Some(2)).unwrap();
+    // Meanwhile a controller sets a program on the device itself.
+    let fitted = hypervisor.slot_book().fit(id(1), &line(&[5, 6], 10));
+    let device = Device::new(fitted.unwrap(), &interp::Interp, &Default::default()).unwrap();
+    let running = hypervisor.device_mut(id(1)).unwrap();
+    running.adopt(device, nothing()).unwrap();
+    running.publish();
+    let refusals = [
+        hypervisor.adopt(edited, nothing()).unwrap_err(),
+        hypervisor.adopt_moved(moved).unwrap_err(),
+    ];
+    assert_eq!(refusals, [Refusal::Changed(id(1)), Refusal::Changed(id(1))]);
+    assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 11)]);
+    // Nor does one begin where what it was made of is gone.
+    let maker = hypervisor.maker(id(1)).unwrap();
+    let edited = maker.edit(&Edit::Delete { stage }).unwrap();
+    hypervisor.unload(id(1)).unwrap();
+    let refusal = hypervisor.begin(edited).unwrap_err();
+    assert_eq!(refusal, Refusal::Changed(id(1)));
+}
+
+#[test]
+fn a_stage_that_may_be_in_any_slot_leaves_the_one_in_which_it_was_to_be() {
+    let (mut hypervisor, _) = running(slots(Some(2), entries(20)), line(&[1], 15));
+    let slot = |hypervisor: &Hypervisor| places(hypervisor, 1)[0].1;
+    hypervisor.move_to_slot(id(1), "In.t0", Some(1)).unwrap();
+    assert_eq!(slot(&hypervisor), 1);
+    hypervisor.move_to_slot(id(1), "In.t0", None).unwrap();
+    assert_eq!(slot(&hypervisor), 0);
+    // Another one takes the slot that a stage of what is gone was to be in.
+    hypervisor.move_to_slot(id(1), "In.t0", Some(1)).unwrap();
+    let nothing = Carry::Nothing;
+    hypervisor
+        .update(id(1), line(&[], 1), nothing.clone())
+        .unwrap();
+    hypervisor.unpin(id(1));
+    hypervisor.create(spec(2, &[12, 13])).unwrap();
+    hypervisor.load(id(2), line(&[1], 15)).unwrap();
+    hypervisor.move_to_slot(id(2), "In.t0", Some(1)).unwrap();
+    hypervisor.update(id(1), line(&[1], 15), nothing).unwrap();
+    assert_eq!(slot(&hypervisor), 0);
+}
+
+#[test]
+fn programs_of_one_vpdp_have_room_in_common_for_one_runs_at_a_time() {
+    let (mut hypervisor, _) = running(slots(Some(1), entries(30)), line(&[1], 10));
+    let book = hypervisor.slot_book().clone();
+    // Saved by a controller: it may run any time, so others have no more than is left beside it.
+    let saved = book.fit(id(1), &line(&[1], 20)).unwrap();
+    assert_eq!(held_entries(&hypervisor), [20]);
+    assert_eq!(hypervisor.slots().coming.len(), 1);
+    hypervisor.create(spec(2, &[12, 13])).unwrap();
+    let refusal = hypervisor.load(id(2), line(&[1], 11)).unwrap_err();
+    assert!(matches!(refusal, Refusal::Slots(..)), "{refusal}");
+    hypervisor.load(id(2), line(&[1], 10)).unwrap();
+    // Its own vPDP has all of it, whatever is saved, and what is tried has nothing.
+    let nothing = Carry::Nothing;
+    hypervisor.update(id(1), line(&[1], 20), nothing).unwrap();
+    book.try_fit(id(2), &line(&[1], 10)).unwrap();
+    book.try_fit(id(2), &line(&[1], 11)).unwrap_err();
+    assert_eq!(held_entries(&hypervisor), [30]);
+    drop(saved);
+    assert_eq!(hypervisor.slots().coming.len(), 0);
 }
 
 #[test]
@@ -444,7 +517,9 @@ fn a_stream_of_packets_loses_none_while_stages_change_beside_it() {
             match round % 5 {
                 0 => hypervisor.edit(id(1), &Edit::Delete { stage }).map(drop),
                 1 | 4 => hypervisor.roll_back(id(1)).map(drop),
-                2 => hypervisor.move_to_slot(id(1), stage, round % 2).map(drop),
+                2 => hypervisor
+                    .move_to_slot(id(1), stage, Some(round % 2))
+                    .map(drop),
                 _ => {
                     let (side, of) = (Side::Before, "In.t0");
                     hypervisor

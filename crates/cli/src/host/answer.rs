@@ -46,6 +46,7 @@ pub(super) fn refused(refusal: Refusal) -> Denial {
         | Refusal::HasProgram(_)
         | Refusal::NoProgram(_)
         | Refusal::NothingBefore(_)
+        | Refusal::Changed(_)
         | Refusal::Update(..) => Code::FailedPrecondition,
         Refusal::Wiring(_)
         | Refusal::Compose(..)
@@ -60,7 +61,7 @@ pub(super) fn refused(refusal: Refusal) -> Denial {
 }
 
 /// An answer without more to tell.
-fn done(id: VpdpId) -> wire::ChangeResponse {
+pub(super) fn done(id: VpdpId) -> wire::ChangeResponse {
     wire::ChangeResponse {
         vpdp: id.get().into(),
         lost: Vec::new(),
@@ -340,7 +341,7 @@ impl Office {
         let last = own.iter().rposition(|to| *to != Connection::Open);
         let own = &own[..last.map_or(0, |last| last + 1)];
         let device = vpdp.device();
-        let programmed = device.filter(|device| !Arc::ptr_eq(device.program(), &self.empty));
+        let programmed = device.filter(|_| !self.runs_nothing(vpdp));
         wire::Vpdp {
             id: id.get().into(),
             name: vpdp.name().to_owned(),

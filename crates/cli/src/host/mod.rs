@@ -152,15 +152,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         specs.join(", "),
         server.address()
     ));
-    let mut office = Office::new(
-        hypervisor,
-        crew,
-        board,
-        server,
-        petitions,
-        ports,
-        options.choice,
-    )?;
+    let mut office = Office::new(hypervisor, crew, board, server, petitions, ports)?;
     let ending = office.run(early)?;
     office.report(options.json);
     office.check_conservation()?;

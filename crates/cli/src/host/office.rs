@@ -10,11 +10,10 @@ use p4rt::{Denial, Petition, Petitions, Server};
 use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
-use tenancy::{Connection, Hypervisor, VirtualPort, VpdpId};
+use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
 
 use crate::crew::Crew;
 use crate::early::Early;
-use crate::engine::Choice;
 use crate::forward::Ending;
 use crate::host::carrier::{Switchboard, Tenants};
 use crate::host::program::Ready;
@@ -41,7 +40,6 @@ pub(super) struct Office {
     tenants: BTreeMap<VpdpId, Tenant>,
     /// What runs where there is no program.
     pub(super) empty: Arc<Program>,
-    choice: Choice,
     pub(super) ready_in: Sender<Ready>,
     ready: Receiver<Ready>,
 }
@@ -54,7 +52,6 @@ impl Office {
         server: Server,
         petitions: Petitions,
         ports: BTreeSet<PortId>,
-        choice: Choice,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
         Ok(Office {
@@ -68,10 +65,15 @@ impl Office {
             down: BTreeSet::new(),
             tenants: BTreeMap::new(),
             empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
-            choice,
             ready_in,
             ready,
         })
+    }
+
+    /// Whether a vPDP has no program, and runs what stands in for one. What runs is never the program that was given: each is fitted to the slots.
+    pub(super) fn runs_nothing(&self, vpdp: &Vpdp) -> bool {
+        vpdp.given()
+            .is_none_or(|given| Arc::ptr_eq(given, &self.empty))
     }
 
     /// What wakes the office.
@@ -217,7 +219,6 @@ impl Office {
     /// Lets controllers of a vPDP in, anew where they were in: another program runs there now.
     pub(super) fn connect(&mut self, id: VpdpId) -> Result<(), Denial> {
         self.disconnect(id);
-        let empty = &self.empty;
         let Some(vpdp) = self.hypervisor.vpdp(id) else {
             return Ok(());
         };
@@ -231,15 +232,16 @@ impl Office {
             texts,
             id,
             slots: self.hypervisor.slot_book().clone(),
+            engine: Arc::clone(self.hypervisor.engine()),
             owner: vpdp.owner(),
             config: vpdp.config().clone(),
-            program: (!Arc::ptr_eq(device.program(), empty)).then(|| Arc::clone(device.program())),
+            program: (!self.runs_nothing(vpdp)).then(|| Arc::clone(device.program())),
         };
         let internal = |message: String| Denial {
             code: p4rt::Code::Internal,
             message,
         };
-        let (tenant, cpu, setup) = tenant::connect(terms, device, self.choice).map_err(internal)?;
+        let (tenant, cpu, setup) = tenant::connect(terms, device).map_err(internal)?;
         let added = self.server.add(setup);
         added.map_err(|error| internal(error.to_string()))?;
         self.tell_down(id);
@@ -247,6 +249,16 @@ impl Office {
         self.wake_first_station();
         self.tenants.insert(id, tenant);
         Ok(())
+    }
+
+    /// What a vPDP runs is in other slots than what it ran before: nothing else has changed for its controllers.
+    pub(super) fn replaced_by_like(&mut self, id: VpdpId, before: Option<Arc<Program>>) {
+        let after = self.running(id);
+        if let (Some(tenant), Some(before), Some(after)) =
+            (self.tenants.get_mut(&id), before, after)
+        {
+            tenant.inbox.replaced_by_like(&before, after);
+        }
     }
 
     /// Lets controllers of a vPDP in no longer.

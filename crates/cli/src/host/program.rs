@@ -8,23 +8,30 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::Answer;
 use switch::{Carry, MayLose, Migration};
-use tenancy::{Chain, Function, Leave, Made, VpdpId};
+use tenancy::{Chain, Function, Leave, Made, Maker, Moved, VpdpId};
 
-use crate::host::answer::{Answered, exhausted, invalid, refused};
+use crate::host::answer::{Answered, done, exhausted, invalid, refused};
 use crate::host::office::Office;
 use crate::host::tenant::bounded;
 
-/// What a thread has made of a function, and who has asked for it.
+/// What a thread has made, and who has asked for it.
 pub(super) struct Ready {
-    made: Answered<Made>,
-    carry: Carry,
+    next: Answered<Next>,
     /// The vPDP has no other program made meanwhile.
     leave: Leave,
     answer: Answer<wire::ChangeResponse>,
 }
 
-/// Where a vPDP gets its next function from, on a thread that may take its time.
-pub(super) type Source = Box<dyn FnOnce() -> Answered<Function> + Send>;
+/// What a vPDP runs next.
+pub(super) enum Next {
+    /// Something else, with what of the state it may take.
+    Other(Made, Carry),
+    /// The same, with a stage in another slot.
+    Moved(Moved),
+}
+
+/// What makes what a vPDP runs next, on a thread that may take its time.
+pub(super) type Work = Box<dyn FnOnce(&Maker) -> Answered<Next> + Send>;
 
 /// What makes a program of P4 text.
 type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
@@ -45,56 +52,52 @@ impl Office {
             let function = function.ok_or_else(|| invalid("there is no program"))?;
             let texts = self.hypervisor.compiler(id).map_err(refused)?;
             let bytes = bytes(&function);
-            let source: Source =
-                Box::new(move || read(&function, &|text| bounded(&texts, text)).map_err(invalid));
-            Ok((id, bytes, source))
+            let work: Work = Box::new(move |maker| {
+                let function = read(&function, &|text| bounded(&texts, text)).map_err(invalid)?;
+                make(maker, function, carry)
+            });
+            Ok((id, bytes, work))
         });
-        self.prepare(found, carry, answer);
+        self.prepare(found, answer);
     }
 
     pub(super) fn roll_back(&mut self, vpdp: &str, answer: Answer<wire::ChangeResponse>) {
         let found = self.id(vpdp).and_then(|id| {
             let before = self.hypervisor.before(id).map_err(refused)?;
-            Ok((id, 0, Box::new(move || Ok(before)) as Source))
+            let carry = Carry::State(MayLose::Anything);
+            let work: Work = Box::new(move |maker| make(maker, before, carry));
+            Ok((id, 0, work))
         });
-        self.prepare(found, Carry::State(MayLose::Anything), answer);
+        self.prepare(found, answer);
     }
 
     pub(super) fn remove_program(&mut self, vpdp: &str, answer: Answer<wire::ChangeResponse>) {
         let empty = Function::Program(Arc::clone(&self.empty));
-        let found = self
-            .id(vpdp)
-            .map(|id| (id, 0, Box::new(move || Ok(empty)) as Source));
-        self.prepare(found, Carry::Nothing, answer);
+        let work: Work = Box::new(move |maker| make(maker, empty, Carry::Nothing));
+        let found = self.id(vpdp).map(|id| (id, 0, work));
+        self.prepare(found, answer);
     }
 
-    /// Makes a device for a vPDP, of a function whose texts have so many bytes, on a thread of its own; the office goes on when it is done.
+    /// Makes a device for a vPDP, of texts with so many bytes, on a thread of its own; the office goes on when it is done.
     pub(super) fn prepare(
         &mut self,
-        found: Answered<(VpdpId, usize, Source)>,
-        carry: Carry,
+        found: Answered<(VpdpId, usize, Work)>,
         answer: Answer<wire::ChangeResponse>,
     ) {
-        let begun = found.and_then(|(id, bytes, source)| {
+        let begun = found.and_then(|(id, bytes, work)| {
             let texts = self.hypervisor.compiler(id).map_err(refused)?;
             let leave = texts.admit(bytes).map_err(exhausted)?;
             let maker = self.hypervisor.maker(id).map_err(refused)?;
-            Ok((source, leave, maker))
+            Ok((work, leave, maker))
         });
-        let (source, leave, maker) = match begun {
+        let (work, leave, maker) = match begun {
             Ok(begun) => begun,
             Err(denial) => return answer.give(Err(denial)),
         };
         let (tell, common) = (self.ready_in.clone(), Arc::clone(self.common()));
         let work = move || {
-            let made = source().and_then(|function| {
-                let made = maker.make(function).map_err(refused)?;
-                p4rt::check_p4info(made.program()).map_err(invalid)?;
-                Ok(made)
-            });
             let ready = Ready {
-                made,
-                carry,
+                next: work(&maker),
                 leave,
                 answer,
             };
@@ -110,26 +113,48 @@ impl Office {
     /// A device was made.
     pub(super) fn programmed(&mut self, ready: Ready) {
         let Ready {
-            made,
-            carry,
+            next,
             leave,
             answer,
         } = ready;
-        let set = made.and_then(|made| {
-            let id = made.vpdp();
-            let migration = self.hypervisor.adopt(made, carry).map_err(refused)?;
-            self.set(id, &migration)
-        });
+        let set = next.and_then(|next| self.run_next(next));
         drop(leave);
         answer.give(set);
     }
 
+    fn run_next(&mut self, next: Next) -> Answered<wire::ChangeResponse> {
+        match next {
+            Next::Other(made, carry) => {
+                let id = made.vpdp();
+                let migration = self.hypervisor.adopt(made, carry).map_err(refused)?;
+                self.unpin_nothing(id);
+                self.set(id, &migration)
+            }
+            Next::Moved(moved) => {
+                let id = moved.vpdp();
+                let before = self.running(id);
+                self.hypervisor.adopt_moved(moved).map_err(refused)?;
+                self.replaced_by_like(id, before);
+                Ok(done(id))
+            }
+        }
+    }
+
+    /// A vPDP that has no program any more wants no slots for its stages.
+    fn unpin_nothing(&mut self, id: VpdpId) {
+        let vpdp = self.hypervisor.vpdp(id);
+        if vpdp.is_some_and(|vpdp| self.runs_nothing(vpdp)) {
+            self.hypervisor.unpin(id);
+        }
+    }
+
+    pub(super) fn running(&self, id: VpdpId) -> Option<Arc<Program>> {
+        let device = self.hypervisor.vpdp(id)?.device()?;
+        Some(Arc::clone(device.program()))
+    }
+
     /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
-    pub(super) fn set(
-        &mut self,
-        id: VpdpId,
-        migration: &Migration,
-    ) -> Answered<wire::ChangeResponse> {
+    fn set(&mut self, id: VpdpId, migration: &Migration) -> Answered<wire::ChangeResponse> {
         if let Some(device) = self.hypervisor.device_mut(id) {
             p4rt::forget_config(device);
         }
@@ -140,6 +165,18 @@ impl Office {
             lost: lost.map(ToString::to_string).collect(),
         })
     }
+}
+
+/// Makes a device of a function.
+fn make(maker: &Maker, function: Function, carry: Carry) -> Answered<Next> {
+    let made = maker.make(function).map_err(refused)?;
+    other(made, carry)
+}
+
+/// What was made, if controllers can know what it has.
+pub(super) fn other(made: Made, carry: Carry) -> Answered<Next> {
+    p4rt::check_p4info(made.program()).map_err(invalid)?;
+    Ok(Next::Other(made, carry))
 }
 
 /// Bytes of a function's texts.

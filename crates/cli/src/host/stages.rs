@@ -1,104 +1,106 @@
 //! Stages of vPDPs' programs: changed one by one, and told of with the slots in which they are.
 
-use std::sync::Arc;
-
 use ir::{BlockRole, Program};
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::edit_stage::Edit as Asked;
 use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
-use passes::slots::{Demand, Pipe, Placement};
+use passes::slots::{Demand, Pipe, Placement, SlotMap};
 use switch::{Carry, MayLose};
-use tenancy::{Hypervisor, Refusal, Vpdp, VpdpId};
+use tenancy::{BoundedCompiler, Maker, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};
 use crate::host::office::Office;
-use crate::host::program::Source;
+use crate::host::program::{self, Next, Work};
 use crate::host::tenant::bounded;
 
 impl Office {
-    /// Changes a stage; a place in the slots at once, what the program does when that is made.
+    /// Changes a stage, or where it is.
     pub(super) fn edit_stage(
         &mut self,
         asked: wire::EditStage,
         answer: Answer<wire::ChangeResponse>,
     ) {
-        match asked.edit {
-            Some(Asked::MoveToSlot(slot)) => answer.give(self.move_to_slot(&asked, slot)),
-            _ => {
-                let found = self.edited(asked);
-                // Tables of stages that go stay, and all that they hold.
-                self.prepare(found, Carry::State(MayLose::Nothing), answer);
-            }
-        }
+        let found = self.edited(asked);
+        self.prepare(found, answer);
     }
 
-    fn move_to_slot(
-        &mut self,
-        asked: &wire::EditStage,
-        slot: u32,
-    ) -> Answered<wire::ChangeResponse> {
+    /// What makes a vPDP's program another one, with the bytes of the text that gives it a stage.
+    fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Work)> {
         let id = self.id(&asked.vpdp)?;
-        let moved = self.hypervisor.move_to_slot(id, &asked.stage, slot);
-        self.set(id, &moved.map_err(refused)?)
-    }
-
-    /// What a vPDP's program becomes, with the bytes of the text that gives it a stage.
-    fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Source)> {
-        let id = self.id(&asked.vpdp)?;
-        let given = self.hypervisor.vpdp(id).and_then(Vpdp::given);
-        let given = Arc::clone(given.ok_or_else(|| refused(Refusal::NoProgram(id)))?);
         let texts = self.hypervisor.compiler(id).map_err(refused)?;
         let bytes = donor(&asked).map_or(0, |donor| donor.program.len());
-        let source = move || {
-            let program = donor(&asked).map(|donor| {
-                let compile = |text: &str| bounded(&texts, text);
-                p4rt::read_program(&compile, &donor.program).map_err(invalid)
-            });
-            let program = program.transpose()?;
-            let scope = scope(&asked);
-            let edit = edit(&asked, program.as_ref(), &scope)
-                .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
-            Hypervisor::edited(id, &given, &edit).map_err(refused)
+        let work = move |maker: &Maker| match asked.edit {
+            Some(Asked::MoveToSlot(slot)) => move_to_slot(maker, &asked.stage, Some(slot)),
+            Some(Asked::MoveToAnySlot(wire::AnySlot {})) => move_to_slot(maker, &asked.stage, None),
+            _ => edit_with(maker, &asked, &texts),
         };
-        Ok((id, bytes, Box::new(source)))
+        Ok((id, bytes, Box::new(work)))
     }
 
     /// What is in the stage slots.
     pub(super) fn tell_slots(&self) -> wire::Slots {
         let view = self.hypervisor.slots();
         let capacity = view.plan.capacity;
-        let programs = view.programs.iter().filter_map(|(id, map)| {
+        let tell = |id: &VpdpId, map: &SlotMap, is_coming| {
             let vpdp = self.hypervisor.vpdp(*id)?;
-            // What runs where there is no program is nobody's.
-            let given = vpdp
-                .given()
-                .filter(|given| !Arc::ptr_eq(given, &self.empty));
-            given.map(|_| wire::SlottedProgram {
+            Some(wire::SlottedProgram {
                 vpdp: id.get().into(),
                 name: vpdp.name().to_owned(),
                 turns: map.turns(),
                 stages: map.placements.iter().map(stage).collect(),
+                is_coming,
             })
-        });
+        };
+        // What runs where there is no program is nobody's.
+        let has_program = |id: &VpdpId| {
+            let vpdp = self.hypervisor.vpdp(*id);
+            vpdp.is_some_and(|vpdp| !self.runs_nothing(vpdp))
+        };
+        let running = view.programs.iter().filter(|(id, _)| has_program(id));
+        let running = running.filter_map(|(id, map)| tell(id, map, false));
+        let coming = view.coming.iter();
+        let coming = coming.filter_map(|(id, map)| tell(id, map, true));
         wire::Slots {
             count: view.plan.slots.map(|slots| slots.get().into()),
             tables: capacity.tables,
             entries: capacity.entries,
             memory: capacity.memory,
             held: view.held.into_iter().map(demand).collect(),
-            programs: programs.collect(),
+            programs: running.chain(coming).collect(),
         }
     }
+}
+
+fn move_to_slot(maker: &Maker, stage: &str, slot: Option<u32>) -> Answered<Next> {
+    let moved = maker.move_to_slot(stage, slot);
+    moved.map(Next::Moved).map_err(refused)
+}
+
+/// Makes what a vPDP runs another program, by a change of a stage.
+fn edit_with(maker: &Maker, asked: &wire::EditStage, texts: &BoundedCompiler) -> Answered<Next> {
+    let program = donor(asked).map(|donor| {
+        let compile = |text: &str| bounded(texts, text);
+        p4rt::read_program(&compile, &donor.program).map_err(invalid)
+    });
+    let program = program.transpose()?;
+    let scope = scope(asked);
+    let edit = edit(asked, program.as_ref(), &scope)
+        .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
+    let made = maker.edit(&edit).map_err(refused)?;
+    // Tables of stages that go stay, and all that they hold.
+    program::other(made, Carry::State(MayLose::Nothing))
 }
 
 /// The stage of another program that comes in.
 fn donor(asked: &wire::EditStage) -> Option<&wire::Donor> {
     match asked.edit.as_ref()? {
         Asked::Replace(donor) | Asked::AddBefore(donor) | Asked::AddAfter(donor) => Some(donor),
-        Asked::Delete(_) | Asked::MoveBefore(_) | Asked::MoveAfter(_) | Asked::MoveToSlot(_) => {
-            None
-        }
+        Asked::Delete(_)
+        | Asked::MoveBefore(_)
+        | Asked::MoveAfter(_)
+        | Asked::MoveToSlot(_)
+        | Asked::MoveToAnySlot(_) => None,
     }
 }
 
@@ -137,7 +139,7 @@ fn edit<'e>(
         Asked::AddAfter(new) => insert(Side::After, donor(new)?),
         Asked::MoveBefore(of) => beside(Side::Before, of),
         Asked::MoveAfter(of) => beside(Side::After, of),
-        Asked::MoveToSlot(_) => None,
+        Asked::MoveToSlot(_) | Asked::MoveToAnySlot(_) => None,
     }
 }
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use exec::Engine;
 use ir::Program;
-use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Setup};
+use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Purpose, Setup};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
 use crate::compile;
 use crate::control::USUAL_CPU;
-use crate::engine::Choice;
 use crate::spare::Spare;
 
 /// Digests, and as many messages, that are taken at a time: then others have their turn.
@@ -89,7 +89,7 @@ struct TenantLoader {
     vpdp: VpdpId,
     slots: SlotBook,
     texts: BoundedCompiler,
-    choice: Choice,
+    engine: Arc<dyn Engine>,
     config: Arc<Mutex<DeviceConfig>>,
 }
 
@@ -107,14 +107,17 @@ impl Loader for TenantLoader {
         Some((0..=USUAL_CPU).map(PortId).collect())
     }
 
-    fn fit(&self, program: Arc<Program>) -> Result<Arc<Program>, String> {
-        let fitted = self.slots.fit(self.vpdp, &program);
+    fn fit(&self, program: Arc<Program>, purpose: Purpose) -> Result<Arc<Program>, String> {
+        let fitted = match purpose {
+            Purpose::Run => self.slots.fit(self.vpdp, &program),
+            Purpose::Verify => self.slots.try_fit(self.vpdp, &program),
+        };
         fitted.map_err(|error| Refusal::Slots(self.vpdp, error).to_string())
     }
 
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {
         let config = lock(&self.config).clone();
-        Device::new(program, self.choice.engine().as_ref(), &config)
+        Device::new(program, &*self.engine, &config)
     }
 }
 
@@ -133,6 +136,8 @@ pub(super) struct Terms<'t> {
     pub(super) config: DeviceConfig,
     pub(super) texts: BoundedCompiler,
     pub(super) slots: SlotBook,
+    /// That of all vPDPs: programs that are alike share their code.
+    pub(super) engine: Arc<dyn Engine>,
     /// The program that it runs, if controllers need not set one first.
     pub(super) program: Option<Arc<Program>>,
 }
@@ -144,7 +149,6 @@ pub(super) struct Terms<'t> {
 pub(super) fn connect(
     terms: Terms<'_>,
     device: &Device,
-    choice: Choice,
 ) -> Result<(Tenant, CpuPort, Setup), String> {
     let made = p4rt::channel(PortId(USUAL_CPU));
     let (inbox, cpu, remote) =
@@ -158,7 +162,7 @@ pub(super) fn connect(
             vpdp: terms.id,
             slots: terms.slots,
             texts: terms.texts,
-            choice,
+            engine: terms.engine,
             config: Arc::clone(&config),
         }),
         program: terms.program,
@@ -177,6 +181,7 @@ pub(super) fn connect(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Choice;
 
     /// Says something of each packet to whoever listens.
     const LOUD: &str = r#"

@@ -49,6 +49,8 @@ struct Stage<'w> {
     block: &'w str,
     /// In which turn a packet comes to it, from 1 on.
     turn: u32,
+    /// Its program does not run yet.
+    is_coming: bool,
     takes: Amounts,
 }
 
@@ -58,6 +60,8 @@ struct Turns<'w> {
     vpdp: u32,
     name: &'w str,
     turns: u32,
+    /// It does not run yet.
+    is_coming: bool,
 }
 
 impl Amounts {
@@ -101,6 +105,7 @@ impl<'w> Map<'w> {
             vpdp: program.vpdp,
             name: &program.name,
             turns: program.turns,
+            is_coming: program.is_coming,
         });
         Map {
             slots: slots.count,
@@ -138,12 +143,20 @@ impl<'w> Map<'w> {
                     (stage.kind, stage.vpdp_name, stage.name, stage.block);
                 let _ = write!(text, "  {kind:<9} {vpdp}: {name} ({block}");
                 let _ = match stage.turn {
-                    1 => writeln!(text, ")"),
-                    turn => writeln!(text, ", turn {turn})"),
+                    1 => Ok(()),
+                    turn => write!(text, ", turn {turn}"),
+                };
+                let _ = match stage.is_coming {
+                    false => writeln!(text, ")"),
+                    true => writeln!(text, ", coming)"),
                 };
             }
         }
-        for program in self.programs.iter().filter(|program| program.turns > 1) {
+        for program in self
+            .programs
+            .iter()
+            .filter(|program| program.turns > 1 && !program.is_coming)
+        {
             let (name, turns) = (program.name, program.turns);
             let _ = writeln!(text, "{name} takes {turns} turns through the slots");
         }
@@ -164,6 +177,7 @@ fn stages(slots: &wire::Slots, slot: u32) -> impl Iterator<Item = Stage<'_>> {
             kind: &stage.kind,
             block: &stage.block,
             turn: stage.turn,
+            is_coming: program.is_coming,
             takes: Amounts::of(stage.takes.as_ref()),
         })
     })

@@ -97,9 +97,34 @@ struct Destination {
     /// The stage behind which it goes.
     #[arg(long, value_name = "STAGE")]
     after: Option<String>,
-    /// The stage slot in which it is to be from now on; what packets meet stays as it is.
-    #[arg(long, value_name = "N")]
-    slot: Option<u32>,
+    /// The stage slot in which it is to be from now on, or `any`; what packets meet stays as it is.
+    #[arg(long, value_name = "N|any", value_parser = read_slot)]
+    slot: Option<Slot>,
+}
+
+#[derive(Clone, Copy)]
+enum Slot {
+    Number(u32),
+    Any,
+}
+
+fn read_slot(word: &str) -> Result<Slot, String> {
+    match word {
+        "any" => Ok(Slot::Any),
+        number => number
+            .parse()
+            .map(Slot::Number)
+            .map_err(|_| "a slot is a number, or `any`".to_owned()),
+    }
+}
+
+impl From<Slot> for Edit {
+    fn from(slot: Slot) -> Edit {
+        match slot {
+            Slot::Number(number) => Edit::MoveToSlot(number),
+            Slot::Any => Edit::MoveToAnySlot(wire::AnySlot {}),
+        }
+    }
 }
 
 impl DonorOptions {
@@ -152,7 +177,7 @@ impl Command {
                 let before = before.map(Edit::MoveBefore);
                 let edit = before.or(after.map(Edit::MoveAfter));
                 let Stage { vpdp, stage } = &moved.stage;
-                let edit = edit.or(slot.map(Edit::MoveToSlot));
+                let edit = edit.or(slot.map(Edit::from));
                 edit.map(|edit| asked(vpdp, stage, edit))
             }
         })
