@@ -15,6 +15,7 @@
 
 mod flow;
 mod scene;
+mod stages;
 mod station;
 
 use std::collections::BTreeMap;
