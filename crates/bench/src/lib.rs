@@ -2,7 +2,7 @@
 //!
 //! **In:** a kind, a size and a seed; for a [`Workload`] the verified IR of its program. **Out:** the same workload in every run: entries for
 //! tables, keys to look up, packets to forward, and the function of the program as a loop written by hand ([`Forward`]).
-//! **May import:** `switch`, `tenancy`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
+//! **May import:** `switch`, `tenancy`, `passes`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
 //!
 //! Invariants:
 //! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`], [`io`], [`life`] and [`load`] alone;

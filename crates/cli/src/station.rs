@@ -21,6 +21,9 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(5);
 /// How long a link must have been down before it is said: one that is being removed goes down first, and is told as gone only.
 const SETTLE: Nanos = Nanos::from_millis(150);
 
+/// Frames that a port gives at once; a round has room for one turn at least.
+const TURN: usize = Batch::USUAL;
+
 /// What a worker tells the office.
 pub(crate) enum Told {
     /// A line about a port.
@@ -191,14 +194,18 @@ impl<C: Carrier> Station<C> {
         self.post();
     }
 
-    /// Takes what ports have through the program, each port a batch at most, and sends what left it; how many frames there were.
+    /// Takes what ports have through the program, a round at most and each port its turn at least, and sends what left it; how many frames there were.
+    ///
+    /// Ports give in turns until the round is full or none has more: one with more than anybody can carry takes only what the others leave.
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
-        for place in 0..self.ports.attached.len() {
-            self.receive(place, now);
-            // Whatever port is next has room for its usual batch.
-            if self.batch.room() < Batch::USUAL {
-                received += self.forward(now);
+        self.ports.expect_all();
+        while received == 0 && self.ports.may_have_more() {
+            for place in 0..self.ports.attached.len() {
+                self.receive(place, now);
+                if self.batch.room() < TURN {
+                    received += self.forward(now);
+                }
             }
         }
         self.carrier.arrive(&mut self.batch, now);
@@ -210,12 +217,17 @@ impl<C: Carrier> Station<C> {
         received
     }
 
+    /// A port's turn, if it may have frames.
     fn receive(&mut self, place: usize, now: Nanos) {
         let attached = &mut self.ports.attached[place];
-        if attached.is_gone() {
+        if !attached.may_have_more {
             return;
         }
-        let Err(error) = attached.port.rx(&mut self.batch, now) else {
+        let came = self
+            .batch
+            .with_room(TURN, |batch| attached.port.rx(batch, now));
+        attached.may_have_more = came.as_ref().is_ok_and(|came| *came == TURN);
+        let Err(error) = came else {
             return;
         };
         if attached.tells {
@@ -322,6 +334,17 @@ impl Ports {
         Ports { attached, places }
     }
 
+    /// A new round: whatever still works may have frames.
+    fn expect_all(&mut self) {
+        for attached in &mut self.attached {
+            attached.may_have_more = !attached.is_gone();
+        }
+    }
+
+    fn may_have_more(&self) -> bool {
+        self.attached.iter().any(|attached| attached.may_have_more)
+    }
+
     #[inline]
     fn place(&self, port: PortId) -> Option<usize> {
         let found = self
@@ -337,6 +360,8 @@ struct Attached {
     /// Whether this share is the one that tells of the port's troubles.
     tells: bool,
     outgoing: Batch,
+    /// Whether more frames may wait in this round: its last turn, if it had one, was full.
+    may_have_more: bool,
     /// If it does not carry frames.
     trouble: Option<Trouble>,
 }
@@ -359,6 +384,7 @@ impl Attached {
             port,
             tells,
             outgoing: Batch::with_capacity(Batch::USUAL),
+            may_have_more: false,
             trouble: None,
         }
     }
@@ -425,5 +451,97 @@ impl Attached {
             return None;
         };
         self.tells.then_some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc::channel;
+
+    use port::MemoryPort;
+
+    use super::*;
+
+    /// Tells the ports of the frames of each round.
+    #[derive(Default)]
+    struct Rounds(Vec<BTreeMap<PortId, usize>>);
+
+    impl Carrier for Rounds {
+        const ROUND: usize = crate::host::ROUND;
+
+        fn forward(
+            &mut self,
+            frames: &mut [Frame],
+            _now: Nanos,
+            _sent: impl FnMut(PortId, &mut Frame, Nanos),
+        ) {
+            let mut round = BTreeMap::new();
+            for frame in frames {
+                *round.entry(frame.ingress).or_default() += 1;
+            }
+            self.0.push(round);
+        }
+
+        fn next_time(&self) -> Option<Nanos> {
+            None
+        }
+
+        fn wake_by(&self, _wake: impl Fn() + Send + Sync + 'static) {}
+
+        fn count_drop(&mut self, _reason: DropReason) {}
+    }
+
+    /// The frames of each port in the rounds of one call, when so many wait at the ports.
+    fn rounds(waiting: &[usize]) -> Vec<Vec<usize>> {
+        let attach = |(number, waiting): (u32, &usize)| {
+            let (near, mut far) = MemoryPort::pair(PortId(number), PortId(0), *waiting);
+            for _ in 0..*waiting {
+                far.tx(&[Frame::new()]);
+            }
+            (Box::new(near) as Box<dyn Port>, false)
+        };
+        let mut station = Station::new(Parts {
+            number: 0,
+            carrier: Rounds::default(),
+            shares: (0..).zip(waiting).map(attach).collect(),
+            bell: Arc::new(Bell::new().unwrap()),
+            habits: Habits::default(),
+            common: Arc::new(Common {
+                start: Instant::now(),
+                is_over: AtomicBool::new(false),
+                alive: AtomicUsize::new(waiting.len()),
+                office: Bell::new().unwrap(),
+            }),
+            tell: channel().0,
+        });
+        station.carry(Nanos::ZERO);
+        let of_ports = |round: &BTreeMap<PortId, usize>| {
+            let ports = (0..waiting.len() as u32).map(PortId);
+            ports
+                .map(|port| round.get(&port).copied().unwrap_or(0))
+                .collect()
+        };
+        station.carrier.0.iter().map(of_ports).collect()
+    }
+
+    #[test]
+    fn a_port_that_is_full_does_not_take_the_round_from_others() {
+        // The rest of the round is less than a turn.
+        assert_eq!(rounds(&[5000, 10]), [[960, 10]]);
+        assert_eq!(rounds(&[5000, 5000]), [[512, 512]]);
+        assert_eq!(rounds(&[0, 5000]), [[0, 1024]]);
+        assert_eq!(rounds(&[7, 64, 3]), [[7, 64, 3]]);
+        assert_eq!(rounds(&[0, 0]), [[0, 0]]);
+    }
+
+    #[test]
+    fn every_port_has_a_turn_though_the_round_is_full_before() {
+        let rounds = rounds(&[5000; 24]);
+        assert_eq!(rounds.len(), 2);
+        let all = rounds.iter().flatten().sum::<usize>();
+        assert_eq!(all, 24 * TURN);
+        let of_port = |port: usize| rounds.iter().map(|round| round[port]).sum::<usize>();
+        assert!((0..24).all(|port| of_port(port) == TURN));
     }
 }

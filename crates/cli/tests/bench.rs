@@ -84,11 +84,35 @@ fn operations_under_load_are_told_with_what_became_of_each_packet() {
         .filter_map(serde_json::Value::as_u64)
         .sum();
     assert_eq!(made, 30, "{figures}");
+    let number = |of: &serde_json::Value| of.as_f64().unwrap();
+    let reached = number(&figures["reached_mpps"]);
+    assert!(number(&figures["reached_behind_mpps"]) > 0.0, "{figures}");
+    for phase in ["without_operations", "with_operations"] {
+        let load = &figures[phase];
+        let [carried, missed, share] =
+            ["carried_mpps", "missed_mpps", "share"].map(|figure| number(&load[figure]));
+        assert!((share - carried / reached).abs() < 1e-9, "{figures}");
+        // What came is no more than the load.
+        let came = carried + missed;
+        let offered = number(&figures["load_mpps"]);
+        assert!(carried > 0.0 && came < 1.01 * offered, "{figures}");
+    }
     for vpdps in ["steady", "changing"] {
         let packets = &figures[vpdps];
         assert!(packets["left"].as_u64() > Some(0), "{figures}");
         for fate in ["lost", "changed", "reordered"] {
             assert_eq!(packets[fate], 0, "{figures}");
+        }
+    }
+}
+
+#[test]
+fn what_a_measurement_does_not_heed_is_refused() {
+    for measurement in ["--life", "--load"] {
+        for (option, value) in [("--policy", "pol1"), ("--vpdps", "8"), ("--burst", "64")] {
+            let told = said(&["bench", "--tenants", measurement, option, value]);
+            assert_eq!(told.status, Some(2), "{measurement} {option}: {}", told.err);
+            assert!(told.err.contains(option), "{}", told.err);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Plane for Device {
     }
 }
 
-/// How often the control side of virtual data planes gets its turn: entries expire no later than this.
+/// How often the control side of virtual data planes gets its turn: digests and messages wait for it no longer.
 const TURN: Nanos = Nanos::from_millis(1);
 
 /// Virtual data planes with one worker, in simulated time.
@@ -112,6 +112,24 @@ impl Tenants {
             .forward(frames, now, |port, frame, time| out.take(port, frame, time));
     }
 
+    /// When a device has something to do of its own: entries that packets have added may expire.
+    fn next_due(&self) -> Option<Nanos> {
+        let devices = self.hypervisor.vpdps().filter_map(tenancy::Vpdp::device);
+        devices.filter_map(Device::next_time).min()
+    }
+
+    /// Gives the control side its turn when there is something to do, or when it has waited long enough.
+    fn control(&mut self, now: Nanos) {
+        let is_due = self.next_due().is_some_and(|at| at <= now);
+        if !is_due && now < self.next_turn {
+            return;
+        }
+        self.next_turn = now + TURN;
+        let out = &mut self.out;
+        self.hypervisor
+            .step(now, |port, frame, time| out.take(port, frame, time));
+    }
+
     /// Virtual ports that are connected to a port of the switch.
     fn connected_to(&self, port: PortId) -> Vec<(VpdpId, PortId)> {
         let hypervisor = &self.hypervisor;
@@ -134,6 +152,8 @@ impl Plane for Tenants {
     }
 
     fn forward(&mut self, port: PortId, frame: &mut Frame, now: Nanos) -> Result<(), FrameError> {
+        // A packet that comes when an entry expires does not find it any more.
+        self.control(now);
         frame.ingress = port;
         frame.arrival = now;
         self.run(std::slice::from_mut(frame), now);
@@ -141,17 +161,13 @@ impl Plane for Tenants {
     }
 
     fn step(&mut self, now: Nanos) {
-        if now >= self.next_turn {
-            self.next_turn = now + TURN;
-            let out = &mut self.out;
-            self.hypervisor
-                .step(now, |port, frame, time| out.take(port, frame, time));
-        }
+        self.control(now);
         self.run(&mut [], now);
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        self.worker.next_time()
+        let times = [self.next_due(), self.worker.next_time()];
+        times.into_iter().flatten().min()
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {

@@ -8,6 +8,8 @@ use crate::Frame;
 pub struct Batch {
     slots: Vec<Frame>,
     len: usize,
+    /// No frame is added from here on; at most the number of slots.
+    limit: usize,
 }
 
 impl Batch {
@@ -19,7 +21,12 @@ impl Batch {
     pub fn with_capacity(capacity: usize) -> Batch {
         let mut slots = Vec::new();
         slots.resize_with(capacity.max(1), Frame::new);
-        Batch { slots, len: 0 }
+        let limit = slots.len();
+        Batch {
+            slots,
+            len: 0,
+            limit,
+        }
     }
 
     /// Number of frames that fit.
@@ -39,7 +46,16 @@ impl Batch {
 
     /// Number of frames that still fit.
     pub fn room(&self) -> usize {
-        self.slots.len() - self.len
+        self.limit - self.len
+    }
+
+    /// Calls `fill` with room for so many more frames at most.
+    pub fn with_room<T>(&mut self, room: usize, fill: impl FnOnce(&mut Batch) -> T) -> T {
+        let limit = self.limit;
+        self.limit = limit.min(self.len.saturating_add(room));
+        let filled = fill(self);
+        self.limit = limit;
+        filled
     }
 
     /// The frames, in order of arrival.
@@ -55,6 +71,9 @@ impl Batch {
     /// One more frame, empty, for the caller to fill; none if the batch is full.
     #[inline]
     pub fn push(&mut self) -> Option<&mut Frame> {
+        if self.len == self.limit {
+            return None;
+        }
         let frame = self.slots.get_mut(self.len)?;
         frame.reset();
         self.len += 1;
@@ -90,6 +109,23 @@ mod tests {
         assert_eq!((batch.len(), batch.room()), (2, 0));
         batch.pop();
         assert_eq!(batch.room(), 1);
+    }
+
+    #[test]
+    fn a_batch_with_less_room_takes_no_more_than_that_until_it_has_its_own_again() {
+        let mut batch = Batch::with_capacity(4);
+        batch.push();
+        let pushed = batch.with_room(2, |batch| {
+            let nested = batch.with_room(9, |batch| batch.room());
+            let mut rooms = vec![nested];
+            while batch.push().is_some() {
+                rooms.push(batch.room());
+            }
+            rooms
+        });
+        assert_eq!(pushed, [2, 1, 0]);
+        assert_eq!((batch.len(), batch.room()), (3, 1));
+        assert!(batch.push().is_some() && batch.push().is_none());
     }
 
     #[test]

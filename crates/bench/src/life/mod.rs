@@ -15,10 +15,12 @@
 
 mod flow;
 mod scene;
+mod stages;
 mod station;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +36,7 @@ use crate::workloads;
 
 pub use flow::{Expectation, Fates};
 pub use scene::{Operation, Scene};
+use station::Run;
 pub use station::Station;
 
 /// Policies of the functions: each has the step that takes the workload's entries, whose state stays when the chain around it changes.
@@ -143,25 +146,44 @@ pub struct Life<'f> {
     pub workers: usize,
 }
 
-/// What came of it.
+/// Million packets a second of all workers together, each counted over its own time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rates {
+    /// Packets that workers took.
+    pub carried: f64,
+    /// Packets that found a worker's ring full.
+    pub missed: f64,
+}
+
+impl AddAssign<Run> for Rates {
+    fn add_assign(&mut self, run: Run) {
+        let micros = run.time.as_secs_f64() * 1e6;
+        if micros > 0.0 {
+            self.carried += run.taken as f64 / micros;
+            self.missed += run.missed as f64 / micros;
+        }
+    }
+}
+
+/// What came of it. Checks and the packets' making are in all rates.
 #[derive(Debug, Clone)]
 pub struct LifeReport {
     /// How often each operation was made.
     pub operations: BTreeMap<Operation, usize>,
-    /// Million packets a second that all workers reach together, the checks included.
-    pub mpps: f64,
-    /// The same under load.
-    pub load_mpps: f64,
+    /// What workers reach before there are operations.
+    pub reached: Rates,
+    /// The load without operations.
+    pub quiet: Rates,
+    /// The load while there are operations.
+    pub operated: Rates,
+    /// What workers reach afterwards, with vPDPs as the operations have left them.
+    pub reached_behind: Rates,
     /// How long the operations took, all together.
     pub time: Duration,
     /// Packets of vPDPs that no operation was about.
     pub steady: Fates,
     /// Packets of the others.
     pub changing: Fates,
-    /// Packets that found the ring full while there were operations, and in as long a time without.
-    pub missed: u64,
-    /// Of a run without operations.
-    pub quiet_missed: u64,
 }
 
 /// Between stations and the scene.
@@ -227,20 +249,20 @@ impl Life<'_> {
         let time = operated?;
         let mut report = LifeReport {
             operations: scene.operations().clone(),
-            mpps: 0.0,
-            load_mpps: 0.0,
+            reached: Rates::default(),
+            quiet: Rates::default(),
+            operated: Rates::default(),
+            reached_behind: Rates::default(),
             time,
             steady: Fates::default(),
             changing: Fates::default(),
-            missed: 0,
-            quiet_missed: 0,
         };
         for ended in ended {
             let ended = ended.map_err(|_| LifeError::Station)?;
-            report.mpps += ended.rate / 1e6;
-            report.load_mpps += ended.rate * self.load / 1e6;
-            report.missed += ended.missed;
-            report.quiet_missed += ended.quiet_missed;
+            report.reached += ended.reached;
+            report.quiet += ended.quiet;
+            report.operated += ended.operated;
+            report.reached_behind += ended.reached_behind;
             let (steady, changing) = ended.station.end();
             report.steady += steady;
             report.changing += changing;
@@ -260,19 +282,20 @@ impl Life<'_> {
         };
         let a_while = |begin: Instant| move || begin.elapsed() > self.time;
         station.run(None, &mut ended, &a_while(Instant::now()));
-        let begin = Instant::now();
-        let full = station.run(None, &mut ended, &a_while(begin));
-        let rate = full.taken as f64 / begin.elapsed().as_secs_f64();
+        let reached = station.run(None, &mut ended, &a_while(Instant::now()));
+        let rate = reached.taken as f64 / reached.time.as_secs_f64();
         let load = Some(rate * self.load);
         let quiet = station.run(load, &mut ended, &a_while(Instant::now()));
         progress.ready.fetch_add(1, Ordering::Release);
         let is_over = || progress.is_over.load(Ordering::Acquire);
         let operated = station.run(load, &mut ended, &is_over);
+        let reached_behind = station.run(None, &mut ended, &a_while(Instant::now()));
         Ended {
             station,
-            rate,
-            missed: operated.missed,
-            quiet_missed: quiet.missed,
+            reached,
+            quiet,
+            operated,
+            reached_behind,
         }
     }
 
@@ -302,8 +325,8 @@ impl Life<'_> {
 /// What a thread that forwards has to tell.
 struct Ended {
     station: Station,
-    /// Packets a second that it reaches.
-    rate: f64,
-    missed: u64,
-    quiet_missed: u64,
+    reached: Run,
+    quiet: Run,
+    operated: Run,
+    reached_behind: Run,
 }

@@ -1,16 +1,20 @@
 //! The control side: two switches with their virtual data planes, and the operations.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use ir::Program;
 use packet::Nanos;
+use passes::slots::{Capacity, SlotPlan};
 use switch::{Carry, MayLose};
 use tenancy::{
     Carriage, Condition, Connection, Function, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing,
-    Spec, VpdpId,
+    Spec, Vpdp, VpdpId,
 };
 
 use super::flow::{Expectation, Flow, Home, Seat, fill};
+use super::stages::{SLOTS, edit, ingress_stages};
 use super::station::Station;
 use super::{Life, LifeError, VERSIONS};
 use crate::Choices;
@@ -33,6 +37,10 @@ pub enum Operation {
     Recompose,
     /// It goes back to the program or chain before.
     RollBack,
+    /// One of its stages goes, comes or is replaced.
+    EditStage,
+    /// One of its stages goes to another slot, whatever turns that takes.
+    MoveToSlot,
     /// It gets other quotas.
     SetQuotas,
     /// It takes no packets.
@@ -49,12 +57,14 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Operation; 11] = [
+    pub const ALL: [Operation; 13] = [
         Operation::Create,
         Operation::Load,
         Operation::Update,
         Operation::Recompose,
         Operation::RollBack,
+        Operation::EditStage,
+        Operation::MoveToSlot,
         Operation::SetQuotas,
         Operation::Suspend,
         Operation::Resume,
@@ -71,6 +81,8 @@ impl Operation {
             Operation::Update => "update",
             Operation::Recompose => "recompose",
             Operation::RollBack => "roll back",
+            Operation::EditStage => "edit stage",
+            Operation::MoveToSlot => "move to slot",
             Operation::SetQuotas => "set quotas",
             Operation::Suspend => "suspend",
             Operation::Resume => "resume",
@@ -92,6 +104,8 @@ impl Operation {
             (
                 Operation::Update
                 | Operation::Recompose
+                | Operation::EditStage
+                | Operation::MoveToSlot
                 | Operation::SetQuotas
                 | Operation::Suspend
                 | Operation::Migrate
@@ -165,6 +179,13 @@ impl<'l> Scene<'l> {
         stations: usize,
     ) -> Result<(Scene<'l>, Vec<Station>), LifeError> {
         let of = STEADY + CHANGING;
+        let switch = || {
+            let plan = SlotPlan {
+                slots: NonZeroU16::new(SLOTS),
+                capacity: Capacity::default(),
+            };
+            Hypervisor::with_slots(Arc::clone(&life.engine), plan)
+        };
         let begins = Expectation {
             home: Home::First,
             may_drop: false,
@@ -183,8 +204,8 @@ impl<'l> Scene<'l> {
         let flows: Arc<[Flow]> = flows.collect::<Result<_, _>>()?;
         let mut scene = Scene {
             life,
-            first: Hypervisor::new(Arc::clone(&life.engine)),
-            second: Hypervisor::new(Arc::clone(&life.engine)),
+            first: switch(),
+            second: switch(),
             flows: Arc::clone(&flows),
             changing: Vec::new(),
             choices: Choices::new(life.seed),
@@ -323,6 +344,14 @@ impl<'l> Scene<'l> {
                 let next = running.before.unwrap_or(running.function);
                 self.update(operation, at, running, next, settle)?
             }
+            (Operation::EditStage, State::Running(running)) => {
+                self.edit_stage(at, running, settle)?
+            }
+            (Operation::MoveToSlot, state) => {
+                self.move_to_slot(at)?;
+                settle()?;
+                state
+            }
             (Operation::SetQuotas, state) => {
                 let quotas = self.quotas();
                 self.switch(home).set_quotas(id, quotas).map_err(refused)?;
@@ -407,6 +436,48 @@ impl<'l> Scene<'l> {
         settle()?;
         self.expect(at, false, [next; 2]);
         Ok(State::Running(running.then(next)))
+    }
+
+    /// What it runs, as it was given.
+    fn given(&mut self, at: usize) -> Result<Arc<Program>, LifeError> {
+        let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
+        let given = self.switch(home).vpdp(id).and_then(Vpdp::given);
+        given.map(Arc::clone).ok_or(LifeError::Function)
+    }
+
+    /// Changes one of its stages: each packet meets what it did before or behind.
+    fn edit_stage(
+        &mut self,
+        at: usize,
+        running: Running,
+        settle: &mut Settle<'_>,
+    ) -> Result<State, LifeError> {
+        let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
+        let given = self.given(at)?;
+        // What an earlier change brought along may still be there.
+        let prefix = format!("edit{}", self.made.values().sum::<usize>());
+        let from = (self.life.functions, running.function);
+        let edited = edit(from, &given, &prefix, |next, edit| {
+            self.expect(at, false, [running.function, next]);
+            self.switch(home).edit(id, edit).map(drop)
+        });
+        let next = edited
+            .ok_or(LifeError::Function)?
+            .map_err(refused(Operation::EditStage))?;
+        settle()?;
+        self.expect(at, false, [next; 2]);
+        Ok(State::Running(running.then(next)))
+    }
+
+    /// Has one of its ingress stages be in a slot at random.
+    fn move_to_slot(&mut self, at: usize) -> Result<(), LifeError> {
+        let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
+        let given = self.given(at)?;
+        let stages = ingress_stages(&given).concat();
+        let stage = self.choose(stages.len());
+        let slot = self.choose(SLOTS.into()) as u32;
+        let moved = self.switch(home).move_to_slot(id, stages[stage], Some(slot));
+        moved.map(drop).map_err(refused(Operation::MoveToSlot))
     }
 
     /// Makes it in the other switch, leads its packets there, and deletes it here.

@@ -1,7 +1,7 @@
 //! A worker of both switches, and the packets that come to it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
 use tenancy::Worker;
@@ -117,6 +117,8 @@ pub(super) struct Run {
     pub(super) taken: u64,
     /// Packets that found the ring full.
     pub(super) missed: u64,
+    /// How long it was.
+    pub(super) time: Duration,
 }
 
 /// A worker of both switches.
@@ -225,6 +227,7 @@ impl Station {
             self.burst(count as usize, Nanos::from(self.start.elapsed()));
             ended();
         }
+        run.time = begin.elapsed();
         run
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::life::{Fates, Life, LifeReport, functions};
+use bench::life::{Fates, Life, LifeReport, Rates, functions};
 use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;
@@ -16,6 +16,9 @@ use crate::{Ended, compile, out, report};
 
 /// The share of the rate that is the load.
 const LOAD: f64 = 0.8;
+
+/// Less than this part of the load is clearly less.
+const CLEARLY: f64 = 0.98;
 
 #[derive(Serialize)]
 struct Packets {
@@ -81,14 +84,45 @@ const HEAD: [&str; 7] = [
 struct Figures {
     operations: BTreeMap<&'static str, usize>,
     workers: usize,
-    mpps_reached: f64,
-    mpps_load: f64,
     seconds: f64,
+    reached_mpps: f64,
+    reached_behind_mpps: f64,
+    load_mpps: f64,
+    without_operations: Load,
+    with_operations: Load,
     steady: Packets,
     changing: Packets,
-    missed: u64,
-    missed_without_operations: u64,
 }
+
+/// What workers made of the load.
+#[derive(Serialize)]
+struct Load {
+    carried_mpps: f64,
+    missed_mpps: f64,
+    /// Of what they reach.
+    share: f64,
+}
+
+impl Load {
+    fn new(rates: Rates, reached: Rates) -> Load {
+        Load {
+            carried_mpps: rates.carried,
+            missed_mpps: rates.missed,
+            share: rates.carried / reached.carried,
+        }
+    }
+
+    fn cells(&self, name: &str) -> Vec<String> {
+        vec![
+            name.to_owned(),
+            format!("{:.2}", self.carried_mpps),
+            format!("{:.3}", self.missed_mpps),
+            format!("{:.2}", self.share),
+        ]
+    }
+}
+
+const LOAD_HEAD: [&str; 4] = ["load", "carried Mpps", "missed Mpps", "of the rate"];
 
 impl Figures {
     fn new(report: &LifeReport, workers: usize) -> Figures {
@@ -98,13 +132,14 @@ impl Figures {
                 .map(|(operation, count)| (operation.name(), *count))
                 .collect(),
             workers,
-            mpps_reached: report.mpps,
-            mpps_load: report.load_mpps,
             seconds: report.time.as_secs_f64(),
+            reached_mpps: report.reached.carried,
+            reached_behind_mpps: report.reached_behind.carried,
+            load_mpps: report.reached.carried * LOAD,
+            without_operations: Load::new(report.quiet, report.reached),
+            with_operations: Load::new(report.operated, report.reached),
             steady: report.steady.into(),
             changing: report.changing.into(),
-            missed: report.missed,
-            missed_without_operations: report.quiet_missed,
         }
     }
 
@@ -115,24 +150,32 @@ impl Figures {
             .map(|(name, count)| format!("{count} {name}"));
         let counts: Vec<String> = counts.collect();
         out::line(&format!(
-            "{} operations in {:.1} s ({}), {:.2} Mpps of {:.2} that {} workers reach",
+            "{} operations in {:.1} s ({})",
             operations.map(|(_, count)| count).sum::<usize>(),
             self.seconds,
             counts.join(", "),
-            self.mpps_load,
-            self.mpps_reached,
-            self.workers
         ));
-        let lines = [
+        out::line(&format!(
+            "{} workers reach {:.2} Mpps before, {:.2} Mpps behind them; the load is {:.2} Mpps",
+            self.workers, self.reached_mpps, self.reached_behind_mpps, self.load_mpps
+        ));
+        out::text(&report::align(&[
+            LOAD_HEAD.map(String::from).to_vec(),
+            self.without_operations.cells("without operations"),
+            self.with_operations.cells("with operations"),
+        ]));
+        out::text(&report::align(&[
             HEAD.map(String::from).to_vec(),
             self.steady.cells("that no operation is about"),
             self.changing.cells("that operations are about"),
-        ];
-        out::text(&report::align(&lines));
-        out::line(&format!(
-            "{} more packets found a worker's ring full, and {} without operations",
-            self.missed, self.missed_without_operations
-        ));
+        ]));
+        if self.with_operations.share < LOAD * CLEARLY {
+            out::line(&format!(
+                "the load was not carried: {:.0} % of what workers reach, not {:.0} %",
+                self.with_operations.share * 100.0,
+                LOAD * 100.0
+            ));
+        }
     }
 }
 

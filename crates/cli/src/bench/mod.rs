@@ -57,7 +57,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["lookups", "io", "swap", "programs", "trace", "svg"])]
     tenants: bool,
     /// With --tenants: how many vPDPs.
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", default_values = ["1", "8", "64", "256"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load"], default_values = ["1", "8", "64", "256"])]
     vpdps: Vec<usize>,
     /// With --tenants: measure instead what happens to packets while vPDPs are made, changed, moved to another switch and deleted at random: at 80 % of
     /// the rate that --workers reach, with every packet checked. Wants a core more than workers.
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     #[arg(long, requires = "tenants")]
     load: bool,
     /// With --tenants: which program: `l2`, or `pol1` to `pol7`, the policies of HyperVDP.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", default_values = ["l2"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load"], default_values = ["l2"])]
     policy: Vec<String>,
     /// With --lookups: how many entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
@@ -94,7 +94,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
     /// Packets that a side gets at once: 64 if it is not said; with --tenants 1024, as many as a worker of `polyplane host` takes in one round.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["life", "load"])]
     burst: Option<u16>,
     /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
     #[arg(long = "in", value_name = "PORT=FILE")]

@@ -62,7 +62,8 @@ pub fn make(spec: &SwitchSpec, engine: &dyn Engine) -> Result<Box<dyn Node>, Str
     Ok(Box::new(SwitchNode::new(device, spec.service)))
 }
 
-fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
+/// Tells a device what is in an entries file.
+pub fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let program = Arc::clone(device.program());
     let file = path.display().to_string();
@@ -71,7 +72,8 @@ fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
     stf::apply_file(device, &entries).map_err(|error| error.to_string())
 }
 
-fn compile(path: &Path) -> Result<ir::Program, String> {
+/// Compiles a program.
+pub fn compile(path: &Path) -> Result<ir::Program, String> {
     let options = syntax::ParseOptions {
         builtin: Some(sema::arch::builtin_include),
         ..Default::default()
