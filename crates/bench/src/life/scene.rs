@@ -476,7 +476,9 @@ impl<'l> Scene<'l> {
         let stages = ingress_stages(&given).concat();
         let stage = self.choose(stages.len());
         let slot = self.choose(SLOTS.into()) as u32;
-        let moved = self.switch(home).move_to_slot(id, stages[stage], Some(slot));
+        let moved = self
+            .switch(home)
+            .move_to_slot(id, stages[stage], Some(slot));
         moved.map(drop).map_err(refused(Operation::MoveToSlot))
     }
 

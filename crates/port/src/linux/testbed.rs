@@ -150,7 +150,8 @@ impl<P: Port> Testbed<P> {
     /// The sink's end of the cable fails.
     pub fn take(&mut self) -> Result<usize, PortError> {
         self.frames.clear();
-        self.sink.rx(&mut self.frames, Nanos::from(self.clock.elapsed()))
+        self.sink
+            .rx(&mut self.frames, Nanos::from(self.clock.elapsed()))
     }
 
     /// The time since the test bed was made: a clock for its ports.
