@@ -606,7 +606,12 @@ impl Hypervisor {
 }
 
 fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Seat {
-    let desk = Arc::clone(desk);
-    worker.wake_by(move || desk.call());
+    // The desk holds seats that come back: they do not hold it.
+    let desk = Arc::downgrade(desk);
+    worker.wake_by(move || {
+        if let Some(desk) = desk.upgrade() {
+            desk.call();
+        }
+    });
     Seat::new(slot, serial, worker)
 }

@@ -272,3 +272,24 @@ fn operations_lose_no_packet_of_the_others_on_threads_of_their_own() {
     assert_eq!(scene.hypervisor.ledger().received, u64::from(came));
     assert_eq!(scene.hypervisor.departing(), 0);
 }
+
+#[test]
+fn nothing_of_a_switch_outlives_it_and_its_workers() {
+    for workers_first in [true, false] {
+        let mut hypervisor = hypervisor();
+        hypervisor.create(spec(1, &[10, 11])).unwrap();
+        hypervisor.load(id(1), marker(1)).unwrap();
+        let mut workers = hypervisor.workers(1);
+        workers[0].forward(&mut [], Nanos(1), |_, _, _| {});
+        let device = hypervisor.vpdp(id(1)).unwrap().device().unwrap();
+        let program = Arc::downgrade(device.program());
+        if workers_first {
+            drop(workers);
+            drop(hypervisor);
+        } else {
+            drop(hypervisor);
+            drop(workers);
+        }
+        assert_eq!(program.strong_count(), 0, "workers first: {workers_first}");
+    }
+}
