@@ -12,7 +12,7 @@ use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
 use crate::abi::{Code, Native};
-use crate::sweep::sweep;
+use crate::simplify::simplify;
 use crate::translate::{Body, PassUses, ScoutedStages, Shared, translate};
 
 /// A program, compiled.
@@ -181,7 +181,7 @@ impl Compiler {
         self.context.func.signature = signature;
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.function);
         let stages = translate(shared, builder, body)?;
-        sweep(&mut self.context.func);
+        simplify(&mut self.context.func);
         let defined = self.module.define_function(id, &mut self.context);
         defined.map_err(|error| failed(format!("{error:?}")))?;
         self.module.clear_context(&mut self.context);

@@ -8,7 +8,7 @@
 //! A whole pass becomes one function that takes a burst; a packet of it has a context only from the first helper on that needs one. Scouts may go
 //! before (`translate/scout.rs`): they write down the keys of tables, which are then looked up together, level by level where keys depend on answers. What a
 //! table's entries do, what small keys hit, and what is counted, native code finds without a helper ([`view`]). What no effect needs is swept out before
-//! code is made ([`sweep`]).
+//! code is made ([`simplify`]).
 //!
 //! Invariants:
 //! - what a packet leaves behind (fields, cursor, emitted bits, requests, work, verdict) is what `interp` leaves;
@@ -28,7 +28,7 @@ mod backend;
 mod fuse;
 mod helpers;
 mod notes;
-mod sweep;
+mod simplify;
 mod translate;
 mod view;
 

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Valu
 use std::collections::HashMap;
 
 /// Sweeps a function whose blocks are all filled. What it does to the packet stays the same.
-pub(crate) fn sweep(func: &mut Function) {
+pub(super) fn sweep(func: &mut Function) {
     let needed = needed(func);
     let blocks: Vec<Block> = func.layout.blocks().collect();
     for &block in &blocks {

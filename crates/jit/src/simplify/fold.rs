@@ -1,0 +1,575 @@
+//! Computes what is known before there is code: constants on all ways to a place, and what a branch that was taken says of its condition.
+//!
+//! One walk over the blocks, each after those it is reached from (but for loops, of whose variables nothing is known): a parameter that gets the same number on
+//! all ways that can be taken is that number. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::entity::{EntitySet, SecondaryMap};
+use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value,
+    ValueDef,
+};
+
+/// Facts that are looked through for a value, at most: the way back may be as long as the function.
+const MOST_FACTS: usize = 64;
+
+/// What is known of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Is(u64),
+    NotZero,
+}
+
+/// What a block's parameter gets on the ways that were walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Given {
+    #[default]
+    Nothing,
+    Always(u64),
+    Anything,
+}
+
+impl Given {
+    /// The same with one way more.
+    pub(super) fn and(self, number: Option<u64>) -> Given {
+        match (self, number) {
+            (Given::Nothing, Some(number)) => Given::Always(number),
+            (Given::Always(before), Some(number)) if before == number => self,
+            _ => Given::Anything,
+        }
+    }
+}
+
+/// What is known of a value from here on: the facts of a block are a list, of which dominated blocks add to the front.
+struct Fact {
+    value: Value,
+    known: Known,
+    before: Option<usize>,
+}
+
+/// Folds a function. Blocks that cannot be reached any more are gone, with all ways from them.
+pub(super) fn fold(func: &mut Function) {
+    let ways = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &ways);
+    let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
+    let mut fold = Fold {
+        func,
+        constants: SecondaryMap::new(),
+        given: SecondaryMap::new(),
+        arrivals: SecondaryMap::new(),
+        facts: Vec::new(),
+        front: SecondaryMap::new(),
+        has_fact: EntitySet::new(),
+    };
+    fold.walk(&blocks, &ways, &tree);
+    let gone: Vec<Block> = fold.unreached();
+    for block in gone {
+        remove(func, block);
+    }
+    func.dfg.resolve_all_aliases();
+}
+
+fn remove(func: &mut Function, block: Block) {
+    let insts: Vec<Inst> = func.layout.block_insts(block).collect();
+    for inst in insts {
+        func.layout.remove_inst(inst);
+    }
+    func.layout.remove_block(block);
+}
+
+/// How a block is reached.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrival {
+    /// How many ways lead here that can be taken.
+    ways: usize,
+    /// The branch that the last of them comes from.
+    from: Option<Inst>,
+}
+
+struct Fold<'f> {
+    func: &'f mut Function,
+    constants: SecondaryMap<Value, Option<u64>>,
+    given: SecondaryMap<Value, Given>,
+    arrivals: SecondaryMap<Block, Arrival>,
+    facts: Vec<Fact>,
+    front: SecondaryMap<Block, Option<usize>>,
+    has_fact: EntitySet<Value>,
+}
+
+impl Fold<'_> {
+    fn walk(&mut self, blocks: &[Block], ways: &ControlFlowGraph, tree: &DominatorTree) {
+        let mut number: HashMap<Block, usize> = HashMap::new();
+        for (at, &block) in blocks.iter().enumerate() {
+            number.insert(block, at);
+        }
+        for (at, &block) in blocks.iter().enumerate() {
+            if at > 0 && self.arrivals[block].ways == 0 {
+                continue;
+            }
+            let mut before = ways.pred_iter(block);
+            let is_loop = before.any(|way| number.get(&way.block).is_some_and(|&from| from >= at));
+            self.begin(block, is_loop || at == 0, tree);
+            let insts: Vec<Inst> = self.func.layout.block_insts(block).collect();
+            for inst in insts {
+                self.inst(block, inst);
+            }
+        }
+    }
+
+    fn unreached(&self) -> Vec<Block> {
+        let mut blocks = self.func.layout.blocks();
+        let entry = blocks.next();
+        let is_gone = |block: &Block| Some(*block) != entry && self.arrivals[*block].ways == 0;
+        blocks.filter(is_gone).collect()
+    }
+
+    /// What is known where a block begins.
+    fn begin(&mut self, block: Block, is_open: bool, tree: &DominatorTree) {
+        let above = tree.idom(block);
+        self.front[block] = above.and_then(|above| self.front[above]);
+        if is_open {
+            return;
+        }
+        for &param in self.func.dfg.block_params(block) {
+            if let Given::Always(number) = self.given[param] {
+                self.constants[param] = Some(number);
+            }
+        }
+        let arrival = self.arrivals[block];
+        if let (1, Some(branch)) = (arrival.ways, arrival.from) {
+            self.learn(block, branch);
+        }
+    }
+
+    /// What the branch says by which a block is reached, the only way to it.
+    fn learn(&mut self, block: Block, branch: Inst) {
+        if let Some(from) = self.func.layout.inst_block(branch) {
+            self.front[block] = self.front[from];
+        }
+        if let InstructionData::Brif { arg, blocks, .. } = self.func.dfg.insts[branch] {
+            let pool = &self.func.dfg.value_lists;
+            let [then, otherwise] = blocks.map(|call| call.block(pool));
+            if then != otherwise {
+                self.is_truth(block, arg, block == then);
+            }
+        }
+    }
+
+    /// A value is zero, or not, from the begin of a block on; and what that says of the values that it was computed from.
+    fn is_truth(&mut self, block: Block, value: Value, truth: bool) {
+        let value = self.func.dfg.resolve_aliases(value);
+        if self.known(block, value).is_some() {
+            return;
+        }
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else {
+            return self.add_fact(block, value, of_truth(truth));
+        };
+        let data = self.func.dfg.insts[inst];
+        let is_bit = self.is_bit(value);
+        let known = if truth && is_bit {
+            Known::Is(1)
+        } else {
+            of_truth(truth)
+        };
+        self.add_fact(block, value, known);
+        match data {
+            InstructionData::Unary {
+                opcode: Opcode::Uextend,
+                arg,
+            } => {
+                self.is_truth(block, arg, truth);
+            }
+            InstructionData::IntCompareImm { cond, arg, imm, .. } => {
+                let ty = self.func.dfg.value_type(arg);
+                let number = cut(imm.bits() as u64, ty);
+                match (cond, truth) {
+                    (IntCC::Equal, true) | (IntCC::NotEqual, false) => {
+                        self.is_number(block, arg, number);
+                    }
+                    (IntCC::Equal, false) | (IntCC::NotEqual, true) if number == 0 => {
+                        self.is_truth(block, arg, true);
+                    }
+                    _ => {}
+                }
+            }
+            InstructionData::Binary {
+                opcode: Opcode::Band,
+                args,
+            } if truth => {
+                args.iter().for_each(|&arg| self.is_truth(block, arg, true));
+            }
+            InstructionData::Binary {
+                opcode: Opcode::Bor,
+                args,
+            } if !truth => {
+                args.iter()
+                    .for_each(|&arg| self.is_truth(block, arg, false));
+            }
+            InstructionData::BinaryImm64 {
+                opcode: Opcode::BxorImm,
+                arg,
+                imm,
+            } if imm.bits() == 1 && self.is_bit(arg) => {
+                self.is_truth(block, arg, !truth);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_number(&mut self, block: Block, value: Value, number: u64) {
+        match number {
+            0 => self.is_truth(block, value, false),
+            _ => {
+                let value = self.func.dfg.resolve_aliases(value);
+                self.add_fact(block, value, Known::Is(number));
+            }
+        }
+    }
+
+    /// Whether a value is 0 or 1.
+    fn is_bit(&self, value: Value) -> bool {
+        let dfg = &self.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(value) else {
+            return false;
+        };
+        match dfg.insts[inst] {
+            InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => true,
+            InstructionData::Unary {
+                opcode: Opcode::Uextend,
+                arg,
+            } => self.is_bit(arg),
+            InstructionData::BinaryImm64 {
+                opcode: Opcode::BxorImm,
+                arg,
+                imm,
+            } => imm.bits() == 1 && self.is_bit(arg),
+            InstructionData::Binary {
+                opcode: Opcode::Band | Opcode::Bor,
+                args,
+            } => args.iter().all(|&arg| self.is_bit(arg)),
+            _ => false,
+        }
+    }
+
+    fn add_fact(&mut self, block: Block, value: Value, known: Known) {
+        let before = self.front[block];
+        self.facts.push(Fact {
+            value,
+            known,
+            before,
+        });
+        self.front[block] = Some(self.facts.len() - 1);
+        self.has_fact.insert(value);
+    }
+
+    fn known(&self, block: Block, value: Value) -> Option<Known> {
+        let value = self.func.dfg.resolve_aliases(value);
+        if let Some(number) = self.constants[value] {
+            return Some(Known::Is(number));
+        }
+        if !self.has_fact.contains(value) {
+            return None;
+        }
+        let first = self.front[block].and_then(|at| self.facts.get(at));
+        let facts = std::iter::successors(first, |fact| self.facts.get(fact.before?));
+        let mut facts = facts.take(MOST_FACTS);
+        facts
+            .find(|fact| fact.value == value)
+            .map(|fact| fact.known)
+    }
+
+    fn number(&self, block: Block, value: Value) -> Option<u64> {
+        match self.known(block, value) {
+            Some(Known::Is(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn inst(&mut self, block: Block, inst: Inst) {
+        match self.func.dfg.insts[inst] {
+            InstructionData::Brif { arg, blocks, .. } => self.branch(block, inst, arg, blocks),
+            InstructionData::BranchTable { arg, .. } if self.number(block, arg).is_some() => {
+                self.switch(block, inst, arg);
+            }
+            data if data.opcode().is_branch() => {}
+            data => self.compute(block, inst, data),
+        }
+        self.name_constants(block, inst);
+        self.arrive_behind(block, inst);
+    }
+
+    fn branch(&mut self, block: Block, inst: Inst, arg: Value, blocks: [BlockCall; 2]) {
+        let truth = match self.known(block, arg) {
+            Some(Known::Is(number)) => number != 0,
+            Some(Known::NotZero) => true,
+            None => return,
+        };
+        let [then, otherwise] = blocks;
+        self.jump(inst, if truth { then } else { otherwise });
+    }
+
+    fn switch(&mut self, block: Block, inst: Inst, arg: Value) {
+        let Some(number) = self.number(block, arg) else {
+            return;
+        };
+        let InstructionData::BranchTable { table, .. } = self.func.dfg.insts[inst] else {
+            return;
+        };
+        let table = &self.func.dfg.jump_tables[table];
+        let chosen = usize::try_from(number)
+            .ok()
+            .and_then(|at| table.as_slice().get(at));
+        let chosen = chosen.copied().unwrap_or(table.default_block());
+        let chosen = chosen.deep_clone(&mut self.func.dfg.value_lists);
+        self.jump(inst, chosen);
+    }
+
+    fn jump(&mut self, inst: Inst, to: BlockCall) {
+        let pool = &self.func.dfg.value_lists;
+        let args: Vec<BlockArg> = to.args(pool).collect();
+        let to = to.block(pool);
+        self.func.dfg.replace(inst).jump(to, &args);
+    }
+
+    /// Takes an instruction's result for what it is, if that is known.
+    fn compute(&mut self, block: Block, inst: Inst, data: InstructionData) {
+        let &[result] = self.func.dfg.inst_results(inst) else {
+            return;
+        };
+        let ty = self.func.dfg.value_type(result);
+        if !ty.is_int() || ty.bits() > 64 {
+            return;
+        }
+        if data.opcode() == Opcode::Iconst {
+            self.constants[result] = evaluate(self.func, data, ty, |_| None);
+            return;
+        }
+        if let InstructionData::Ternary {
+            opcode: Opcode::Select,
+            args: [cond, yes, no],
+        } = data
+            && let Some(known) = self.known(block, cond)
+        {
+            let chosen = if known == Known::Is(0) { no } else { yes };
+            if self.number(block, chosen).is_none() {
+                return self.is_same(inst, result, chosen);
+            }
+        }
+        if let Some(number) = evaluate(self.func, data, ty, |value| self.known(block, value)) {
+            self.is_constant(inst, result, number);
+        }
+    }
+
+    fn is_constant(&mut self, inst: Inst, result: Value, number: u64) {
+        let ty = self.func.dfg.value_type(result);
+        self.func.dfg.replace(inst).iconst(ty, signed(number, ty));
+        self.constants[result] = Some(number);
+    }
+
+    fn is_same(&mut self, inst: Inst, result: Value, other: Value) {
+        self.func.dfg.clear_results(inst);
+        self.func.dfg.change_to_alias(result, other);
+        self.func.layout.remove_inst(inst);
+    }
+
+    /// Has an instruction take constants for what is constant there.
+    fn name_constants(&mut self, block: Block, inst: Inst) {
+        if self.func.layout.inst_block(inst).is_none() {
+            return;
+        }
+        let values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
+        let mut named: Vec<(Value, Value)> = Vec::new();
+        for value in values {
+            let is_named = named.iter().any(|(other, _)| *other == value);
+            if is_named || self.is_iconst(value) {
+                continue;
+            }
+            if let Some(number) = self.number(block, value) {
+                let ty = self.func.dfg.value_type(value);
+                let mut at = cranelift_codegen::cursor::FuncCursor::new(self.func);
+                cranelift_codegen::cursor::Cursor::goto_inst(&mut at, inst);
+                let constant = at.ins().iconst(ty, signed(number, ty));
+                self.constants[constant] = Some(number);
+                named.push((value, constant));
+            }
+        }
+        if named.is_empty() {
+            return;
+        }
+        self.func.dfg.map_inst_values(inst, |value| {
+            let name = named.iter().find(|(of, _)| *of == value);
+            name.map_or(value, |(_, constant)| *constant)
+        });
+    }
+
+    fn is_iconst(&self, value: Value) -> bool {
+        let dfg = &self.func.dfg;
+        let def = dfg.value_def(dfg.resolve_aliases(value));
+        let ValueDef::Result(inst, _) = def else {
+            return false;
+        };
+        dfg.insts[inst].opcode() == Opcode::Iconst
+    }
+
+    /// The blocks behind a branch are reached, with these arguments.
+    fn arrive_behind(&mut self, block: Block, inst: Inst) {
+        let dfg = &self.func.dfg;
+        let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        for call in calls {
+            let to = call.block(&dfg.value_lists);
+            let arrival = &mut self.arrivals[to];
+            arrival.ways += 1;
+            arrival.from = Some(inst);
+            let args = call.args(&dfg.value_lists);
+            for (&param, arg) in dfg.block_params(to).iter().zip(args) {
+                let number = arg.as_value().and_then(|value| self.number(block, value));
+                self.given[param] = self.given[param].and(number);
+            }
+        }
+    }
+}
+
+/// The result, of this type, of an instruction of which this much is known.
+pub(super) fn evaluate(
+    func: &Function,
+    data: InstructionData,
+    ty: Type,
+    known: impl Fn(Value) -> Option<Known>,
+) -> Option<u64> {
+    let number = |value| match known(value) {
+        Some(Known::Is(number)) => Some(number),
+        _ => None,
+    };
+    let result = match data {
+        InstructionData::UnaryImm {
+            opcode: Opcode::Iconst,
+            imm,
+        } => imm.bits() as u64,
+        InstructionData::Unary { opcode, arg } => {
+            let from = func.dfg.value_type(arg);
+            let value = number(arg)?;
+            match opcode {
+                Opcode::Uextend | Opcode::Ireduce => value,
+                Opcode::Sextend => signed(value, from) as u64,
+                Opcode::Bnot => !value,
+                Opcode::Bswap => value.swap_bytes() >> (64 - ty.bits()),
+                _ => return None,
+            }
+        }
+        InstructionData::BinaryImm64 { opcode, arg, imm } => {
+            let imm = imm.bits() as u64;
+            match (opcode, number(arg)) {
+                (Opcode::BandImm | Opcode::ImulImm, _) if imm == 0 => 0,
+                (_, Some(value)) => binary(without_imm(opcode)?, value, imm, ty)?,
+                (_, None) => return None,
+            }
+        }
+        InstructionData::Binary {
+            opcode,
+            args: [a, b],
+        } => match (opcode, number(a), number(b)) {
+            (Opcode::Band | Opcode::Imul, Some(0), _)
+            | (Opcode::Band | Opcode::Imul, _, Some(0)) => 0,
+            (_, Some(a), Some(b)) => binary(opcode, a, b, ty)?,
+            _ => return None,
+        },
+        InstructionData::IntCompareImm { cond, arg, imm, .. } => {
+            let from = func.dfg.value_type(arg);
+            let imm = cut(imm.bits() as u64, from);
+            match (known(arg)?, cond, imm) {
+                (Known::Is(value), ..) => compare(cond, value, imm, from).into(),
+                (Known::NotZero, IntCC::Equal, 0) => 0,
+                (Known::NotZero, IntCC::NotEqual, 0) => 1,
+                _ => return None,
+            }
+        }
+        InstructionData::IntCompare {
+            cond, args: [a, b], ..
+        } => {
+            let from = func.dfg.value_type(a);
+            compare(cond, number(a)?, number(b)?, from).into()
+        }
+        InstructionData::Ternary {
+            opcode: Opcode::Select,
+            args: [cond, yes, no],
+        } => match known(cond)? {
+            Known::Is(0) => number(no)?,
+            _ => number(yes)?,
+        },
+        _ => return None,
+    };
+    Some(cut(result, ty))
+}
+
+fn of_truth(truth: bool) -> Known {
+    match truth {
+        true => Known::NotZero,
+        false => Known::Is(0),
+    }
+}
+
+fn mask(ty: Type) -> u64 {
+    u64::MAX >> (64 - ty.bits())
+}
+
+fn cut(number: u64, ty: Type) -> u64 {
+    number & mask(ty)
+}
+
+fn signed(number: u64, ty: Type) -> i64 {
+    let unused = 64 - ty.bits();
+    (number << unused) as i64 >> unused
+}
+
+fn without_imm(opcode: Opcode) -> Option<Opcode> {
+    Some(match opcode {
+        Opcode::IaddImm => Opcode::Iadd,
+        Opcode::ImulImm => Opcode::Imul,
+        Opcode::BandImm => Opcode::Band,
+        Opcode::BorImm => Opcode::Bor,
+        Opcode::BxorImm => Opcode::Bxor,
+        Opcode::IshlImm => Opcode::Ishl,
+        Opcode::UshrImm => Opcode::Ushr,
+        Opcode::SshrImm => Opcode::Sshr,
+        _ => return None,
+    })
+}
+
+fn binary(opcode: Opcode, a: u64, b: u64, ty: Type) -> Option<u64> {
+    // Cranelift takes the distance of a shift modulo the width.
+    let by = (b % u64::from(ty.bits())) as u32;
+    Some(match opcode {
+        Opcode::Iadd => a.wrapping_add(b),
+        Opcode::Isub => a.wrapping_sub(b),
+        Opcode::Imul => a.wrapping_mul(b),
+        Opcode::Band => a & b,
+        Opcode::Bor => a | b,
+        Opcode::Bxor => a ^ b,
+        Opcode::Ishl => a << by,
+        Opcode::Ushr => cut(a, ty) >> by,
+        Opcode::Sshr => (signed(a, ty) >> by) as u64,
+        Opcode::Umin => cut(a, ty).min(cut(b, ty)),
+        Opcode::Umax => cut(a, ty).max(cut(b, ty)),
+        _ => return None,
+    })
+}
+
+fn compare(cond: IntCC, a: u64, b: u64, ty: Type) -> bool {
+    let (x, y) = (signed(a, ty), signed(b, ty));
+    match cond {
+        IntCC::Equal => a == b,
+        IntCC::NotEqual => a != b,
+        IntCC::SignedLessThan => x < y,
+        IntCC::SignedGreaterThanOrEqual => x >= y,
+        IntCC::SignedGreaterThan => x > y,
+        IntCC::SignedLessThanOrEqual => x <= y,
+        IntCC::UnsignedLessThan => a < b,
+        IntCC::UnsignedGreaterThanOrEqual => a >= b,
+        IntCC::UnsignedGreaterThan => a > b,
+        IntCC::UnsignedLessThanOrEqual => a <= b,
+    }
+}

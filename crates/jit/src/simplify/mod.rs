@@ -1,0 +1,198 @@
+//! What is done to a function between its translation and Cranelift: ways that know more than others get code of their own ([`split`]), what is known on a
+//! way is computed before there is code ([`fold`]), and what nobody needs is taken out ([`sweep`]).
+//!
+//! A pass is translated block after block, and where ways meet it no longer knows which of them a packet took: which headers are there and where, whether
+//! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
+//! not grow too much. All three leave what the function does to a packet as it was.
+
+mod fold;
+mod split;
+mod sweep;
+
+use cranelift_codegen::ir::Function;
+
+/// Instructions that a function may have more while ways are parted. Most of the copies are folded to little.
+const MOST_GROWTH: usize = 8000;
+
+/// Instructions from which on a function is large: what is saved a packet is not worth the time to compile copies.
+const LARGE: usize = 3000;
+
+/// How often ways are parted, at most: each time those that meet behind those that were parted before.
+const MOST_ROUNDS: usize = 6;
+
+/// Simplifies a function whose blocks are all filled.
+pub(crate) fn simplify(func: &mut Function) {
+    func.dfg.resolve_all_aliases();
+    fold::fold(func);
+    sweep::sweep(func);
+    let before = size(func);
+    if before >= LARGE {
+        return;
+    }
+    for _ in 0..MOST_ROUNDS {
+        let growth = (before + MOST_GROWTH).saturating_sub(size(func));
+        if !split::split(func, growth) {
+            break;
+        }
+        fold::fold(func);
+        sweep::sweep(func);
+    }
+}
+
+/// How many instructions a function has.
+fn size(func: &Function) -> usize {
+    let blocks = func.layout.blocks();
+    blocks
+        .map(|block| func.layout.block_insts(block).count())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cranelift_codegen::ir::condcodes::IntCC;
+    use cranelift_codegen::ir::types::{I8, I64};
+    use cranelift_codegen::ir::{
+        AbiParam, InstBuilder, InstructionData, MemFlags, Opcode, Signature, Value,
+    };
+    use cranelift_codegen::isa::CallConv;
+    use cranelift_codegen::{settings, verifier::verify_function};
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+    /// A function of one pointer.
+    fn function(fill: impl FnOnce(&mut FunctionBuilder<'_>, Value)) -> Function {
+        let mut func = Function::new();
+        func.signature = Signature::new(CallConv::SystemV);
+        func.signature.params.push(AbiParam::new(I64));
+        let mut context = FunctionBuilderContext::new();
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let entry = b.create_block();
+        b.append_block_params_for_function_params(entry);
+        b.switch_to_block(entry);
+        let pointer = b.block_params(entry)[0];
+        fill(&mut b, pointer);
+        b.seal_all_blocks();
+        b.finalize();
+        func
+    }
+
+    fn safe() -> MemFlags {
+        MemFlags::new().with_notrap()
+    }
+
+    fn count(func: &Function, wanted: Opcode) -> usize {
+        let blocks = func.layout.blocks();
+        let insts = blocks.flat_map(|block| func.layout.block_insts(block));
+        let ops = insts.map(|inst| func.dfg.insts[inst].opcode());
+        ops.filter(|&op| op == wanted).count()
+    }
+
+    fn check(func: &Function) {
+        let flags = settings::Flags::new(settings::builder());
+        assert!(verify_function(func, &flags).is_ok(), "{func}");
+    }
+
+    /// Two ways that meet, one with 14 and one with 18; behind that a branch asks which it was.
+    fn meeting() -> Function {
+        function(|b, pointer| {
+            let [one, other, met, first, second] = [(); 5].map(|()| b.create_block());
+            let at = b.append_block_param(met, I64);
+            let choice = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().brif(choice, one, &[], other, &[]);
+            for (block, number) in [(one, 14), (other, 18)] {
+                b.switch_to_block(block);
+                let number = b.ins().iconst(I64, number);
+                b.ins().jump(met, &[number.into()]);
+            }
+            b.switch_to_block(met);
+            let place = b.ins().iadd(pointer, at);
+            let loaded = b.ins().load(I64, safe(), place, 0);
+            let is_first = b.ins().icmp_imm(IntCC::Equal, at, 14);
+            b.ins().brif(is_first, first, &[], second, &[]);
+            for (block, at) in [(first, 64), (second, 72)] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), loaded, pointer, at);
+                b.ins().return_(&[]);
+            }
+        })
+    }
+
+    #[test]
+    fn ways_that_know_different_things_get_code_of_their_own() {
+        let mut func = meeting();
+        simplify(&mut func);
+        check(&func);
+        let conditions = count(&func, Opcode::Brif);
+        assert_eq!((conditions, count(&func, Opcode::Store)), (1, 2), "{func}");
+        assert_eq!(count(&func, Opcode::Load), 3, "{func}");
+    }
+
+    #[test]
+    fn what_a_branch_has_asked_is_not_asked_again() {
+        let mut func = function(|b, pointer| {
+            let [yes, no, again, never] = [(); 4].map(|()| b.create_block());
+            let number = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().brif(number, yes, &[], no, &[]);
+            b.switch_to_block(yes);
+            let is_zero = b.ins().icmp_imm(IntCC::Equal, number, 0);
+            b.ins().brif(is_zero, never, &[], again, &[]);
+            b.switch_to_block(no);
+            b.ins().store(safe(), number, pointer, 8);
+            b.ins().return_(&[]);
+            for block in [again, never] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), number, pointer, 16);
+                b.ins().return_(&[]);
+            }
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+        assert_eq!(count(&func, Opcode::Store), 2, "{func}");
+        // Where the number is zero it is stored as such.
+        assert_eq!(count(&func, Opcode::Iconst), 1, "{func}");
+    }
+
+    #[test]
+    fn nothing_is_known_of_the_variables_of_a_loop() {
+        let mut func = function(|b, pointer| {
+            let [around, end] = [(); 2].map(|()| b.create_block());
+            let at = b.append_block_param(around, I64);
+            let zero = b.ins().iconst(I64, 0);
+            b.ins().jump(around, &[zero.into()]);
+            b.switch_to_block(around);
+            b.ins().store(safe(), at, pointer, 0);
+            let next = b.ins().iadd_imm(at, 1);
+            let goes_on = b.ins().load(I64, safe(), pointer, 8);
+            b.ins().brif(goes_on, around, &[next.into()], end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[]);
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::IaddImm), 1, "{func}");
+    }
+
+    #[test]
+    fn a_number_is_cut_to_its_type_before_it_is_compared() {
+        let mut func = function(|b, pointer| {
+            let most = b.ins().iconst(I8, -1);
+            let wide = b.ins().uextend(I64, most);
+            let more = b.ins().iadd_imm(wide, 1);
+            b.ins().store(safe(), more, pointer, 0);
+            b.ins().return_(&[]);
+        });
+        simplify(&mut func);
+        check(&func);
+        let numbers: Vec<i64> = func
+            .layout
+            .blocks()
+            .flat_map(|block| func.layout.block_insts(block))
+            .filter_map(|inst| match func.dfg.insts[inst] {
+                InstructionData::UnaryImm { imm, .. } => Some(imm.bits()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(numbers, [256], "{func}");
+    }
+}
