@@ -16,7 +16,7 @@ use cranelift_codegen::ir::{
 use super::fold::{Given, Known, evaluate};
 
 /// How many instructions may be copied for one that a group of ways makes known.
-const WORTH: usize = 100;
+const WORTH: usize = 12;
 
 /// What the ways of a group know, by parameter of the block where they meet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +101,8 @@ impl Meeting {
     }
 }
 
-/// How many instructions of a region need not run if these parameters of its first block have these values.
+/// What is gained if these parameters of a region's first block have these values: instructions of the region that need not run, and numbers that become
+/// known behind it.
 fn made_known(
     func: &Function,
     region: &[Block],
@@ -109,71 +110,72 @@ fn made_known(
     values: &[Option<i64>],
 ) -> usize {
     let mut foresight = Foresight::default();
+    foresight.region.extend(region.iter().copied());
     for (&param, value) in params.iter().zip(values) {
         let Some(value) = value else { continue };
         foresight.numbers[param] = Some(*value as u64);
     }
     foresight.reached.insert(region[0]);
-    region
-        .iter()
-        .map(|&block| foresight.block(func, block))
-        .sum()
+    for &block in region {
+        foresight.block(func, block);
+    }
+    foresight.gain
 }
 
 /// What would be known in a region.
 #[derive(Default)]
 struct Foresight {
+    region: EntitySet<Block>,
     numbers: SecondaryMap<Value, Option<u64>>,
     given: SecondaryMap<Value, Given>,
     reached: EntitySet<Block>,
+    gain: usize,
 }
 
 impl Foresight {
-    /// How many instructions of a block need not run.
-    fn block(&mut self, func: &Function, block: Block) -> usize {
+    fn block(&mut self, func: &Function, block: Block) {
+        let insts = func.layout.block_insts(block);
         if !self.reached.contains(block) {
-            return func.layout.block_insts(block).count();
+            self.gain += insts.count();
+            return;
         }
         for param in func.dfg.block_params(block) {
             if let Given::Always(number) = self.given[*param] {
                 self.numbers[*param] = Some(number);
             }
         }
-        let insts = func.layout.block_insts(block);
-        insts.filter(|&inst| self.inst(func, inst)).count()
+        insts.for_each(|inst| self.inst(func, inst));
     }
 
-    /// Whether an instruction need not run.
-    fn inst(&mut self, func: &Function, inst: Inst) -> bool {
+    fn inst(&mut self, func: &Function, inst: Inst) {
         let data = func.dfg.insts[inst];
         let dfg = &func.dfg;
         if data.opcode().is_branch() {
             let calls = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
             let chosen = match data {
-                InstructionData::Brif { arg, .. } => {
-                    self.number(func, arg).map(|n| usize::from(n == 0))
-                }
+                InstructionData::Brif { arg, .. } => self.number(func, arg),
                 _ => None,
             };
+            self.gain += usize::from(chosen.is_some());
+            let chosen = chosen.map(|truth| usize::from(truth == 0));
             for (at, call) in calls.iter().enumerate() {
                 if chosen.is_none_or(|chosen| chosen == at) {
                     self.arrive(func, *call);
                 }
             }
-            return chosen.is_some();
+            return;
         }
         let &[result] = dfg.inst_results(inst) else {
-            return false;
+            return;
         };
         let ty = dfg.value_type(result);
         if !ty.is_int() || ty.bits() > 64 || data.opcode() == Opcode::Iconst {
-            return false;
+            return;
         }
-        let number = evaluate(func, data, ty, |value| {
-            self.number(func, value).map(Known::Is)
-        });
+        let known = |value| self.number(func, value).map(Known::Is);
+        let number = evaluate(func, data, ty, known);
         self.numbers[result] = number;
-        number.is_some()
+        self.gain += usize::from(number.is_some());
     }
 
     fn number(&self, func: &Function, value: Value) -> Option<u64> {
@@ -184,8 +186,12 @@ impl Foresight {
         let pool = &func.dfg.value_lists;
         let to = call.block(pool);
         self.reached.insert(to);
+        let is_outside = !self.region.contains(to);
         for (&param, arg) in func.dfg.block_params(to).iter().zip(call.args(pool)) {
-            let number = arg.as_value().and_then(|value| self.number(func, value));
+            let arg = arg.as_value();
+            let is_new = is_outside && arg.is_some_and(|arg| self.numbers[arg].is_some());
+            self.gain += usize::from(is_new);
+            let number = arg.and_then(|value| self.number(func, value));
             self.given[param] = self.given[param].and(number);
         }
     }

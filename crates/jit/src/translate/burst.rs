@@ -26,7 +26,7 @@ impl Translator<'_> {
         let work = self.number(WORK_BUDGET.into());
         self.b.def_var(self.work, work);
         let zero = self.number(0);
-        self.store_invocation(zero, offset::FLAGS);
+        self.set_flags(zero);
         if let Some(fusing) = &self.fused {
             self.b.def_var(fusing.wire, wire);
             self.b.def_var(fusing.egress, zero);
@@ -42,9 +42,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The next packet is this one; helpers know, too.
+    /// The next packet is this one.
     pub(super) fn set_at(&mut self, at: Value) {
-        self.store_invocation(at, offset::AT);
         if let Some(fusing) = &self.fused {
             self.b.def_var(fusing.at, at);
         }
@@ -73,7 +72,7 @@ impl Translator<'_> {
         let number = self.b.block_params(ended)[0];
         let at = self.write_outcome(number);
         let (next, through) = (self.b.create_block(), self.b.create_block());
-        let flags = self.load_invocation(offset::FLAGS);
+        let flags = self.flags();
         let seen = (flags::HELD | flags::ASKED) as i64;
         let must_see = self.b.ins().band_imm(flags, seen);
         self.return_if(must_see, |this| {
@@ -122,6 +121,7 @@ impl Translator<'_> {
         let left = self.number(left);
         let number = self.b.ins().bor(egress, left);
         let done = self.write_outcome(number);
+        self.show_packet();
         self.b.ins().return_(&[done]);
         self.is_live = false;
     }

@@ -1,18 +1,18 @@
 //! Ones' complement sums, computed where they are asked for.
 //!
 //! RFC 1071: the sum of 16-bit words does not care in which groups they are added, as long as carries come back in at the low end. So each value is added
-//! where it stands in its word, 32 bits at a time, and the sum is folded once. Fields that stand in the packet side by side, as nothing has written them
-//! yet, are added as one.
+//! where it stands in its word, 32 bits at a time, and the sum is folded once. Nor does it care for the order of the bytes in a word, as long as it is the same
+//! in all of them: fields that stand in the packet, as nothing has written them yet, are added side by side as they are loaded, and their sum is swapped.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::types::{I8, I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, Type, Value};
 use exec::Unsupported;
 use ir::{Call, Expr, ExternId, ExternKind, HashAlgorithm, HeaderId, Op, Operand, ScalarTy};
 
-use super::Translator;
 use super::emit::pieces_of;
 use super::expr::is_wide;
+use super::{Translator, in_bytes};
 use crate::helpers::Helper;
 
 /// Bits up to which data is summed inline.
@@ -39,6 +39,25 @@ struct Sum {
     value: Value,
     /// The largest that it may be.
     most: u64,
+}
+
+/// The sums of words as numbers, and of words with their bytes swapped.
+struct Sums {
+    numbers: Sum,
+    swapped: Sum,
+}
+
+impl Sums {
+    fn of(zero: Value) -> Sums {
+        let nothing = Sum {
+            value: zero,
+            most: 0,
+        };
+        Sums {
+            numbers: nothing,
+            swapped: nothing,
+        }
+    }
 }
 
 impl Translator<'_> {
@@ -218,8 +237,7 @@ impl Translator<'_> {
 
     fn unfolded_sum(&mut self, data: &[Expr]) -> Result<Sum, Unsupported> {
         let parts = self.parts(data)?;
-        let value = self.number(0);
-        let mut sum = Sum { value, most: 0 };
+        let mut sums = Sums::of(self.number(0));
         let mut headers: Vec<HeaderId> = Vec::new();
         for part in &parts {
             match &part.source {
@@ -228,56 +246,113 @@ impl Translator<'_> {
                 Source::Value(limbs) => {
                     let mut at = part.at;
                     for (value, width) in pieces_of(limbs, part.width) {
-                        self.add(&mut sum, value, (at, width));
+                        self.add_value(&mut sums, value, (at, width));
                         at += width;
                     }
                 }
             }
         }
         for header in headers {
-            self.add_header(&mut sum, header, &parts);
+            self.add_header(&mut sums, header, &parts);
         }
-        Ok(sum)
+        Ok(self.sum_of_both(sums))
+    }
+
+    /// The sum of both: that of swapped words is swapped when it is folded (RFC 1071, 2 (B)).
+    fn sum_of_both(&mut self, Sums { numbers, swapped }: Sums) -> Sum {
+        let mut sum = numbers;
+        if swapped.most > 0 {
+            let folded = self.folded(swapped);
+            let half = self.b.ins().ireduce(I16, folded);
+            let half = self.b.ins().bswap(half);
+            let half = self.b.ins().uextend(I64, half);
+            self.add_word(&mut sum, half, 16);
+        }
+        sum
     }
 
     /// Adds what a header in the packet gives: nothing if it was not extracted, since its fields are zero then.
-    fn add_header(&mut self, sum: &mut Sum, header: HeaderId, parts: &[Part]) {
+    fn add_header(&mut self, sums: &mut Sums, header: HeaderId, parts: &[Part]) {
         let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
         let site = self.code.headers.get(header.get() as usize);
         let (Some(&offset), Some(total)) = (offset, site.map(|site| site.fixed_bits)) else {
             return;
         };
         let there = self.b.create_block();
-        let (after, after_sum) = self.block_with(1);
+        let (after, after_sums) = self.block_with(2);
         let offset = self.b.use_var(offset);
         let is_there = self
             .b
             .ins()
             .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
-        self.b
-            .ins()
-            .brif(is_there, there, &[], after, &[sum.value.into()]);
+        let before = [sums.numbers.value.into(), sums.swapped.value.into()];
+        self.b.ins().brif(is_there, there, &[], after, &before);
         self.start_sealed(there);
         let bytes = self.bytes_of_header(header);
         for part in parts {
-            let Source::Packet { header: of, bit } = part.source else {
-                continue;
-            };
-            if of != header {
-                continue;
-            }
-            let mut done = 0;
-            while done < part.width {
-                // Whole words as far as it goes.
-                let width = (64 - (part.at + done) % 16).min(part.width - done);
-                let value = self.load_bits(bytes, bit + done, width, total)[0];
-                self.add(sum, value, (part.at + done, width));
-                done += width;
+            match part.source {
+                Source::Packet { header: of, bit } if of == header => {
+                    self.add_in_packet(sums, bytes, (bit, total), (part.at, part.width));
+                }
+                _ => {}
             }
         }
-        self.jump_with(after, &[sum.value]);
+        self.jump_with(after, &[sums.numbers.value, sums.swapped.value]);
         self.start_sealed(after);
-        sum.value = after_sum[0];
+        sums.numbers.value = after_sums[0];
+        sums.swapped.value = after_sums[1];
+    }
+
+    /// Adds bits of a header of `total` bits in the packet. Whole bytes are added as they are loaded, with the bytes of each word swapped.
+    fn add_in_packet(
+        &mut self,
+        sums: &mut Sums,
+        bytes: Value,
+        (bit, total): (u32, u32),
+        (at, width): (u32, u32),
+    ) {
+        let is_whole = [bit, at, width].iter().all(|bits| bits % 8 == 0);
+        let mut done = 0;
+        while done < width {
+            let (at, left) = (at + done, width - done);
+            if is_whole {
+                let (ty, size) = match left {
+                    _ if at % 16 != 0 => (I8, 8),
+                    32.. => (I32, 32),
+                    16.. => (I16, 16),
+                    _ => (I8, 8),
+                };
+                let from = ((bit + done) / 8) as i32;
+                let word = self.b.ins().load(ty, in_bytes(), bytes, from);
+                let word = self.b.ins().uextend(I64, word);
+                self.add_swapped(&mut sums.swapped, word, (at, size));
+                done += size;
+                continue;
+            }
+            // Whole words as far as it goes.
+            let size = (64 - at % 16).min(left);
+            let value = self.load_bits(bytes, bit + done, size, total)[0];
+            self.add(&mut sums.numbers, value, (at, size));
+            done += size;
+        }
+    }
+
+    /// Adds bytes that stand at a bit of the data, the first one lowest.
+    fn add_swapped(&mut self, sum: &mut Sum, value: Value, (at, width): (u32, u32)) {
+        match at % 16 {
+            0 => self.add_word(sum, value, width),
+            _ => {
+                let value = self.b.ins().ishl_imm(value, 8);
+                self.add_word(sum, value, width + 8);
+            }
+        }
+    }
+
+    fn add_value(&mut self, sums: &mut Sums, value: Value, (at, width): (u32, u32)) {
+        match (at % 8, width) {
+            (0, 8) => self.add_swapped(&mut sums.swapped, value, (at, width)),
+            _ => self.add(&mut sums.numbers, value, (at, width)),
+        }
     }
 
     /// The data in parts: neighbours in the packet together.

@@ -18,6 +18,12 @@ mod row {
     pub(super) const LAST_USE: i32 = 16;
 }
 
+/// Where the totals of a table have what, in bytes: `table::Lookup::totals` says so.
+mod total {
+    pub(super) const HITS: i32 = 0;
+    pub(super) const MISSES: i32 = 8;
+}
+
 /// The table whose action is being translated: its direct counter, and the variable that points to the entry's.
 #[derive(Clone, Copy)]
 pub(super) struct Applying {
@@ -44,7 +50,6 @@ impl Translator<'_> {
 
     /// Notes the packet for the entry, or the default action, that a lookup gave the number of.
     pub(super) fn note_packet(&mut self, table: TableId, number: Value) -> Applying {
-        self.note_total(table, number);
         let declared = self.program.tables.get(table);
         let counter = declared.and_then(|declared| declared.direct_counter);
         let unit = counter.and_then(|counter| self.unit_of(counter));
@@ -68,15 +73,20 @@ impl Translator<'_> {
         }
     }
 
-    /// A hit or a miss of the table.
-    fn note_total(&mut self, table: TableId, number: Value) {
+    /// A hit or a miss of the table. The number behind it is the same, but 0 where that is known.
+    pub(super) fn note_total(&mut self, table: TableId, number: Value) -> Value {
         let totals = self.load_view(view::of_table(table).totals);
-        let is_miss = self.b.ins().icmp_imm(IntCC::Equal, number, 0);
-        let miss = self.b.ins().uextend(I64, is_miss);
-        let behind = self.b.ins().ishl_imm(miss, 3);
-        let cell = self.b.ins().iadd(totals, behind);
-        let one = self.number(1);
-        self.add_at(cell, 0, one);
+        let (hit, missed) = (self.b.create_block(), self.b.create_block());
+        let (after, told) = self.block_with(1);
+        let [zero, one] = [0, 1].map(|number| self.number(number));
+        self.branch(number, hit, missed);
+        for (block, cell, number) in [(hit, total::HITS, number), (missed, total::MISSES, zero)] {
+            self.start_sealed(block);
+            self.add_at(totals, cell, one);
+            self.jump_with(after, &[number]);
+        }
+        self.start_sealed(after);
+        told[0]
     }
 
     /// What is noted of the entry that a lookup gave the number of, if anything is.

@@ -192,7 +192,7 @@ impl Translator<'_> {
 
     /// Whether the program may have asked something, as a number.
     fn asked_flag(&mut self) -> Value {
-        let flags = self.load_invocation(offset::FLAGS);
+        let flags = self.flags();
         self.b.ins().band_imm(flags, flags::ASKED as i64)
     }
 
@@ -265,7 +265,7 @@ impl Translator<'_> {
     /// The frame will begin where the packet does now.
     fn note_moved(&mut self, shift: Value) {
         self.code.may_move = true;
-        let flags = self.load_invocation(offset::FLAGS);
+        let flags = self.flags();
         let before = self.load_invocation(offset::SHIFT);
         let has_moved = self.b.ins().band_imm(flags, flags::MOVED as i64);
         let zero = self.number(0);
@@ -273,7 +273,7 @@ impl Translator<'_> {
         let shift = self.b.ins().iadd(before, shift);
         self.store_invocation(shift, offset::SHIFT);
         let flags = self.b.ins().bor_imm(flags, flags::MOVED as i64);
-        self.store_invocation(flags, offset::FLAGS);
+        self.set_flags(flags);
     }
 
     /// Whether a header is emitted elsewhere than it was parsed: 0 or 1.

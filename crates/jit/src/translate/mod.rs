@@ -467,8 +467,40 @@ impl<'t> Translator<'t> {
         let address = self.number(helper.address() as u64);
         let mut args = vec![self.invocation];
         args.extend_from_slice(numbers);
+        self.show_packet();
         let call = self.b.ins().call_indirect(signature, address, &args);
+        if let Some(flags) = self.fused.as_ref().map(|fusing| fusing.flags) {
+            let value = self.load_invocation(offset::FLAGS);
+            self.b.def_var(flags, value);
+        }
         self.b.inst_results(call)[0]
+    }
+
+    /// The invocation gets which packet is at hand, and what has become of its context, where variables know that.
+    fn show_packet(&mut self) {
+        let Some(fusing) = &self.fused else {
+            return;
+        };
+        let (at, flags) = (fusing.at, fusing.flags);
+        let at = self.b.use_var(at);
+        self.store_invocation(at, offset::AT);
+        let flags = self.b.use_var(flags);
+        self.store_invocation(flags, offset::FLAGS);
+    }
+
+    /// What has become of the context since the packet at hand began.
+    fn flags(&mut self) -> Value {
+        match self.fused.as_ref().map(|fusing| fusing.flags) {
+            Some(flags) => self.b.use_var(flags),
+            None => self.load_invocation(offset::FLAGS),
+        }
+    }
+
+    fn set_flags(&mut self, value: Value) {
+        match self.fused.as_ref().map(|fusing| fusing.flags) {
+            Some(flags) => self.b.def_var(flags, value),
+            None => self.store_invocation(value, offset::FLAGS),
+        }
     }
 
     /// The same with numbers known now.

@@ -40,8 +40,9 @@ pub(super) struct Fusing {
     is_flat: bool,
     /// What a scout has asked for.
     pub(super) scouting: Scouting,
-    /// Which packet of the burst is at hand.
+    /// Which packet of the burst is at hand, and what has become of its context. Helpers find both in the invocation.
     pub(super) at: Variable,
+    pub(super) flags: Variable,
     /// The packet as its burst knows it.
     pub(super) wire: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
@@ -347,6 +348,7 @@ impl Translator<'_> {
             is_flat: false,
             scouting,
             at: self.b.declare_var(I64),
+            flags: self.b.declare_var(I64),
             wire: self.b.declare_var(I64),
             ended,
             places,
@@ -654,7 +656,7 @@ impl Translator<'_> {
 
     /// Whether a checksum was wrong: then the context has begun.
     fn checksum_error(&mut self) -> Value {
-        let flags = self.load_invocation(offset::FLAGS);
+        let flags = self.flags();
         let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
         let ask = self.cold_block();
         let (after, result) = self.block_with(1);
@@ -725,7 +727,7 @@ impl Translator<'_> {
 
     /// Does something if the packet has a context: few have.
     fn if_begun(&mut self, work: impl FnOnce(&mut Self)) {
-        let flags = self.load_invocation(offset::FLAGS);
+        let flags = self.flags();
         let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
         let (begun, after) = (self.cold_block(), self.b.create_block());
         self.branch(has_begun, begun, after);
@@ -757,7 +759,7 @@ impl Translator<'_> {
     fn has_asked(&mut self) -> Value {
         let (ask, after) = (self.cold_block(), self.b.create_block());
         let asked = self.b.append_block_param(after, I64);
-        let flags = self.load_invocation(offset::FLAGS);
+        let flags = self.flags();
         let may_have = self.b.ins().band_imm(flags, flags::ASKED as i64);
         let none = self.number(0);
         self.b

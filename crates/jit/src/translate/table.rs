@@ -160,6 +160,7 @@ impl Translator<'_> {
             Some(site) => this.scouted_or_found(site),
             None => this.find(table),
         })?;
+        let number = self.note_total(table, number);
         self.applying = Some(self.note_packet(table, number));
         let record = self.record_of(table, number);
         let head = self.b.ins().load(I64, in_limbs(), record, 0);
