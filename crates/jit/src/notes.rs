@@ -40,10 +40,9 @@ pub(crate) fn answer<'s>(
         let places = &mut places[..found.len()];
         table.lookup.find_batch(keys, places);
         for (found, place) in found.iter_mut().zip(places) {
-            let number = place.map_or(0, |idx| idx.get() as usize + 1);
-            *found = number as u64;
-            will_read.ask_for(number);
+            *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
         }
+        will_read.ask_for(found);
     }
 }
 
@@ -71,22 +70,25 @@ impl<'l> WillRead<'l> {
         }
     }
 
-    /// Asks for all lines of the record of this number and of what is counted there.
-    #[inline(always)]
-    fn ask_for(&self, number: usize) {
+    /// Asks for all lines of the records of these numbers and of what is counted there.
+    fn ask_for(&self, numbers: &[u64]) {
+        let lines = (self.stride - 1).div_ceil(LINE);
         if !self.records.is_empty() {
-            let first = number * self.stride;
-            let last = first + self.stride - 1;
-            for at in (first..last).step_by(LINE) {
-                prefetch(self.records, at);
+            for number in numbers {
+                let first = *number as usize * self.stride;
+                for line in 0..lines {
+                    prefetch(self.records, first + line * LINE);
+                }
+                prefetch(self.records, first + self.stride - 1);
             }
-            prefetch(self.records, last);
         }
-        if !self.counts.is_empty() {
-            prefetch(self.counts, number * COUNTER_WORDS);
-        }
-        if !self.usage.is_empty() {
-            prefetch(self.usage, number * USAGE_WORDS);
+        for (cells, words) in [(self.counts, COUNTER_WORDS), (self.usage, USAGE_WORDS)] {
+            if cells.is_empty() {
+                continue;
+            }
+            for number in numbers {
+                prefetch(cells, *number as usize * words);
+            }
         }
     }
 }

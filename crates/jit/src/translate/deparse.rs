@@ -6,6 +6,7 @@
 //! where it is not known what stands where, all headers are emitted into a buffer, and the packet is put together anew.
 
 use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I8, I16, I32};
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
@@ -419,8 +420,38 @@ impl Translator<'_> {
             }
             bit = end;
         }
-        let words = self.words(&pieces);
-        self.store_words(&words, bytes, run.first / 8, (run.end - run.first) / 8);
+        let (at, count) = (run.first / 8, (run.end - run.first) / 8);
+        let ty = match count {
+            1 => I8,
+            2 => I16,
+            4 => I32,
+            _ => {
+                let words = self.words(&pieces);
+                return self.store_words(&words, bytes, at, count);
+            }
+        };
+        let number = self.number_of_pieces(&pieces);
+        let number = self.b.ins().ireduce(ty, number);
+        let number = match ty {
+            I8 => number,
+            _ => self.b.ins().bswap(number),
+        };
+        self.b.ins().store(in_bytes(), number, bytes, at as i32);
+    }
+
+    /// Pieces of at most 64 bits together as one number.
+    fn number_of_pieces(&mut self, pieces: &[(Value, u32)]) -> Value {
+        let mut number = None;
+        for &(value, width) in pieces.iter().filter(|(_, width)| *width > 0) {
+            number = Some(match number {
+                None => value,
+                Some(before) => {
+                    let before = self.b.ins().ishl_imm(before, i64::from(width));
+                    self.b.ins().bor(before, value)
+                }
+            });
+        }
+        number.unwrap_or_else(|| self.number(0))
     }
 
     /// Stores the first `count` bytes of words, `at` bytes behind an address.
