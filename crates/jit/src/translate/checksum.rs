@@ -140,30 +140,35 @@ impl Translator<'_> {
                 self.b.def_var(running, zero);
             }
             (Op::InternetChecksumAdd, [Operand::Data(data)]) => {
-                let more = self.unfolded_sum(data)?;
+                let more = self.sums(data)?;
                 self.add_running(running, more);
             }
             (Op::InternetChecksumSubtract, [Operand::Data(data)]) => {
                 // RFC 1624: what is subtracted is added complemented.
                 let less = self.sum(data)?;
                 let value = self.ones_complement(less);
-                let most = 0xffff;
-                self.add_running(running, Sum { value, most });
+                let mut sums = Sums::of(self.number(0));
+                sums.numbers = Sum {
+                    value,
+                    most: 0xffff,
+                };
+                self.add_running(running, sums);
             }
             (Op::InternetChecksumGet, [Operand::Out(to)]) => {
-                let sum = self.b.use_var(running);
+                let sum = self.running_sum(running);
                 let sum = self.ones_complement(sum);
                 let to = self.locate(to)?;
                 self.store_number(to, sum);
             }
             (Op::InternetChecksumGetState, [Operand::Out(to)]) => {
-                let sum = self.b.use_var(running);
+                let sum = self.running_sum(running);
                 let to = self.locate(to)?;
                 self.store_number(to, sum);
             }
             (Op::InternetChecksumSetState, [Operand::In(state)]) => {
                 let state = self.small(state)?;
                 let state = self.cut(state, 16);
+                let state = self.swapped(state);
                 self.b.def_var(running, state);
             }
             _ => return Err(self.unsupported("a checksum called so")),
@@ -171,11 +176,34 @@ impl Translator<'_> {
         Ok(true)
     }
 
-    fn add_running(&mut self, running: super::Variable, mut more: Sum) {
-        let sum = self.b.use_var(running);
-        self.add_word(&mut more, sum, 16);
-        let sum = self.folded(more);
+    /// Adds to a running sum, which has at most 32 bits, of words with their bytes swapped.
+    fn add_running(&mut self, running: super::Variable, more: Sums) {
+        let Sums { numbers, swapped } = more;
+        let mut sum = swapped;
+        if numbers.most > 0 {
+            let folded = self.folded(numbers);
+            let folded = self.swapped(folded);
+            self.add_word(&mut sum, folded, 16);
+        }
+        let before = self.b.use_var(running);
+        self.add_word(&mut sum, before, 32);
+        let sum = self.halves_added(sum.value, I64);
         self.b.def_var(running, sum);
+    }
+
+    /// A running sum in 16 bits, as a number.
+    fn running_sum(&mut self, running: super::Variable) -> Value {
+        let value = self.b.use_var(running);
+        let most = u32::MAX.into();
+        let folded = self.folded(Sum { value, most });
+        self.swapped(folded)
+    }
+
+    /// A number of 16 bits with its bytes swapped.
+    fn swapped(&mut self, number: Value) -> Value {
+        let half = self.b.ins().ireduce(I16, number);
+        let half = self.b.ins().bswap(half);
+        self.b.ins().uextend(I64, half)
     }
 
     /// The instances whose running sums live in variables: those that nothing but the operations of [`Self::running_call`] touches.
@@ -206,7 +234,7 @@ impl Translator<'_> {
         let mut sums: Vec<_> = sums.map(|(id, sum)| (*id, *sum)).collect();
         sums.sort_by_key(|(id, _)| id.get());
         for (id, sum) in sums {
-            let (id, sum) = (self.number(id.get().into()), self.b.use_var(sum));
+            let (id, sum) = (self.number(id.get().into()), self.running_sum(sum));
             self.help(Helper::SetSum, &[id, sum]);
         }
     }
@@ -229,13 +257,19 @@ impl Translator<'_> {
         self.b.ins().bxor_imm(sum, 0xffff)
     }
 
-    /// The ones' complement sum of data, folded to 16 bits.
+    /// The ones' complement sum of data, folded to 16 bits: that of swapped words is swapped when it is folded (RFC 1071, 2 (B)).
     fn sum(&mut self, data: &[Expr]) -> Result<Value, Unsupported> {
-        let sum = self.unfolded_sum(data)?;
+        let Sums { numbers, swapped } = self.sums(data)?;
+        let mut sum = numbers;
+        if swapped.most > 0 {
+            let folded = self.folded(swapped);
+            let folded = self.swapped(folded);
+            self.add_word(&mut sum, folded, 16);
+        }
         Ok(self.folded(sum))
     }
 
-    fn unfolded_sum(&mut self, data: &[Expr]) -> Result<Sum, Unsupported> {
+    fn sums(&mut self, data: &[Expr]) -> Result<Sums, Unsupported> {
         let parts = self.parts(data)?;
         let mut sums = Sums::of(self.number(0));
         let mut headers: Vec<HeaderId> = Vec::new();
@@ -255,20 +289,7 @@ impl Translator<'_> {
         for header in headers {
             self.add_header(&mut sums, header, &parts);
         }
-        Ok(self.sum_of_both(sums))
-    }
-
-    /// The sum of both: that of swapped words is swapped when it is folded (RFC 1071, 2 (B)).
-    fn sum_of_both(&mut self, Sums { numbers, swapped }: Sums) -> Sum {
-        let mut sum = numbers;
-        if swapped.most > 0 {
-            let folded = self.folded(swapped);
-            let half = self.b.ins().ireduce(I16, folded);
-            let half = self.b.ins().bswap(half);
-            let half = self.b.ins().uextend(I64, half);
-            self.add_word(&mut sum, half, 16);
-        }
-        sum
+        Ok(sums)
     }
 
     /// Adds what a header in the packet gives: nothing if it was not extracted, since its fields are zero then.
