@@ -23,7 +23,7 @@ pub(crate) const MOST_DIGITS: usize = 2;
 pub(crate) struct TableView {
     /// Its records.
     pub(crate) records: i32,
-    /// Its rows of use, if packets note each entry's use there; else 0.
+    /// Its rows of use.
     pub(crate) usage: i32,
     /// Its direct counters.
     pub(crate) counts: i32,
@@ -81,10 +81,7 @@ fn make(packet: &mut PacketContext, state: &State, code: &Code) {
         let lookup = &table.lookup;
         let records = lookup.records().limbs().as_ptr().expose_provenance();
         let first = |cells: &Cells| cells.lane(packet.lane).as_ptr().expose_provenance();
-        let usage = match lookup.notes_usage() {
-            true => first(lookup.usage()),
-            false => 0,
-        };
+        let usage = first(lookup.usage());
         let (counts, totals) = (first(lookup.counts()), first(lookup.totals()));
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
