@@ -66,11 +66,18 @@ pub(super) fn fold(func: &mut Function) {
         has_fact: EntitySet::new(),
     };
     fold.walk(&blocks, &ways, &tree);
-    let gone: Vec<Block> = fold.unreached();
+    remove_unreached(func);
+    func.dfg.resolve_all_aliases();
+}
+
+fn remove_unreached(func: &mut Function) {
+    let ways = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &ways);
+    let blocks = func.layout.blocks();
+    let gone: Vec<Block> = blocks.filter(|&block| !tree.is_reachable(block)).collect();
     for block in gone {
         remove(func, block);
     }
-    func.dfg.resolve_all_aliases();
 }
 
 fn remove(func: &mut Function, block: Block) {
@@ -107,24 +114,18 @@ impl Fold<'_> {
             number.insert(block, at);
         }
         for (at, &block) in blocks.iter().enumerate() {
-            if at > 0 && self.arrivals[block].ways == 0 {
-                continue;
-            }
             let mut before = ways.pred_iter(block);
             let is_loop = before.any(|way| number.get(&way.block).is_some_and(|&from| from >= at));
+            // A way that leads back may be the only one left that can be taken.
+            if at > 0 && self.arrivals[block].ways == 0 && !is_loop {
+                continue;
+            }
             self.begin(block, is_loop || at == 0, tree);
             let insts: Vec<Inst> = self.func.layout.block_insts(block).collect();
             for inst in insts {
                 self.inst(block, inst);
             }
         }
-    }
-
-    fn unreached(&self) -> Vec<Block> {
-        let mut blocks = self.func.layout.blocks();
-        let entry = blocks.next();
-        let is_gone = |block: &Block| Some(*block) != entry && self.arrivals[*block].ways == 0;
-        blocks.filter(is_gone).collect()
     }
 
     /// What is known where a block begins.

@@ -174,6 +174,27 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_that_is_entered_by_its_way_back_alone_stays() {
+        let mut func = function(|b, pointer| {
+            let [head, tail, end] = [(); 3].map(|()| b.create_block());
+            let never = b.ins().iconst(I64, 0);
+            // The loop has two entries, of which the first cannot be taken.
+            b.ins().brif(never, head, &[], tail, &[]);
+            b.switch_to_block(head);
+            b.ins().store(safe(), pointer, pointer, 0);
+            b.ins().jump(tail, &[]);
+            b.switch_to_block(tail);
+            let goes_on = b.ins().load(I64, safe(), pointer, 8);
+            b.ins().brif(goes_on, head, &[], end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[]);
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::Store), 1, "{func}");
+    }
+
+    #[test]
     fn a_number_is_cut_to_its_type_before_it_is_compared() {
         let mut func = function(|b, pointer| {
             let most = b.ins().iconst(I8, -1);
