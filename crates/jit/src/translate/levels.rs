@@ -49,9 +49,14 @@ pub(super) trait Follows {
 }
 
 impl Levels {
-    /// The architecture writes a field.
+    /// The architecture writes a field, with what a scout does not know.
     pub(super) fn set(&mut self, field: FieldId) {
         self.fields.insert(field, NEVER);
+    }
+
+    /// The architecture writes a field, with what a scout knows as well.
+    pub(super) fn tell(&mut self, field: FieldId) {
+        self.fields.insert(field, 0);
     }
 
     /// The level of a match stage's question.
@@ -507,4 +512,74 @@ fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
     };
     seen.retain(is_match);
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Follows everything; scouts find the answers of tables with one key.
+    struct All<'p>(&'p Program);
+
+    impl Follows for All<'_> {
+        fn follows(&self, _: &Expr) -> bool {
+            true
+        }
+        fn follows_place(&self, _: &Place) -> bool {
+            true
+        }
+        fn is_scouted(&self, _: TableId, _: &Control) -> bool {
+            true
+        }
+        fn is_answered_at_once(&self, table: TableId) -> bool {
+            self.0.tables.get(table).is_some_and(|t| t.keys.len() == 1)
+        }
+    }
+
+    /// A table with a key of these fields, whose action writes the field named by its parameter.
+    fn table(name: &str, keys: &[&str], writes: &str) -> String {
+        let keys: String = keys
+            .iter()
+            .map(|key| format!(" key {key}: exact as bit<16> = {key};\n"))
+            .collect();
+        format!(
+            "table {name} {{\n{keys} action to_{writes} table_and_default;\n default to_{writes}(16w0x0);\n size 16 declared;\n}}\n"
+        )
+    }
+
+    #[test]
+    fn keys_that_depend_on_small_tables_are_asked_for_on_the_level_of_those() {
+        let fields = ["mac", "port", "vlan", "id", "way", "hop", "goal"];
+        let declared: String = fields.map(|f| format!("field {f}: bit<16>\n")).concat();
+        let actions: String = fields
+            .map(|f| format!("action to_{f}(to: bit<16>) {{\n {f} = %to;\n}}\n"))
+            .concat();
+        let tables: [(&str, &[&str], &str, Level); 6] = [
+            ("ports", &["port"], "vlan", 0),
+            ("vlans", &["vlan"], "id", 0),
+            ("routes", &["id", "mac"], "way", 0),
+            ("ways", &["way"], "hop", 1),
+            ("stations", &["hop", "mac"], "goal", 1),
+            ("members", &["goal", "id"], "goal", 2),
+        ];
+        let all: String = tables
+            .map(|(name, keys, writes, _)| table(name, keys, writes))
+            .concat();
+        let names = tables.map(|(name, ..)| name);
+        let nexts = names[1..].iter().copied().chain(["end"]);
+        let stages: String = names
+            .iter()
+            .zip(nexts)
+            .map(|(name, next)| format!(" stage {name}: match {name} next {next};\n"))
+            .collect();
+        let text = format!("program p v1model\n{declared}{actions}{all}control c {{\n{stages}}}\n");
+        let program = ir::read(&text).expect("the text is IR");
+        let mut levels = Levels::default();
+        let control = ControlId::new(0);
+        levels.control(&program, control, &All(&program));
+        for (stage, (name, _, _, level)) in tables.iter().enumerate() {
+            let asked = levels.asked(control, StageId::new(stage as u32));
+            assert_eq!(asked, Some(*level), "{name}");
+        }
+    }
 }

@@ -22,6 +22,7 @@ use ir::{
 use super::extract::is_inline;
 use super::homes::{Homes, written_in_control};
 use super::levels::{Follows, Level, Levels, assigns};
+use super::pass::stays;
 use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::{BURST, offset};
@@ -97,8 +98,8 @@ pub(super) struct Scouting {
 }
 
 impl Scouting {
-    /// What may be scouted of a pass: all controls between the first parser and what ends ingress. What the architecture tells before the parser the scout
-    /// is told, too; what it tells later counts as written.
+    /// What may be scouted of a pass: all controls between the first parser and what makes another packet of the one that was parsed. What the architecture
+    /// tells before the parser the scout is told, too; what it tells later counts as written.
     pub(super) fn of(
         program: &ir::Program,
         pass: &Pass,
@@ -145,7 +146,10 @@ impl Scouting {
                 PassStep::Set(field, _) if is_parsed => {
                     written.insert(*field);
                 }
-                PassStep::Set(..) | PassStep::DropIf(..) | PassStep::LeaveIf(_) => {}
+                PassStep::Set(..)
+                | PassStep::DropIf(..)
+                | PassStep::LeaveIf(_)
+                | PassStep::Enqueue(_) => {}
                 _ => break,
             }
         }
@@ -202,7 +206,10 @@ impl Translator<'_> {
         for step in &pass.steps {
             match step {
                 PassStep::Parse { .. } => is_parsed = true,
-                PassStep::Set(field, _) if is_parsed => levels.set(*field),
+                PassStep::Set(field, input) if is_parsed => match stays(*input) {
+                    true => levels.tell(*field),
+                    false => levels.set(*field),
+                },
                 PassStep::Control(control) if written.contains_key(control) => {
                     levels.control(self.program, *control, self);
                 }
@@ -408,13 +415,17 @@ impl Translator<'_> {
                     is_parsed = true;
                 }
                 PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
+                PassStep::Set(field, input) if stays(*input) && plan.needed.contains(field) => {
+                    self.step(number as u32, step)?;
+                }
                 PassStep::Control(control) if plan.controls.contains(control) => {
                     self.scout_control(*control, plan)?;
                 }
                 PassStep::Control(_)
                 | PassStep::Set(..)
                 | PassStep::DropIf(..)
-                | PassStep::LeaveIf(_) => {}
+                | PassStep::LeaveIf(_)
+                | PassStep::Enqueue(_) => {}
                 _ => break,
             }
         }
