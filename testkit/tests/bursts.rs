@@ -235,6 +235,100 @@ fn keys_that_answers_write_are_those_of_one_packet_after_the_other() {
     check_bursts(CHAIN, chain_frames);
 }
 
+/// Tables of small keys, one after the other, some of them too far from each other for an index by slots, with a table between that scouts ask for a
+/// whole burst: `ends`.
+const SCATTERED: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t { bit<16> a; bit<32> b; bit<16> trail; }
+struct headers_t { h_t h; }
+struct metadata_t { }
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    state start { packet.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    bit<16> key = 0;
+    bit<16> way = 0;
+
+    action choose(bit<16> value) { key = value; }
+    action refuse() {
+        hdr.h.trail = 0xdead;
+        standard_metadata.egress_spec = 9;
+        exit;
+    }
+    action lead(bit<16> value) {
+        way = way + value;
+        hdr.h.trail = hdr.h.trail ^ key;
+    }
+    table first {
+        key = { hdr.h.a : exact; }
+        actions = { choose; refuse; NoAction; }
+        default_action = NoAction();
+        const entries = { 0 : choose(0x8000); 1 : choose(3); 0xfff2 : choose(0x8001); 0xfff3 : refuse(); }
+    }
+    table second {
+        key = { key : exact; }
+        actions = { choose; refuse; }
+        default_action = choose(7);
+        const entries = { 0x8000 : choose(0xa000); 3 : choose(4); 0x8001 : refuse(); }
+    }
+    table third {
+        key = { key : exact; }
+        actions = { lead; NoAction; }
+        default_action = NoAction();
+        const entries = { 0xa000 : lead(0xb000); 4 : lead(5); 7 : lead(6); }
+    }
+    table never {
+        key = { key : exact; }
+        actions = { lead; NoAction; }
+        default_action = NoAction();
+    }
+    table ends {
+        key = { way : exact; hdr.h.b : exact; }
+        actions = { lead; NoAction; }
+        default_action = NoAction();
+        const entries = { (0xb000, 0x12345678) : lead(1); (5, 0x12345678) : lead(2); (6, 0x9abcdef0) : lead(0xff00); }
+    }
+    table last {
+        key = { way : exact; key : exact; }
+        actions = { choose; NoAction; }
+        default_action = NoAction();
+        const entries = { (0xb001, 0xa000) : choose(1); (7, 4) : choose(2); (0xff06, 7) : choose(3); (6, 7) : choose(4); }
+    }
+    apply {
+        standard_metadata.egress_spec = 1;
+        first.apply();
+        if (hdr.h.b != 5) { second.apply(); }
+        if (third.apply().hit) { never.apply(); }
+        ends.apply();
+        switch (last.apply().action_run) {
+            choose: { hdr.h.a = key; }
+            default: { standard_metadata.egress_spec = 2; }
+        }
+    }
+}
+control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) { apply {} }
+control U(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+
+V1Switch(P(), V(), I(), E(), U(), D()) main;
+"#;
+
+#[test]
+fn answers_that_scouts_find_by_themselves_are_those_of_one_packet_after_the_other() {
+    let words = [0x1234_5678u32, 5, 0x9abc_def0];
+    let frame = |number: u32| {
+        let a = [0u16, 1, 0xfff2, 2, 0xfff3][number as usize % 5];
+        let b = words[(number / 2) as usize % 3];
+        let bytes = [&a.to_be_bytes()[..], &b.to_be_bytes(), &[0, 0]].concat();
+        Frame::from_bytes(&bytes).unwrap()
+    };
+    check_bursts(SCATTERED, || (0..320).map(frame).collect());
+}
+
 /// An action with a parameter that has more limbs than native code holds in values.
 const WIDE: &str = r#"
 #include <core.p4>

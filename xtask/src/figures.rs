@@ -49,6 +49,8 @@ const TABLES: &[Table] = &[
             ("table", |row| text(row, "table")),
             ("entries", |row| number(row, "entries", 0)),
             ("loaded in s", |row| number(row, "load_seconds", 3)),
+            ("M/s at 2 s", |row| number(row, "mlps_at_2s", 1)),
+            ("full after s", |row| number(row, "seconds_to_full", 3)),
             ("bytes an entry", |row| number(row, "bytes_per_entry", 1)),
             ("M/s", |row| number(row, "mlps", 1)),
             ("middle half", |row| range(row, "mlps_middle_half", 1)),

@@ -1,8 +1,9 @@
 //! Tables to measure: what their samples promise, and that measuring them gives figures.
 
 use bench::clock::Clock;
-use bench::lookups::{Plan, Subject, measure};
+use bench::lookups::{Plan, Subject, measure, measure_loaded};
 use std::time::Duration;
+use table::Improved;
 
 #[test]
 fn a_sample_fills_its_table_and_all_of_its_lookups_find_what_a_search_through_all_entries_finds() {
@@ -42,5 +43,19 @@ fn lookups_go_on_beside_updates_and_hit_before_and_after() {
             assert!(beside.mlps > 0.0, "{name}: {rates:?}");
             assert!(beside.updates_per_s > 0.0, "{name}: {rates:?}");
         }
+    }
+}
+
+#[test]
+fn a_table_that_was_loaded_is_measured_until_its_index_is_as_fast_as_it_gets() {
+    for subject in Subject::ALL {
+        let sample = subject.sample(2000, 5000);
+        let mut table = sample.table();
+        let loaded = measure_loaded(&sample, &mut table, &Clock::new());
+        let name = subject.name();
+        assert!(loaded.mlps_at_2s > 0.0, "{name}: {loaded:?}");
+        assert!(loaded.seconds_to_full >= 0.0, "{name}: {loaded:?}");
+        let improved = table.improve(Duration::MAX);
+        assert_eq!(improved, Improved::NoMore, "{name}: {loaded:?}");
     }
 }

@@ -25,9 +25,10 @@ fn lookups_are_told_as_json_with_updates_beside_them() {
     for row in rows {
         assert_eq!(row["entries"], 100, "{row}");
         assert!(row["table"].is_string(), "{row}");
-        for figure in ["mlps", "bytes_per_entry", "updates_per_s"] {
+        for figure in ["mlps", "mlps_at_2s", "bytes_per_entry", "updates_per_s"] {
             assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
         }
+        assert!(row["seconds_to_full"].as_f64() >= Some(0.0), "{row}");
     }
 }
 

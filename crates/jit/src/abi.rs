@@ -324,7 +324,7 @@ pub(crate) fn run_pass(
             }
             enter(scout, &mut invocation);
             invocation.at = 0;
-            let sites = code.scouts.iter().filter(|site| site.level == level);
+            let sites = code.scouts.iter().filter(|site| site.is_asked_on(level));
             let lane = invocation.packet.lane;
             notes::answer(sites, &mut notes, invocation.state, lane);
             invocation.notes_at = notes.as_mut_ptr();

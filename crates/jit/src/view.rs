@@ -100,7 +100,8 @@ fn make(packet: &mut PacketContext, state: &State, code: &Code) {
     let asks = |site: &&ScoutSite| {
         let table = state.table(site.table);
         let is_direct = table.is_some_and(|table| direct_words(&table.lookup)[0] != 0);
-        !(site.may_be_direct && is_direct)
+        let is_native = site.answers_at_once || site.may_be_direct && is_direct;
+        !is_native
     };
     let asked = code.scouts.iter().filter(asks);
     words.push(asked.fold(0, |levels, site| levels | 1 << site.level));

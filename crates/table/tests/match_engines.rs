@@ -91,7 +91,7 @@ fn signed_kinds() -> impl Strategy<Value = Vec<MatchKind>> {
 }
 
 fn shape(kinds: impl Strategy<Value = Vec<MatchKind>>) -> impl Strategy<Value = KeyShape> {
-    let width = proptest::sample::select(vec![1u32, 3, 3, 8, 32, 48, 64, 65, 128, 200]);
+    let width = proptest::sample::select(vec![1u32, 3, 3, 8, 9, 11, 32, 48, 64, 65, 128, 200]);
     kinds.prop_flat_map(move |kinds| {
         let widths = proptest::collection::vec(width.clone(), kinds.len());
         widths.prop_map(move |widths| {

@@ -92,12 +92,10 @@ struct Turn {
 }
 
 fn summary(plan: &Plan, turns: Vec<Turn>, clock: &Clock) -> Rates {
-    let lookups = (STRETCH * BATCH) as f64;
-    let ticks_per_us = clock.rate().ticks_per_ns * 1e3;
     let rates = |updates: usize| {
         let turns = turns.iter().filter(|turn| turn.updates == updates);
         let stretches = turns.flat_map(|turn| &turn.ticks);
-        let rates = stretches.map(|ticks| lookups * ticks_per_us / ticks);
+        let rates = stretches.map(|&ticks| mlps(ticks, clock));
         rates.collect::<Vec<_>>()
     };
     let mut rest = rates(0);
@@ -112,16 +110,23 @@ fn summary(plan: &Plan, turns: Vec<Turn>, clock: &Clock) -> Rates {
     };
     let rested = turns.iter().filter(|turn| turn.updates == 0);
     let hits: usize = rested.map(|turn| turn.hits).sum();
+    let lookups = (rest.len() * STRETCH * BATCH).max(1);
     Rates {
         mlps: quantile(&mut rest, 0.5),
         middle_half: (quantile(&mut rest, 0.25), quantile(&mut rest, 0.75)),
-        hits: hits as f64 / (rest.len() as f64 * lookups).max(1.0),
+        hits: hits as f64 / lookups as f64,
         beside: plan.updates.iter().map(beside).collect(),
     }
 }
 
+/// Million lookups a second, of a stretch that took so many ticks.
+pub(super) fn mlps(ticks: f64, clock: &Clock) -> f64 {
+    let ticks_per_us = clock.rate().ticks_per_ns * 1e3;
+    (STRETCH * BATCH) as f64 * ticks_per_us / ticks
+}
+
 /// What both threads see.
-struct Shared {
+pub(super) struct Shared {
     newest: Mutex<Arc<Lookup>>,
     /// How many snapshots there were.
     version: AtomicU64,
@@ -136,7 +141,7 @@ struct Shared {
 const END: usize = usize::MAX;
 
 impl Shared {
-    fn new(first: Arc<Lookup>) -> Self {
+    pub(super) fn new(first: Arc<Lookup>) -> Self {
         Self {
             newest: Mutex::new(first),
             version: AtomicU64::new(0),
@@ -152,7 +157,7 @@ impl Shared {
     }
 
     /// Makes a snapshot the newest, and gives the one that was.
-    fn publish(&self, lookup: Arc<Lookup>) -> Arc<Lookup> {
+    pub(super) fn publish(&self, lookup: Arc<Lookup>) -> Arc<Lookup> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *newest, lookup);
         drop(newest);
@@ -241,7 +246,7 @@ impl Writer {
 }
 
 /// Looks up.
-struct Reader<'s> {
+pub(super) struct Reader<'s> {
     sample: &'s Sample,
     shared: &'s Shared,
     clock: &'s Clock,
@@ -253,7 +258,7 @@ struct Reader<'s> {
 }
 
 impl<'s> Reader<'s> {
-    fn new(sample: &'s Sample, shared: &'s Shared, clock: &'s Clock) -> Self {
+    pub(super) fn new(sample: &'s Sample, shared: &'s Shared, clock: &'s Clock) -> Self {
         Self {
             sample,
             shared,
@@ -299,15 +304,20 @@ impl<'s> Reader<'s> {
             hits: 0,
         };
         while start.elapsed() < TURN {
-            let start = self.clock.ticks();
-            for _ in 0..STRETCH {
-                turn.hits += self.batch();
-            }
-            turn.ticks.push((self.clock.ticks() - start) as f64);
+            let (ticks, hits) = self.stretch();
+            turn.hits += hits;
+            turn.ticks.push(ticks);
         }
         let made = self.shared.updates.load(Acquire) - before;
         turn.updates_per_s = made as f64 / start.elapsed().as_secs_f64();
         turn
+    }
+
+    /// Batches that are timed together: their ticks, and how many lookups hit.
+    pub(super) fn stretch(&mut self) -> (f64, usize) {
+        let start = self.clock.ticks();
+        let hits = (0..STRETCH).map(|_| self.batch()).sum();
+        ((self.clock.ticks() - start) as f64, hits)
     }
 
     /// One batch of lookups in the newest snapshot; how many hit.

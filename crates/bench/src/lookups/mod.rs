@@ -1,7 +1,9 @@
 //! Tables to measure lookups in: what they hold, what is asked, and which entries come and go meanwhile.
 
+mod loaded;
 mod measure;
 
+pub use loaded::{Loaded, measure_loaded};
 pub use measure::{Beside, Plan, Rates, measure};
 
 use crate::{Choices, Family, FiveTuple, Kind, RoutingTable, RuleSet, Spread};

@@ -1,8 +1,9 @@
 //! Which tables of a pass are looked up together, and in which order: the levels of its scouts.
 //!
 //! A table is asked on level 0 if its key is known when the packet is parsed, and on level n + 1 if its key is known when the tables of level n are answered
-//! and their actions' assignments are followed. What cannot be followed (extern calls, stacks, tables that are not flat) makes what it writes unknown,
-//! and tables with such keys are looked up by the pass itself.
+//! and their actions' assignments are followed. A table of small keys is answered on the level that it is asked on, since scouts find its answers without
+//! waiting for other packets. What cannot be followed (extern calls, stacks, tables that are not flat) makes what it writes unknown, and tables with such
+//! keys are looked up by the pass itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,12 +44,19 @@ pub(super) trait Follows {
     fn follows_place(&self, place: &Place) -> bool;
     /// Whether a table can be scouted.
     fn is_scouted(&self, table: TableId, control: &Control) -> bool;
+    /// Whether a scout can have a table's answer as soon as it knows the key.
+    fn is_answered_at_once(&self, table: TableId) -> bool;
 }
 
 impl Levels {
-    /// The architecture writes a field.
+    /// The architecture writes a field, with what a scout does not know.
     pub(super) fn set(&mut self, field: FieldId) {
         self.fields.insert(field, NEVER);
+    }
+
+    /// The architecture writes a field, with what a scout knows as well.
+    pub(super) fn tell(&mut self, field: FieldId) {
+        self.fields.insert(field, 0);
     }
 
     /// The level of a match stage's question.
@@ -115,14 +123,11 @@ impl Levels {
                         false => NEVER,
                     };
                     self.known.insert(at, level);
-                    self.gate(
-                        program,
-                        at,
-                        control,
-                        &[*then, *otherwise],
-                        level,
-                        &mut least,
-                    );
+                    if level == 0 {
+                        self.gates.insert(at);
+                    }
+                    let nexts = [*then, *otherwise];
+                    self.gate(program, at, control, &nexts, level, &mut least);
                 }
                 StageKind::Action { body, .. } => {
                     let mut walk = Walk::new(self, program, follows);
@@ -135,7 +140,10 @@ impl Levels {
                 } => {
                     let level = self.level_of_table(program, control, *table, follows);
                     let level = level.max(least.get(&stage_id).copied().unwrap_or(0));
-                    let answered = (level + 1).min(NEVER);
+                    let answered = match follows.is_answered_at_once(*table) {
+                        true => level,
+                        false => (level + 1).min(NEVER),
+                    };
                     if level < NEVER {
                         self.asked.insert(at, level);
                     }
@@ -189,8 +197,8 @@ impl Levels {
         levels.max().unwrap_or(NEVER)
     }
 
-    /// A stage that leads to different places. What is known at once is looked at; what is known later is, where tables on both sides shut each other out,
-    /// or where a table whose lookup is long depends on it: those wait until it is known.
+    /// A stage that leads to different places. What is known at last is looked at where tables on both sides shut each other out, or where a table whose
+    /// lookup is long depends on it: those wait until it is known.
     fn gate(
         &mut self,
         program: &Program,
@@ -200,10 +208,7 @@ impl Levels {
         level: Level,
         least: &mut HashMap<StageId, Level>,
     ) {
-        if level == 0 {
-            self.gates.insert(at);
-        }
-        if level == 0 || level >= NEVER {
+        if level >= NEVER {
             return;
         }
         let ways: Vec<HashSet<StageId>> = nexts
@@ -229,8 +234,8 @@ impl Levels {
         }
     }
 
-    /// The fields on which questions of a level depend, and what decides whether they are asked. Tables that may have a direct index answer each level
-    /// anew.
+    /// The fields on which questions of a level depend, and what decides whether they are asked. Where a table may have a direct index, each level finds
+    /// its answers anew.
     pub(super) fn needed(
         &self,
         program: &Program,
@@ -255,21 +260,29 @@ impl Levels {
                         self.ends_by(program, body, level, &mut needed);
                         flows_of(program, body, &HashSet::new(), &mut flows);
                     }
-                    StageKind::Match { table, .. } => {
+                    StageKind::Match { table, outcome, .. } => {
                         let Some(declared) = program.tables.get(*table) else {
                             continue;
                         };
-                        let asked = self.asked(id, stage_id);
-                        let is_answered = asked.is_some_and(|asked| asked < level);
-                        if asked == Some(level) || is_answered && may_be_direct(*table) {
-                            for key in &declared.keys {
-                                reads(&key.expr, &mut needed);
-                            }
+                        let mut key = HashSet::new();
+                        for part in &declared.keys {
+                            reads(&part.expr, &mut key);
                         }
+                        let may_be_direct = may_be_direct(*table);
+                        let decides = may_be_direct && self.decides(id, stage_id, level);
+                        if decides || self.asked(id, stage_id) == Some(level) {
+                            needed.extend(&key);
+                        }
+                        let from = match may_be_direct {
+                            true => key,
+                            false => HashSet::new(),
+                        };
+                        let told = outcome.hit.into_iter().chain(outcome.action_run);
+                        flows.extend(told.map(|field| (field, from.clone())));
                         for action in &declared.actions {
                             let action = program.actions.get(action.action);
                             let body = action.map_or(&[][..], |action| &action.body);
-                            flows_of(program, body, &HashSet::new(), &mut flows);
+                            flows_of(program, body, &from, &mut flows);
                         }
                     }
                 }
@@ -499,4 +512,74 @@ fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
     };
     seen.retain(is_match);
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Follows everything; scouts find the answers of tables with one key.
+    struct All<'p>(&'p Program);
+
+    impl Follows for All<'_> {
+        fn follows(&self, _: &Expr) -> bool {
+            true
+        }
+        fn follows_place(&self, _: &Place) -> bool {
+            true
+        }
+        fn is_scouted(&self, _: TableId, _: &Control) -> bool {
+            true
+        }
+        fn is_answered_at_once(&self, table: TableId) -> bool {
+            self.0.tables.get(table).is_some_and(|t| t.keys.len() == 1)
+        }
+    }
+
+    /// A table with a key of these fields, whose action writes the field named by its parameter.
+    fn table(name: &str, keys: &[&str], writes: &str) -> String {
+        let keys: String = keys
+            .iter()
+            .map(|key| format!(" key {key}: exact as bit<16> = {key};\n"))
+            .collect();
+        format!(
+            "table {name} {{\n{keys} action to_{writes} table_and_default;\n default to_{writes}(16w0x0);\n size 16 declared;\n}}\n"
+        )
+    }
+
+    #[test]
+    fn keys_that_depend_on_small_tables_are_asked_for_on_the_level_of_those() {
+        let fields = ["mac", "port", "vlan", "id", "way", "hop", "goal"];
+        let declared: String = fields.map(|f| format!("field {f}: bit<16>\n")).concat();
+        let actions: String = fields
+            .map(|f| format!("action to_{f}(to: bit<16>) {{\n {f} = %to;\n}}\n"))
+            .concat();
+        let tables: [(&str, &[&str], &str, Level); 6] = [
+            ("ports", &["port"], "vlan", 0),
+            ("vlans", &["vlan"], "id", 0),
+            ("routes", &["id", "mac"], "way", 0),
+            ("ways", &["way"], "hop", 1),
+            ("stations", &["hop", "mac"], "goal", 1),
+            ("members", &["goal", "id"], "goal", 2),
+        ];
+        let all: String = tables
+            .map(|(name, keys, writes, _)| table(name, keys, writes))
+            .concat();
+        let names = tables.map(|(name, ..)| name);
+        let nexts = names[1..].iter().copied().chain(["end"]);
+        let stages: String = names
+            .iter()
+            .zip(nexts)
+            .map(|(name, next)| format!(" stage {name}: match {name} next {next};\n"))
+            .collect();
+        let text = format!("program p v1model\n{declared}{actions}{all}control c {{\n{stages}}}\n");
+        let program = ir::read(&text).expect("the text is IR");
+        let mut levels = Levels::default();
+        let control = ControlId::new(0);
+        levels.control(&program, control, &All(&program));
+        for (stage, (name, _, _, level)) in tables.iter().enumerate() {
+            let asked = levels.asked(control, StageId::new(stage as u32));
+            assert_eq!(asked, Some(*level), "{name}");
+        }
+    }
 }

@@ -155,6 +155,18 @@ pub(super) enum Run {
     Field(HeaderFieldSite),
 }
 
+/// Whether what an architecture tells of a packet is the same wherever it tells it.
+pub(super) fn stays(input: PassInput) -> bool {
+    matches!(
+        input,
+        PassInput::Constant(_)
+            | PassInput::IngressPort
+            | PassInput::ReceivedLength
+            | PassInput::Nanos
+            | PassInput::Micros
+    )
+}
+
 impl Translator<'_> {
     /// The variable that stands for a slot, if one does.
     pub(super) fn home(&self, slot: Slot) -> Option<Variable> {
@@ -589,17 +601,9 @@ impl Translator<'_> {
     }
 
     fn set(&mut self, field: FieldId, input: PassInput) {
-        let stays = matches!(
-            input,
-            PassInput::Constant(_)
-                | PassInput::IngressPort
-                | PassInput::ReceivedLength
-                | PassInput::Nanos
-                | PassInput::Micros
-        );
         let is_home = self.home(self.slot(field)).is_some();
         if let Some(fusing) = self.fused.as_mut()
-            && (stays && is_home && fusing.homes.only_told.contains(&field))
+            && (stays(input) && is_home && fusing.homes.only_told.contains(&field))
         {
             fusing.told.insert(field, input);
             return;

@@ -21,7 +21,8 @@ use ir::{
 
 use super::extract::is_inline;
 use super::homes::{Homes, written_in_control};
-use super::levels::{Level, Levels, assigns};
+use super::levels::{Follows, Level, Levels, assigns};
+use super::pass::stays;
 use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::{BURST, offset};
@@ -40,6 +41,8 @@ pub(crate) struct ScoutSite {
     pub(crate) is_verified: bool,
     /// Whether nobody asks where the table has a direct index.
     pub(crate) may_be_direct: bool,
+    /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
+    pub(crate) answers_at_once: bool,
 }
 
 /// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
@@ -48,6 +51,16 @@ impl ScoutSite {
     const ASKING: usize = 1;
     const FOUND: usize = Self::ASKING + BURST;
     const KEYS: usize = Self::FOUND + BURST;
+
+    /// Whether the questions of a level's packets are answered together.
+    pub(crate) fn is_asked_on(&self, level: Level) -> bool {
+        self.level == level && !self.answers_at_once
+    }
+
+    /// Whether the scout of a level has the answers.
+    fn is_answered_on(&self, level: Level) -> bool {
+        self.level < level || self.answers_at_once && self.level == level
+    }
 
     /// How many words they are.
     pub(crate) fn words(&self) -> usize {
@@ -85,8 +98,8 @@ pub(super) struct Scouting {
 }
 
 impl Scouting {
-    /// What may be scouted of a pass: all controls between the first parser and what ends ingress. What the architecture tells before the parser the scout
-    /// is told, too; what it tells later counts as written.
+    /// What may be scouted of a pass: all controls between the first parser and what makes another packet of the one that was parsed. What the architecture
+    /// tells before the parser the scout is told, too; what it tells later counts as written.
     pub(super) fn of(
         program: &ir::Program,
         pass: &Pass,
@@ -133,7 +146,10 @@ impl Scouting {
                 PassStep::Set(field, _) if is_parsed => {
                     written.insert(*field);
                 }
-                PassStep::Set(..) | PassStep::DropIf(..) | PassStep::LeaveIf(_) => {}
+                PassStep::Set(..)
+                | PassStep::DropIf(..)
+                | PassStep::LeaveIf(_)
+                | PassStep::Enqueue(_) => {}
                 _ => break,
             }
         }
@@ -190,7 +206,10 @@ impl Translator<'_> {
         for step in &pass.steps {
             match step {
                 PassStep::Parse { .. } => is_parsed = true,
-                PassStep::Set(field, _) if is_parsed => levels.set(*field),
+                PassStep::Set(field, input) if is_parsed => match stays(*input) {
+                    true => levels.tell(*field),
+                    false => levels.set(*field),
+                },
                 PassStep::Control(control) if written.contains_key(control) => {
                     levels.control(self.program, *control, self);
                 }
@@ -227,6 +246,8 @@ impl Translator<'_> {
             level,
             is_verified,
             may_be_direct: self.may_be_direct(table),
+            // Not before its scout needs them.
+            answers_at_once: false,
         };
         let number = self.code.scouts.len();
         self.code.scouts.push(site);
@@ -285,10 +306,7 @@ impl Translator<'_> {
         self.branch(question, asked, otherwise);
         self.start_sealed(asked);
         self.is_key_asked(site, key, question, otherwise);
-        // Questions are counted from 1.
-        let found = self.notes(site, ScoutSite::FOUND - 1);
-        let behind = self.b.ins().ishl_imm(question, 3);
-        let found = self.b.ins().iadd(found, behind);
+        let found = self.found_at(site, question);
         self.b.ins().load(I64, in_limbs(), found, 0)
     }
 
@@ -397,13 +415,17 @@ impl Translator<'_> {
                     is_parsed = true;
                 }
                 PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
+                PassStep::Set(field, input) if stays(*input) && plan.needed.contains(field) => {
+                    self.step(number as u32, step)?;
+                }
                 PassStep::Control(control) if plan.controls.contains(control) => {
                     self.scout_control(*control, plan)?;
                 }
                 PassStep::Control(_)
                 | PassStep::Set(..)
                 | PassStep::DropIf(..)
-                | PassStep::LeaveIf(_) => {}
+                | PassStep::LeaveIf(_)
+                | PassStep::Enqueue(_) => {}
                 _ => break,
             }
         }
@@ -468,14 +490,13 @@ impl Translator<'_> {
                 outcome,
                 next,
             } => {
-                let site = plan.sites.get(&at).map(|&site| self.code.scouts[site]);
-                if let Some(site) = site.filter(|site| site.level == plan.level) {
+                let is_of_use = decides || plan.is_of_use(self.program, *table, *outcome);
+                let site = self.site_of(at, is_of_use, plan);
+                if let Some(site) = site.filter(|site| site.is_asked_on(plan.level)) {
                     self.if_comes(here, |this| this.ask_if_searched(site))?;
                 }
-                let answered = site.filter(|site| site.level < plan.level);
-                if let Some(site) = answered
-                    && (decides || plan.is_of_use(self.program, *table, *outcome))
-                {
+                let answered = site.filter(|site| site.is_answered_on(plan.level));
+                if let Some(site) = answered.filter(|_| is_of_use) {
                     let answered = Answered {
                         table: *table,
                         outcome: *outcome,
@@ -492,6 +513,22 @@ impl Translator<'_> {
                 }
             }
         })
+    }
+
+    /// The place of the answer for a match stage; the scout of its level says whether it is found at once.
+    fn site_of(
+        &mut self,
+        at: (ControlId, StageId),
+        is_of_use: bool,
+        plan: &Plan<'_>,
+    ) -> Option<ScoutSite> {
+        let number = *plan.sites.get(&at)?;
+        let mut site = self.code.scouts[number];
+        if site.level == plan.level {
+            site.answers_at_once = is_of_use && self.is_answered_at_once(site.table);
+            self.code.scouts[number] = site;
+        }
+        Some(site)
     }
 
     fn both(&mut self, here: Comes, truth: Value) -> Comes {
@@ -522,7 +559,8 @@ impl Translator<'_> {
     /// Writes down the key of a table, if that has no direct index.
     fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
         if !site.may_be_direct {
-            return self.ask(site);
+            self.ask(site)?;
+            return Ok(());
         }
         let (searched, after) = (self.b.create_block(), self.b.create_block());
         let slots = self.slots_of(site.table);
@@ -534,8 +572,37 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Writes down the key of a table.
-    fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+    /// The number of the record that the packet at hand hits, which is noted if it was not before.
+    pub(super) fn noted_record(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+        let (unknown, after) = (self.cold_block(), self.b.create_block());
+        let number = self.b.append_block_param(after, I64);
+        let noted = self.scouted_record(site, &[], unknown);
+        self.jump_with(after, &[noted]);
+        self.start_sealed(unknown);
+        let found = self.find(site.table)?;
+        let question = self.ask(site)?;
+        self.store_found(site, question, found);
+        self.jump_with(after, &[found]);
+        self.start_sealed(after);
+        Ok(number)
+    }
+
+    /// Notes the answer to a question.
+    fn store_found(&mut self, site: ScoutSite, question: Value, found: Value) {
+        let place = self.found_at(site, question);
+        self.b.ins().store(in_limbs(), found, place, 0);
+    }
+
+    /// Where the answer to a question is.
+    fn found_at(&mut self, site: ScoutSite, question: Value) -> Value {
+        // Questions are counted from 1.
+        let found = self.notes(site, ScoutSite::FOUND - 1);
+        let behind = self.b.ins().ishl_imm(question, 3);
+        self.b.ins().iadd(found, behind)
+    }
+
+    /// Writes down the key of a table; the number of the question.
+    fn ask(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         let key = self.key_of(site.table)?;
         let count_at = self.notes(site, 0);
         let count = self.b.ins().load(I64, in_limbs(), count_at, 0);
@@ -552,7 +619,7 @@ impl Translator<'_> {
         let behind = self.b.ins().ishl_imm(at, 3);
         let asking = self.b.ins().iadd(asking, behind);
         self.b.ins().store(in_limbs(), count, asking, 0);
-        Ok(())
+        Ok(count)
     }
 }
 

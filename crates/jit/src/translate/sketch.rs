@@ -50,6 +50,10 @@ impl Follows for Translator<'_> {
         let uses = Uses::of_control(self.program, control, self.costs);
         (1..=INLINE_LIMBS).contains(&limbs) && self.is_flat(table, &uses)
     }
+
+    fn is_answered_at_once(&self, table: TableId) -> bool {
+        self.may_be_direct(table) && self.has_small_keys(table)
+    }
 }
 
 impl Translator<'_> {

@@ -20,6 +20,9 @@ use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
 use crate::view::{self, MOST_DIGITS};
 
+/// Bits of a part of a small key, at most.
+const MOST_SMALL_BITS: u32 = 16;
+
 /// Actions of a table up to which they are told apart by one comparison after the other.
 const COMPARED_ACTIONS: usize = 4;
 
@@ -184,7 +187,7 @@ impl Translator<'_> {
     }
 
     /// The number of the record that the key hits; 0 for none.
-    fn find(&mut self, table: TableId) -> Result<Value, Unsupported> {
+    pub(super) fn find(&mut self, table: TableId) -> Result<Value, Unsupported> {
         self.put_key(table)?;
         Ok(self.help_with(Helper::Find, &[table.get().into()]))
     }
@@ -214,6 +217,16 @@ impl Translator<'_> {
         let can_follow = |expr| self.follows(expr) && self.ty(expr).is_ok_and(|ty| !is_wide(ty));
         let is_exact = keys.all(|key| key.match_kind == MatchKind::Exact && can_follow(&key.expr));
         self.fused.is_some() && (1..=MOST_DIGITS).contains(&limbs) && is_exact
+    }
+
+    /// Whether the parts of a table's key are ports, VLANs and the like, for which its index is most likely direct.
+    pub(super) fn has_small_keys(&self, table: TableId) -> bool {
+        let keys = self.program.tables.get(table).map(|table| &table.keys);
+        let mut keys = keys.into_iter().flatten();
+        keys.all(|key| {
+            self.ty(&key.expr)
+                .is_ok_and(|ty| ty.width() <= MOST_SMALL_BITS)
+        })
     }
 
     /// The slots of a table's direct index; 0 if it has none.
@@ -272,14 +285,15 @@ impl Translator<'_> {
         self.b.ins().uextend(I64, number)
     }
 
-    /// The number of the record that the packet at hand hits, of a table that was asked before; goes to `otherwise` if it was not.
+    /// The number of the record that the packet at hand hits, of a table that answers at once or was asked before; goes to `otherwise` if it was not.
     pub(super) fn answered_record(
         &mut self,
         site: ScoutSite,
         otherwise: Block,
     ) -> Result<Value, Unsupported> {
-        self.direct_or(site.table, |this| {
-            Ok(this.scouted_record(site, &[], otherwise))
+        self.direct_or(site.table, |this| match site.answers_at_once {
+            true => this.noted_record(site),
+            false => Ok(this.scouted_record(site, &[], otherwise)),
         })
     }
 

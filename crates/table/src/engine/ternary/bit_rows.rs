@@ -19,6 +19,8 @@ pub(super) trait BitRow: Copy + Debug + Send + Sync + 'static {
     const ZERO: Self;
     /// How many.
     const PLACES: usize;
+    /// Bits of a part of a key that has a row a value: at least 8, and more where that takes 16 KB at most.
+    const SHORT: u32;
 
     fn words(&self) -> &[u64];
 
@@ -83,6 +85,12 @@ macro_rules! bit_row {
         impl BitRow for $name {
             const ZERO: Self = Self([0; $words]);
             const PLACES: usize = $words * 64;
+            const SHORT: u32 = match (16 << 10) / size_of::<Self>() {
+                0..512 => 8,
+                512..1024 => 9,
+                1024..2048 => 10,
+                _ => 11,
+            };
 
             #[inline(always)]
             fn words(&self) -> &[u64] {

@@ -1,16 +1,16 @@
 //! [`Dimension`]: for each value of a part of the key, which rules it matches.
 //!
-//! Values that the same rules match, side by side, are one class with one row of bits. A part of at most eight bits has a row a value; a longer
-//! one is cut where the interval of a rule begins or ends, and the class of a value is found by halving.
+//! Values that the same rules match, side by side, are one class with one row of bits. A short part has a row a value; a longer one is cut where the
+//! interval of a rule begins or ends, and the class of a value is found by halving.
 
 use super::bit_rows::{BitRow, Moved};
 use super::layout::{Piece, Role};
-use crate::prefetch::prefetch;
+use crate::prefetch::{BitWork, in_vectors, prefetch};
 use bits::one;
 use std::hint::select_unpredictable;
 
-/// Bits of a part that has a row a value.
-const SHORT: u32 = 8;
+/// Bits of a part whose rules may match other values than intervals. It has a row a value.
+const CHUNK: u32 = 8;
 
 /// A part of a key: some bits of a limb.
 #[derive(Debug, Clone, Copy)]
@@ -64,16 +64,16 @@ impl Part {
             rules.any(|(a, b)| !part.condition(piece, a, b).is_open(part.width))
         };
         let is_interval = |(a, b)| whole.condition(piece, a, b).interval(piece.width).is_some();
-        if whole.width <= SHORT || rules.clone().all(is_interval) {
+        if whole.width <= CHUNK || rules.clone().all(is_interval) {
             return Some(whole).filter(matters).into_iter().collect();
         }
         let chunk = |shift| Self {
             shift,
-            width: SHORT.min(piece.width - shift),
+            width: CHUNK.min(piece.width - shift),
             place: (place.0, place.1 + shift),
             ..whole
         };
-        let chunks = (0..piece.width).step_by(SHORT as usize).map(chunk);
+        let chunks = (0..piece.width).step_by(CHUNK as usize).map(chunk);
         chunks.filter(matters).collect()
     }
 
@@ -100,17 +100,12 @@ impl Part {
     /// The classes of keys. Not inlined, so that it is there once for rows of all lengths.
     #[inline(never)]
     fn classify<'k>(&self, classes: &Classes, key: impl Fn(usize) -> &'k [u64], out: &mut [u32]) {
-        let ((word, shift), mask) = (self.place, one::mask(self.width));
-        let number_of = |at: usize| key(at)[word] >> shift & mask;
-        match classes {
-            Classes::Values => {
-                for (at, class) in out.iter_mut().enumerate() {
-                    *class = number_of(at) as u32;
-                }
-            }
-            Classes::Narrow(starts) => starts.classify(|at| number_of(at) as u32, out),
-            Classes::Wide(starts) => starts.classify(number_of, out),
-        }
+        in_vectors(Classify {
+            part: self,
+            classes,
+            key,
+            out,
+        });
     }
 }
 
@@ -151,6 +146,31 @@ enum Classes {
     /// By where classes begin.
     Narrow(Starts<u32>),
     Wide(Starts<u64>),
+}
+
+/// Finds the classes of keys in a part.
+struct Classify<'c, F> {
+    part: &'c Part,
+    classes: &'c Classes,
+    key: F,
+    out: &'c mut [u32],
+}
+
+impl<'k, F: Fn(usize) -> &'k [u64]> BitWork for Classify<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let ((word, shift), mask) = (self.part.place, one::mask(self.part.width));
+        let number_of = |at: usize| (self.key)(at)[word] >> shift & mask;
+        match self.classes {
+            Classes::Values => {
+                for (at, class) in self.out.iter_mut().enumerate() {
+                    *class = number_of(at) as u32;
+                }
+            }
+            Classes::Narrow(starts) => starts.classify(|at| number_of(at) as u32, self.out),
+            Classes::Wide(starts) => starts.classify(number_of, self.out),
+        }
+    }
 }
 
 /// Where classes begin, the first at 0; a power of two of them, the last ones for no class.
@@ -264,7 +284,7 @@ pub(super) struct Dimension<R> {
 impl<R: BitRow> Dimension<R> {
     /// With what rules, each in a place, match in this part; each has an interval if the part is long.
     pub(super) fn new(part: Part, rules: &[(usize, Condition)]) -> Self {
-        let (classes, rows) = if part.width <= SHORT {
+        let (classes, rows) = if part.width <= R::SHORT {
             (Classes::Values, Self::rows_of_values(part, rules))
         } else {
             Self::rows_of_intervals(part, rules)
