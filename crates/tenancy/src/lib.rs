@@ -44,7 +44,7 @@ pub use description::Description;
 pub use function::{Chain, Function};
 pub use gauge::{Gauge, Reckoned, Work};
 pub use hypervisor::{Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp};
-pub use quota::{Quotas, Rate};
+pub use quota::{Quotas, Rate, WORK_OF_A_PACKET};
 pub use refusal::{Refusal, Use};
 pub use rule::{Condition, Field, Rule, RuleError, Vlan};
 pub use share::Fairness;
