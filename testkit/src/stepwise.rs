@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::{
     Burst, ControlVerdict, Destination, DropReason, Engine, Fused, Loaded, Natives, PacketContext,
     ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest, RandomStream,
-    Requests, State, Tracer, Unsupported, WORK_BUDGET,
+    Requests, State, Tracer, Unsupported,
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;
@@ -126,7 +126,7 @@ impl Fused for StepwisePass {
             let number = burst.first_packet + (at - from) as u64;
             context.random = RandomStream::new(burst.seed, number);
             context.now = burst.now;
-            context.work_left = WORK_BUDGET;
+            context.work_left = burst.work.units();
             context.requests = Requests::default();
             context.begin_pass();
             context.length = context.bytes.len() as u32;

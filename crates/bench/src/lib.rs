@@ -5,7 +5,7 @@
 //! **May import:** `switch`, `tenancy`, `passes`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
 //!
 //! Invariants:
-//! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`], [`io`], [`life`] and [`load`] alone;
+//! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`], [`io`], [`life`], [`hostile`] and [`load`] alone;
 //! - a loop written by hand does packet by packet what its program says, counters included, over the same tables: [`compare()`] holds one against the
 //!   other, and whoever measures a workload compares first. It leaves out what only the device adds (usage of entries, ledger, budget);
 //! - each table that a program applies is looked up in the loop too, by its own [`table::Lookup`]: the loop is the limit of code, not of another
@@ -18,6 +18,7 @@ pub mod clock;
 mod compare;
 mod device;
 mod forward;
+pub mod hostile;
 #[cfg(target_os = "linux")]
 pub mod io;
 pub mod latency;

@@ -22,7 +22,7 @@ const GATE: [DropReason; 6] = [
 ];
 
 /// What makes a program of a text; or what is wrong with it.
-pub type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
+pub type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + Sync + 'c;
 
 /// Milliseconds, each the median over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,17 +68,17 @@ impl From<Refusal> for LoadTimesError {
     }
 }
 
-/// Loads a text so many times, each time into a new vPDP of a new switch.
+/// Loads a text so many times, each time into a new vPDP of a new switch, whose engine is new, too: one that had the program already would have its code.
 ///
 /// # Errors
 /// It does not compile, or does not run.
 pub fn load_times(
     text: &str,
     compile: &Compile<'_>,
-    engine: &Arc<dyn Engine>,
+    engine: &dyn Fn() -> Arc<dyn Engine>,
     rounds: usize,
 ) -> Result<LoadTimes, LoadTimesError> {
-    let rounds = (0..rounds.max(1)).map(|_| round(text, compile, engine));
+    let rounds = (0..rounds.max(1)).map(|_| round(text, compile, engine()));
     let rounds: Vec<[Duration; 3]> = rounds.collect::<Result<_, _>>()?;
     let part = |part: usize| rounds.iter().map(move |times| millis(times[part]));
     let median = |times: Vec<f64>| quantile(&mut { times }, 0.5);
@@ -108,9 +108,9 @@ fn has_met(device: &Device) -> bool {
 fn round(
     text: &str,
     compile: &Compile<'_>,
-    engine: &Arc<dyn Engine>,
+    engine: Arc<dyn Engine>,
 ) -> Result<[Duration; 3], LoadTimesError> {
-    let mut hypervisor = Hypervisor::new(Arc::clone(engine));
+    let mut hypervisor = Hypervisor::new(engine);
     let vpdp = hypervisor.create(Spec {
         ports: vec![Connection::Physical(PortId(0))],
         ..Spec::default()
@@ -140,6 +140,24 @@ fn round(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_round_finds_the_code_of_another() {
+        let engines = std::cell::Cell::new(0);
+        let engine = || {
+            engines.set(engines.get() + 1);
+            testkit::engines().remove(0)
+        };
+        let compile = |text: &str| {
+            let program = testkit::compile_text(text)?;
+            Ok(Program::clone(&program))
+        };
+        let times = load_times(include_str!("../programs/stamp.p4"), &compile, &engine, 3);
+        let times = times.unwrap();
+        assert_eq!(engines.get(), 3);
+        let parts = times.compile.max(times.make).max(times.first_packet);
+        assert!(parts <= times.whole && times.whole <= times.longest);
+    }
 
     #[test]
     fn a_packet_that_the_gate_refuses_has_not_met_the_program() {

@@ -359,7 +359,7 @@ impl Tenants<'_> {
 }
 
 /// Tables become as fast as they can be, and packets see them.
-fn settle(device: &mut Device) {
+pub(crate) fn settle(device: &mut Device) {
     while device.improve(std::time::Duration::MAX) != switch::Improved::NoMore {}
     device.publish();
 }

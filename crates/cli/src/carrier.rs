@@ -11,7 +11,9 @@ use crate::watch::Watch;
 /// A thread's share of what happens to frames.
 pub(crate) trait Carrier: Send {
     /// Frames that it is given at once at most, of one port or of several.
-    const ROUND: usize = Batch::USUAL;
+    fn round(&self) -> usize {
+        Batch::USUAL
+    }
 
     /// Takes frames through; those that leave go to `sent`.
     fn forward(
@@ -20,6 +22,9 @@ pub(crate) trait Carrier: Send {
         now: Nanos,
         sent: impl FnMut(PortId, &mut Frame, Nanos),
     );
+
+    /// From now on frames are received for it.
+    fn receives(&mut self) {}
 
     /// Puts frames into the batch that come by none of the station's ports.
     fn arrive(&mut self, _batch: &mut Batch, _now: Nanos) {}

@@ -125,9 +125,9 @@ impl<C: Carrier> Station<C> {
         parts.carrier.wake_by(move || ring.ring());
         Station {
             number: parts.number,
+            batch: Batch::with_capacity(parts.carrier.round()),
             carrier: parts.carrier,
             ports: Ports::new(attached),
-            batch: Batch::with_capacity(C::ROUND),
             poller: Poller::new(),
             bell: parts.bell,
             board: Arc::default(),
@@ -200,11 +200,13 @@ impl<C: Carrier> Station<C> {
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
         self.ports.expect_all();
+        self.carrier.receives();
         while received == 0 && self.ports.may_have_more() {
             for place in 0..self.ports.attached.len() {
                 self.receive(place, now);
                 if self.batch.room() < TURN {
                     received += self.forward(now);
+                    self.carrier.receives();
                 }
             }
         }
@@ -468,7 +470,9 @@ mod tests {
     struct Rounds(Vec<BTreeMap<PortId, usize>>);
 
     impl Carrier for Rounds {
-        const ROUND: usize = crate::host::ROUND;
+        fn round(&self) -> usize {
+            crate::host::ROUND
+        }
 
         fn forward(
             &mut self,

@@ -5,10 +5,9 @@ use packet::{Frame, FrameError, Nanos};
 use table::Lane;
 
 use crate::externs::checksum::ChecksumUnit;
-use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, StateNumber};
-
-/// Units of work ([`ir::work`]) that a packet has unless its device says otherwise.
-pub const WORK_BUDGET: u32 = 1 << 16;
+use crate::{
+    BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, StateNumber, WorkBudget,
+};
 
 /// Memory of a context's buffers that is kept: lists, headers and checksums of a jumbo frame have room in it.
 const KEPT_BYTES: usize = 256 << 10;
@@ -101,7 +100,7 @@ impl PacketContext {
             now: Nanos::ZERO,
             lane: Lane::new(0),
             length: 0,
-            work_left: WORK_BUDGET,
+            work_left: WorkBudget::MOST.units(),
             current: None,
             learned_params: vec![0; most_param_limbs(program)],
             atomic: crate::AtomicDepth::default(),

@@ -30,11 +30,12 @@ pub mod slots;
 mod state;
 mod trace;
 pub mod wide;
+mod work;
 
 pub use atomic::{AtomicDepth, AtomicGate};
 pub use bit_buffer::BitBuffer;
 pub use configuration::{Configuration, ConfigurationError, state_bytes};
-pub use context::{CurrentEntry, Derived, DigestMessage, Digests, PacketContext, WORK_BUDGET};
+pub use context::{CurrentEntry, Derived, DigestMessage, Digests, PacketContext};
 pub use convert::{action_params, field_match, key_shape, table_spec};
 pub use drop::DropReason;
 pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Unsupported};
@@ -49,3 +50,4 @@ pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};
 pub use state::{ExpireProfiles, ExternState, Found, State, StateNumber, TableState};
 pub use trace::{DropDetail, TraceEvent, Tracer};
+pub use work::WorkBudget;

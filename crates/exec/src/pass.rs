@@ -8,7 +8,7 @@
 use ir::{ControlId, FieldId, ParserId};
 use packet::{Frame, Nanos, PortId};
 
-use crate::{DropReason, PacketContext, State};
+use crate::{DropReason, PacketContext, State, WorkBudget};
 
 /// The way, step by step. The first step finds all fields zero, nothing parsed and nothing asked; the last one is [`PassStep::Send`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub struct Burst<'b> {
     pub seed: u64,
     /// The number, for random numbers, of the packet of the first frame to run; the next ones follow.
     pub first_packet: u64,
+    /// What each of them may do.
+    pub work: WorkBudget,
 }
 
 /// What became of a frame.

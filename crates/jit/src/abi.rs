@@ -14,7 +14,7 @@ use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
 use exec::{
     DropReason, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream, Requests,
-    State,
+    State, WorkBudget,
 };
 use ir::TableId;
 use packet::{Frame, FrameError, Nanos};
@@ -39,6 +39,8 @@ pub(crate) struct Invocation<'i> {
     cursor: u64,
     /// Units of work left.
     work: u64,
+    /// For a pass: those that each packet has.
+    budget: u64,
     /// The memory of what is emitted, how many bits of it are, and how many there may be before it must grow.
     emitted_at: *mut u8,
     emitted: u64,
@@ -136,6 +138,7 @@ pub(crate) mod offset {
     pub(crate) const SHIFT: i32 = offset_of!(Invocation<'_>, shift) as i32;
     pub(crate) const CURSOR: i32 = offset_of!(Invocation<'_>, cursor) as i32;
     pub(crate) const WORK: i32 = offset_of!(Invocation<'_>, work) as i32;
+    pub(crate) const BUDGET: i32 = offset_of!(Invocation<'_>, budget) as i32;
     pub(crate) const EMITTED_AT: i32 = offset_of!(Invocation<'_>, emitted_at) as i32;
     pub(crate) const EMITTED: i32 = offset_of!(Invocation<'_>, emitted) as i32;
     pub(crate) const EMITTED_ROOM: i32 = offset_of!(Invocation<'_>, emitted_room) as i32;
@@ -271,6 +274,7 @@ pub(crate) struct PassBurst<'b> {
     pub(crate) busy_ports: &'b [u32],
     /// The device's seed, and the number of the first frame's packet.
     pub(crate) chance: (u64, u64),
+    pub(crate) work: WorkBudget,
     pub(crate) uses: PassUses,
 }
 
@@ -314,6 +318,7 @@ pub(crate) fn run_pass(
         frames: burst.frames,
         busy_ports: burst.busy_ports,
         chance: burst.chance,
+        budget: burst.work.units().into(),
         uses: burst.uses,
         ..Invocation::new(&mut limbs, packet, state, code)
     };
@@ -390,6 +395,7 @@ impl<'i> Invocation<'i> {
             shift: 0,
             cursor: 0,
             work: 0,
+            budget: 0,
             emitted_at: std::ptr::null_mut(),
             emitted: 0,
             emitted_room: 0,

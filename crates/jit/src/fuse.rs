@@ -41,6 +41,7 @@ impl Fused for FusedPass {
                 now: burst.now,
                 busy_ports: burst.busy_ports,
                 chance: (burst.seed, burst.first_packet + (done - from) as u64),
+                work: burst.work,
                 uses: *uses,
             };
             let ended = abi::run_pass((*run, scouts), some, context, state, code);

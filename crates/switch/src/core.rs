@@ -10,7 +10,7 @@ use exec::{
     ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream,
     State, TraceEvent, Tracer,
 };
-use exec::{DropDetail, PackedOutcome, WORK_BUDGET};
+use exec::{DropDetail, PackedOutcome, WorkBudget};
 use ir::work::Work;
 use ir::{
     Block, BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, StepId, limbs_of,
@@ -101,11 +101,13 @@ impl Code {
     }
 }
 
-/// What a device publishes at once: code, the state that packets see, replication entries. A packet finishes on the root it began with.
+/// What a device publishes at once: code, the state that packets see, replication entries, what each packet may do. A packet finishes on the root it
+/// began with.
 pub(crate) struct Root {
     pub(crate) code: Arc<Code>,
     pub(crate) state: State,
     pub(crate) replication: ReplicationEngine,
+    pub(crate) work: WorkBudget,
 }
 
 /// Why a packet is where it is; PSA's packet paths, which v1model's instance types are mapped to.
@@ -348,7 +350,7 @@ impl Core {
     /// Begins to process a packet that came in.
     pub(crate) fn begin(&mut self, job: &mut Job) {
         job.packet.random = self.random();
-        job.packet.work_left = WORK_BUDGET;
+        job.packet.work_left = job.root.work.units();
         job.packet.now = self.now;
     }
 

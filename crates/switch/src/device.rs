@@ -174,6 +174,7 @@ impl Device {
             code: Arc::clone(&code),
             state: configuration.snapshot(),
             replication: replication.clone(),
+            work: limits.work(),
         };
         let mut core = Core::new(config.seed, config.queue);
         core.keep_contexts_of(&code);
@@ -267,6 +268,7 @@ impl Device {
             code,
             state,
             replication,
+            work: self.limits.work(),
         });
         let old = std::mem::replace(&mut self.root, root);
         if let Some(office) = &self.office {

@@ -97,6 +97,7 @@ impl Core {
                 busy_ports: &self.busy_ports,
                 seed: self.seed,
                 first_packet: self.packets + 1,
+                work: root.work,
             };
             let end = fused.run.run(&mut burst, from, &mut context, &root.state);
             // An engine that does nothing would never end.

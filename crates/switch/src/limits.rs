@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use exec::{Configuration, state_bytes};
+use exec::{Configuration, WorkBudget, state_bytes};
 use ir::{Program, TableId};
 use table::{GroupId, MemberId, Table};
 
@@ -20,6 +20,8 @@ pub struct Limits {
     pub state_bytes: Option<u64>,
     /// Stages of the program, without those that lead packets through turns ([`ir::Stage::is_of_turns`]).
     pub stages: Option<u64>,
+    /// What each packet may do; [`WorkBudget::MOST`] without it.
+    pub work: Option<WorkBudget>,
 }
 
 /// Bytes that a controller keeps with an entry at most, where entries are limited: so that their number bounds memory.
@@ -93,6 +95,10 @@ impl Limits {
         Limits::check(Limited::StateBytes, state_bytes(program), self.state_bytes)
     }
 
+    pub(crate) fn work(&self) -> WorkBudget {
+        self.work.unwrap_or_default()
+    }
+
     pub(crate) fn check_entries(&self, entries: u64) -> Result<(), Exceeded> {
         Limits::check(Limited::Entries, entries, self.entries)
     }
@@ -132,13 +138,14 @@ impl Device {
         entries(&self.configuration, &self.replication)
     }
 
-    /// Gives the device other limits.
+    /// Gives the device other limits. Packets meet what they may do once it is published.
     ///
     /// # Errors
     /// It holds more already; the limits stay.
     pub fn set_limits(&mut self, limits: Limits) -> Result<(), Exceeded> {
         limits.check_program(self.program())?;
         limits.check_entries(self.entries())?;
+        self.is_stale |= self.limits.work() != limits.work();
         self.limits = limits;
         Ok(())
     }

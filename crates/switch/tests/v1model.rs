@@ -160,7 +160,7 @@ fn copies_of_copies_share_the_work_that_one_packet_may_do() {
     send(&mut device, &packet(1, &[]), ns(0));
     let done = sent(&mut device).len() as u32;
     // The packet's own budget, and 4,096 units for each of so many copies; their copies have shares of that.
-    let all = exec::WORK_BUDGET + 100 * 4096;
+    let all = exec::WorkBudget::MOST.units() + 100 * 4096;
     assert!((101..all / 200).contains(&done), "{done}");
 }
 

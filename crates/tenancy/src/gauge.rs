@@ -9,6 +9,24 @@ pub struct Work {
     pub passes: u64,
 }
 
+/// How frames came. What is not told is taken to have cost nothing, and to be no more than a part of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// What it took to receive them, in the gauge's cycles.
+    pub cycles: u64,
+    /// Whether more wait than were taken.
+    pub is_behind: bool,
+}
+
+impl Default for Reception {
+    fn default() -> Reception {
+        Reception {
+            cycles: 0,
+            is_behind: true,
+        }
+    }
+}
+
 /// Tells what groups of packets cost. A worker asks it at each group's begin and end, on its own thread.
 pub trait Gauge: Send {
     /// A group begins.

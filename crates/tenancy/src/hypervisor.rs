@@ -55,7 +55,7 @@ impl Spec {
     /// How its device is set up, with the limits of its quotas.
     fn config(&self) -> DeviceConfig {
         DeviceConfig {
-            limits: self.quotas.limits,
+            limits: self.quotas.of_device(),
             ..self.device.clone()
         }
     }
@@ -447,13 +447,14 @@ impl Hypervisor {
     /// # Errors
     /// There is no such vPDP, or it holds more already.
     pub fn set_quotas(&mut self, id: VpdpId, quotas: Quotas) -> Result<(), Refusal> {
-        let now = self.now;
+        let (now, limits) = (self.now, quotas.of_device());
         let vpdp = self.find_mut(id)?;
         if let Some(loaded) = &mut vpdp.loaded {
-            let set = loaded.device.set_limits(quotas.limits);
+            let set = loaded.device.set_limits(limits);
             set.map_err(|error| Refusal::Exceeded(id, error))?;
+            loaded.device.publish();
         }
-        vpdp.config.limits = quotas.limits;
+        vpdp.config.limits = limits;
         vpdp.compiler.set_quota(quotas.compile);
         vpdp.gate = Arc::new(Gate::new(&quotas, now));
         vpdp.quotas = quotas;

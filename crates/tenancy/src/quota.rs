@@ -1,5 +1,6 @@
 //! What a virtual data plane may use, and the error that says that it asked for more.
 
+use exec::WorkBudget;
 use switch::Limits;
 
 use crate::compiler::CompileQuota;
@@ -13,7 +14,13 @@ pub struct Rate {
     pub burst: u64,
 }
 
-/// The quotas of a vPDP; what is not given is not limited.
+/// What each packet of a vPDP may do unless its quotas say otherwise: packets of others wait for so much at most.
+pub const WORK_OF_A_PACKET: WorkBudget = match WorkBudget::new(1 << 12) {
+    Some(budget) => budget,
+    None => WorkBudget::LEAST,
+};
+
+/// The quotas of a vPDP; what is not given is not limited, but for the work of a packet ([`WORK_OF_A_PACKET`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
     /// What its device may hold, which the device itself refuses to exceed: no way to write to it goes around.
@@ -28,4 +35,14 @@ pub struct Quotas {
     pub cycles: Option<Rate>,
     /// Its share of a processor that has too much to do, beside others' weights; 0 counts as 1.
     pub weight: u32,
+}
+
+impl Quotas {
+    /// What its device is held to.
+    pub(crate) fn of_device(&self) -> Limits {
+        Limits {
+            work: Some(self.limits.work.unwrap_or(WORK_OF_A_PACKET)),
+            ..self.limits
+        }
+    }
 }

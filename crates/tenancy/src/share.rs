@@ -7,12 +7,15 @@
 //! A share comes bit by bit as time goes on, and what is left of it is kept up to an interval's: who asks for too much is served evenly, so that others
 //! never wait for a whole interval's share of it at once, and who asks for less may do so in bursts.
 //!
+//! Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited. What receiving and
+//! sorting takes cannot be refused: where it is much, there is less to share.
+//!
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for all there is, and no others of its
 //! packets come in meanwhile.
 
 use packet::Nanos;
 
-use crate::gauge::Work;
+use crate::gauge::{Reception, Work};
 use crate::root::Slot;
 
 /// How a worker's processor is shared.
@@ -25,10 +28,22 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    fn capacity(&self) -> f64 {
-        self.cycles_per_second as f64 * self.interval.as_secs_f64()
+    /// What there is to share at least, in cycles a second: receiving packets takes from it.
+    pub fn least(&self) -> u64 {
+        (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
+    }
+
+    /// What there is to share in an interval in which receiving and sorting takes so much.
+    fn capacity(&self, reception: f64) -> f64 {
+        let most = self.cycles_per_second as f64 * self.interval.as_secs_f64();
+        most - (reception - most * FREE_RECEPTION).clamp(0.0, most * MOST_RECEPTION)
     }
 }
+
+/// Beside what packets may take there is time for receiving and sorting them, as a part of it; and more of it than this is not taken away: a worker that
+/// refuses packets would only receive the more.
+const FREE_RECEPTION: f64 = 0.125;
+const MOST_RECEPTION: f64 = 0.15;
 
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
@@ -127,8 +142,11 @@ pub(crate) struct Shares {
     interval: Nanos,
     began: Nanos,
     ends: Nanos,
-    /// Cycles that all have used in this interval.
+    /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
+    reception: f64,
+    /// Whether the worker did not keep up with what came, in this interval.
+    is_behind: bool,
     is_contended: bool,
 }
 
@@ -140,7 +158,8 @@ impl Shares {
         }
         (self.now, self.interval) = (now, fairness.interval);
         // Nobody is limited before contention shows: then it counts at once.
-        let is_surprise = !self.is_contended && self.used > fairness.capacity();
+        let is_surprise =
+            !self.is_contended && self.is_behind && self.used > fairness.capacity(0.0);
         if now < self.ends && !is_surprise {
             return;
         }
@@ -152,18 +171,27 @@ impl Shares {
         }
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
-        let capacity = fairness.capacity();
+        let capacity = fairness.capacity(self.reception / long);
         let asked = self.accounts.iter();
         let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
-        let level = level(capacity, asked);
+        let level = match self.is_behind {
+            true => level(capacity, asked),
+            false => f64::INFINITY,
+        };
         self.is_contended = level.is_finite();
-        self.used = 0.0;
+        (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
         for account in &mut self.accounts {
             account.fill(now, fairness.interval);
             account.limit(level * account.weight, past);
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
         }
+    }
+
+    /// Books what receiving and sorting took.
+    pub(crate) fn receive(&mut self, reception: Reception) {
+        self.reception += reception.cycles as f64;
+        self.is_behind |= reception.is_behind;
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -227,10 +255,12 @@ impl Shares {
     }
 }
 
-/// The most cycles for each unit of weight at which what was asked for fits; no limit where all of it fits.
+/// The most cycles for each unit of weight at which what was asked for fits; no limit where all of it fits, and for one alone: there is nobody else to
+/// leave them to.
 fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let active = asked.filter(|(asked, _)| *asked > 0.0);
-    if active.clone().map(|(asked, _)| asked).sum::<f64>() <= capacity {
+    let all: f64 = active.clone().map(|(asked, _)| asked).sum();
+    if all <= capacity || active.clone().count() < 2 {
         return f64::INFINITY;
     }
     // Those who ask for less than the level are satisfied, and leave the rest to fewer: the level only rises.
@@ -271,6 +301,7 @@ mod tests {
             55.0
         );
         assert_eq!(level_of(100.0, &[]), f64::INFINITY);
+        assert_eq!(level_of(100.0, &[(500.0, 1.0), (0.0, 1.0)]), f64::INFINITY);
     }
 
     /// Serves what each of two ask for in a hundred intervals of a thousand cycles' capacity; cycles served in the last ninety.
@@ -284,6 +315,7 @@ mod tests {
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
             for (slot, (packets, cost, weight)) in asks.iter().enumerate() {
+                shares.receive(Reception::default());
                 let (given, _) = shares.admit(Slot(slot as u32), *weight, *packets);
                 let work = Work {
                     packets: given as u64,
@@ -320,6 +352,44 @@ mod tests {
         assert_eq!(victim, 900 * 200);
         // The first burst took what there is for it in 625 microseconds: of the others it has 375, and a packet more.
         assert!((300_000..=400_000).contains(&hog), "{hog}");
+    }
+
+    /// Cycles of each of two that are alike and ask for twice as much as there is, in the last ninety of a hundred intervals.
+    fn serve_both(cycles: u64, is_behind: bool) -> u64 {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+        };
+        let mut shares = Shares::default();
+        let mut used = 0;
+        for round in 0..1000u64 {
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            shares.receive(Reception { cycles, is_behind });
+            for slot in [0, 1].map(Slot) {
+                let (given, _) = shares.admit(slot, 1, 10);
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                shares.book(slot, work, work.packets * 100, false);
+                used += work.packets * 100 * u64::from(round >= 100);
+            }
+        }
+        used / 2
+    }
+
+    #[test]
+    fn what_receiving_takes_beyond_its_time_is_not_there_to_share() {
+        let near = |used: u64, wanted: u64| assert!(used.abs_diff(wanted) <= 9000, "{used}");
+        near(serve_both(0, true), 900 * 500);
+        near(serve_both(125, true), 900 * 500);
+        near(serve_both(225, true), 900 * 450);
+        near(serve_both(2000, true), 900 * 425);
+    }
+
+    #[test]
+    fn while_a_worker_keeps_up_nobody_is_limited() {
+        assert_eq!(serve_both(0, false), 900 * 1000);
     }
 
     #[test]

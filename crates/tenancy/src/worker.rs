@@ -10,7 +10,7 @@ use table::prefetch::prefetch;
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
-use crate::gauge::{Gauge, Reckoned, Work};
+use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares};
 use crate::sorter::{Sorted, Sorter};
@@ -53,6 +53,8 @@ pub struct Worker {
     commons: Commons,
     gauge: Box<dyn Gauge>,
     shares: Shares,
+    /// What is told of the frames that come next.
+    reception: Reception,
     /// Packets that are no vPDP's.
     ledger: Ledger,
     is_untold: bool,
@@ -211,6 +213,7 @@ impl Worker {
             commons: Commons::default(),
             gauge: Box::new(Reckoned::default()),
             shares: Shares::default(),
+            reception: Reception::default(),
             ledger: Ledger::default(),
             is_untold: false,
             now: Nanos::ZERO,
@@ -222,6 +225,11 @@ impl Worker {
     /// Has this gauge tell what packets cost, in place of [`Reckoned`].
     pub fn measure_by(&mut self, gauge: impl Gauge + 'static) {
         self.gauge = Box::new(gauge);
+    }
+
+    /// Tells how the frames came that are forwarded next.
+    pub fn received(&mut self, reception: Reception) {
+        self.reception = reception;
     }
 
     /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
@@ -272,6 +280,10 @@ impl Worker {
             self.shares.begin(fairness, root.slots(), now);
         }
         self.run_due(&root, &mut sent);
+        if !frames.is_empty() {
+            self.shares.receive(std::mem::take(&mut self.reception));
+        }
+        self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
         self.follow_links(&root, &mut sent);
@@ -352,12 +364,29 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        match self.sorter.sort(frames) {
+        let sorted = self.sorter.sort(frames);
+        self.end_sorting();
+        match sorted {
             Sorted::InPlace => self.serve_groups(root, frames, sent),
             Sorted::Aside(mut sorted) => {
                 self.serve_groups(root, &mut sorted, sent);
                 self.sorter.bring_back(sorted, frames);
             }
+        }
+    }
+
+    /// What is done until [`Worker::end_sorting`] is done for all frames alike.
+    fn begin_sorting(&mut self) {
+        if self.fairness.is_some() {
+            self.gauge.begin();
+        }
+    }
+
+    fn end_sorting(&mut self) {
+        if self.fairness.is_some() {
+            let cycles = self.gauge.end(Work::default());
+            let is_behind = false;
+            self.shares.receive(Reception { cycles, is_behind });
         }
     }
 
@@ -543,7 +572,10 @@ impl Worker {
             std::mem::swap(&mut self.sorter.slots, &mut self.commons.links.slots);
             self.commons.links.slots.clear();
             match hops <= MAX_HOPS {
-                true => self.serve_all(root, &mut frames, sent),
+                true => {
+                    self.begin_sorting();
+                    self.serve_all(root, &mut frames, sent);
+                }
                 false => self.refuse_linked(),
             }
             hops += 1;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{frame, hypervisor, id, marker, port, program, spec};
 use exec::{
     ControlVerdict, DropReason, Engine, Loaded, Natives, PacketContext, ParserVerdict, State,
-    Tracer, Unsupported,
+    Tracer, Unsupported, WorkBudget,
 };
 use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, TableEntry};
@@ -601,16 +601,81 @@ fn packets_that_are_long_to_parse_leave_the_victim_its_own() {
     assert!(sent > 0 && hog > sent * 250 * ir::work::STEPS_PER_UNIT);
 }
 
-#[test]
-fn a_parser_without_end_leaves_the_victim_its_share() {
-    let endless = parsing(
+/// Parses the first byte for ever.
+fn endless_parser() -> Arc<ir::Program> {
+    parsing(
         "state start { transition select(packet.lookahead<bit<8>>()) { 0: start; default: accept; } }",
-    );
-    let mut scene = Scene::metered(endless);
-    // Its share, but not its latency: a pass is not interrupted, and this one takes all the work that a packet may do.
-    check_share(&scene.run(1, 60, |_, _| {}));
-    assert!(scene.dropped(2, DropReason::WorkBudget) > 0);
+    )
+}
+
+/// Quotas that say how many units of work a packet may do.
+fn work(budget: WorkBudget) -> Quotas {
+    let mut quotas = Quotas::default();
+    quotas.limits.work = Some(budget);
+    quotas
+}
+
+#[test]
+fn a_parser_without_end_leaves_the_victim_its_own_where_packets_may_do_little() {
+    for packets in [1, 20] {
+        let mut scene = Scene::metered(endless_parser());
+        let quotas = work(WorkBudget::LEAST);
+        scene.hypervisor.set_quotas(id(2), quotas).unwrap();
+        check(&scene.run(packets, 60, |_, _| {}));
+        assert!(scene.dropped(2, DropReason::WorkBudget) > 0);
+    }
+}
+
+#[test]
+fn a_parser_without_end_takes_what_packets_of_vpdps_may_do_and_no_more() {
+    let mut scene = Scene::metered(endless_parser());
+    let outcome = scene.run(20, 60, |_, _| {});
+    check_share(&outcome);
     assert!(scene.dropped(2, DropReason::FairShare) > 0);
+    let (hog, packets) = (
+        outcome.cycles - outcome.victim * 1000,
+        scene.dropped(2, DropReason::WorkBudget),
+    );
+    let most = u64::from(tenancy::WORK_OF_A_PACKET.units()) * ir::work::STEPS_PER_UNIT;
+    assert!(hog <= packets * (most + 1000), "{hog} for {packets}");
+    assert!(hog > packets * most / 2, "{hog} for {packets}");
+}
+
+#[test]
+fn a_packet_has_the_work_that_its_quota_says_on_every_engine() {
+    let skipping = parsing(
+        "state start { packet.advance(8); transition select(packet.lookahead<bit<8>>()) { 0: start; default: accept; } }",
+    );
+    // So many states.
+    let mut bytes = [0; 600];
+    bytes[599] = 1;
+    for engine in testkit::engines() {
+        let name = engine.name();
+        let mut hypervisor = Hypervisor::new(engine);
+        hypervisor.create(spec(2, &[20, 21])).unwrap();
+        hypervisor.load(id(2), Arc::clone(&skipping)).unwrap();
+        let mut worker = hypervisor.workers(1).remove(0);
+        let mut sent = |hypervisor: &mut Hypervisor, quotas| {
+            hypervisor.set_quotas(id(2), quotas).unwrap();
+            let mut frames: Vec<Frame> = (0..8).map(|_| frame(20, &bytes)).collect();
+            common::forward(&mut worker, &mut frames, 0).len()
+        };
+        let enough = WorkBudget::new(1024).unwrap();
+        assert_eq!(sent(&mut hypervisor, Quotas::default()), 8, "{name}");
+        assert_eq!(sent(&mut hypervisor, work(WorkBudget::LEAST)), 0, "{name}");
+        assert_eq!(sent(&mut hypervisor, work(enough)), 8, "{name}");
+        let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
+        let dropped = device.ledger().dropped(DropReason::WorkBudget);
+        assert_eq!(dropped, 8, "{name}");
+        // The next program is held to it, too.
+        hypervisor
+            .set_quotas(id(2), work(WorkBudget::LEAST))
+            .unwrap();
+        hypervisor.unload(id(2)).unwrap();
+        hypervisor.load(id(2), Arc::clone(&skipping)).unwrap();
+        let kept = work(WorkBudget::LEAST);
+        assert_eq!(sent(&mut hypervisor, kept), 0, "{name}");
+    }
 }
 
 #[test]

@@ -61,6 +61,7 @@ const SMALL: Limits = Limits {
     entries: Some(1),
     state_bytes: Some(7),
     stages: Some(2),
+    work: None,
 };
 
 /// A table with two entries, and one without.

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use exec::Engine;
@@ -140,7 +140,7 @@ pub struct Life<'f> {
     pub seed: u64,
     /// The load, as a share of the rate that workers reach.
     pub load: f64,
-    /// How long to find out the rate, and to forward without operations.
+    /// How long to find out the rate, before and behind, and to forward without operations.
     pub time: Duration,
     /// Threads that forward.
     pub workers: usize,
@@ -151,8 +151,10 @@ pub struct Life<'f> {
 pub struct Rates {
     /// Packets that workers took.
     pub carried: f64,
-    /// Packets that found a worker's ring full.
+    /// Packets that found a worker's rings full.
     pub missed: f64,
+    /// Packets that waited for one worker, at most.
+    pub most_waiting: u64,
 }
 
 impl AddAssign<Run> for Rates {
@@ -162,23 +164,24 @@ impl AddAssign<Run> for Rates {
             self.carried += run.taken as f64 / micros;
             self.missed += run.missed as f64 / micros;
         }
+        self.most_waiting = self.most_waiting.max(run.most_waiting);
     }
 }
 
 /// What came of it. Checks and the packets' making are in all rates.
 #[derive(Debug, Clone)]
 pub struct LifeReport {
-    /// How often each operation was made.
+    /// How often each operation was made under the load.
     pub operations: BTreeMap<Operation, usize>,
-    /// What workers reach before there are operations.
+    /// What workers reach while there are operations.
     pub reached: Rates,
     /// The load without operations.
     pub quiet: Rates,
     /// The load while there are operations.
     pub operated: Rates,
-    /// What workers reach afterwards, with vPDPs as the operations have left them.
+    /// What workers reach while there are further operations.
     pub reached_behind: Rates,
-    /// How long the operations took, all together.
+    /// How long the operations under the load took, all together.
     pub time: Duration,
     /// Packets of vPDPs that no operation was about.
     pub steady: Fates,
@@ -186,16 +189,64 @@ pub struct LifeReport {
     pub changing: Fates,
 }
 
+/// What stations do while there are operations, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// Forward as much as they can, until vPDPs are as operations leave them.
+    Settling,
+    /// Forward as much as they can, measured.
+    Reaching,
+    /// Forward the load.
+    Loaded,
+    /// Forward as much as they can again.
+    ReachingAgain,
+}
+
 /// Between stations and the scene.
 struct Progress {
     /// Bursts that each station has ended.
     bursts: Vec<AtomicU64>,
-    /// Stations that are ready for operations.
+    /// How often a station was ready for the operations of a phase.
     ready: AtomicU64,
-    is_over: AtomicBool,
+    /// How many phases are over.
+    over: AtomicU64,
 }
 
 impl Progress {
+    fn new(stations: usize) -> Progress {
+        Progress {
+            bursts: (0..stations).map(|_| AtomicU64::new(0)).collect(),
+            ready: AtomicU64::new(0),
+            over: AtomicU64::new(0),
+        }
+    }
+
+    /// A station has begun a phase; whether that is over.
+    fn begin(&self, phase: Phase) -> impl Fn() -> bool {
+        self.ready.fetch_add(1, Ordering::Release);
+        move || read(&self.over) > phase as u64
+    }
+
+    /// Waits until all stations have begun a phase.
+    ///
+    /// # Errors
+    /// A station has ended.
+    fn wait_for(&self, phase: Phase, has_ended: &dyn Fn() -> bool) -> Result<(), LifeError> {
+        let all = (phase as u64 + 1) * self.bursts.len() as u64;
+        while read(&self.ready) < all {
+            if has_ended() {
+                return Err(LifeError::Station);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// A phase is over.
+    fn end(&self, phase: Phase) {
+        self.over.store(phase as u64 + 1, Ordering::Release);
+    }
+
     /// Waits until each station has done a whole burst that began after now.
     ///
     /// # Errors
@@ -225,11 +276,7 @@ impl Life<'_> {
     pub fn measure(&self, tell: &mut dyn FnMut(f64)) -> Result<LifeReport, LifeError> {
         let workers = self.workers.max(1);
         let (mut scene, stations) = Scene::new(self, workers)?;
-        let progress = Progress {
-            bursts: (0..workers).map(|_| AtomicU64::new(0)).collect(),
-            ready: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
-        };
+        let progress = Progress::new(workers);
         let (ended, operated) = std::thread::scope(|scope| {
             let progress = &progress;
             let stations = stations.into_iter().enumerate();
@@ -242,13 +289,13 @@ impl Life<'_> {
             let _ = port::pin_to_core(workers);
             let has_ended = || threads.iter().any(|thread| thread.is_finished());
             let operated = self.operate(&mut scene, progress, &has_ended, tell);
-            progress.is_over.store(true, Ordering::Release);
+            progress.end(Phase::ReachingAgain);
             let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
             (ended, operated)
         });
-        let time = operated?;
+        let (operations, time) = operated?;
         let mut report = LifeReport {
-            operations: scene.operations().clone(),
+            operations,
             reached: Rates::default(),
             quiet: Rates::default(),
             operated: Rates::default(),
@@ -281,15 +328,14 @@ impl Life<'_> {
             bursts.fetch_add(1, Ordering::Release);
         };
         let a_while = |begin: Instant| move || begin.elapsed() > self.time;
-        station.run(None, &mut ended, &a_while(Instant::now()));
-        let reached = station.run(None, &mut ended, &a_while(Instant::now()));
+        station.run(None, &mut ended, &progress.begin(Phase::Settling));
+        let reached = station.run(None, &mut ended, &progress.begin(Phase::Reaching));
         let rate = reached.taken as f64 / reached.time.as_secs_f64();
         let load = Some(rate * self.load);
         let quiet = station.run(load, &mut ended, &a_while(Instant::now()));
-        progress.ready.fetch_add(1, Ordering::Release);
-        let is_over = || progress.is_over.load(Ordering::Acquire);
-        let operated = station.run(load, &mut ended, &is_over);
-        let reached_behind = station.run(None, &mut ended, &a_while(Instant::now()));
+        let operated = station.run(load, &mut ended, &progress.begin(Phase::Loaded));
+        let again = progress.begin(Phase::ReachingAgain);
+        let reached_behind = station.run(None, &mut ended, &again);
         Ended {
             station,
             reached,
@@ -299,26 +345,48 @@ impl Life<'_> {
         }
     }
 
-    /// The operations, and how long they took.
+    /// Operates in all phases: how often each operation was made under the load, and how long they took.
     fn operate(
         &self,
         scene: &mut Scene,
         progress: &Progress,
         has_ended: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(f64),
-    ) -> Result<Duration, LifeError> {
-        while read(&progress.ready) < progress.bursts.len() as u64 {
-            if has_ended() {
-                return Err(LifeError::Station);
-            }
-            std::thread::sleep(Duration::from_millis(1));
+    ) -> Result<(BTreeMap<Operation, usize>, Duration), LifeError> {
+        let settle = &mut || progress.settle(has_ended);
+        for phase in [Phase::Settling, Phase::Reaching] {
+            progress.wait_for(phase, has_ended)?;
+            self.operate_a_while(scene, settle)?;
+            progress.end(phase);
         }
+        progress.wait_for(Phase::Loaded, has_ended)?;
+        let before = scene.operations().clone();
         let begin = Instant::now();
         for number in 0..self.operations {
             tell(number as f64 / self.operations as f64);
-            scene.operate(&mut || progress.settle(has_ended))?;
+            scene.operate(settle)?;
         }
-        Ok(begin.elapsed())
+        let time = begin.elapsed();
+        progress.end(Phase::Loaded);
+        let mut operations = scene.operations().clone();
+        for (operation, count) in before {
+            operations.entry(operation).and_modify(|all| *all -= count);
+        }
+        progress.wait_for(Phase::ReachingAgain, has_ended)?;
+        self.operate_a_while(scene, settle)?;
+        Ok((operations, time))
+    }
+
+    fn operate_a_while(
+        &self,
+        scene: &mut Scene,
+        settle: &mut dyn FnMut() -> Result<(), LifeError>,
+    ) -> Result<(), LifeError> {
+        let begin = Instant::now();
+        while begin.elapsed() < self.time {
+            scene.operate(settle)?;
+        }
+        Ok(())
     }
 }
 

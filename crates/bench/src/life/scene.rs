@@ -232,7 +232,8 @@ impl<'l> Scene<'l> {
         let pairs = pairs.zip(scene.second.workers(stations));
         let stations = pairs.zip(1..).map(|((first, second), number)| {
             let seed = life.seed.wrapping_add(number << 32);
-            Station::new([first, second], Arc::clone(&flows), STEADY, seed)
+            let ports = life.workload.ports();
+            Station::new([first, second], Arc::clone(&flows), STEADY, ports, seed)
         });
         let stations = stations.collect();
         Ok((scene, stations))

@@ -9,7 +9,8 @@ use tenancy::Worker;
 use super::flow::{Expectation, Fates, Flow, Home, NUMBER};
 use crate::Choices;
 
-/// Frames that wait for the worker at most; more are missed, as a network card misses them.
+/// Frames of a port that wait for the worker at most, as many as an AF_XDP port of `polyplane host` has room for; more are missed, as a network card
+/// misses them.
 const RING: u64 = 4096;
 
 /// Frames that the worker takes at once, at most.
@@ -115,8 +116,10 @@ impl Checks {
 pub(super) struct Run {
     /// Packets that the worker took.
     pub(super) taken: u64,
-    /// Packets that found the ring full.
+    /// Packets that found the rings full.
     pub(super) missed: u64,
+    /// Packets that waited, at most.
+    pub(super) most_waiting: u64,
     /// How long it was.
     pub(super) time: Duration,
 }
@@ -128,6 +131,8 @@ pub struct Station {
     checks: Checks,
     /// How many of the vPDPs, from the first on, are steady.
     steady: usize,
+    /// Frames that wait at most: as if all vPDPs shared the ports of one.
+    room: u64,
     choices: Choices,
     /// Frames of a burst: those for the first switch, then those for the second one.
     frames: [Vec<Frame>; 2],
@@ -135,10 +140,12 @@ pub struct Station {
 }
 
 impl Station {
+    /// A station for these vPDPs, the first of them steady, behind so many ports.
     pub(super) fn new(
         [first, second]: [Worker; 2],
         flows: Arc<[Flow]>,
         steady: usize,
+        ports: u32,
         seed: u64,
     ) -> Station {
         let frames = || (0..BURST).map(|_| Frame::new()).collect();
@@ -152,6 +159,7 @@ impl Station {
                 flows,
             },
             steady,
+            room: RING * u64::from(ports),
             choices: Choices::new(seed),
             frames: [frames(), frames()],
             start: Instant::now(),
@@ -212,7 +220,8 @@ impl Station {
                 Some(rate) => {
                     let due = (begin.elapsed().as_secs_f64() * rate) as u64;
                     let waiting = due - came;
-                    let missed = waiting.saturating_sub(RING);
+                    let missed = waiting.saturating_sub(self.room);
+                    run.most_waiting = run.most_waiting.max(waiting - missed);
                     run.missed += missed;
                     came += missed;
                     (waiting - missed).min(BURST as u64)

@@ -18,7 +18,7 @@ use crate::{Ended, compile, out, report};
 const LOAD: f64 = 0.8;
 
 /// Less than this part of the load is clearly less.
-const CLEARLY: f64 = 0.98;
+const CLEARLY: f64 = 0.995;
 
 #[derive(Serialize)]
 struct Packets {
@@ -99,7 +99,9 @@ struct Figures {
 struct Load {
     carried_mpps: f64,
     missed_mpps: f64,
-    /// Of what they reach.
+    /// Packets that waited for one worker, at most.
+    most_waiting: u64,
+    /// What was carried, of what they reach.
     share: f64,
 }
 
@@ -108,6 +110,7 @@ impl Load {
         Load {
             carried_mpps: rates.carried,
             missed_mpps: rates.missed,
+            most_waiting: rates.most_waiting,
             share: rates.carried / reached.carried,
         }
     }
@@ -117,12 +120,19 @@ impl Load {
             name.to_owned(),
             format!("{:.2}", self.carried_mpps),
             format!("{:.3}", self.missed_mpps),
-            format!("{:.2}", self.share),
+            self.most_waiting.to_string(),
+            format!("{:.3}", self.share),
         ]
     }
 }
 
-const LOAD_HEAD: [&str; 4] = ["load", "carried Mpps", "missed Mpps", "of the rate"];
+const LOAD_HEAD: [&str; 5] = [
+    "load",
+    "carried Mpps",
+    "missed Mpps",
+    "most waiting",
+    "of the rate",
+];
 
 impl Figures {
     fn new(report: &LifeReport, workers: usize) -> Figures {
@@ -156,7 +166,7 @@ impl Figures {
             counts.join(", "),
         ));
         out::line(&format!(
-            "{} workers reach {:.2} Mpps before, {:.2} Mpps behind them; the load is {:.2} Mpps",
+            "beside operations {} workers reach {:.2} Mpps before, {:.2} Mpps behind these; the load is {:.2} Mpps",
             self.workers, self.reached_mpps, self.reached_behind_mpps, self.load_mpps
         ));
         out::text(&report::align(&[

@@ -108,7 +108,7 @@ fn programs() -> Result<Vec<(&'static str, String)>, String> {
 }
 
 pub(super) fn run(options: &Options) -> Result<Ended, String> {
-    let engine: Arc<dyn Engine> = Arc::new(Jit::new(Arc::new(Interp)));
+    let engine = || Arc::new(Jit::new(Arc::new(Interp))) as Arc<dyn Engine>;
     let mut line = LiveLine::new();
     let mut rows = Vec::new();
     let programs = programs()?;

@@ -1,6 +1,7 @@
 //! `polyplane bench`: how fast engines run a program, against the same loop written by hand and a wire.
 
 mod forwarding;
+mod hostile;
 mod io;
 mod life;
 mod load;
@@ -57,11 +58,11 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["lookups", "io", "swap", "programs", "trace", "svg"])]
     tenants: bool,
     /// With --tenants: how many vPDPs.
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load"], default_values = ["1", "8", "64", "256"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["1", "8", "64", "256"])]
     vpdps: Vec<usize>,
     /// With --tenants: measure instead what happens to packets while vPDPs are made, changed, moved to another switch and deleted at random: at 80 % of
     /// the rate that --workers reach, with every packet checked. Wants a core more than workers.
-    #[arg(long, requires = "tenants", conflicts_with = "load")]
+    #[arg(long, requires = "tenants", conflicts_with_all = ["load", "hostile"])]
     life: bool,
     /// With --life: how many operations.
     #[arg(long, value_name = "N", requires = "life", default_value_t = 1000)]
@@ -69,8 +70,13 @@ pub(crate) struct Options {
     /// With --tenants: measure instead how long it takes from P4 text until the first packet meets it in a vPDP: HyperVDP's functions, and `sai`.
     #[arg(long, requires = "tenants")]
     load: bool,
+    /// With --tenants: measure instead what a vPDP keeps of its share and its latency beside neighbours that take what they can get: endless
+    /// recirculation, the largest packets, slow compiling, a full table that is churned, registers, packets that are long or endless to parse, floods
+    /// from controllers. Wants two cores.
+    #[arg(long, requires = "tenants", conflicts_with = "load")]
+    hostile: bool,
     /// With --tenants: which program: `l2`, or `pol1` to `pol7`, the policies of HyperVDP.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load"], default_values = ["l2"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["l2"])]
     policy: Vec<String>,
     /// With --lookups: how many entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
@@ -94,7 +100,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
     /// Packets that a side gets at once: 64 if it is not said; with --tenants 1024, as many as a worker of `polyplane host` takes in one round.
-    #[arg(long, value_name = "N", conflicts_with_all = ["life", "load"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["life", "load", "hostile"])]
     burst: Option<u16>,
     /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
     #[arg(long = "in", value_name = "PORT=FILE")]
@@ -179,6 +185,9 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     }
     if options.load {
         return load::run(options);
+    }
+    if options.hostile {
+        return hostile::run(options, time);
     }
     if options.tenants {
         return tenants::run(options, time);

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bench::clock::Clock;
 use exec::DropReason;
 use p4rt::{CpuPort, ToControllers};
 use packet::{Batch, Frame, Nanos, PortId};
-use tenancy::{VpdpId, Worker};
+use tenancy::{Reception, VpdpId, Worker};
 
 use crate::carrier::Carrier;
 
@@ -141,12 +142,16 @@ struct Takes {
 /// A worker on its station.
 pub(super) struct Tenants {
     worker: Worker,
+    round: usize,
+    /// Tells, as the worker's gauge does, what receiving frames takes, and since when it does.
+    clock: Clock,
+    receives_since: u64,
     exits: Exits,
     takes: Option<Takes>,
 }
 
 /// Puts workers on stations. The first one takes packets of controllers in.
-pub(super) fn stations(workers: Vec<Worker>) -> (Vec<Tenants>, Switchboard) {
+pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, Switchboard) {
     let (mut board, changes) = switchboard();
     let mut takes = Some(Takes {
         changes,
@@ -155,6 +160,9 @@ pub(super) fn stations(workers: Vec<Worker>) -> (Vec<Tenants>, Switchboard) {
     });
     let tenants = workers.into_iter().map(|worker| Tenants {
         worker,
+        round: if is_fair { FAIR_ROUND } else { ROUND },
+        clock: Clock::new(),
+        receives_since: 0,
         exits: exits(&mut board),
         takes: takes.take(),
     });
@@ -243,8 +251,13 @@ fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -
 /// Frames that a worker takes in one round if so many are there: enough that those of one vPDP among hundreds are several.
 pub(crate) const ROUND: usize = 1024;
 
+/// The same where processors are shared fairly: what a vPDP is sent beyond its share takes time to receive, for which the others wait.
+pub(crate) const FAIR_ROUND: usize = 256;
+
 impl Carrier for Tenants {
-    const ROUND: usize = ROUND;
+    fn round(&self) -> usize {
+        self.round
+    }
 
     fn forward(
         &mut self,
@@ -252,6 +265,13 @@ impl Carrier for Tenants {
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        if !frames.is_empty() {
+            let now = self.clock.ticks();
+            self.worker.received(Reception {
+                cycles: now.saturating_sub(self.receives_since),
+                is_behind: frames.len() >= Batch::USUAL,
+            });
+        }
         self.exits.renew();
         let exits = &self.exits;
         self.worker.forward(frames, now, |port, frame, time| {
@@ -260,6 +280,10 @@ impl Carrier for Tenants {
                 false => exits.give(port, frame.bytes()),
             }
         });
+    }
+
+    fn receives(&mut self) {
+        self.receives_since = self.clock.ticks();
     }
 
     fn arrive(&mut self, batch: &mut Batch, now: Nanos) {

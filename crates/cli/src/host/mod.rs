@@ -2,7 +2,7 @@
 
 mod answer;
 mod carrier;
-mod gauge;
+pub(crate) mod gauge;
 mod office;
 mod program;
 mod stages;
@@ -29,7 +29,7 @@ use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::run::{self, Workers};
 use crate::{Ended, out};
-pub(crate) use carrier::ROUND;
+pub(crate) use carrier::{FAIR_ROUND, ROUND};
 use office::Office;
 
 #[derive(Args)]
@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             for worker in &mut workers {
                 worker.measure_by(gauge::Cycles::default());
             }
-            let (tenants, made) = carrier::stations(workers);
+            let (tenants, made) = carrier::stations(workers, options.fair);
             board = Some(made);
             tenants
         },

@@ -118,13 +118,13 @@ enum Command {
     },
     /// Say what a vPDP may use: all of it, in place of what was said before.
     #[command(
-        after_help = "SETTINGs are entries=N, state-bytes=N, stages=N; of P4 text text-bytes=N and compile-ms=N; by second packets=N, passes=N (packets that start over), cycles=N, each with /BURST \
+        after_help = "SETTINGs are entries=N, state-bytes=N, stages=N; work=N, units that a packet may do (256 to 65536; 4096 unless it is said); of P4 text text-bytes=N and compile-ms=N; by second packets=N, passes=N (packets that start over), cycles=N, each with /BURST \
                       for how many may come at once; and weight=N, its share of a processor with too much to do."
     )]
     Quota {
         /// The vPDP.
         vpdp: String,
-        /// What it may use; without any, all that there is.
+        /// What it may use; what is not said is not limited, but for work.
         #[arg(value_name = "SETTING")]
         settings: Vec<String>,
     },

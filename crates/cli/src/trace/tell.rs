@@ -518,7 +518,7 @@ fn drop_words(reason: DropReason) -> &'static str {
         DropReason::NoSuchQueue => "the program asked for a priority that has no queue",
         DropReason::NoSuchPort => "the device has no such port",
         DropReason::WorkBudget => {
-            "it used up its work budget: the program loops or recirculates without end"
+            "it used up its work budget: the program loops or recirculates without end, or its virtual data plane has a small quota of work"
         }
         DropReason::CopyBudget => "its copies made more copies than a packet may have",
         DropReason::AssertFailed => "an assert failed",

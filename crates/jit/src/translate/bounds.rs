@@ -3,14 +3,15 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use exec::{Pass, PassStep, WORK_BUDGET};
+use exec::{Pass, PassStep, WorkBudget};
 use ir::work::Work;
 use ir::{
     ActionId, Control, MatchNext, Next, Op, Parser, Program, Stage, StageId, StageKind, StateId,
     Stmt, StmtKind, Target, Transition,
 };
 
-/// Whether no way through a pass uses the budget up: it never goes back, and all of it together takes less. Then nothing needs to be compared.
+/// Whether no way through a pass uses up any budget: it never goes back, and all of it together takes no more than the least. Then nothing needs to be
+/// compared.
 pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &Pass) -> bool {
     let bounds = Bounds {
         program,
@@ -36,7 +37,7 @@ pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &Pass) -> boo
             Some(None) => return false,
         }
     }
-    sum < u64::from(WORK_BUDGET)
+    sum <= u64::from(WorkBudget::LEAST.units())
 }
 
 struct Bounds<'b> {

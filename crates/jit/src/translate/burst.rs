@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I32;
 use cranelift_codegen::ir::{InstBuilder, Value};
-use exec::{PackedOutcome, WORK_BUDGET};
+use exec::PackedOutcome;
 use ir::{FieldId, HeaderId, limbs_of};
 
 use super::homes::fields_of;
@@ -23,7 +23,7 @@ impl Translator<'_> {
         self.b.def_var(self.bits, bits);
         let headroom = self.b.ins().load(I64, in_constants(), wire, wire::HEADROOM);
         self.b.def_var(self.headroom, headroom);
-        let work = self.number(WORK_BUDGET.into());
+        let work = self.load_constant(offset::BUDGET);
         self.b.def_var(self.work, work);
         let zero = self.number(0);
         self.set_flags(zero);

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use exec::WorkBudget;
+
 use crate::quota::{Quotas, Rate};
 use crate::text::TextError;
 
-const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, text-bytes=N, compile-ms=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
+const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, work=N (units of a packet, 256 to 65536), text-bytes=N, compile-ms=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
 
 impl Quotas {
     /// Reads settings, each of another quota; what is not set is not limited. A rate is so many a second, a hundredth of which may come at once unless it
@@ -34,6 +36,7 @@ impl Quotas {
             "entries" => self.limits.entries = Some(number()?),
             "state-bytes" => self.limits.state_bytes = Some(number()?),
             "stages" => self.limits.stages = Some(number()?),
+            "work" => self.limits.work = Some(WorkBudget::new(value.parse().ok()?)?),
             "text-bytes" => self.compile.text_bytes = Some(value.parse().ok()?),
             "compile-ms" => self.compile.time = Some(Duration::from_millis(number()?)),
             "packets" => self.packets = Some(rate(value)?),
@@ -51,6 +54,7 @@ impl Quotas {
             ("entries", self.limits.entries),
             ("state-bytes", self.limits.state_bytes),
             ("stages", self.limits.stages),
+            ("work", self.limits.work.map(|work| work.units().into())),
         ];
         let compile = [
             (
@@ -102,6 +106,7 @@ mod tests {
             "entries=10",
             "state-bytes=4096",
             "stages=8",
+            "work=1000",
             "text-bytes=65536",
             "compile-ms=500",
             "packets=1000/5",
@@ -124,6 +129,8 @@ mod tests {
             &["stages=1", "speed=9"],
             &["packets=1/"],
             &["weight=-1"],
+            &["work=255"],
+            &["work=65537"],
             &["stages=1", "stages=2"],
         ];
         for settings in cases {

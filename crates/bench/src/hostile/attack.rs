@@ -1,0 +1,243 @@
+//! What a hostile vPDP does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bits::Value;
+use ir::{ActionCall, KeyMatch, Program, TableId};
+use packet::{Frame, Nanos, PortId};
+use switch::{Change, Device};
+use tenancy::{Hypervisor, Refusal, VpdpId};
+
+use super::HostileError;
+use crate::device::change;
+use crate::load::Compile;
+use crate::setup::{Item, SetupError};
+use crate::tenants::settle;
+use crate::workloads;
+
+/// Entries that fill the table of a hostile vPDP.
+const ENTRIES: u32 = 1 << 16;
+
+/// Keys beyond those of entries: what is inserted anew has none that is there.
+const KEYS: u32 = 2 * ENTRIES;
+
+/// Entries that are exchanged for others before packets see it.
+const CHURNED: u32 = 16;
+
+/// Bytes of its usual packets, and of those that are long to parse.
+const SHORT: usize = 64;
+const LONG: usize = 256;
+
+/// Different packets.
+const PACKETS: u32 = 64;
+
+/// For how long a control side that has nothing to do waits.
+const A_WHILE: Duration = Duration::from_millis(1);
+
+/// A way to take more than one's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// Each packet starts over, for ever.
+    Recirculation,
+    /// Packets are as large as frames can be.
+    LargestPackets,
+    /// A long program is compiled and made native code of, over and over.
+    SlowCompile,
+    /// The entries of a full table are exchanged for others, over and over.
+    ChurnedTable,
+    /// Each packet reads and writes registers that are far from each other.
+    Registers,
+    /// Each packet is long to parse.
+    ParseBomb,
+    /// Each packet is parsed until its work is used up.
+    EndlessParser,
+    /// Controllers send packets and entries, and are told more than they take.
+    ControllerFlood,
+}
+
+impl Attack {
+    /// All of them.
+    pub const ALL: [Attack; 8] = [
+        Attack::Recirculation,
+        Attack::LargestPackets,
+        Attack::SlowCompile,
+        Attack::ChurnedTable,
+        Attack::Registers,
+        Attack::ParseBomb,
+        Attack::EndlessParser,
+        Attack::ControllerFlood,
+    ];
+
+    /// Its name, as rows have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Attack::Recirculation => "recirculation",
+            Attack::LargestPackets => "largest packets",
+            Attack::SlowCompile => "slow compile",
+            Attack::ChurnedTable => "churned table",
+            Attack::Registers => "registers",
+            Attack::ParseBomb => "parse bomb",
+            Attack::EndlessParser => "endless parser",
+            Attack::ControllerFlood => "controller flood",
+        }
+    }
+
+    /// The text of its program.
+    pub(super) fn source(self) -> String {
+        let way = match self {
+            Attack::Recirculation => "RECIRCULATE",
+            Attack::LargestPackets | Attack::SlowCompile => "PLAIN",
+            Attack::ChurnedTable => "TABLE",
+            Attack::Registers => "REGISTERS",
+            Attack::ParseBomb => "PARSE_BOMB",
+            Attack::EndlessParser => "ENDLESS_PARSER",
+            Attack::ControllerFlood => "FLOOD",
+        };
+        let text = include_str!("../../programs/hostile.p4");
+        format!("#define {way}\n{text}")
+    }
+
+    /// Its packets, which come by this port.
+    pub(super) fn packets(self, port: PortId) -> Result<Vec<Frame>, packet::FrameError> {
+        let length = match self {
+            Attack::LargestPackets => packet::MAX_FRAME,
+            Attack::ParseBomb => LONG,
+            _ => SHORT,
+        };
+        let packet = |number: u32| {
+            let mut bytes = vec![0; length];
+            let key = number.wrapping_mul(KEYS / PACKETS);
+            bytes[..4].copy_from_slice(&key.to_be_bytes());
+            let mut frame = Frame::from_bytes(&bytes)?;
+            frame.ingress = port;
+            Ok(frame)
+        };
+        (0..PACKETS).map(packet).collect()
+    }
+
+    /// What it does beside its packets.
+    pub(super) fn beside<'a>(self, vpdp: VpdpId, compile: &'a Compile<'a>) -> Beside<'a> {
+        let sai = match self {
+            Attack::SlowCompile => workloads::find("sai").map(|sai| sai.source().to_owned()),
+            _ => None,
+        };
+        Beside {
+            attack: self,
+            vpdp,
+            compile,
+            long_text: sai.unwrap_or_default(),
+            next: ENTRIES,
+        }
+    }
+}
+
+/// What a hostile vPDP does by its control side.
+pub(super) struct Beside<'a> {
+    attack: Attack,
+    vpdp: VpdpId,
+    compile: &'a Compile<'a>,
+    long_text: String,
+    /// The key of the entry that comes next.
+    next: u32,
+}
+
+impl Beside<'_> {
+    /// Before all packets.
+    pub(super) fn begin(&mut self, hypervisor: &mut Hypervisor) -> Result<(), HostileError> {
+        if self.attack == Attack::ChurnedTable {
+            let device = device(hypervisor, self.vpdp)?;
+            for key in 0..ENTRIES {
+                apply(device, insert(key))?;
+            }
+            settle(device);
+        }
+        Ok(())
+    }
+
+    /// Once, at this time, while packets come.
+    pub(super) fn go_on(
+        &mut self,
+        hypervisor: &mut Hypervisor,
+        now: Nanos,
+    ) -> Result<(), HostileError> {
+        match self.attack {
+            Attack::SlowCompile => self.compile(hypervisor),
+            Attack::ChurnedTable => self.churn(hypervisor),
+            Attack::ControllerFlood => self.flood(hypervisor, now),
+            _ => {
+                std::thread::sleep(A_WHILE);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nobody else has the program: its code is made anew each time.
+    fn compile(&mut self, hypervisor: &Hypervisor) -> Result<(), HostileError> {
+        let program = (self.compile)(&self.long_text).map_err(HostileError::Compile)?;
+        hypervisor
+            .maker(self.vpdp)?
+            .make(Arc::<Program>::new(program))?;
+        Ok(())
+    }
+
+    fn churn(&mut self, hypervisor: &mut Hypervisor) -> Result<(), HostileError> {
+        let device = device(hypervisor, self.vpdp)?;
+        for _ in 0..CHURNED {
+            forget_oldest(device)?;
+            apply(device, insert(self.next))?;
+            self.next = (self.next + 1) % KEYS;
+        }
+        device.publish();
+        Ok(())
+    }
+
+    /// Packets of a controller, and a change that all packets are to see at once.
+    fn flood(&mut self, hypervisor: &mut Hypervisor, now: Nanos) -> Result<(), HostileError> {
+        let device = device(hypervisor, self.vpdp)?;
+        for _ in 0..CHURNED {
+            let received = device.receive(PortId(0), &[0; SHORT]);
+            received.map_err(HostileError::Frame)?;
+        }
+        let changed = device.between_bursts(|device| {
+            apply(device, insert(self.next))?;
+            forget_oldest(device)
+        });
+        changed.map_err(|_| HostileError::Station)??;
+        self.next = (self.next + 1) % KEYS;
+        hypervisor.step(now, |_, _, _| {});
+        Ok(())
+    }
+}
+
+fn device(hypervisor: &mut Hypervisor, vpdp: VpdpId) -> Result<&mut Device, HostileError> {
+    let device = hypervisor.device_mut(vpdp);
+    device.ok_or(HostileError::Refusal(Refusal::NoProgram(vpdp)))
+}
+
+fn apply(device: &mut Device, change: Change) -> Result<(), HostileError> {
+    let applied = device.apply(change);
+    applied.map_err(|error| SetupError::Entry(error.to_string()))?;
+    Ok(())
+}
+
+fn forget_oldest(device: &mut Device) -> Result<(), HostileError> {
+    let table = TableId::new(0);
+    let oldest = device.configuration().tables[table].iter().next();
+    match oldest.map(|entry| entry.id) {
+        Some(oldest) => apply(device, Change::Delete(table, oldest)),
+        None => Ok(()),
+    }
+}
+
+fn insert(key: u32) -> Change {
+    change(Item::Entry {
+        table: TableId::new(0),
+        keys: vec![KeyMatch::Exact(Value::truncated(key.into(), 32))],
+        priority: None,
+        call: ActionCall {
+            action: 0,
+            args: Vec::new(),
+        },
+    })
+}

@@ -1,0 +1,167 @@
+//! The thread that forwards, and the packets of the victim and of its neighbours that come to it in real time.
+
+use std::time::{Duration, Instant};
+
+use packet::{Frame, Nanos};
+use tenancy::{Reception, Worker};
+
+use crate::clock::Clock;
+use crate::measure::quantile;
+
+/// Frames of a port that wait for the worker at most; more are missed, as a network card misses them.
+const RING: u64 = 4096;
+
+/// Frames that a port gives before the others have their turn.
+const TURN: u64 = 64;
+
+/// Bytes of a packet's number, at its end.
+const NUMBER: usize = 8;
+
+/// Part of a run that does not count: shares settle.
+const SETTLING: f64 = 0.2;
+
+/// Packets that come by a ring of their own.
+pub(super) struct Source<'f> {
+    templates: &'f [Frame],
+    /// Packets a second.
+    rate: f64,
+    came: u64,
+}
+
+impl Source<'_> {
+    pub(super) fn new(templates: &[Frame], rate: f64) -> Source<'_> {
+        Source {
+            templates,
+            rate,
+            came: 0,
+        }
+    }
+
+    /// Packets that wait after so many seconds. More than a ring holds have been missed.
+    fn waiting(&mut self, seconds: f64) -> u64 {
+        let due = (seconds * self.rate) as u64;
+        self.came = self.came.max(due.saturating_sub(RING));
+        due.saturating_sub(self.came)
+    }
+
+    /// Writes the next packet.
+    fn next(&mut self, frame: &mut Frame) {
+        let template = &self.templates[self.came as usize % self.templates.len()];
+        frame.copy_from(template);
+        frame.ingress = template.ingress;
+        if let Some(at) = frame.len().checked_sub(NUMBER) {
+            frame.bytes_mut()[at..].copy_from_slice(&self.came.to_be_bytes());
+        }
+        self.came += 1;
+    }
+}
+
+fn number_of(frame: &Frame) -> u64 {
+    let number = frame.bytes().last_chunk::<NUMBER>();
+    number.map_or(u64::MAX, |number| u64::from_be_bytes(*number))
+}
+
+/// What became of the victim's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Run {
+    /// Packets that left, of those that came.
+    pub(super) share: f64,
+    /// The median of the time from when a packet came until it left, in microseconds.
+    pub(super) p50: f64,
+    /// Packets that left a second.
+    pub(super) rate: f64,
+}
+
+/// A worker, and the frames that it takes.
+pub(super) struct Station {
+    worker: Worker,
+    frames: Vec<Frame>,
+    /// The victim's ports are below it.
+    ports: u32,
+    /// Nanoseconds of each of the victim's packets.
+    took: Vec<f64>,
+    clock: Clock,
+    start: Instant,
+}
+
+impl Station {
+    pub(super) fn new(worker: Worker, ports: u32, burst: usize, start: Instant) -> Station {
+        Station {
+            worker,
+            frames: (0..burst).map(|_| Frame::new()).collect(),
+            ports,
+            took: Vec::new(),
+            clock: Clock::new(),
+            start,
+        }
+    }
+
+    /// Forwards for so long what the victim, the first of the sources, and its neighbour send.
+    pub(super) fn run(&mut self, sources: &mut [Source<'_>], time: Duration) -> Run {
+        let Station {
+            worker,
+            frames,
+            ports,
+            took,
+            clock,
+            start,
+        } = self;
+        took.clear();
+        let Some(rate) = sources.first().map(|victim| victim.rate) else {
+            return Run::default();
+        };
+        let begin = Instant::now();
+        let seconds = || begin.elapsed().as_secs_f64();
+        let (from, until) = (time.as_secs_f64() * SETTLING, time.as_secs_f64());
+        // What is in flight at the end has time to leave.
+        let (first, last) = ((from * rate) as u64, (until * rate) as u64);
+        while seconds() < until * (1.0 + SETTLING) {
+            let before = clock.ticks();
+            let count = fill(sources, frames, seconds());
+            worker.received(Reception {
+                cycles: clock.ticks() - before,
+                is_behind: count as u64 >= TURN,
+            });
+            let now = Nanos::from(start.elapsed());
+            worker.forward(&mut frames[..count], now, |port, frame, _| {
+                let number = number_of(frame);
+                if port.0 < *ports && (first..last).contains(&number) {
+                    took.push(seconds() - number as f64 / rate);
+                }
+            });
+        }
+        let counted = (last - first).max(1) as f64;
+        Run {
+            share: took.len() as f64 / counted,
+            p50: quantile(took, 0.5) * 1e6,
+            rate: took.len() as f64 / (until - from),
+        }
+    }
+
+    /// What the victim reaches alone, in packets a second.
+    pub(super) fn reach(&mut self, templates: &[Frame], time: Duration) -> f64 {
+        // More than any worker takes.
+        let mut source = [Source::new(templates, 1e9)];
+        let run = self.run(&mut source, time);
+        run.rate
+    }
+}
+
+/// Takes what waits, in turns as ports give frames to a worker of `polyplane host --fair`, until the round is full or nothing waits; how many frames.
+fn fill(sources: &mut [Source<'_>], frames: &mut [Frame], seconds: f64) -> usize {
+    let mut count = 0;
+    loop {
+        let before = count;
+        for source in &mut *sources {
+            let room = (frames.len() - count) as u64;
+            let taken = source.waiting(seconds).min(TURN).min(room) as usize;
+            for frame in &mut frames[count..count + taken] {
+                source.next(frame);
+            }
+            count += taken;
+        }
+        if count == before {
+            return count;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Measures what a virtual data plane keeps beside hostile neighbours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench::hostile::{Attack, Hostile, HostileReport};
+use bench::tenants::Divisible;
+use bench::workloads::{self, Size};
+use interp::Interp;
+use jit::Jit;
+use serde::Serialize;
+use tenancy::Fairness;
+
+use super::Options;
+use crate::host::FAIR_ROUND;
+use crate::host::gauge::{Cycles, INTERVAL, cycles_per_second};
+use crate::live::{LiveLine, bar};
+use crate::{Ended, compile, out, report};
+
+/// Runs of each kind, into which the time is divided.
+const ROUNDS: usize = 9;
+
+/// A row of figures.
+#[derive(Serialize)]
+struct Row {
+    neighbour: &'static str,
+    mpps: f64,
+    share_alone: f64,
+    share_beside_peer: f64,
+    share: f64,
+    p50_alone_us: f64,
+    p50_beside_peer_us: f64,
+    p50_us: f64,
+    p50_ratio: f64,
+}
+
+impl Row {
+    fn new(attack: Attack, measured: &HostileReport) -> Row {
+        Row {
+            neighbour: attack.name(),
+            mpps: measured.mpps,
+            share_alone: measured.alone.share,
+            share_beside_peer: measured.peer.share,
+            share: measured.hostile.share,
+            p50_alone_us: measured.alone.p50,
+            p50_beside_peer_us: measured.peer.p50,
+            p50_us: measured.hostile.p50,
+            p50_ratio: measured.ratio,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let shares = [self.share_alone, self.share_beside_peer, self.share];
+        let times = [self.p50_alone_us, self.p50_beside_peer_us, self.p50_us];
+        let name = [self.neighbour.to_owned(), format!("{:.2}", self.mpps)];
+        let shares = shares.map(|share| format!("{share:.3}"));
+        let times = times.map(|time| format!("{time:.1}"));
+        let cells = name.into_iter().chain(shares).chain(times);
+        cells.chain([format!("{:.2}", self.p50_ratio)]).collect()
+    }
+}
+
+const HEAD: [&str; 9] = [
+    "neighbour",
+    "Mpps",
+    "share alone",
+    "beside peer",
+    "beside this",
+    "p50 us alone",
+    "beside peer",
+    "beside this",
+    "ratio",
+];
+
+pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
+    let workload = workloads::switch(Size::Small);
+    let compile = |text: &str| compile::compile_text("hostile.p4", text);
+    let steps = workload.steps();
+    let step = steps.first().ok_or("the workload has no program")?;
+    let program = Arc::new(compile(&step.source)?);
+    let fairness = Fairness {
+        interval: INTERVAL,
+        cycles_per_second: cycles_per_second(),
+    };
+    let mut line = LiveLine::new();
+    let mut rows = Vec::new();
+    for (number, attack) in Attack::ALL.into_iter().enumerate() {
+        let done = bar(number as u64, Attack::ALL.len() as u64, 20);
+        line.show(&format!("{}: {done}", attack.name()));
+        let hostile = Hostile {
+            workload: &workload,
+            program: Arc::clone(&program),
+            compile: &compile,
+            engine: Arc::new(Jit::new(Arc::new(Interp))),
+            fairness,
+            time: time / (3 * ROUNDS as u32),
+            rounds: ROUNDS,
+            burst: FAIR_ROUND,
+            seed: options.setup.seed,
+        };
+        let measured = hostile.measure(attack, Cycles::default());
+        let measured = measured.map_err(|error| format!("{}: {error}", attack.name()))?;
+        rows.push(Row::new(attack, &measured));
+    }
+    line.clear();
+    if options.json {
+        out::json(&rows);
+        return Ok(Ended::Well);
+    }
+    let mut lines = vec![HEAD.map(String::from).to_vec()];
+    lines.extend(rows.iter().map(Row::cells));
+    out::text(&report::align(&lines));
+    Ok(Ended::Well)
+}
