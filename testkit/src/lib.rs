@@ -17,5 +17,5 @@ mod stepwise;
 
 pub use engines::engines;
 pub use program::{compile, compile_policy, compile_steps, compile_text, tested};
-pub use router::{routed_frame, router};
+pub use router::{configure_router, routed_frame, router};
 pub use stepwise::Stepwise;

@@ -4,21 +4,32 @@ use switch::{Device, DeviceConfig};
 
 use crate::compile;
 
+/// The files of the example, without their extensions.
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/router/router");
+
 /// The example router, configured.
 ///
 /// # Errors
 /// The example does not compile, or its entries do not fit: what is wrong, as text.
 pub fn router(engine: &dyn exec::Engine) -> Result<Device, String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/router/router");
-    let program = compile(std::path::Path::new(&format!("{path}.p4")))?;
+    let program = compile(std::path::Path::new(&format!("{PATH}.p4")))?;
     let mut device = Device::new(program, engine, &DeviceConfig::default())
         .map_err(|error| error.to_string())?;
-    let file = format!("{path}.entries");
+    configure_router(&mut device)?;
+    Ok(device)
+}
+
+/// Gives a device that runs the example router its entries.
+///
+/// # Errors
+/// They do not fit: what is wrong, as text.
+pub fn configure_router(device: &mut Device) -> Result<(), String> {
+    let file = format!("{PATH}.entries");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
     let entries = entries::read(device.program(), &file, &text)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;
-    stf::apply_file(&mut device, &entries).map_err(|error| error.to_string())?;
-    Ok(device)
+    stf::apply_file(device, &entries).map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 /// A frame of `len` bytes (at least 34) that the router forwards from port 0 to port 1: IPv4 with a right checksum, `number` in its

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use exec::{
-    Burst, ControlVerdict, Destination, DropReason, Engine, Fused, Loaded, Natives, PacketContext,
-    ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest, RandomStream,
-    Requests, State, Tracer, Unsupported,
+    Burst, ControlVerdict, Derived, Destination, DropReason, Engine, Fused, Loaded, Lot, Natives,
+    PacketContext, ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest,
+    RandomStream, Requests, State, Tracer, Unsupported,
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;
+use table::Lane;
 
 /// An engine that fuses passes by running their steps on the blocks of `E`.
 pub struct Stepwise<E>(pub E);
@@ -114,39 +115,40 @@ struct StepwisePass {
 }
 
 impl Fused for StepwisePass {
-    fn run(
-        &self,
-        burst: &mut Burst<'_>,
-        from: usize,
-        context: &mut PacketContext,
-        state: &State,
-    ) -> usize {
-        for at in from..burst.frames.len() {
-            std::mem::swap(&mut context.bytes, &mut burst.frames[at]);
-            let number = burst.first_packet + (at - from) as u64;
-            context.random = RandomStream::new(burst.seed, number);
-            context.now = burst.now;
-            context.work_left = burst.work.units();
-            context.requests = Requests::default();
-            context.begin_pass();
-            context.length = context.bytes.len() as u32;
-            let outcome = self.packet(burst, context, state);
-            burst.outcomes[at] = outcome.into();
-            let has_told = !context.log.is_empty() || !context.digests.is_empty();
-            if matches!(outcome, PassOutcome::Left { .. }) {
-                return at + 1;
-            }
-            std::mem::swap(&mut context.bytes, &mut burst.frames[at]);
-            if has_told {
-                return at + 1;
+    fn derive(&self, _: &State, _: Lane, _: &mut Derived) {}
+
+    fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
+        let mut done = 0;
+        for lot in burst.lots {
+            for number in (lot.first_packet..).take(lot.frames) {
+                std::mem::swap(&mut context.bytes, &mut burst.frames[done]);
+                context.random = RandomStream::new(lot.seed, number);
+                context.now = burst.now;
+                context.lane = lot.lane;
+                context.work_left = lot.work.units();
+                context.requests = Requests::default();
+                context.begin_pass();
+                context.length = context.bytes.len() as u32;
+                let outcome = self.packet(lot, context);
+                burst.outcomes[done] = outcome.into();
+                done += 1;
+                let has_told = !context.log.is_empty() || !context.digests.is_empty();
+                if matches!(outcome, PassOutcome::Left { .. }) {
+                    return done;
+                }
+                std::mem::swap(&mut context.bytes, &mut burst.frames[done - 1]);
+                if has_told {
+                    return done;
+                }
             }
         }
-        burst.frames.len()
+        done
     }
 }
 
 impl StepwisePass {
-    fn packet(&self, burst: &Burst<'_>, context: &mut PacketContext, state: &State) -> PassOutcome {
+    fn packet(&self, lot: &Lot<'_>, context: &mut PacketContext) -> PassOutcome {
+        let state = lot.state;
         let mut egress = PortId(0);
         for (step, what) in self.pass.steps.iter().enumerate() {
             let left = PassOutcome::Left {
@@ -155,7 +157,7 @@ impl StepwisePass {
             };
             match what {
                 PassStep::Set(field, input) => {
-                    let value = self.input(*input, burst, context, state, egress);
+                    let value = self.input(*input, context, state, egress);
                     self.write(context, *field, value);
                 }
                 PassStep::Copy { from, to } => {
@@ -213,7 +215,7 @@ impl StepwisePass {
                             None => return PassOutcome::Dropped(DropReason::NoDestination),
                         },
                     };
-                    if burst.busy_ports.binary_search(&port.0).is_ok() {
+                    if lot.busy_ports.binary_search(&port.0).is_ok() {
                         return left;
                     }
                     egress = port;
@@ -270,7 +272,6 @@ impl StepwisePass {
     fn input(
         &self,
         input: PassInput,
-        burst: &Burst<'_>,
         context: &PacketContext,
         state: &State,
         egress: PortId,
@@ -282,8 +283,8 @@ impl StepwisePass {
             PassInput::EgressPort => egress.0.into(),
             PassInput::ReceivedLength => context.length.into(),
             PassInput::Length => context.bytes.len() as u64,
-            PassInput::Nanos => burst.now.0,
-            PassInput::Micros => burst.now.as_micros(),
+            PassInput::Nanos => context.now.0,
+            PassInput::Micros => context.now.as_micros(),
             PassInput::ChecksumError => context.requests.checksum_error.into(),
         }
     }

@@ -8,10 +8,11 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Carry, Change, CloneSession, Device, DeviceConfig, MayLose, Replica, TableHits};
 use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
 
-const VPDPS: usize = 3;
+/// More than go through their program together.
+const VPDPS: usize = 20;
 /// Ports of each vPDP: those of the switch from its number times this on.
 const PORTS: u32 = 10;
-const BURST: usize = 64;
+const BURST: usize = 256;
 const BURSTS: u32 = 24;
 /// The bursts before which entries of the second vPDP change, and before which the program of the third does.
 const CHANGED: u32 = 8;
@@ -218,7 +219,7 @@ fn alone(engine: &dyn Engine, vpdp: usize) -> Vec<Seen> {
     all
 }
 
-/// Three vPDPs of one program, on a switch with one worker.
+/// The vPDPs, of one program, on a switch with one worker.
 struct Hosted {
     hypervisor: Hypervisor,
     worker: Worker,

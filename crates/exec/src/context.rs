@@ -50,28 +50,17 @@ pub struct PacketContext {
     pub log: LogBuffer,
     /// Digests that the program sent.
     pub digests: Digests,
-    /// Where an engine keeps what it has made of the state, from packet to packet.
-    pub derived: Derived,
+    /// What the engine notes for a burst.
+    pub notes: Vec<u64>,
 }
 
-/// What an engine has made of a state, for the packets that one context serves.
+/// What an engine has made of a state, kept from burst to burst.
 #[derive(Debug, Default)]
 pub struct Derived {
     /// The state and the lane that it was made for.
     pub of: Option<(StateNumber, Lane)>,
     /// The engine's own.
     pub words: Vec<u64>,
-    /// What the engine notes for a burst.
-    pub notes: Vec<u64>,
-}
-
-impl Derived {
-    /// Exchanges what was made of the state with another context's.
-    #[inline]
-    pub fn exchange(&mut self, other: &mut Derived) {
-        std::mem::swap(&mut self.of, &mut other.of);
-        std::mem::swap(&mut self.words, &mut other.words);
-    }
 }
 
 /// The entry, or default action, whose action is running.
@@ -106,7 +95,7 @@ impl PacketContext {
             atomic: crate::AtomicDepth::default(),
             log: LogBuffer::default(),
             digests: Digests::default(),
-            derived: Derived::default(),
+            notes: Vec::new(),
         }
     }
 

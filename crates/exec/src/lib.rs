@@ -43,7 +43,8 @@ pub use externs::hash::{CrcParameters, HashParameters};
 pub use log::LogBuffer;
 pub use native::{NativeFunction, Natives};
 pub use pass::{
-    Burst, Fused, PackedOutcome, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest,
+    BURST, Burst, Fused, Lot, PackedOutcome, Pass, PassInput, PassOutcome, PassPort, PassStep,
+    PassTest,
 };
 pub use random::RandomStream;
 pub use registers::Registers;

@@ -7,8 +7,9 @@
 
 use ir::{ControlId, FieldId, ParserId};
 use packet::{Frame, Nanos, PortId};
+use table::Lane;
 
-use crate::{DropReason, PacketContext, State, WorkBudget};
+use crate::{Derived, DropReason, PacketContext, State, WorkBudget};
 
 /// The way, step by step. The first step finds all fields zero, nothing parsed and nothing asked; the last one is [`PassStep::Send`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub enum PassStep {
     DropIf(PassTest, DropReason),
     /// The packet leaves the pass here.
     LeaveIf(PassTest),
-    /// The packet is to leave by this port. It leaves the pass here if that port's queues are not free ([`Burst::busy_ports`]).
+    /// The packet is to leave by this port. It leaves the pass here if that port's queues are not free ([`Lot::busy_ports`]).
     Enqueue(PassPort),
     /// The packet goes out by the port of the last [`PassStep::Enqueue`].
     Send,
@@ -99,19 +100,37 @@ pub enum PassTest {
     Asked,
 }
 
-/// Frames to take through a pass.
+/// Frames that a pass takes at once, at most.
+pub const BURST: usize = 64;
+
+/// Frames to take through a pass: at most [`BURST`], of one device after the other.
 pub struct Burst<'b> {
     /// The frames; each knows the port that it came in by.
     pub frames: &'b mut [Frame],
-    /// What became of each, as far as the pass has come.
+    /// What became of each, as far as the pass has come: as many as there are frames.
     pub outcomes: &'b mut [PackedOutcome],
-    /// The device's time.
+    /// The devices' time.
     pub now: Nanos,
+    /// Whose frames they are, in their order: at most [`BURST`] lots.
+    pub lots: &'b [Lot<'b>],
+}
+
+/// The frames of a burst that are one device's.
+#[derive(Clone, Copy)]
+pub struct Lot<'b> {
+    /// How many they are.
+    pub frames: usize,
+    /// What they see.
+    pub state: &'b State,
+    /// What [`Fused::derive`] has made of it.
+    pub derived: &'b Derived,
+    /// Where they are counted.
+    pub lane: Lane,
     /// Ports whose queues are shaped or not empty, ascending.
     pub busy_ports: &'b [u32],
     /// What random numbers depend on: the device's seed.
     pub seed: u64,
-    /// The number, for random numbers, of the packet of the first frame to run; the next ones follow.
+    /// The number, for random numbers, of the first frame's packet; the next ones follow.
     pub first_packet: u64,
     /// What each of them may do.
     pub work: WorkBudget,
@@ -187,20 +206,17 @@ impl From<PassOutcome> for PackedOutcome {
 
 /// A pass as an engine made it one function.
 pub trait Fused: Send + Sync {
-    /// Takes the frames from number `from` on through the pass, in order, until all are through or one has left, and says how many frames of the burst
-    /// have an outcome now: the last of them is the one that has left, if one has.
+    /// Makes what the engine needs of a state for packets that are counted on this lane, unless it is there.
+    fn derive(&self, state: &State, lane: Lane, derived: &mut Derived);
+
+    /// Takes the frames through the pass, in order, until all are through or one has left, and says how many of them have an outcome now: the last of
+    /// them is the one that has left, if one has.
     ///
     /// `context` is one of this program's; what is in it counts only after a packet has left. Then its `bytes` are the packet's frame (the burst's has
     /// the context's former buffer) and all else is as after the same steps by [`crate::Loaded`]: fields, cursor, requests, work, random stream,
     /// messages and digests that nobody has taken. A packet that a block itself drops after it has told something (digest, message) ends the run too, so
     /// that the device can take what it told.
-    fn run(
-        &self,
-        burst: &mut Burst<'_>,
-        from: usize,
-        context: &mut PacketContext,
-        state: &State,
-    ) -> usize;
+    fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize;
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! invocation as Rust does.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use bits::IdVec;
 use exec::slots::Slot;
@@ -13,11 +14,12 @@ use exec::slots::header::{HeaderCopy, HeaderSite, Lookahead, StackSite};
 use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
 use exec::{
-    DropReason, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream, Requests,
-    State, WorkBudget,
+    BURST, Burst, DropReason, Lot, PackedOutcome, PacketContext, ParserErrors, PassOutcome,
+    RandomStream, Requests, State,
 };
 use ir::TableId;
-use packet::{Frame, FrameError, Nanos};
+use packet::{Frame, FrameError};
+use table::prefetch::prefetch_at;
 
 use crate::translate::{PassUses, ScoutSite};
 use crate::{notes, view};
@@ -64,7 +66,8 @@ pub(crate) struct Invocation<'i> {
     /// For a pass, what helpers need: the frames of its packets, and ports that are busy.
     frames: &'i mut [Frame],
     pub(crate) busy_ports: &'i [u32],
-    /// What a packet's random numbers depend on, beside its place in the burst: the device's seed and the number of the first packet.
+    /// What a packet's random numbers depend on, beside its place in the burst: the device's seed and the number that its packet would have at the first
+    /// place, modulo 2^64.
     chance: (u64, u64),
     uses: PassUses,
     /// The same for helpers.
@@ -105,9 +108,6 @@ impl Wire {
         }
     }
 }
-
-/// Packets that a pass takes at once.
-pub(crate) const BURST: usize = 64;
 
 /// Packets from which on a scout goes before.
 const WORTH_SCOUTING: usize = 4;
@@ -265,86 +265,47 @@ pub(crate) fn run(
     Outcome::of(number)
 }
 
-/// Frames for a pass, at most [`BURST`].
-pub(crate) struct PassBurst<'b> {
-    pub(crate) frames: &'b mut [Frame],
-    /// As many as there are frames.
-    pub(crate) outcomes: &'b mut [PackedOutcome],
-    pub(crate) now: Nanos,
-    pub(crate) busy_ports: &'b [u32],
-    /// The device's seed, and the number of the first frame's packet.
-    pub(crate) chance: (u64, u64),
-    pub(crate) work: WorkBudget,
-    pub(crate) uses: PassUses,
-}
+/// A compiled pass: its function, its scouts with their levels, in their order, and what it needs of a packet's context.
+pub(crate) type NativePass<'p> = (Native, &'p [(usize, Native)], PassUses);
 
-/// How a burst ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BurstEnd {
-    /// How many packets have an outcome.
-    pub(crate) done: usize,
-    /// Whether the last of them has left the pass, or told something: no other may follow before the device has seen to it.
-    pub(crate) stops: bool,
-}
-
-/// Runs a compiled pass of `code` on frames, after its scouts, which are in the order of their levels.
+/// Runs a compiled pass of `code` on a burst; how many packets have an outcome.
 pub(crate) fn run_pass(
-    (native, scouts): (Native, &[(usize, Native)]),
-    burst: PassBurst<'_>,
+    (native, scouts, uses): NativePass<'_>,
+    burst: &mut Burst<'_>,
     packet: &mut PacketContext,
-    state: &State,
     code: &Code,
-) -> BurstEnd {
+) -> usize {
+    let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
+    let (lots, Some(first)) = (burst.lots, burst.lots.first()) else {
+        return 0;
+    };
     // Groups of few frames are frequent: only their wires are written.
     let mut wires = [const { MaybeUninit::uninit() }; BURST];
     for (wire, frame) in wires.iter_mut().zip(&mut *burst.frames) {
-        wire.write(Wire::of(frame));
+        let wire = wire.write(Wire::of(frame));
+        // Who has put frames in order leaves no pattern that the processor would foresee.
+        prefetch_at(wire.bytes_at.addr());
     }
-    let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
-    let outcomes = &mut burst.outcomes[..count];
-    let view_at = view::derive(packet, state, code);
-    let mut notes = std::mem::take(&mut packet.derived.notes);
+    let mut notes = std::mem::take(&mut packet.notes);
     notes::clear(&code.scouts, &mut notes, count);
     let mut limbs = std::mem::take(&mut packet.limbs);
+    packet.now = burst.now;
     let mut invocation = Invocation {
-        view_at,
         notes_at: notes.as_mut_ptr(),
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
-        busy: burst.busy_ports.len() as u64,
         wires_at: wires.as_mut_ptr().cast(),
-        count: count as u64,
-        outcomes_at: outcomes.as_mut_ptr(),
-        frames: burst.frames,
-        busy_ports: burst.busy_ports,
-        chance: burst.chance,
-        budget: burst.work.units().into(),
-        uses: burst.uses,
-        ..Invocation::new(&mut limbs, packet, state, code)
+        outcomes_at: burst.outcomes.as_mut_ptr(),
+        frames: &mut *burst.frames,
+        uses,
+        ..Invocation::new(&mut limbs, packet, first.state, code)
     };
     if count >= WORTH_SCOUTING {
-        for &(level, scout) in scouts {
-            if !view::is_scouted(invocation.packet, level) {
-                continue;
-            }
-            enter(scout, &mut invocation);
-            invocation.at = 0;
-            let sites = code.scouts.iter().filter(|site| site.is_asked_on(level));
-            let lane = invocation.packet.lane;
-            notes::answer(sites, &mut notes, invocation.state, lane);
-            invocation.notes_at = notes.as_mut_ptr();
+        for &scout in scouts {
+            invocation.scout(scout, lots, count, &mut notes);
         }
     }
-    let done = match count {
-        0 => 0,
-        _ => enter(native, &mut invocation) as usize,
-    };
-    assert!(done <= count, "more packets are done than there were");
-    let last = done.checked_sub(1).map(|last| outcomes[last].unpack());
-    let has_left = matches!(last, Some(PassOutcome::Left { .. }));
-    if has_left {
-        invocation.leave();
-    }
+    let done = invocation.go_through(native, lots, count, burst.outcomes);
     if code.may_move {
         for (wire, frame) in wires[..done].iter().zip(&mut *invocation.frames) {
             // SAFETY: `done` is at most `count`, as was asserted, and as many frames had their wires written.
@@ -356,12 +317,97 @@ pub(crate) fn run_pass(
             }
         }
     }
-    // The packet that ends a run has not gone on to the next one.
-    let stops = has_left || invocation.flags & flags::STOPS != 0;
-    packet.derived.notes = notes;
-    packet.atomic.leave_all(&state.atomic);
+    packet.notes = notes;
     packet.limbs = limbs;
-    BurstEnd { done, stops }
+    done
+}
+
+/// The packets of each lot, of so many packets.
+fn parts<'l>(
+    lots: &'l [Lot<'l>],
+    count: usize,
+) -> impl Iterator<Item = (&'l Lot<'l>, Range<usize>)> {
+    let mut end = 0;
+    let parts = lots.iter().map(move |lot| {
+        let begin = end;
+        end = count.min(begin + lot.frames);
+        (lot, begin..end)
+    });
+    parts.filter(|(_, packets)| !packets.is_empty())
+}
+
+impl<'i> Invocation<'i> {
+    /// Native code sees the packets of a lot.
+    #[inline]
+    fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
+        self.view_at = view::of_lot(lot);
+        self.busy = lot.busy_ports.len() as u64;
+        self.busy_ports = lot.busy_ports;
+        self.chance = (
+            lot.seed,
+            lot.first_packet.wrapping_sub(packets.start as u64),
+        );
+        self.budget = lot.work.units().into();
+        self.state = lot.state;
+        self.packet.lane = lot.lane;
+        (self.at, self.count) = (packets.start as u64, packets.end as u64);
+    }
+
+    /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
+    fn scout(
+        &mut self,
+        (level, scout): (usize, Native),
+        lots: &'i [Lot<'i>],
+        count: usize,
+        notes: &mut [u64],
+    ) {
+        let asking = || parts(lots, count).filter(|(lot, _)| view::is_scouted(lot.derived, level));
+        for (lot, packets) in asking() {
+            self.take_up(lot, &packets);
+            enter(scout, self);
+        }
+        let code = self.code;
+        let sites = || code.scouts.iter().filter(|site| site.is_asked_on(level));
+        let are_many = lots.len() > 1;
+        if are_many {
+            for (lot, packets) in asking() {
+                sites().for_each(|site| notes::announce(site, notes, packets.clone(), lot.state));
+            }
+        }
+        for (lot, packets) in asking() {
+            sites().for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
+        }
+        self.notes_at = notes.as_mut_ptr();
+    }
+
+    /// Runs the pass on so many packets, until one leaves it or tells something: no other may follow before the device has seen to it. How many have an
+    /// outcome.
+    fn go_through(
+        &mut self,
+        native: Native,
+        lots: &'i [Lot<'i>],
+        count: usize,
+        outcomes: &[PackedOutcome],
+    ) -> usize {
+        let mut done = 0;
+        for (lot, packets) in parts(lots, count) {
+            self.take_up(lot, &packets);
+            done = enter(native, self) as usize;
+            assert!(
+                packets.start < done && done <= packets.end,
+                "not as many packets are done as there were"
+            );
+            let has_left = matches!(outcomes[done - 1].unpack(), PassOutcome::Left { .. });
+            if has_left {
+                self.leave();
+            }
+            self.packet.atomic.leave_all(&lot.state.atomic);
+            if has_left || self.flags & flags::STOPS != 0 || done < packets.end {
+                break;
+            }
+        }
+        done
+    }
 }
 
 /// The number that a compiled function of the invocation's code returns.
@@ -451,7 +497,7 @@ impl Invocation<'_> {
 
     fn begin_random(&mut self) {
         let (seed, first) = self.chance;
-        self.packet.random = RandomStream::new(seed, first + self.at);
+        self.packet.random = RandomStream::new(seed, first.wrapping_add(self.at));
     }
 
     /// The packet's frame, wherever it is; it begins where the packet does.

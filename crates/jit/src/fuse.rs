@@ -1,9 +1,10 @@
 //! Bursts through a pass that is one native function.
 
-use exec::{Burst, Fused, PacketContext, State};
+use exec::{Burst, Derived, Fused, PacketContext, State};
+use table::Lane;
 
-use crate::abi::{self, BURST, PassBurst};
 use crate::backend::CompiledPass;
+use crate::{abi, view};
 
 /// A pass as native code.
 pub(crate) struct FusedPass {
@@ -17,14 +18,11 @@ impl FusedPass {
 }
 
 impl Fused for FusedPass {
-    fn run(
-        &self,
-        burst: &mut Burst<'_>,
-        from: usize,
-        context: &mut PacketContext,
-        state: &State,
-    ) -> usize {
-        context.now = burst.now;
+    fn derive(&self, state: &State, lane: Lane, derived: &mut Derived) {
+        view::derive(derived, state, lane, &self.compiled.code);
+    }
+
+    fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
         let CompiledPass {
             run,
             scouts,
@@ -32,24 +30,6 @@ impl Fused for FusedPass {
             uses,
             ..
         } = &self.compiled;
-        let mut done = from;
-        while done < burst.frames.len() {
-            let end = burst.frames.len().min(done + BURST);
-            let some = PassBurst {
-                frames: &mut burst.frames[done..end],
-                outcomes: &mut burst.outcomes[done..end],
-                now: burst.now,
-                busy_ports: burst.busy_ports,
-                chance: (burst.seed, burst.first_packet + (done - from) as u64),
-                work: burst.work,
-                uses: *uses,
-            };
-            let ended = abi::run_pass((*run, scouts), some, context, state, code);
-            done += ended.done;
-            if ended.stops || ended.done == 0 {
-                break;
-            }
-        }
-        done
+        abi::run_pass((*run, scouts, *uses), burst, context, code)
     }
 }

@@ -1,16 +1,16 @@
 //! The notes of a pass's scout: what packets ask of tables, answered for a whole burst at once.
 
-use std::sync::atomic::AtomicU64;
+use std::ops::Range;
 
-use exec::State;
-use table::prefetch::prefetch;
-use table::{COUNTER_WORDS, EntryIdx, Lane, Lookup, USAGE_WORDS};
+use exec::{BURST, Lot, State};
+use table::prefetch::prefetch_at;
+use table::{COUNTER_WORDS, EntryIdx, USAGE_WORDS};
 
-use crate::abi::BURST;
 use crate::translate::ScoutSite;
+use crate::view::{self, Entries};
 
-/// Words that need not be asked for: they stay in the first-level cache.
-const NEAR: usize = 1024;
+/// Up to so many keys are looked up one by one: what they read is on its way when there are others beside them.
+const FEW: usize = 8;
 
 /// None of so many packets asks; the notes are as long as these sites want them.
 pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
@@ -23,83 +23,64 @@ pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
     }
 }
 
-/// Answers the questions of these sites, and asks the processor for what the pass will read of the entries.
-pub(crate) fn answer<'s>(
-    sites: impl Iterator<Item = &'s ScoutSite>,
+/// Asks the processor for what the answers to these packets' questions will read first.
+pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
+    let (keys, found) = site.questions(notes, packets);
+    if let Some(table) = state.table(site.table)
+        && !found.is_empty()
+    {
+        table.lookup.announce(keys, found.len());
+    }
+}
+
+/// Answers these packets' questions, and asks the processor for what the pass will read of the entries. Where there are many lots, what they read is never
+/// near.
+pub(crate) fn answer(
+    site: &ScoutSite,
     notes: &mut [u64],
-    state: &State,
-    lane: Lane,
+    packets: Range<usize>,
+    lot: &Lot<'_>,
+    are_many: bool,
 ) {
-    for site in sites {
-        let (keys, found) = site.questions(&mut notes[site.first..][..site.words()]);
-        let Some(table) = state.table(site.table).filter(|_| !found.is_empty()) else {
-            continue;
-        };
-        let will_read = WillRead::of(&table.lookup, lane);
-        let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
-        let places = &mut places[..found.len()];
-        table.lookup.find_batch(keys, places);
-        for (found, place) in found.iter_mut().zip(places) {
-            *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
+    let (keys, found) = site.questions(notes, packets);
+    let Some(table) = lot.state.table(site.table).filter(|_| !found.is_empty()) else {
+        return;
+    };
+    let Some(entries) = view::entries(lot.derived, site.table, are_many) else {
+        return;
+    };
+    if are_many && found.len() <= FEW && site.limbs > 0 {
+        for (key, found) in keys.chunks_exact(site.limbs).zip(found) {
+            *found = number(table.lookup.find(key), &entries);
         }
-        will_read.ask_for(found);
+        return;
+    }
+    let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
+    let places = &mut places[..found.len()];
+    table.lookup.find_batch(keys, places);
+    for (found, place) in found.iter_mut().zip(places) {
+        *found = number(*place, &entries);
     }
 }
 
-/// What the pass will read of entries that were found, in tables that are too large to be near.
-struct WillRead<'l> {
-    records: &'l [u64],
-    /// Limbs from one record to the next.
-    stride: usize,
-    counts: &'l [AtomicU64],
-    usage: &'l [AtomicU64],
+/// The number of the record of what was found, of which all that the pass will read is asked for.
+#[inline(always)]
+fn number(found: Option<EntryIdx>, entries: &Entries) -> u64 {
+    let number = found.map_or(0, |idx| idx.get() as usize + 1);
+    if entries.records != 0 {
+        let first = entries.records + number * entries.stride;
+        let last = first + entries.stride - size_of::<u64>();
+        (first..last).step_by(LINE).for_each(prefetch_at);
+        prefetch_at(last);
+    }
+    if entries.counts != 0 {
+        prefetch_at(entries.counts + number * COUNTER_WORDS * size_of::<u64>());
+    }
+    if entries.usage != 0 {
+        prefetch_at(entries.usage + number * USAGE_WORDS * size_of::<u64>());
+    }
+    number as u64
 }
 
-impl<'l> WillRead<'l> {
-    fn of(lookup: &'l Lookup, lane: Lane) -> Self {
-        let records = lookup.records();
-        let usage = match lookup.notes_usage() {
-            true => lookup.usage().lane(lane),
-            false => &[],
-        };
-        Self {
-            records: far(records.limbs()),
-            stride: records.stride(),
-            counts: far(lookup.counts().lane(lane)),
-            usage: far(usage),
-        }
-    }
-
-    /// Asks for all lines of the records of these numbers and of what is counted there.
-    fn ask_for(&self, numbers: &[u64]) {
-        let lines = (self.stride - 1).div_ceil(LINE);
-        if !self.records.is_empty() {
-            for number in numbers {
-                let first = *number as usize * self.stride;
-                for line in 0..lines {
-                    prefetch(self.records, first + line * LINE);
-                }
-                prefetch(self.records, first + self.stride - 1);
-            }
-        }
-        for (cells, words) in [(self.counts, COUNTER_WORDS), (self.usage, USAGE_WORDS)] {
-            if cells.is_empty() {
-                continue;
-            }
-            for number in numbers {
-                prefetch(cells, *number as usize * words);
-            }
-        }
-    }
-}
-
-/// Words of a cache line.
-const LINE: usize = 8;
-
-/// What is not in the first-level cache already.
-fn far<T>(words: &[T]) -> &[T] {
-    match words.len() > NEAR {
-        true => words,
-        false => &[],
-    }
-}
+/// Bytes of a cache line.
+const LINE: usize = 64;

@@ -1,17 +1,17 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Nine words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask. They are made once
-//! for a state and a lane, and kept with the context; everything that they point to lives as long as the state, and nothing of it moves.
+//! Ten words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask. They are made once
+//! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
-use exec::{ExternState, PacketContext, State};
+use exec::{Derived, ExternState, Lot, State};
 use ir::{ExternId, Program, TableId};
-use table::{Cells, Lookup};
+use table::{Cells, Lane, Lookup};
 
 use crate::abi::Code;
 use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
-const TABLE: i32 = 72;
+const TABLE: i32 = 80;
 
 /// Bytes of an extern's part.
 const EXTERN: i32 = 16;
@@ -52,45 +52,108 @@ pub(crate) fn of_table(table: TableId) -> TableView {
     }
 }
 
+/// Where the entries of a table are, for who asks the processor for them: addresses, 0 of what there is not, or need not be asked for.
+pub(crate) struct Entries {
+    pub(crate) records: usize,
+    /// Bytes from one record to the next.
+    pub(crate) stride: usize,
+    pub(crate) usage: usize,
+    pub(crate) counts: usize,
+}
+
+/// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
+const NEAR: usize = 1024;
+
+/// What a table's last word says beside its records' stride, which is below: what has to be asked for in any case, and what only if many take turns.
+const COUNTS_ARE_THERE: u64 = 1 << 32;
+const RECORDS_ARE_FAR: u64 = 1 << 33;
+const COUNTS_ARE_FAR: u64 = 1 << 34;
+const USAGE_IS_NOTED: u64 = 1 << 35;
+const USAGE_IS_FAR: u64 = 1 << 36;
+
+/// The entries of a table, of the words that were derived last.
+#[inline]
+pub(crate) fn entries(derived: &Derived, table: TableId, are_many: bool) -> Option<Entries> {
+    let first = table.get() as usize * (TABLE / 8) as usize;
+    let words: &[u64; (TABLE / 8) as usize] = derived.words.get(first..)?.first_chunk()?;
+    let [records, usage, counts, .., marks] = *words;
+    let is_asked = |far, is_there| (are_many && is_there) || marks & far != 0;
+    let given = |at: u64, is_asked: bool| if is_asked { at as usize } else { 0 };
+    Some(Entries {
+        records: given(records, is_asked(RECORDS_ARE_FAR, true)),
+        stride: marks as u32 as usize,
+        usage: given(usage, is_asked(USAGE_IS_FAR, marks & USAGE_IS_NOTED != 0)),
+        counts: given(
+            counts,
+            is_asked(COUNTS_ARE_FAR, marks & COUNTS_ARE_THERE != 0),
+        ),
+    })
+}
+
+/// The last word of a table.
+fn marks(lookup: &Lookup, lane: Lane) -> u64 {
+    let counts = lookup.counts().lane(lane).len();
+    let usage = match lookup.notes_usage() {
+        true => lookup.usage().lane(lane).len(),
+        false => 0,
+    };
+    let mark = |holds, mark| if holds { mark } else { 0 };
+    (lookup.records().stride() * size_of::<u64>()) as u64
+        | mark(counts > 0, COUNTS_ARE_THERE)
+        | mark(lookup.records().limbs().len() > NEAR, RECORDS_ARE_FAR)
+        | mark(counts > NEAR, COUNTS_ARE_FAR)
+        | mark(lookup.notes_usage(), USAGE_IS_NOTED)
+        | mark(usage > NEAR, USAGE_IS_FAR)
+}
+
 /// The offset of an extern's cells; how many they are is eight bytes behind.
 pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
     program.tables.len() as i32 * TABLE + id.get() as i32 * EXTERN
 }
 
-/// Makes the words for this state and the packet's lane, unless they are there. They begin where the result says.
-pub(crate) fn derive(packet: &mut PacketContext, state: &State, code: &Code) -> *const u64 {
-    let of = Some((state.number, packet.lane));
-    if packet.derived.of != of {
-        make(packet, state, code);
-        packet.derived.of = of;
+/// Makes the words for this state and lane, unless they are there.
+#[inline]
+pub(crate) fn derive(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
+    let of = Some((state.number, lane));
+    if derived.of != of {
+        make(&mut derived.words, state, lane, code);
+        derived.of = of;
     }
-    packet.derived.words.as_ptr()
 }
 
-/// Whether the scout of a level has something to ask, of the words that were derived last.
-pub(crate) fn is_scouted(packet: &PacketContext, level: usize) -> bool {
-    let levels = packet.derived.words.last();
+/// The words of a lot, from the first on.
+#[inline]
+pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
+    let of = Some((lot.state.number, lot.lane));
+    assert!(lot.derived.of == of, "what was made of another state");
+    lot.derived.words.as_ptr()
+}
+
+/// Whether the scout of a level has something to ask.
+#[inline]
+pub(crate) fn is_scouted(derived: &Derived, level: usize) -> bool {
+    let levels = derived.words.last();
     levels.is_some_and(|levels| levels >> level & 1 != 0)
 }
 
 #[cold]
-fn make(packet: &mut PacketContext, state: &State, code: &Code) {
-    let words = &mut packet.derived.words;
+fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     words.clear();
     for table in &state.tables {
         let lookup = &table.lookup;
         let records = lookup.records().limbs().as_ptr().expose_provenance();
-        let first = |cells: &Cells| cells.lane(packet.lane).as_ptr().expose_provenance();
+        let first = |cells: &Cells| cells.lane(lane).as_ptr().expose_provenance();
         let usage = first(lookup.usage());
         let (counts, totals) = (first(lookup.counts()), first(lookup.totals()));
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
         words.extend(direct_words(lookup));
+        words.push(marks(lookup, lane));
     }
     for instance in &state.externs {
         let (cells, count) = match instance {
             ExternState::Counter(counters) => {
-                let cells = counters.cells().lane(packet.lane).as_ptr();
+                let cells = counters.cells().lane(lane).as_ptr();
                 (cells.expose_provenance(), counters.len())
             }
             _ => (0, 0),

@@ -310,6 +310,7 @@ impl Frame {
     }
 }
 
+#[inline]
 fn check_len(len: usize) -> Result<(), FrameError> {
     if len > MAX_FRAME {
         Err(FrameError::TooLong { len })

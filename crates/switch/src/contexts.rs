@@ -1,9 +1,8 @@
-//! Contexts that workers of one thread lend each other: those of devices that run the same code use one, which stays in the processor's caches. What an
-//! engine has made of a device's state stays with that device's worker.
+//! Contexts that workers of one thread lend each other: those of devices that run the same code use one, which stays in the processor's caches.
 
 use std::sync::{Arc, Weak};
 
-use exec::{Derived, Loaded, PacketContext};
+use exec::{Loaded, PacketContext};
 
 use crate::core::Code;
 
@@ -29,30 +28,22 @@ impl Contexts {
         self.places.retain(|place| place.code.strong_count() > 0);
     }
 
-    /// The context of this code, with what was made of a state.
-    pub(crate) fn take(
-        &mut self,
-        code: &Code,
-        derived: &mut Derived,
-    ) -> Option<Box<PacketContext>> {
-        let mut context = self.place(code)?.context.take()?;
-        context.derived.exchange(derived);
-        Some(context)
+    /// The context of this code.
+    pub(crate) fn take(&mut self, code: &Code) -> Option<Box<PacketContext>> {
+        self.place(code)?.context.take()
     }
 
     /// Keeps a context of this code for the next worker; gives it back if there is no room.
     pub(crate) fn put_back(
         &mut self,
-        mut context: Box<PacketContext>,
+        context: Box<PacketContext>,
         code: &Code,
-        derived: &mut Derived,
     ) -> Result<(), Box<PacketContext>> {
         if self.place(code).is_none() {
             self.make_place(code);
         }
         match self.place(code) {
             Some(place) if !context.is_oversized() => {
-                context.derived.exchange(derived);
                 place.context = Some(context);
                 Ok(())
             }

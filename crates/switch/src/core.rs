@@ -10,7 +10,7 @@ use exec::{
     ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream,
     State, TraceEvent, Tracer,
 };
-use exec::{DropDetail, PackedOutcome, WorkBudget};
+use exec::{DropDetail, WorkBudget};
 use ir::work::Work;
 use ir::{
     Block, BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, StepId, limbs_of,
@@ -108,6 +108,14 @@ pub(crate) struct Root {
     pub(crate) state: State,
     pub(crate) replication: ReplicationEngine,
     pub(crate) work: WorkBudget,
+}
+
+impl Root {
+    /// The address of the function that packets go through; 0 if there is none.
+    pub(crate) fn runs(&self) -> usize {
+        let fused = self.code.fused.as_ref();
+        fused.map_or(0, |fused| Arc::as_ptr(&fused.run).addr())
+    }
 }
 
 /// Why a packet is where it is; PSA's packet paths, which v1model's instance types are mapped to.
@@ -277,7 +285,7 @@ pub(crate) struct Core {
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
-    /// What was made of the state for contexts that are lent ([`crate::Contexts`]).
+    /// What the engine has made of the state.
     pub(crate) derived: Derived,
     /// Those of programs before it: to free them takes time that packets do not have.
     #[expect(
@@ -288,8 +296,6 @@ pub(crate) struct Core {
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
-    /// What became of the frames of a burst; kept to be used again.
-    pub(crate) outcomes: Vec<PackedOutcome>,
     /// Ports whose queues are shaped or hold packets; kept to be used again.
     pub(crate) busy_ports: Vec<u32>,
     /// Where this core's packets are counted.
@@ -319,7 +325,6 @@ impl Core {
             old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),
-            outcomes: Vec::new(),
             busy_ports: Vec::new(),
             lane: Lane::new(0),
             handover: None,

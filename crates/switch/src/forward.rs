@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exec::{Burst, PackedOutcome, PacketContext, PassOutcome};
+use exec::{BURST, Burst, Lot, PackedOutcome, PacketContext, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
@@ -81,59 +81,69 @@ impl Core {
         if frames.is_empty() {
             return;
         }
-        let mut outcomes = std::mem::take(&mut self.outcomes);
-        outcomes.clear();
-        outcomes.resize(frames.len(), PackedOutcome::default());
         let mut context = self.borrow(lent.as_deref_mut(), &root.code);
-        context.lane = self.lane;
         let mut done = 0;
         while done < frames.len() && !self.is_behind() {
-            let from = done;
-            self.queues.busy(self.now, &mut self.busy_ports);
+            let rest = &mut frames[done..];
+            let count = rest.len().min(BURST);
+            let some = &mut rest[..count];
+            let outcomes = &mut [PackedOutcome::default(); BURST][..count];
+            self.make_ready(root, fused);
             let mut burst = Burst {
-                frames,
-                outcomes: &mut outcomes,
+                frames: some,
+                outcomes,
                 now: self.now,
-                busy_ports: &self.busy_ports,
-                seed: self.seed,
-                first_packet: self.packets + 1,
-                work: root.work,
+                lots: &[self.lot(root, count)],
             };
-            let end = fused.run.run(&mut burst, from, &mut context, &root.state);
+            let through = fused.run.run(&mut burst, &mut context);
             // An engine that does nothing would never end.
-            done = end.clamp(from + 1, frames.len());
-            self.packets += (done - from) as u64;
-            self.ledger.received += (done - from) as u64;
-            self.collect(&root.code.program, &mut context, &mut Trace(None));
-            let Some(last) = self.account(&mut frames[from..done], &outcomes[from..done], sent)
-            else {
-                continue;
-            };
-            let ingress = context.bytes.ingress;
-            let packet = std::mem::replace(&mut context, self.context(&root.code));
-            context.lane = self.lane;
-            let mut job = Job::arrived(root, packet, ingress);
-            let (step, resume) = fused.plan.resume(last.0);
-            job.step = step;
-            arch::resume(self, job, resume, last.1, &mut Trace(None));
-            self.drain(self.now, &mut Trace(None));
-            self.take_sent(sent);
+            let through = through.clamp(1, count);
+            let left = self.account(&mut some[..through], outcomes, sent);
+            self.take_on(root, fused, left, &mut context, sent);
+            done += through;
         }
         self.keep_waiting(root, &mut frames[done..], self.now);
         self.give_back(context, lent, &root.code);
-        self.outcomes = outcomes;
+    }
+
+    /// A burst may begin: all that an engine must know of this device is there.
+    pub(crate) fn make_ready(&mut self, root: &Root, fused: &FusedPass) {
+        self.queues.busy(self.now, &mut self.busy_ports);
+        fused.run.derive(&root.state, self.lane, &mut self.derived);
+    }
+
+    /// So many frames that are this device's.
+    pub(crate) fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
+        Lot {
+            frames,
+            state: &root.state,
+            derived: &self.derived,
+            lane: self.lane,
+            busy_ports: &self.busy_ports,
+            seed: self.seed,
+            first_packet: self.packets + 1,
+            work: root.work,
+        }
     }
 
     /// A context that is lent, or one of its own.
-    fn borrow(&mut self, lent: Option<&mut Contexts>, code: &Code) -> Box<PacketContext> {
-        let derived = &mut self.derived;
-        let lent = lent.and_then(|lent| lent.take(code, derived));
+    pub(crate) fn borrow(
+        &mut self,
+        lent: Option<&mut Contexts>,
+        code: &Code,
+    ) -> Box<PacketContext> {
+        let lent = lent.and_then(|lent| lent.take(code));
         lent.unwrap_or_else(|| self.context(code))
     }
 
-    fn give_back(&mut self, context: Box<PacketContext>, lent: Option<&mut Contexts>, code: &Code) {
+    pub(crate) fn give_back(
+        &mut self,
+        context: Box<PacketContext>,
+        lent: Option<&mut Contexts>,
+        code: &Code,
+    ) {
         let kept = match lent {
-            Some(lent) => lent.put_back(context, code, &mut self.derived),
+            Some(lent) => lent.put_back(context, code),
             None => Err(context),
         };
         if let Err(context) = kept {
@@ -141,14 +151,16 @@ impl Core {
         }
     }
 
-    /// Sends and drops what went through; the step and the port of the packet that left its pass, if the last one has.
-    fn account(
+    /// Counts, sends and drops what went through; the step and the port of the packet that left its pass, if the last one has.
+    pub(crate) fn account(
         &mut self,
         frames: &mut [Frame],
         outcomes: &[PackedOutcome],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> Option<(u32, PortId)> {
         let (now, mut count, mut left) = (self.now, 0, None);
+        self.packets += frames.len() as u64;
+        self.ledger.received += frames.len() as u64;
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
             match outcome.unpack() {
                 PassOutcome::Sent(port) => {
@@ -163,6 +175,29 @@ impl Core {
         }
         self.ledger.sent += count;
         left
+    }
+
+    /// Takes what packets of a burst have told, of which the last was this device's, and takes that one on if it has left its pass, with its context.
+    pub(crate) fn take_on(
+        &mut self,
+        root: &Arc<Root>,
+        fused: &FusedPass,
+        left: Option<(u32, PortId)>,
+        context: &mut Box<PacketContext>,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.collect(&root.code.program, context, &mut Trace(None));
+        let Some((step, egress)) = left else {
+            return;
+        };
+        let ingress = context.bytes.ingress;
+        let packet = std::mem::replace(context, self.context(&root.code));
+        let mut job = Job::arrived(root, packet, ingress);
+        let (step, resume) = fused.plan.resume(step);
+        job.step = step;
+        arch::resume(self, job, resume, egress, &mut Trace(None));
+        self.drain(self.now, &mut Trace(None));
+        self.take_sent(sent);
     }
 
     /// Gives what has left to `sent`.

@@ -33,6 +33,7 @@ mod profiles;
 mod queue;
 mod replace;
 mod slot;
+mod together;
 mod worker;
 
 pub use contexts::Contexts;
@@ -49,4 +50,5 @@ pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
+pub use together::{Companion, MOST_TOGETHER, forward_together};
 pub use worker::{Ahead, Stuck, Worker};

@@ -6,7 +6,7 @@
 //! ([`Device::between_bursts`]): what a worker has to tell is left on its desk when nobody reads there.
 //! What concerns the whole device (changes, time-outs, what packets have learned) stays with the device: [`Device::step`] does it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use crate::device::Device;
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::queue::QueueConfig;
+use crate::together::Companion;
 
 /// Packets that wait to be taken over by the worker of their port; one more is dropped as from a full queue.
 const MOST_HANDED: usize = 4096;
@@ -41,15 +42,23 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct Desk {
     papers: Mutex<Papers>,
     published: Mutex<Published>,
+    signs: Signs,
+    inbox: ArrayQueue<Handed>,
+    /// What to do when a packet is left here.
+    wake: OnceLock<Wake>,
+}
+
+/// What a worker looks at before each burst: in one cache line, for there may be many devices.
+#[repr(align(64))]
+struct Signs {
     /// How often something was published.
     version: AtomicU64,
     /// The publication that a worker must have taken before it goes on: cells were changed together with it.
     required: AtomicU64,
     /// Whether the worker has packets of this device in hand: its thread alone sets and clears it.
     is_at_work: AtomicBool,
-    inbox: ArrayQueue<Handed>,
-    /// What to do when a packet is left here.
-    wake: OnceLock<Wake>,
+    /// Whether packets may be in the inbox: set behind each that is put there, cleared by the worker before it looks.
+    has_mail: AtomicBool,
 }
 
 /// What a worker has to tell the device.
@@ -87,9 +96,12 @@ impl Desk {
         Desk {
             papers: Mutex::default(),
             published: Mutex::new(published),
-            version: AtomicU64::new(1),
-            required: AtomicU64::new(0),
-            is_at_work: AtomicBool::new(false),
+            signs: Signs {
+                version: AtomicU64::new(1),
+                required: AtomicU64::new(0),
+                is_at_work: AtomicBool::new(false),
+                has_mail: AtomicBool::new(false),
+            },
             inbox: ArrayQueue::new(MOST_HANDED),
             wake: OnceLock::new(),
         }
@@ -97,12 +109,17 @@ impl Desk {
 
     /// The worker takes packets in hand.
     fn begin(&self) {
-        self.is_at_work.store(true, Ordering::SeqCst);
+        self.signs.is_at_work.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether packets may wait to be taken over.
+    fn has_mail(&self) -> bool {
+        self.signs.has_mail.load(Ordering::Acquire)
     }
 
     /// It has none any more.
     fn end(&self) {
-        self.is_at_work.store(false, Ordering::Release);
+        self.signs.is_at_work.store(false, Ordering::Release);
     }
 
     /// The papers, for the device: it may wait, workers do not.
@@ -133,7 +150,7 @@ impl Desk {
     fn publish(&self, change: impl FnOnce(&mut Published)) {
         let mut published = self.published();
         change(&mut published);
-        self.version.fetch_add(1, Ordering::Release);
+        self.signs.version.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -174,8 +191,8 @@ impl Office {
     /// Has every worker take what is published now before its next burst.
     fn require(&self) {
         for desk in &self.desks {
-            let version = desk.version.load(Ordering::Acquire);
-            desk.required.store(version, Ordering::Release);
+            let version = desk.signs.version.load(Ordering::Acquire);
+            desk.signs.required.store(version, Ordering::Release);
         }
     }
 
@@ -191,7 +208,7 @@ impl Office {
             let since = Instant::now();
             loop {
                 let mut desks = self.desks.iter();
-                if desks.all(|desk| !desk.is_at_work.load(Ordering::SeqCst)) {
+                if desks.all(|desk| !desk.signs.is_at_work.load(Ordering::SeqCst)) {
                     return Ok(held);
                 }
                 if since.elapsed() > LONGEST_HOLD {
@@ -249,6 +266,7 @@ impl Handover {
         let waiting = desk.inbox.len();
         let pushed = desk.inbox.push(handed);
         pushed.map_err(|handed| HandoverError::Full(handed.job))?;
+        desk.signs.has_mail.store(true, Ordering::Release);
         if let Some(wake) = desk.wake.get() {
             wake();
         }
@@ -264,6 +282,10 @@ pub(crate) enum HandoverError {
     Full(Job),
 }
 
+/// The most words of what an engine has made of a state that are asked for ahead, and how many of them a cache line has.
+const MOST_WORDS: usize = 64;
+const LINE: usize = 8;
+
 /// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
 const MOST_ASKED: usize = 8;
 
@@ -276,14 +298,18 @@ pub enum Ahead {
     Root,
     /// The first tables.
     Tables,
+    /// What packets see of them.
+    Lookups,
     /// What lookups in them begin with.
     Entries,
 }
 
 /// A share of a device's packets. It is moved to the thread that runs it.
 pub struct Worker {
-    core: Core,
-    root: Arc<Root>,
+    pub(crate) core: Core,
+    pub(crate) root: Arc<Root>,
+    /// The address of the function that packets go through, as long as the root has it; 0 if there is none.
+    runs: usize,
     version: u64,
     office: Arc<Office>,
     desk: Arc<Desk>,
@@ -326,8 +352,38 @@ impl Worker {
         passes: Option<u32>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.core.passes_left = passes;
-        self.begin(now);
+        self.take_in_hand(now, passes);
+        self.finish(frames, now, lent, sent);
+    }
+
+    /// Takes packets in hand, which may start over for so many passes, and does what is due before any frame of a burst.
+    fn take_in_hand(&mut self, now: Nanos, passes: Option<u32>) {
+        self.desk.begin();
+        self.go_on_to(now, passes);
+    }
+
+    /// [`Worker::take_in_hand`] by several workers of one thread, each with its passes. They say that they are at work before one of them looks whether it
+    /// may, with one fence for all.
+    pub(crate) fn take_in_hand_together<C: Companion>(companions: &mut [C], now: Nanos) {
+        for companion in &*companions {
+            let signs = &companion.worker().desk.signs;
+            signs.is_at_work.store(true, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        for companion in companions {
+            let passes = companion.passes();
+            companion.worker_mut().go_on_to(now, Some(passes));
+        }
+    }
+
+    /// Takes frames that came at that time through the program, and ends what [`Worker::take_in_hand`] has begun.
+    pub(crate) fn finish(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        lent: Option<&mut Contexts>,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
         if self.core.is_behind() {
             self.core.take_sent(sent);
             self.core.keep_waiting(&self.root, frames, now);
@@ -335,6 +391,21 @@ impl Worker {
             self.core.forward(&self.root, frames, lent, sent);
         }
         self.desk.end();
+    }
+
+    /// Whether packets go through the same function as those of another worker, so that they may go together ([`crate::forward_together`]).
+    #[inline]
+    pub fn runs_as(&self, other: &Worker) -> bool {
+        self.runs != 0 && self.runs == other.runs
+    }
+
+    /// Whether nothing waits here or is to be sent before what comes at this time.
+    pub(crate) fn is_at_leisure(&self, now: Nanos) -> bool {
+        let core = &self.core;
+        !core.is_behind()
+            && core.now == now
+            && core.sent.is_empty()
+            && core.queues.is_usually_free()
     }
 
     /// Whether packets wait because those before them start over.
@@ -351,8 +422,7 @@ impl Worker {
         tracer: &mut dyn Tracer,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.core.passes_left = None;
-        self.begin(now);
+        self.take_in_hand(now, None);
         tracer.event(TraceEvent::Received {
             port: frame.ingress.0,
             bytes: frame.bytes().to_vec(),
@@ -372,21 +442,22 @@ impl Worker {
                 let core = &self.core;
                 prefetch_value(&self.root);
                 prefetch_value(&core.queues);
-                prefetch_value(&core.ledger);
+                prefetch_value(&core.ledger.received);
                 prefetch_value(&core.again);
-                prefetch_value(&core.outcomes);
                 prefetch_value(&core.derived);
                 prefetch_value(&core.busy_ports);
             }
             Ahead::Root => {
-                prefetch_value(&*self.root);
-                prefetch_value(self.first_tables());
-                prefetch_value(&*self.desk);
-                prefetch_value(&*self.office);
-                prefetch(&self.core.derived.words, 0);
-                prefetch(&self.core.outcomes, 0);
+                prefetch_value(&self.root.state);
+                prefetch_value(&self.desk.signs);
+                prefetch_value(&self.office.is_held);
+                let words = &self.core.derived.words;
+                (0..words.len().min(MOST_WORDS))
+                    .step_by(LINE)
+                    .for_each(|at| prefetch(words, at));
             }
-            Ahead::Tables => {
+            Ahead::Tables => prefetch_value(self.first_tables()),
+            Ahead::Lookups => {
                 for table in self.first_tables() {
                     prefetch_value(&*table.lookup);
                 }
@@ -405,9 +476,9 @@ impl Worker {
         &tables[..tables.len().min(MOST_ASKED)]
     }
 
-    /// Takes packets in hand, and does what is due before any frame of a burst.
-    fn begin(&mut self, now: Nanos) {
-        self.desk.begin();
+    /// At work, does what is due before any frame of a burst.
+    fn go_on_to(&mut self, now: Nanos, passes: Option<u32>) {
+        self.core.passes_left = passes;
         self.wait_while_held();
         self.take_root();
         let trace = &mut Trace(None);
@@ -430,7 +501,7 @@ impl Worker {
 
     /// When a packet may go on, leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
-        if self.core.is_behind() || !self.desk.inbox.is_empty() {
+        if self.core.is_behind() || self.desk.has_mail() {
             return Some(self.core.now);
         }
         self.core.queues.next_time()
@@ -483,7 +554,7 @@ impl Worker {
     }
 
     fn take_root(&mut self) {
-        let version = self.desk.version.load(Ordering::Acquire);
+        let version = self.desk.signs.version.load(Ordering::Acquire);
         if version == self.version {
             return;
         }
@@ -494,7 +565,7 @@ impl Worker {
             }
             // A device that publishes right now is not waited for: the next burst sees it; but what cells agree with has to be seen with them, and then
             // the lock is held for a pointer's change.
-            if self.version >= self.desk.required.load(Ordering::Acquire) {
+            if self.version >= self.desk.signs.required.load(Ordering::Acquire) {
                 return;
             }
             let_device_go_on(&mut looks);
@@ -505,6 +576,7 @@ impl Worker {
         }
         // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here.
         self.root = Arc::clone(&published.root);
+        self.runs = self.root.runs();
         for (port, config) in &published.queues {
             if self.core.queues.config(*port) != *config {
                 self.core.queues.configure(*port, *config, self.core.now);
@@ -514,9 +586,11 @@ impl Worker {
 
     /// Takes over packets for this worker's ports. Those of one worker stay in their order.
     fn take_over(&mut self) {
-        if self.desk.inbox.is_empty() {
+        if !self.desk.has_mail() {
             return;
         }
+        // What comes while it looks is looked for again.
+        self.desk.signs.has_mail.swap(false, Ordering::AcqRel);
         for _ in 0..self.desk.inbox.len() {
             let Some(handed) = self.desk.inbox.pop() else {
                 return;
@@ -621,6 +695,7 @@ impl Device {
         Worker {
             core,
             root: Arc::clone(&self.root),
+            runs: self.root.runs(),
             version: 0,
             office: Arc::clone(office),
             desk: Arc::clone(&office.desks[number]),

@@ -4,18 +4,24 @@
 
 /// Asks for the cache line in which `items[index]` begins. An index beyond the end is harmless.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch<T>(items: &[T], index: usize) {
+    prefetch_at(items.as_ptr().wrapping_add(index).addr());
+}
+
+/// Asks for the cache line of an address. One where nothing is, is harmless.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub fn prefetch_at(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let place = items.as_ptr().wrapping_add(index).cast::<i8>();
+        let place = std::ptr::without_provenance(address);
         // SAFETY: a prefetch is a hint: it reads nothing that the program sees, and an address that
         // is not mapped is ignored. SSE, which has it, is part of every x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (items, index);
+    let _ = address;
 }
 
 /// Asks for all cache lines of a value itself.

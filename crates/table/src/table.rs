@@ -734,7 +734,12 @@ impl Lookup {
     #[inline]
     pub fn ask_for(&self) {
         prefetch_value(&*self.matcher);
-        prefetch_value(&*self.records);
+    }
+
+    /// Asks the processor for what lookups of so many keys, which lie in `keys` one after the other, read first: for who has others to do before them.
+    #[inline]
+    pub fn announce(&self, keys: &[u64], count: usize) {
+        self.matcher.announce(keys, count);
     }
 
     /// The entry that `key` hits: each field's limbs in the order of the [`KeyShape`], canonical.

@@ -87,6 +87,7 @@ const SOURCE_PORTS: u16 = 0xc000;
 
 impl Carriage {
     /// Bytes in front of the packet, the description header among them.
+    #[inline]
     pub fn bytes(&self) -> usize {
         Description::BYTES
             + match self {

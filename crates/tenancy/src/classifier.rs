@@ -10,6 +10,7 @@ use table::{
     TableError, TableSpec,
 };
 
+use crate::root::of_vlan;
 use crate::rule::{
     Asked, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule, Values,
 };
@@ -85,12 +86,15 @@ impl Vlans {
         })
     }
 
+    /// The VLANs of a port, ascending, and whose packets these are.
+    pub(crate) fn of_port(&self, port: PortId) -> &[(u64, VpdpId)] {
+        let owners = self.ports.get(port.0 as usize);
+        owners.map_or(&[], |owners| owners)
+    }
+
     #[inline]
     fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
-        let vlans = self.ports.get(port.0 as usize)?;
-        let vlan = outer_vlan(bytes);
-        let at = vlans.binary_search_by_key(&vlan, |(vlan, _)| *vlan).ok()?;
-        Some(vlans[at].1)
+        of_vlan(self.of_port(port), outer_vlan(bytes))
     }
 }
 
@@ -253,7 +257,7 @@ fn word(bytes: &[u8], at: usize) -> u16 {
 
 /// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0.
 #[inline]
-fn outer_vlan(bytes: &[u8]) -> u64 {
+pub(crate) fn outer_vlan(bytes: &[u8]) -> u64 {
     let is_tagged = TAGS.contains(&word(bytes, TYPE_AT)) && bytes.len() >= TYPE_AT + 6;
     match word(bytes, TYPE_AT + 2) & 0xfff {
         id @ 1.. if is_tagged => HAS_VLAN | u64::from(id),

@@ -37,6 +37,7 @@ impl Description {
     pub const MAX_LENGTH: u16 = TWELVE_BITS as u16;
 
     /// The description of a whole packet of so many bytes, as far as it can be said.
+    #[inline]
     pub fn of_packet(vpdp: VpdpId, bytes: usize) -> Description {
         let length = bytes.min(MAX_FRAME) + Description::BYTES;
         Description {
@@ -46,6 +47,7 @@ impl Description {
     }
 
     /// The header.
+    #[inline]
     pub fn encode(self) -> [u8; Description::BYTES] {
         let word = VERSION << VERSION_SHIFT
             | u32::from(self.vpdp.get()) << VPDP_SHIFT

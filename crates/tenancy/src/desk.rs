@@ -22,6 +22,9 @@ pub(crate) struct Seat {
     pub(crate) allowance: (u64, usize),
 }
 
+/// Seats on their way; they are large, and move from place to place.
+pub(crate) type Seats = Vec<Box<Seat>>;
+
 impl Seat {
     pub(crate) fn new(slot: Slot, serial: u64, worker: switch::Worker) -> Seat {
         Seat {
@@ -47,7 +50,7 @@ pub(crate) struct Published {
     pub(crate) root: Arc<Root>,
     pub(crate) fairness: Option<Fairness>,
     /// Seats that it has not taken yet.
-    pub(crate) arrivals: Vec<Seat>,
+    pub(crate) arrivals: Seats,
 }
 
 /// For the control side.
@@ -58,7 +61,7 @@ pub(crate) struct Told {
     /// Packets that went over links between virtual ports.
     pub(crate) linked: u64,
     /// Seats that are not needed any more, and hold no packets.
-    pub(crate) gone: Vec<Seat>,
+    pub(crate) gone: Seats,
 }
 
 /// Wakes a worker's thread.
@@ -132,13 +135,13 @@ impl Desk {
     }
 
     /// The worker goes. The seats that it had not taken stay here.
-    pub(crate) fn close(&self, seats: impl Iterator<Item = Seat>) {
+    pub(crate) fn close(&self, seats: impl Iterator<Item = Box<Seat>>) {
         self.told().gone.extend(seats);
         self.is_closed.store(true, Ordering::Release);
     }
 
     /// The seats that have come back. What nobody will take comes back too.
-    pub(crate) fn come_back(&self) -> Vec<Seat> {
+    pub(crate) fn come_back(&self) -> Seats {
         let mut back = std::mem::take(&mut self.told().gone);
         if self.is_closed.load(Ordering::Acquire) {
             self.publish(|published| back.append(&mut published.arrivals));

@@ -18,7 +18,7 @@ use switch::{Device, DeviceConfig, Ledger, Unbalanced};
 
 use crate::classifier::Classifier;
 use crate::compiler::BoundedCompiler;
-use crate::desk::{Desk, Seat};
+use crate::desk::{Desk, Seat, Seats};
 use crate::function::Function;
 use crate::gate::Gate;
 use crate::quota::Quotas;
@@ -508,7 +508,7 @@ impl Hypervisor {
     }
 
     /// Lets workers see what was changed, with new seats for each of them.
-    fn publish(&mut self, seats: Vec<Vec<Seat>>) {
+    fn publish(&mut self, seats: Vec<Seats>) {
         let tenants: Vec<Tenant> = self
             .vpdps
             .values()
@@ -548,7 +548,7 @@ impl Hypervisor {
             return Vec::new();
         }
         self.desks = (0..count).map(|_| Arc::default()).collect();
-        let mut seats: Vec<Vec<Seat>> = (0..count).map(|_| Vec::new()).collect();
+        let mut seats: Vec<Seats> = (0..count).map(|_| Vec::new()).collect();
         for vpdp in self.vpdps.values_mut() {
             let Some(loaded) = &mut vpdp.loaded else {
                 continue;
@@ -606,7 +606,7 @@ impl Hypervisor {
     }
 }
 
-fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Seat {
+fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Box<Seat> {
     // The desk holds seats that come back: they do not hold it.
     let desk = Arc::downgrade(desk);
     worker.wake_by(move || {
@@ -614,5 +614,5 @@ fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -
             desk.call();
         }
     });
-    Seat::new(slot, serial, worker)
+    Box::new(Seat::new(slot, serial, worker))
 }

@@ -19,6 +19,7 @@
 
 mod carriage;
 mod classifier;
+mod company;
 mod compiler;
 mod description;
 mod desk;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, PortId};
+use table::prefetch::prefetch_value;
 
-use crate::carriage::Envelope;
-use crate::classifier::Classifier;
+use crate::carriage::{Carriage, Envelope};
+use crate::classifier::{Classifier, outer_vlan};
 use crate::gate::Gate;
 use crate::vpdp::{Connection, VpdpId};
 use crate::wiring::{Sharing, Wiring};
@@ -32,15 +33,32 @@ pub(crate) struct Inlet {
     pub(crate) port: PortId,
 }
 
-/// A port of the switch, as packets come in.
+/// A port of the switch, as packets come in. Small: of many ports each packet may come in by another one.
 #[derive(Debug)]
 enum Entrance {
     /// Nobody's.
     Closed,
     /// One vPDP's.
     Whole(Inlet),
+    /// Several vPDPs', whose packets their VLANs tell apart, ascending.
+    Vlans(Box<[(u64, Inlet)]>),
     /// Several vPDPs'.
-    Shared(Shared),
+    Shared(Box<Shared>),
+}
+
+const _: () = assert!(size_of::<Entrance>() <= 24);
+
+impl Entrance {
+    /// Rules that ask for nothing but this port's VLANs lead where they lead without being asked.
+    fn tell_apart_by(&mut self, owners: &[(u64, VpdpId)]) {
+        let Entrance::Shared(shared) = self else {
+            return;
+        };
+        if let Sharing::Rules = shared.sharing {
+            let inlet = |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlet(vpdp)?));
+            *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -50,6 +68,13 @@ struct Shared {
     inlets: Box<[Option<Inlet>]>,
 }
 
+impl Shared {
+    #[inline]
+    fn inlet(&self, vpdp: VpdpId) -> Option<Inlet> {
+        *self.inlets.get(vpdp.index())?
+    }
+}
+
 /// A virtual port, as packets leave.
 #[derive(Debug)]
 pub(crate) enum Exit {
@@ -57,8 +82,8 @@ pub(crate) enum Exit {
     Open,
     /// To a port of the switch.
     Port(PortId),
-    /// To a port of the switch that carries descriptions.
-    Described(PortId, Envelope),
+    /// To a port of the switch that carries descriptions. Ports of a vPDP that carry them alike have one envelope.
+    Described(PortId, Arc<Envelope>),
     /// To another virtual port.
     Link(Inlet),
 }
@@ -71,6 +96,9 @@ pub(crate) enum Admission {
     /// They are dropped for this reason.
     Closed(DropReason),
 }
+
+/// Ports whose exits are asked for ahead.
+const FEW_PORTS: usize = 16;
 
 /// A vPDP.
 #[derive(Debug)]
@@ -94,6 +122,12 @@ impl Place {
             is_unlimited: true,
             exits: Box::default(),
         }
+    }
+
+    /// Asks the processor for the exits, those of few ports.
+    #[inline]
+    pub(crate) fn ask_for_exits(&self) {
+        prefetch_value(&self.exits[..self.exits.len().min(FEW_PORTS)]);
     }
 
     #[inline]
@@ -137,11 +171,12 @@ impl Root {
         places.resize_with(most.unwrap_or(0), || None);
         for tenant in tenants {
             let connections = wiring.ports.get(&tenant.vpdp).into_iter().flatten();
+            let mut envelopes = Envelopes::of(tenant.vpdp);
             let exits = connections.map(|connection| match *connection {
                 Connection::Open => Exit::Open,
                 Connection::Physical(port) => match wiring.shared.get(&port) {
                     Some(Sharing::Described(carriage)) => {
-                        Exit::Described(port, Envelope::new(tenant.vpdp, *carriage))
+                        Exit::Described(port, envelopes.of_carriage(*carriage))
                     }
                     _ => Exit::Port(port),
                 },
@@ -159,7 +194,7 @@ impl Root {
             });
         }
         Root {
-            entrances: entrances(wiring, slot_of),
+            entrances: entrances(wiring, classifier.as_deref(), slot_of),
             looks_inside: !wiring.shared.is_empty(),
             classifier,
             places: places.into(),
@@ -194,6 +229,10 @@ impl Root {
     pub(crate) fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
         match self.entrances.get(frame.ingress.0 as usize) {
             Some(Entrance::Whole(inlet)) => Ok(*inlet),
+            Some(Entrance::Vlans(owners)) => {
+                let inlet = of_vlan(owners, outer_vlan(frame.bytes()));
+                inlet.ok_or(DropReason::Unclassified)
+            }
             Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame),
             Some(Entrance::Closed) | None => Err(DropReason::Unclassified),
         }
@@ -212,12 +251,46 @@ impl Root {
             Sharing::Destination(prefix) => prefix.vpdp(frame.bytes()).or_else(|| by_rules(frame)),
             Sharing::Rules => by_rules(frame),
         };
-        let inlet = vpdp.and_then(|vpdp| *shared.inlets.get(vpdp.index())?);
+        let inlet = vpdp.and_then(|vpdp| shared.inlet(vpdp));
         inlet.ok_or(DropReason::Unclassified)
     }
 }
 
-fn entrances(wiring: &Wiring, slot_of: impl Fn(VpdpId) -> Slot) -> Box<[Entrance]> {
+/// What a VLAN leads to.
+#[inline]
+pub(crate) fn of_vlan<T: Copy>(owners: &[(u64, T)], vlan: u64) -> Option<T> {
+    let at = owners.binary_search_by_key(&vlan, |(vlan, _)| *vlan).ok()?;
+    Some(owners[at].1)
+}
+
+/// Envelopes of a vPDP, one of each kind.
+struct Envelopes {
+    vpdp: VpdpId,
+    made: Vec<(Carriage, Arc<Envelope>)>,
+}
+
+impl Envelopes {
+    fn of(vpdp: VpdpId) -> Envelopes {
+        let made = Vec::new();
+        Envelopes { vpdp, made }
+    }
+
+    fn of_carriage(&mut self, carriage: Carriage) -> Arc<Envelope> {
+        let known = self.made.iter().find(|(other, _)| *other == carriage);
+        if let Some((_, envelope)) = known {
+            return Arc::clone(envelope);
+        }
+        let envelope = Arc::new(Envelope::new(self.vpdp, carriage));
+        self.made.push((carriage, Arc::clone(&envelope)));
+        envelope
+    }
+}
+
+fn entrances(
+    wiring: &Wiring,
+    classifier: Option<&Classifier>,
+    slot_of: impl Fn(VpdpId) -> Slot,
+) -> Box<[Entrance]> {
     let mut entrances: Vec<Entrance> = Vec::new();
     for (virtual_port, physical) in wiring.physical() {
         let at = physical.0 as usize;
@@ -241,13 +314,18 @@ fn entrances(wiring: &Wiring, slot_of: impl Fn(VpdpId) -> Slot) -> Box<[Entrance
                     .last()
                     .map_or(0, |last| last.index() + 1)
             ];
-            entrances[at] = Entrance::Shared(Shared {
+            entrances[at] = Entrance::Shared(Box::new(Shared {
                 sharing,
                 inlets: inlets.into(),
-            });
+            }));
         }
         if let Entrance::Shared(shared) = &mut entrances[at] {
             shared.inlets[virtual_port.vpdp.index()] = Some(inlet);
+        }
+    }
+    if let Some(Classifier::Vlans(vlans)) = classifier {
+        for (port, entrance) in (0..).map(PortId).zip(&mut entrances) {
+            entrance.tell_apart_by(vlans.of_port(port));
         }
     }
     entrances.into()

@@ -1,13 +1,15 @@
 //! The way of packets: a burst is classified, brought together by virtual data plane, let in as far as quotas go, run, and handed out.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
-use exec::DropReason;
+use exec::{BURST, DropReason};
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::{Ahead, Contexts, Ledger};
+use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, forward_together};
 use table::prefetch::prefetch;
 
+use crate::company::Company;
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
@@ -31,6 +33,15 @@ const PASSES_A_PACKET: u32 = 8;
 /// Packets whose bytes are on their way while one is classified.
 const LOOK_AHEAD: usize = 8;
 
+/// How many groups before its own each thing that a group needs is asked for. Between two of them a company goes through.
+const AHEAD: [(usize, Ahead); 5] = [
+    (5 * MOST_TOGETHER, Ahead::Own),
+    (4 * MOST_TOGETHER, Ahead::Root),
+    (3 * MOST_TOGETHER, Ahead::Tables),
+    (2 * MOST_TOGETHER, Ahead::Lookups),
+    (MOST_TOGETHER, Ahead::Entries),
+];
+
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
@@ -40,12 +51,15 @@ pub struct Worker {
     version: u64,
     root: Arc<Root>,
     fairness: Option<Fairness>,
-    seats: Vec<Option<Seat>>,
+    seats: Vec<Option<Box<Seat>>>,
     /// Seats that nobody sends packets to any more, and the root that their packets leave by.
-    leaving: Vec<(Seat, Arc<Root>)>,
+    leaving: Vec<(Box<Seat>, Arc<Root>)>,
     /// The place of those whose own is in no root.
     nowhere: Place,
     sorter: Sorter,
+    company: Company,
+    /// Of the groups of frames at hand, how many were asked for, by what of them.
+    asked: [usize; AHEAD.len()],
     /// Seats in which packets wait.
     watched: Vec<Slot>,
     /// Seats that have something to tell, those that have waited for the longest first.
@@ -101,10 +115,9 @@ impl Links {
 }
 
 /// What a seat's packets go through on their way out, and how many had nowhere to go.
-struct Way<'w, S> {
+#[derive(Clone, Copy)]
+struct Way<'w> {
     place: &'w Place,
-    links: &'w mut Links,
-    sent: &'w mut S,
     /// Packets that may still go over links.
     allowance: usize,
     open: u64,
@@ -112,27 +125,66 @@ struct Way<'w, S> {
     too_many: u64,
 }
 
-impl<S: FnMut(PortId, &mut Frame, Nanos)> Way<'_, S> {
+impl<'w> Way<'w> {
+    fn new(place: &'w Place) -> Way<'w> {
+        Way {
+            place,
+            allowance: 0,
+            open: 0,
+            too_long: 0,
+            too_many: 0,
+        }
+    }
+
+    /// The way out of a seat in this burst.
+    fn of(seat: &mut Seat, place: &'w Place, links: &Links) -> Way<'w> {
+        if seat.allowance.0 != links.allowance.0 {
+            seat.allowance = links.allowance;
+        }
+        Way {
+            allowance: seat.allowance.1,
+            ..Way::new(place)
+        }
+    }
+
     #[inline]
-    fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
+    fn leave(
+        &mut self,
+        links: &mut Links,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        (port, frame, time): (PortId, &mut Frame, Nanos),
+    ) {
         match self.place.exit(port) {
-            Exit::Port(port) => (self.sent)(*port, frame, time),
+            Exit::Port(port) => sent(*port, frame, time),
             Exit::Described(port, envelope) => match envelope.put_on(frame) {
-                Ok(()) => (self.sent)(*port, frame, time),
+                Ok(()) => sent(*port, frame, time),
                 Err(_) => self.too_long += 1,
             },
             Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
             Exit::Link(inlet) => {
                 self.allowance -= 1;
-                self.links.push(*inlet, frame);
+                links.push(*inlet, frame);
             }
             Exit::Open => self.open += 1,
+        }
+    }
+
+    /// The seat counts what had nowhere to go.
+    fn end(self, seat: &mut Seat) {
+        seat.allowance.1 = self.allowance;
+        let lost = [
+            (self.open, DropReason::NoSuchPort),
+            (self.too_long, DropReason::FrameTooLong),
+            (self.too_many, DropReason::LinkHops),
+        ];
+        for (packets, reason) in lost {
+            (0..packets).for_each(|_| seat.worker.count_drop(reason));
         }
     }
 }
 
 /// Passes that packets of a vPDP may start over for in a burst in which so many came.
-fn most_passes(packets: usize) -> u32 {
+pub(crate) fn most_passes(packets: usize) -> u32 {
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
     PASSES_A_BURST.saturating_add(packets.saturating_mul(PASSES_A_PACKET))
 }
@@ -148,31 +200,12 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     sent: &mut S,
 ) {
     let Commons { links, contexts } = commons;
-    if seat.allowance.0 != links.allowance.0 {
-        seat.allowance = links.allowance;
-    }
-    let mut way = Way {
-        place,
-        links,
-        sent,
-        allowance: seat.allowance.1,
-        open: 0,
-        too_long: 0,
-        too_many: 0,
-    };
+    let mut way = Way::of(seat, place, links);
     seat.worker
         .forward_among(contexts, frames, now, passes, |port, frame, time| {
-            way.leave(port, frame, time);
+            way.leave(links, sent, (port, frame, time));
         });
-    seat.allowance.1 = way.allowance;
-    let lost = [
-        (way.open, DropReason::NoSuchPort),
-        (way.too_long, DropReason::FrameTooLong),
-        (way.too_many, DropReason::LinkHops),
-    ];
-    for (packets, reason) in lost {
-        (0..packets).for_each(|_| seat.worker.count_drop(reason));
-    }
+    way.end(seat);
 }
 
 /// [`run`], with what it costs measured and charged to the place; what was done, and the cycles.
@@ -196,6 +229,14 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     (work, cycles)
 }
 
+/// Has a seat looked at when time goes on, if packets wait in it.
+fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) {
+    if !seat.is_watched && seat.worker.next_time().is_some() {
+        seat.is_watched = true;
+        watched.push(seat.slot);
+    }
+}
+
 impl Worker {
     /// A worker that has what is published: none of its packets finds less. Nobody may be publishing.
     pub(crate) fn new(desk: Arc<Desk>) -> Worker {
@@ -208,6 +249,8 @@ impl Worker {
             leaving: Vec::new(),
             nowhere: Place::nowhere(),
             sorter: Sorter::default(),
+            company: Company::new(),
+            asked: [0; AHEAD.len()],
             watched: Vec::new(),
             untold: VecDeque::new(),
             commons: Commons::default(),
@@ -259,7 +302,7 @@ impl Worker {
     }
 
     fn seat(&self, slot: Slot) -> Option<&Seat> {
-        self.seats.get(slot.index())?.as_ref()
+        self.seats.get(slot.index())?.as_deref()
     }
 
     /// Takes frames in, each from its own port of the switch, and gives each packet that leaves to `sent`: the port of the switch, its frame, which may
@@ -304,7 +347,7 @@ impl Worker {
         self.sorter.make_room(slots);
         let arrivals = published.arrivals.drain(..);
         for at in &mut self.seats {
-            let goes = |seat: &mut Seat| seat.serial != root.serial(seat.slot);
+            let goes = |seat: &mut Box<Seat>| seat.serial != root.serial(seat.slot);
             if let Some(seat) = at.take_if(goes) {
                 self.leaving.push((seat, Arc::clone(&before)));
             }
@@ -323,7 +366,7 @@ impl Worker {
         // Who gets a slot next does not inherit what was used in it: each worker sees it empty between two vPDPs.
         self.shares.forget(|slot| root.place(slot).is_none());
         let seats = &self.seats;
-        let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_ref);
+        let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_deref);
         self.watched
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_watched));
         self.untold
@@ -397,6 +440,7 @@ impl Worker {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let (mut number, mut in_time) = (0, self.sorter.groups());
+        self.asked = [0; AHEAD.len()];
         while number < self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
             // Those whose device is being changed wait for it when the others are served.
@@ -406,22 +450,27 @@ impl Worker {
                 continue;
             }
             self.look_ahead(root, number);
-            self.serve(root, slot, &mut frames[range], sent);
+            self.serve(root, slot, range, frames, sent);
             number += 1;
         }
+        self.set_off(root, frames, sent);
     }
 
-    /// Asks the processor for what the groups behind this one will need. What is read of each seat was asked for a group earlier.
-    /// Of vPDPs that no packet is let into nothing is needed.
-    fn look_ahead(&self, root: &Root, number: usize) {
-        for (ahead, what) in (1..).zip([Ahead::Entries, Ahead::Tables, Ahead::Root, Ahead::Own]) {
-            if number + ahead < self.sorter.groups() {
-                let (slot, _) = self.sorter.group(number + ahead);
-                let is_open = |place: &Place| place.admission == Admission::Open;
-                if root.place(slot).is_some_and(is_open)
-                    && let Some(seat) = self.seat(slot)
-                {
+    /// Asks the processor for what the groups behind this one will need, each thing of them when what leads there has been asked for long ago. Of
+    /// vPDPs that no packet is let into nothing is needed.
+    fn look_ahead(&mut self, root: &Root, number: usize) {
+        let groups = self.sorter.groups();
+        for (at, &(lead, what)) in AHEAD.iter().enumerate() {
+            while self.asked[at] < groups.min(number + 1 + lead) {
+                let (slot, _) = self.sorter.group(self.asked[at]);
+                self.asked[at] += 1;
+                let place = root.place(slot);
+                let place = place.filter(|place| place.admission == Admission::Open);
+                if let Some((place, seat)) = place.zip(self.seat(slot)) {
                     seat.worker.ask_for(what);
+                    if what == Ahead::Entries {
+                        place.ask_for_exits();
+                    }
                 }
             }
         }
@@ -432,6 +481,7 @@ impl Worker {
         &mut self,
         root: &Root,
         slot: Slot,
+        range: Range<usize>,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -443,7 +493,7 @@ impl Worker {
                 Some(Admission::Closed(reason)) => reason,
                 _ => DropReason::Unclassified,
             };
-            self.ledger.refuse(frames.len() as u64, reason);
+            self.ledger.refuse(range.len() as u64, reason);
             self.is_untold = true;
             return;
         };
@@ -452,9 +502,14 @@ impl Worker {
             self.untold.push_back(slot);
         }
         if let Admission::Closed(reason) = place.admission {
-            return seat.worker.refuse(frames.len() as u64, reason);
+            return seat.worker.refuse(range.len() as u64, reason);
         }
-        if place.is_unlimited && self.fairness.is_none() {
+        let is_unlimited = place.is_unlimited && self.fairness.is_none();
+        if is_unlimited && range.len() <= BURST && self.sorter.groups() > 1 {
+            return self.board(root, slot, range, frames, sent);
+        }
+        let frames = &mut frames[range];
+        if is_unlimited {
             let passes = most_passes(frames.len());
             run(seat, place, &mut self.commons, frames, passes, now, sent);
         } else {
@@ -475,9 +530,57 @@ impl Worker {
             self.shares
                 .book(slot, work, cycles, seat.worker.is_behind());
         }
-        if !seat.is_watched && seat.worker.next_time().is_some() {
-            seat.is_watched = true;
-            self.watched.push(slot);
+        watch(seat, &mut self.watched);
+    }
+
+    /// Lets packets of a vPDP go with those of others.
+    fn board(
+        &mut self,
+        root: &Root,
+        slot: Slot,
+        range: Range<usize>,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let Some(seat) = self.seats[slot.index()].take() else {
+            return;
+        };
+        if !self.company.takes(&seat, &range) {
+            self.set_off(root, frames, sent);
+        }
+        self.company.push(seat, &range);
+    }
+
+    /// Runs the packets that go together, those that wait to.
+    fn set_off(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let Company {
+            members,
+            frames: range,
+        } = &mut self.company;
+        if members.is_empty() {
+            return;
+        }
+        let Commons { links, contexts } = &mut self.commons;
+        let mut ways = [Way::new(&self.nowhere); MOST_TOGETHER];
+        for (way, member) in ways.iter_mut().zip(&mut *members) {
+            let place = root.place(member.seat.slot).unwrap_or(&self.nowhere);
+            *way = Way::of(&mut member.seat, place, links);
+        }
+        let frames = &mut frames[range.clone()];
+        let mut leave = |number: usize, port, frame: &mut Frame, time| {
+            ways[number].leave(links, sent, (port, frame, time));
+        };
+        forward_together(members, contexts, frames, self.now, &mut leave);
+        for (mut member, way) in members.drain(..).zip(ways) {
+            way.end(&mut member.seat);
+            watch(&mut member.seat, &mut self.watched);
+            let at = member.seat.slot.index();
+            self.seats[at] = Some(member.seat);
         }
     }
 
@@ -558,7 +661,7 @@ impl Worker {
         let Some(mut told) = self.desk.tell() else {
             return;
         };
-        let is_done = |(seat, _): &mut (Seat, Arc<Root>)| seat.worker.held() == 0;
+        let is_done = |(seat, _): &mut (Box<Seat>, Arc<Root>)| seat.worker.held() == 0;
         let gone = self.leaving.extract_if(.., is_done);
         told.gone.extend(gone.map(|(seat, _)| seat));
     }

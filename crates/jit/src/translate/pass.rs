@@ -287,7 +287,7 @@ impl Translator<'_> {
         let (begin, ended) = (self.b.create_block(), self.b.create_block());
         self.b.append_block_param(ended, I64);
         self.begin_fusing(pass, ended);
-        let first = self.number(0);
+        let first = self.load_invocation(offset::AT);
         self.set_at(first);
         self.jump(begin);
         self.start(begin);

@@ -8,12 +8,13 @@
 //! speed, never the result.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::header::HeaderSite;
-use exec::{Pass, PassStep, Unsupported};
+use exec::{BURST, Pass, PassStep, Unsupported};
 use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
@@ -25,7 +26,7 @@ use super::levels::{Follows, Level, Levels, assigns};
 use super::pass::stays;
 use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
-use crate::abi::{BURST, offset};
+use crate::abi::offset;
 
 /// Where a scout's notes for one table begin, and what they are about.
 #[derive(Clone, Copy, Debug)]
@@ -72,12 +73,22 @@ impl ScoutSite {
         notes[..Self::ASKING + packets.min(BURST)].fill(0);
     }
 
-    /// The keys of those that ask, and where the numbers of the records go that they hit.
-    pub(crate) fn questions<'n>(&self, notes: &'n mut [u64]) -> (&'n [u64], &'n mut [u64]) {
-        let (head, keys) = notes.split_at_mut(Self::KEYS);
-        let count = (head[0] as usize).min(BURST);
-        let found = &mut head[Self::FOUND..Self::FOUND + count];
-        (&keys[..count * self.limbs], found)
+    /// The keys of those of these packets that ask, and where the numbers of the records go that they hit.
+    pub(crate) fn questions<'n>(
+        &self,
+        notes: &'n mut [u64],
+        packets: Range<usize>,
+    ) -> (&'n [u64], &'n mut [u64]) {
+        let (head, keys) = notes[self.first..][..self.words()].split_at_mut(Self::KEYS);
+        let (asking, found) = head.split_at_mut(Self::FOUND);
+        let mut asking = asking[Self::ASKING..][packets].iter();
+        // Questions are counted from 1, in the order of packets.
+        let first = asking.find(|question| **question != 0).copied();
+        let last = asking.rfind(|question| **question != 0).copied();
+        let count = (last.or(first).unwrap_or(0) as usize).min(BURST);
+        let asked = first.map_or(0, |first| first as usize - 1).min(count)..count;
+        let keys = &keys[asked.start * self.limbs..asked.end * self.limbs];
+        (keys, &mut found[asked])
     }
 }
 
@@ -379,7 +390,7 @@ impl Translator<'_> {
             controls,
             sites,
         };
-        let first = self.number(0);
+        let first = self.load_invocation(offset::AT);
         self.set_at(first);
         self.jump(begin);
         self.start(begin);

@@ -94,7 +94,8 @@ impl Index {
 /// A hash table over packed keys.
 #[derive(Debug, Clone)]
 struct Hashed {
-    packing: Arc<Packing>,
+    /// How keys are packed; nothing if they are as they were, which is told without a look at how.
+    packing: Option<Arc<Packing>>,
     map: FlatMap,
 }
 
@@ -102,51 +103,67 @@ impl Hashed {
     fn new(packing: Arc<Packing>) -> Self {
         Self {
             map: FlatMap::new(packing.limbs()),
-            packing,
+            packing: Some(packing).filter(|packing| !packing.is_identity()),
         }
     }
 
     fn insert(&mut self, key: &[u64], idx: u32) {
         let map = &mut self.map;
-        packed(&self.packing, key, |key| map.insert(key, idx));
+        packed(self.packing.as_deref(), key, |key| map.insert(key, idx));
     }
 
     fn remove(&mut self, key: &[u64]) {
         let map = &mut self.map;
-        packed(&self.packing, key, |key| map.remove(key));
+        packed(self.packing.as_deref(), key, |key| map.remove(key));
     }
 
     /// Packs keys into `packed`, and finds them.
     #[inline(always)]
-    fn get_packed(&self, keys: &[u64], limbs: usize, packed: &mut [u64], found: &mut [u32]) {
+    fn get_packed(
+        &self,
+        (packing, limbs): (&Packing, usize),
+        keys: &[u64],
+        packed: &mut [u64],
+        found: &mut [u32],
+    ) {
         let packed = &mut packed[..found.len() * limbs];
         let stride = keys.len() / found.len();
         for (key, packed) in keys
             .chunks_exact(stride)
             .zip(packed.chunks_exact_mut(limbs))
         {
-            self.packing.pack(key, packed);
+            packing.pack(key, packed);
         }
         self.map.get_batch(packed, found);
     }
 
     /// At most [`BATCH`] keys at once.
     fn get_some(&self, keys: &[u64], found: &mut [u32]) {
-        match self.packing.limbs() {
-            _ if self.packing.is_identity() => self.map.get_batch(keys, found),
-            1 => self.get_packed(keys, 1, &mut [0; BATCH], found),
-            2 => self.get_packed(keys, 2, &mut [0; 2 * BATCH], found),
-            limbs => self.get_packed(keys, limbs, &mut [0; packing::MOST * BATCH], found),
+        let Some(packing) = &self.packing else {
+            return self.map.get_batch(keys, found);
+        };
+        match packing.limbs() {
+            1 => self.get_packed((packing, 1), keys, &mut [0; BATCH], found),
+            2 => self.get_packed((packing, 2), keys, &mut [0; 2 * BATCH], found),
+            limbs => {
+                let packed = &mut [0; packing::MOST * BATCH];
+                self.get_packed((packing, limbs), keys, packed, found)
+            }
         }
     }
 
     #[inline(always)]
     fn get(&self, key: &[u64]) -> u32 {
-        packed(&self.packing, key, |key| self.map.get(key))
+        packed(self.packing.as_deref(), key, |key| self.map.get(key))
+    }
+
+    #[inline(always)]
+    fn announce(&self, key: &[u64]) {
+        packed(self.packing.as_deref(), key, |key| self.map.announce(key));
     }
 
     fn outdate(&self, key: &[u64]) {
-        packed(&self.packing, key, |key| self.map.outdate(key));
+        packed(self.packing.as_deref(), key, |key| self.map.outdate(key));
     }
 
     /// Finds keys, and says of each what there is by what the map has found.
@@ -178,10 +195,10 @@ fn entry(found: u32) -> Option<EntryIdx> {
 
 /// What `then` gives for a key packed.
 #[inline(always)]
-fn packed<T>(packing: &Packing, key: &[u64], then: impl FnOnce(&[u64]) -> T) -> T {
-    if packing.is_identity() {
+fn packed<T>(packing: Option<&Packing>, key: &[u64], then: impl FnOnce(&[u64]) -> T) -> T {
+    let Some(packing) = packing else {
         return then(key);
-    }
+    };
     // What is longer stays as it is.
     let mut packed = [0; packing::MOST];
     let packed = &mut packed[..packing.limbs()];
@@ -260,6 +277,14 @@ impl Matcher for Index {
         match self {
             Self::Dense { dense, .. } => dense.find_batch(keys, out),
             Self::Hashed(hashed) => hashed.find_all(keys, out, entry),
+        }
+    }
+
+    fn announce(&self, keys: &[u64], count: usize) {
+        if let Self::Hashed(hashed) = self {
+            let stride = keys.len().checked_div(count).unwrap_or(0).max(1);
+            keys.chunks_exact(stride)
+                .for_each(|key| hashed.announce(key));
         }
     }
 

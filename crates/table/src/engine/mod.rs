@@ -88,6 +88,9 @@ pub trait Matcher: fmt::Debug + Send + Sync {
         }
     }
 
+    /// Asks the processor for what lookups of so many keys, which lie in `keys` one after the other, read first.
+    fn announce(&self, _keys: &[u64], _count: usize) {}
+
     /// The index, where it is so simple that code had better look keys up by itself.
     fn direct(&self) -> Option<DirectIndex<'_>> {
         None

@@ -191,6 +191,10 @@ impl<T: Base> Matcher for Steadied<T> {
         }
     }
 
+    fn announce(&self, keys: &[u64], count: usize) {
+        self.base.announce(keys, count);
+    }
+
     fn memory(&self) -> usize {
         Matcher::memory(&*self.base) + Matcher::memory(&*self.newest)
     }

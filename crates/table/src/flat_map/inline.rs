@@ -172,6 +172,14 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
         found
     }
 
+    #[inline(always)]
+    fn announce(&self, key: &[u64]) {
+        if let Some((key, _)) = key.split_first_chunk::<LIMBS>() {
+            let lines = &self.lines.lines[..];
+            prefetch(lines, Self::hash(self.seed, key).first(lines.len()));
+        }
+    }
+
     fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
         let (keys, _) = keys.as_chunks::<LIMBS>();
         for (keys, out) in keys.chunks(BATCH).zip(out.chunks_mut(BATCH)) {

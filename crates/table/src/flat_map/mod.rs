@@ -29,6 +29,8 @@ trait MapCore: Sized {
     fn memory(&self) -> usize;
     /// The value of a key, plus 1; 0 if it is not there.
     fn get(&self, key: &[u64]) -> u32;
+    /// Asks the processor for the line that [`get`](Self::get) of this key reads first.
+    fn announce(&self, key: &[u64]);
     /// [`get`](Self::get) for keys that lie one after the other.
     fn get_batch(&self, keys: &[u64], out: &mut [u32]);
     /// Sets the value of a key that is there; gives the old one.
@@ -94,6 +96,12 @@ impl FlatMap {
     #[inline]
     pub(crate) fn get(&self, key: &[u64]) -> u32 {
         in_form!(&self.form, map => map.get(key)) & !OUTDATED
+    }
+
+    /// Asks the processor for what [`get`](Self::get) of this key reads first.
+    #[inline]
+    pub(crate) fn announce(&self, key: &[u64]) {
+        in_form!(&self.form, map => map.announce(key));
     }
 
     /// [`get`](Self::get) for `out.len()` keys, which lie in `keys` one after the other. What is outdated has [`OUTDATED`] beside.

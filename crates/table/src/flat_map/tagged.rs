@@ -218,6 +218,11 @@ impl MapCore for TaggedMap {
         self.get_hashed(key, self.seed.hash(key))
     }
 
+    fn announce(&self, key: &[u64]) {
+        let lines = &self.lines.lines[..];
+        prefetch(lines, self.seed.hash(key).first(lines.len()));
+    }
+
     fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
         let limbs = self.keys.limbs;
         for (keys, out) in keys.chunks(BATCH * limbs).zip(out.chunks_mut(BATCH)) {
