@@ -23,7 +23,7 @@ pub(crate) const MOST_DIGITS: usize = 2;
 pub(crate) struct TableView {
     /// Its records.
     pub(crate) records: i32,
-    /// Its rows of use.
+    /// Its rows of use, if packets note each entry's use there; else 0.
     pub(crate) usage: i32,
     /// Its direct counters.
     pub(crate) counts: i32,
@@ -68,8 +68,7 @@ const NEAR: usize = 1024;
 const COUNTS_ARE_THERE: u64 = 1 << 32;
 const RECORDS_ARE_FAR: u64 = 1 << 33;
 const COUNTS_ARE_FAR: u64 = 1 << 34;
-const USAGE_IS_NOTED: u64 = 1 << 35;
-const USAGE_IS_FAR: u64 = 1 << 36;
+const USAGE_IS_FAR: u64 = 1 << 35;
 
 /// The entries of a table, of the words that were derived last.
 #[inline]
@@ -82,7 +81,7 @@ pub(crate) fn entries(derived: &Derived, table: TableId, are_many: bool) -> Opti
     Some(Entries {
         records: given(records, is_asked(RECORDS_ARE_FAR, true)),
         stride: marks as u32 as usize,
-        usage: given(usage, is_asked(USAGE_IS_FAR, marks & USAGE_IS_NOTED != 0)),
+        usage: given(usage, is_asked(USAGE_IS_FAR, true)),
         counts: given(
             counts,
             is_asked(COUNTS_ARE_FAR, marks & COUNTS_ARE_THERE != 0),
@@ -93,17 +92,12 @@ pub(crate) fn entries(derived: &Derived, table: TableId, are_many: bool) -> Opti
 /// The last word of a table.
 fn marks(lookup: &Lookup, lane: Lane) -> u64 {
     let counts = lookup.counts().lane(lane).len();
-    let usage = match lookup.notes_usage() {
-        true => lookup.usage().lane(lane).len(),
-        false => 0,
-    };
     let mark = |holds, mark| if holds { mark } else { 0 };
     (lookup.records().stride() * size_of::<u64>()) as u64
         | mark(counts > 0, COUNTS_ARE_THERE)
         | mark(lookup.records().limbs().len() > NEAR, RECORDS_ARE_FAR)
         | mark(counts > NEAR, COUNTS_ARE_FAR)
-        | mark(lookup.notes_usage(), USAGE_IS_NOTED)
-        | mark(usage > NEAR, USAGE_IS_FAR)
+        | mark(lookup.usage().lane(lane).len() > NEAR, USAGE_IS_FAR)
 }
 
 /// The offset of an extern's cells; how many they are is eight bytes behind.
@@ -143,7 +137,10 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         let lookup = &table.lookup;
         let records = lookup.records().limbs().as_ptr().expose_provenance();
         let first = |cells: &Cells| cells.lane(lane).as_ptr().expose_provenance();
-        let usage = first(lookup.usage());
+        let usage = match lookup.notes_usage() {
+            true => first(lookup.usage()),
+            false => 0,
+        };
         let (counts, totals) = (first(lookup.counts()), first(lookup.totals()));
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));

@@ -363,13 +363,24 @@ impl Worker {
     }
 
     /// [`Worker::take_in_hand`] by several workers of one thread, each with its passes. They say that they are at work before one of them looks whether it
-    /// may, with one fence for all.
+    /// may, with one fence for all. While one is held the others rest too, so that their devices need not wait for it.
     pub(crate) fn take_in_hand_together<C: Companion>(companions: &mut [C], now: Nanos) {
-        for companion in &*companions {
-            let signs = &companion.worker().desk.signs;
-            signs.is_at_work.store(true, Ordering::Relaxed);
+        let is_held = |companion: &C| companion.worker().is_held();
+        loop {
+            for companion in &*companions {
+                let signs = &companion.worker().desk.signs;
+                signs.is_at_work.store(true, Ordering::Relaxed);
+            }
+            fence(Ordering::SeqCst);
+            if !companions.iter().any(is_held) {
+                break;
+            }
+            companions.iter().for_each(|one| one.worker().desk.end());
+            let mut looks = 0;
+            while companions.iter().any(is_held) {
+                let_device_go_on(&mut looks);
+            }
         }
-        fence(Ordering::SeqCst);
         for companion in companions {
             let passes = companion.passes();
             companion.worker_mut().go_on_to(now, Some(passes));

@@ -43,8 +43,8 @@ pub struct TableSpec {
     pub capacity: usize,
     /// Limbs of the longest parameters of its actions; entries with longer ones are found more slowly.
     pub params: usize,
-    /// Whether each entry's packets, bytes and last use are noted, so that entries may have idle time-outs. It costs each packet a cache line, and what is
-    /// noted of a table as a whole costs next to nothing.
+    /// Whether each entry's packets, bytes and last use are noted from the start; else they are from the first entry with an idle time-out on. It costs
+    /// each packet a cache line, and what is noted of a table as a whole costs next to nothing.
     pub notes_usage: bool,
     /// Whether each entry has a direct counter, and what it counts.
     pub direct_counter: Option<CounterKind>,
@@ -136,8 +136,6 @@ pub enum TableError {
     PriorityForbidden,
     /// The entry is const: the program declares it, and it stays.
     ConstEntry(EntryId),
-    /// The table notes no use of its entries, so that they have no idle time-outs.
-    NoIdleTimeouts,
 }
 
 impl fmt::Display for TableError {
@@ -159,9 +157,6 @@ impl fmt::Display for TableError {
             Self::ConstEntry(id) => {
                 write!(f, "entry {id} is const; it cannot be modified or deleted")
             }
-            Self::NoIdleTimeouts => f.write_str(
-                "it has no idle time-outs: declare them (support_timeout in v1model, psa_idle_timeout in PSA, pna_idle_timeout in PNA)",
-            ),
         }
     }
 }
@@ -330,7 +325,6 @@ impl Table {
         if let Some(&idx) = self.by_identity.get(&identity) {
             return Err(TableError::Duplicate(self.at(idx).id));
         }
-        self.check_timeout(new.idle_timeout_ns)?;
         let idx = self.allocate()?;
         self.snapshot = None;
         let entry = Arc::new(Entry {
@@ -345,6 +339,7 @@ impl Table {
             meter: self.spec.new_meter(),
         });
         self.next_id += 1;
+        self.notes_usage |= entry.idle_timeout_ns.is_some();
         self.begin_row(idx.index() + 1, now_ns);
         self.engine.insert(Rule {
             idx,
@@ -368,8 +363,8 @@ impl Table {
         metadata: Box<[u8]>,
     ) -> Result<(), TableError> {
         let idx = self.changeable(id)?;
-        self.check_timeout(idle_timeout_ns)?;
         let old = self.at(idx).clone();
+        self.notes_usage |= idle_timeout_ns.is_some();
         self.uses.remove(&old.action);
         self.uses.add(&action);
         let entry = Entry {
@@ -380,13 +375,6 @@ impl Table {
         };
         self.put(idx, Some(Arc::new(entry)));
         Ok(())
-    }
-
-    fn check_timeout(&self, idle_timeout_ns: Option<u64>) -> Result<(), TableError> {
-        match idle_timeout_ns {
-            Some(_) if !self.notes_usage => Err(TableError::NoIdleTimeouts),
-            _ => Ok(()),
-        }
     }
 
     /// Deletes the entry and gives it back, with its last readings.

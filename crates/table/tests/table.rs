@@ -202,33 +202,6 @@ fn an_entry_is_idle_when_its_time_out_has_passed_since_the_last_packet() {
 }
 
 #[test]
-fn a_table_that_notes_no_use_takes_no_idle_time_outs_and_forgets_those_it_had() {
-    let shape = KeyShape::new([KeyField {
-        width: 8,
-        kind: MatchKind::Exact,
-    }]);
-    let notes = TableSpec::new(shape, 4);
-    let quiet = TableSpec {
-        notes_usage: false,
-        ..notes.clone()
-    };
-    let timed = |key| NewEntry {
-        idle_timeout_ns: Some(50),
-        ..exact(key)
-    };
-    let mut table = Table::new(notes, action(0));
-    let id = table.insert(timed(1), 100).unwrap();
-    table.refit(quiet, action(0), None);
-    assert_eq!(table.idle(1000).count(), 0);
-    assert_eq!(table.snapshot().find(&[1]).map(|_| ()), Some(()));
-    let refused = Err(TableError::NoIdleTimeouts);
-    assert_eq!(table.insert(timed(2), 100), refused);
-    let modified = table.modify(id, action(1), Some(50), Box::default());
-    assert_eq!(modified, Err(TableError::NoIdleTimeouts));
-    assert_eq!(table.len(), 1);
-}
-
-#[test]
 fn what_a_packet_on_an_old_snapshot_counts_is_not_counted_for_the_next_entry() {
     let mut table = table(&[MatchKind::Exact]);
     let old = table.insert(exact(1), 0).unwrap();

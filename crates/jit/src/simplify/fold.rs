@@ -17,6 +17,9 @@ use cranelift_codegen::ir::{
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
 const MOST_FACTS: usize = 64;
 
+/// Values that are looked at for what a branch says of them, at most: conditions may be of any size, and share parts.
+const MOST_LEARNT: usize = 32;
+
 /// What is known of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
@@ -64,6 +67,7 @@ pub(super) fn fold(func: &mut Function) {
         facts: Vec::new(),
         front: SecondaryMap::new(),
         has_fact: EntitySet::new(),
+        bits: EntitySet::new(),
     };
     fold.walk(&blocks, &ways, &tree);
     remove_unreached(func);
@@ -105,6 +109,8 @@ struct Fold<'f> {
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
     has_fact: EntitySet<Value>,
+    /// Values that are 0 or 1.
+    bits: EntitySet<Value>,
 }
 
 impl Fold<'_> {
@@ -151,48 +157,57 @@ impl Fold<'_> {
         if let Some(from) = self.func.layout.inst_block(branch) {
             self.front[block] = self.front[from];
         }
-        if let InstructionData::Brif { arg, blocks, .. } = self.func.dfg.insts[branch] {
-            let pool = &self.func.dfg.value_lists;
-            let [then, otherwise] = blocks.map(|call| call.block(pool));
-            if then != otherwise {
-                self.is_truth(block, arg, block == then);
-            }
+        let InstructionData::Brif { arg, blocks, .. } = self.func.dfg.insts[branch] else {
+            return;
+        };
+        let pool = &self.func.dfg.value_lists;
+        let [then, otherwise] = blocks.map(|call| call.block(pool));
+        if then == otherwise {
+            return;
+        }
+        let mut waiting = vec![(arg, block == then)];
+        for _ in 0..MOST_LEARNT {
+            let Some((value, truth)) = waiting.pop() else {
+                break;
+            };
+            self.is_truth(block, value, truth, &mut waiting);
         }
     }
 
-    /// A value is zero, or not, from the begin of a block on; and what that says of the values that it was computed from.
-    fn is_truth(&mut self, block: Block, value: Value, truth: bool) {
+    /// A value is zero, or not, from the begin of a block on. What that says of the values that it was computed from is left to be looked at.
+    fn is_truth(
+        &mut self,
+        block: Block,
+        value: Value,
+        truth: bool,
+        waiting: &mut Vec<(Value, bool)>,
+    ) {
         let value = self.func.dfg.resolve_aliases(value);
         if self.known(block, value).is_some() {
             return;
         }
-        let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else {
-            return self.add_fact(block, value, of_truth(truth));
-        };
-        let data = self.func.dfg.insts[inst];
-        let is_bit = self.is_bit(value);
-        let known = if truth && is_bit {
-            Known::Is(1)
-        } else {
-            of_truth(truth)
+        let known = match truth {
+            true if self.bits.contains(value) => Known::Is(1),
+            true => Known::NotZero,
+            false => Known::Is(0),
         };
         self.add_fact(block, value, known);
-        match data {
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else {
+            return;
+        };
+        match self.func.dfg.insts[inst] {
             InstructionData::Unary {
                 opcode: Opcode::Uextend,
                 arg,
-            } => {
-                self.is_truth(block, arg, truth);
-            }
+            } => waiting.push((arg, truth)),
             InstructionData::IntCompareImm { cond, arg, imm, .. } => {
                 let ty = self.func.dfg.value_type(arg);
-                let number = cut(imm.bits() as u64, ty);
-                match (cond, truth) {
-                    (IntCC::Equal, true) | (IntCC::NotEqual, false) => {
-                        self.is_number(block, arg, number);
-                    }
-                    (IntCC::Equal, false) | (IntCC::NotEqual, true) if number == 0 => {
-                        self.is_truth(block, arg, true);
+                match (cond, truth, cut(imm.bits() as u64, ty)) {
+                    (IntCC::Equal, _, 0) => waiting.push((arg, !truth)),
+                    (IntCC::NotEqual, _, 0) => waiting.push((arg, truth)),
+                    (IntCC::Equal, true, number) | (IntCC::NotEqual, false, number) => {
+                        let arg = self.func.dfg.resolve_aliases(arg);
+                        self.add_fact(block, arg, Known::Is(number));
                     }
                     _ => {}
                 }
@@ -200,44 +215,28 @@ impl Fold<'_> {
             InstructionData::Binary {
                 opcode: Opcode::Band,
                 args,
-            } if truth => {
-                args.iter().for_each(|&arg| self.is_truth(block, arg, true));
-            }
+            } if truth => waiting.extend(args.map(|arg| (arg, true))),
             InstructionData::Binary {
                 opcode: Opcode::Bor,
                 args,
-            } if !truth => {
-                args.iter()
-                    .for_each(|&arg| self.is_truth(block, arg, false));
-            }
+            } if !truth => waiting.extend(args.map(|arg| (arg, false))),
             InstructionData::BinaryImm64 {
                 opcode: Opcode::BxorImm,
                 arg,
                 imm,
-            } if imm.bits() == 1 && self.is_bit(arg) => {
-                self.is_truth(block, arg, !truth);
-            }
+            } if imm.bits() == 1 && self.is_bit(arg) => waiting.push((arg, !truth)),
             _ => {}
         }
     }
 
-    fn is_number(&mut self, block: Block, value: Value, number: u64) {
-        match number {
-            0 => self.is_truth(block, value, false),
-            _ => {
-                let value = self.func.dfg.resolve_aliases(value);
-                self.add_fact(block, value, Known::Is(number));
-            }
-        }
+    /// Whether a value was found to be 0 or 1.
+    fn is_bit(&self, value: Value) -> bool {
+        self.bits.contains(self.func.dfg.resolve_aliases(value))
     }
 
-    /// Whether a value is 0 or 1.
-    fn is_bit(&self, value: Value) -> bool {
-        let dfg = &self.func.dfg;
-        let ValueDef::Result(inst, _) = dfg.value_def(value) else {
-            return false;
-        };
-        match dfg.insts[inst] {
+    /// Whether an instruction's result is 0 or 1, as far as that is known of what it is computed from.
+    fn makes_bit(&self, data: InstructionData) -> bool {
+        match data {
             InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => true,
             InstructionData::Unary {
                 opcode: Opcode::Uextend,
@@ -344,6 +343,9 @@ impl Fold<'_> {
         let ty = self.func.dfg.value_type(result);
         if !ty.is_int() || ty.bits() > 64 {
             return;
+        }
+        if self.makes_bit(data) {
+            self.bits.insert(result);
         }
         if data.opcode() == Opcode::Iconst {
             self.constants[result] = evaluate(self.func, data, ty, |_| None);
@@ -504,13 +506,6 @@ pub(super) fn evaluate(
         _ => return None,
     };
     Some(cut(result, ty))
-}
-
-fn of_truth(truth: bool) -> Known {
-    match truth {
-        true => Known::NotZero,
-        false => Known::Is(0),
-    }
 }
 
 fn mask(ty: Type) -> u64 {

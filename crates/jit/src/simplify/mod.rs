@@ -194,6 +194,45 @@ mod tests {
         assert_eq!(count(&func, Opcode::Store), 1, "{func}");
     }
 
+    /// Conditions that are computed from those before, each twice, and as many branches on each, one behind the other.
+    fn conditions(count: usize, branches: usize) -> Function {
+        function(|b, pointer| {
+            let mut all = b.ins().load(I64, safe(), pointer, 0);
+            let mut made = Vec::new();
+            for at in 1..=count {
+                let [one, other] = [0, 1].map(|number| {
+                    let loaded = b.ins().load(I64, safe(), pointer, 8 * at as i32);
+                    let is_it = b.ins().icmp_imm(IntCC::Equal, loaded, number);
+                    b.ins().uextend(I64, is_it)
+                });
+                let [one, other] = [one, other].map(|more| b.ins().bor(all, more));
+                all = b.ins().bor(one, other);
+                made.push(all);
+            }
+            let end = b.create_block();
+            for &condition in made.iter().rev().take(branches) {
+                let next = b.create_block();
+                b.ins().brif(condition, end, &[], next, &[]);
+                b.switch_to_block(next);
+            }
+            b.ins().store(safe(), all, pointer, 0);
+            b.ins().jump(end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[]);
+        })
+    }
+
+    #[test]
+    fn conditions_of_any_size_take_little_time() {
+        let begin = std::time::Instant::now();
+        for (count, branches) in [(100, 1), (4000, 1000)] {
+            let mut func = conditions(count, branches);
+            simplify(&mut func);
+            check(&func);
+        }
+        assert!(begin.elapsed().as_secs() < 20);
+    }
+
     #[test]
     fn a_number_is_cut_to_its_type_before_it_is_compared() {
         let mut func = function(|b, pointer| {

@@ -89,13 +89,12 @@ impl Translator<'_> {
         told[0]
     }
 
-    /// What is noted of the entry that a lookup gave the number of: nothing in tables without idle time-outs.
+    /// What is noted of the entry that a lookup gave the number of, if anything is.
     fn note_usage(&mut self, table: TableId, number: Value) {
-        let declared = self.program.tables.get(table);
-        if declared.is_none_or(|declared| !declared.idle_timeout) {
-            return;
-        }
         let rows = self.load_view(view::of_table(table).usage);
+        let (noted, after) = (self.b.create_block(), self.b.create_block());
+        self.branch(rows, noted, after);
+        self.start_sealed(noted);
         let behind = self.b.ins().imul_imm(number, 8 * USAGE_WORDS as i64);
         let row = self.b.ins().iadd(rows, behind);
         let one = self.number(1);
@@ -104,6 +103,8 @@ impl Translator<'_> {
         self.add_at(row, row::HITS, one);
         self.add_at(row, row::BYTES, bytes);
         self.b.ins().store(in_limbs(), now, row, row::LAST_USE);
+        self.jump(after);
+        self.start_sealed(after);
     }
 
     /// The length that counters count.

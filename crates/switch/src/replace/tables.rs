@@ -367,10 +367,9 @@ impl Keeper<'_> {
         let Some(action) = self.entry_action(old_id, id, &entry.action, fit) else {
             return false;
         };
-        let has_timeouts = self.new.program().tables[id].idle_timeout;
         let copy = NewEntry {
             priority,
-            idle_timeout_ns: entry.idle_timeout_ns.filter(|_| has_timeouts),
+            idle_timeout_ns: entry.idle_timeout_ns,
             owner: entry.owner,
             metadata: entry.metadata.clone(),
             ..NewEntry::new(matches.clone(), action.clone())

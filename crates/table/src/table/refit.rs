@@ -10,8 +10,7 @@ use std::sync::Arc;
 impl Table {
     /// Makes it the table that another program describes with `spec`, which has the same key, order and direct resources, and room for all entries.
     /// Entries keep their ids, counts and meters. Where actions have other numbers there, `numbers` has the new one of each that an entry runs;
-    /// without it, and with parameters of the same length, this costs nothing an entry. Entries lose their idle time-outs where the table has none there.
-    /// Snapshots taken before stay as they are.
+    /// without it, and with parameters of the same length, this costs nothing an entry. Snapshots taken before stay as they are.
     pub fn refit(
         &mut self,
         spec: TableSpec,
@@ -23,10 +22,9 @@ impl Table {
             spec.direct_counter.is_some(),
             self.spec.direct_counter.is_some()
         );
-        if spec.notes_usage != self.notes_usage {
-            self.notes_usage = spec.notes_usage;
+        if spec.notes_usage && !self.notes_usage {
+            self.notes_usage = true;
             self.snapshot = None;
-            self.forget_timeouts();
         }
         let params = spec.params;
         let is_rewritten = numbers.is_some() || params != self.spec.params;
@@ -37,20 +35,6 @@ impl Table {
         }
         if is_rewritten || self.default.action != default {
             self.set_default(default);
-        }
-    }
-
-    /// No entry has an idle time-out.
-    fn forget_timeouts(&mut self) {
-        let places: Vec<_> = self.by_id.values().copied().collect();
-        for idx in places {
-            if self.at(idx).idle_timeout_ns.is_some() {
-                let entry = Entry {
-                    idle_timeout_ns: None,
-                    ..(**self.at(idx)).clone()
-                };
-                self.slots.set(idx, Some(Arc::new(entry)));
-            }
         }
     }
 
