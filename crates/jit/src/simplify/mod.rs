@@ -41,10 +41,7 @@ pub(crate) fn simplify(func: &mut Function) {
 
 /// How many instructions a function has.
 fn size(func: &Function) -> usize {
-    let blocks = func.layout.blocks();
-    blocks
-        .map(|block| func.layout.block_insts(block).count())
-        .sum()
+    sweep::insts(func).count()
 }
 
 #[cfg(test)]
@@ -81,9 +78,7 @@ mod tests {
     }
 
     fn count(func: &Function, wanted: Opcode) -> usize {
-        let blocks = func.layout.blocks();
-        let insts = blocks.flat_map(|block| func.layout.block_insts(block));
-        let ops = insts.map(|inst| func.dfg.insts[inst].opcode());
+        let ops = sweep::insts(func).map(|inst| func.dfg.insts[inst].opcode());
         ops.filter(|&op| op == wanted).count()
     }
 

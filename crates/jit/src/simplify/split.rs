@@ -14,6 +14,7 @@ use cranelift_codegen::ir::{
 };
 
 use super::fold::{Given, Known, evaluate};
+use super::sweep::{insts, sources};
 
 /// How many instructions may be copied for one that a group of ways makes known.
 const WORTH: usize = 12;
@@ -38,7 +39,7 @@ struct Way {
 pub(super) fn split(func: &mut Function, mut growth: usize) -> bool {
     let ways = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &ways);
-    let decisive = decisive(func, &ways);
+    let decisive = decisive(func);
     let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
     let mut parted: HashSet<Block> = HashSet::new();
     for &block in &blocks {
@@ -202,26 +203,21 @@ fn meeting(
     func: &Function,
     ways: &ControlFlowGraph,
     tree: &DominatorTree,
-    decisive: &HashSet<Value>,
+    decisive: &EntitySet<Value>,
     block: Block,
 ) -> Option<Meeting> {
     let params = func.dfg.block_params(block);
     let at: Vec<usize> = (0..params.len())
-        .filter(|&at| decisive.contains(&params[at]))
+        .filter(|&at| decisive.contains(params[at]))
         .collect();
     if at.is_empty() {
         return None;
     }
     let mut groups: BTreeMap<Group, Vec<Way>> = BTreeMap::new();
-    let mut seen: Vec<Inst> = Vec::new();
     for from in ways.pred_iter(block) {
         if tree.block_dominates(block, from.block) {
             return None;
         }
-        if seen.contains(&from.inst) {
-            continue;
-        }
-        seen.push(from.inst);
         let dfg = &func.dfg;
         let calls =
             dfg.insts[from.inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
@@ -266,41 +262,12 @@ fn constant(func: &Function, value: Value) -> Option<i64> {
 }
 
 /// The values on which branches depend.
-fn decisive(func: &Function, ways: &ControlFlowGraph) -> HashSet<Value> {
-    let mut waiting: Vec<Value> = Vec::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            if let InstructionData::Brif { arg, .. } | InstructionData::BranchTable { arg, .. } =
-                func.dfg.insts[inst]
-            {
-                waiting.push(arg);
-            }
-        }
-    }
-    let mut decisive = HashSet::new();
-    while let Some(value) = waiting.pop() {
-        let value = func.dfg.resolve_aliases(value);
-        if !decisive.insert(value) {
-            continue;
-        }
-        match func.dfg.value_def(value) {
-            ValueDef::Result(inst, _) => waiting.extend(func.dfg.inst_args(inst)),
-            ValueDef::Param(block, at) => {
-                let dfg = &func.dfg;
-                for from in ways.pred_iter(block) {
-                    let calls = dfg.insts[from.inst]
-                        .branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-                    let here = calls
-                        .iter()
-                        .filter(|call| call.block(&dfg.value_lists) == block);
-                    let args = here.filter_map(|call| call.args(&dfg.value_lists).nth(at));
-                    waiting.extend(args.filter_map(|arg| arg.as_value()));
-                }
-            }
-            ValueDef::Union(one, other) => waiting.extend([one, other]),
-        }
-    }
-    decisive
+fn decisive(func: &Function) -> EntitySet<Value> {
+    let conditions = insts(func).filter_map(|inst| match func.dfg.insts[inst] {
+        InstructionData::Brif { arg, .. } | InstructionData::BranchTable { arg, .. } => Some(arg),
+        _ => None,
+    });
+    sources(func, conditions.collect())
 }
 
 /// A block and all that it dominates, each behind those that it is reached from, but for loops.

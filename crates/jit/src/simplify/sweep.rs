@@ -51,15 +51,18 @@ fn has_effect(func: &Function, inst: Inst) -> bool {
 
 /// The values that effects depend on.
 fn needed(func: &Function) -> EntitySet<Value> {
+    let effects = insts(func).filter(|&inst| has_effect(func, inst));
+    let args = effects.flat_map(|inst| func.dfg.inst_args(inst).iter().copied());
+    sources(func, args.collect())
+}
+
+/// These values and all that they are computed from, over the ways that lead to the blocks whose parameters they are.
+pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Value> {
     let into = branches_into(func);
-    let mut waiting: Vec<Value> = Vec::new();
-    for inst in insts(func).filter(|&inst| has_effect(func, inst)) {
-        waiting.extend(func.dfg.inst_args(inst));
-    }
-    let mut needed = EntitySet::new();
+    let mut sources = EntitySet::new();
     while let Some(value) = waiting.pop() {
         let value = func.dfg.resolve_aliases(value);
-        if !needed.insert(value) {
+        if !sources.insert(value) {
             continue;
         }
         match func.dfg.value_def(value) {
@@ -73,7 +76,7 @@ fn needed(func: &Function) -> EntitySet<Value> {
             ValueDef::Union(one, other) => waiting.extend([one, other]),
         }
     }
-    needed
+    sources
 }
 
 /// The instructions that may go to a block, each once, however many ways it has there.
@@ -90,7 +93,8 @@ fn branches_into(func: &Function) -> HashMap<Block, Vec<Inst>> {
     into
 }
 
-fn insts(func: &Function) -> impl Iterator<Item = Inst> {
+/// All instructions, block by block.
+pub(super) fn insts(func: &Function) -> impl Iterator<Item = Inst> {
     let blocks = func.layout.blocks();
     blocks.flat_map(|block| func.layout.block_insts(block))
 }
