@@ -14,7 +14,7 @@
 //! Invariants:
 //! - a snapshot never changes; taking one after a change costs what changed, not the whole table,
 //!   because changes go to a copy that no packet holds ([`engine::Versions`]) or snapshots share their pages
-//!   (`paged`); of a large index, packets stay with one copy, which knows where it is outdated (`engine/steady.rs`);
+//!   (`paged`) or lines (`engine/lpm`); of a large hash table, packets stay with one copy, which knows where it is outdated (`engine/steady.rs`);
 //! - an entry's [`EntryId`] is never used twice, and its counts outlive changes of its action: a packet
 //!   on an old snapshot counts for the same entry;
 //! - counters have a [`Lane`] for each thread that counts, so that none waits for another;

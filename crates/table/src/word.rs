@@ -21,11 +21,6 @@ impl Word {
     pub(crate) fn add_bits(&self, bits: u32) {
         self.0.fetch_or(bits, Relaxed);
     }
-
-    /// Takes bits away, when nobody else reads the word.
-    pub(crate) fn remove_bits(&self, bits: u32) {
-        self.0.fetch_and(!bits, Relaxed);
-    }
 }
 
 impl Clone for Word {

@@ -11,6 +11,8 @@ mod lpm;
 mod signed;
 mod steady;
 mod ternary;
+#[cfg(test)]
+mod tests;
 mod versions;
 
 pub use dense::{Digit, DirectIndex};

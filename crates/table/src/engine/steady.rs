@@ -94,11 +94,6 @@ impl<T: Base> Steady<T> {
         self.versions.change(change);
     }
 
-    /// Does what changes have left to do, before packets see them.
-    pub(super) fn finish(&mut self, finish: impl FnOnce(&mut T)) {
-        self.versions.finish(finish);
-    }
-
     /// What packets search from now on.
     pub(super) fn snapshot(&mut self) -> Arc<dyn Matcher> {
         let newest = self.versions.snapshot();
@@ -199,6 +194,3 @@ impl<T: Base> Matcher for Steadied<T> {
         Matcher::memory(&*self.base) + Matcher::memory(&*self.newest)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -84,14 +84,6 @@ impl<T: Replay> Versions<T> {
         self.copies[self.newest].copy.clone()
     }
 
-    /// Does what changes have left to do, before packets see them.
-    pub fn finish(&mut self, finish: impl FnOnce(&mut T)) {
-        // What packets hold is finished.
-        if let Some(copy) = Arc::get_mut(&mut self.copies[self.newest].copy) {
-            finish(copy);
-        }
-    }
-
     /// What all copies take together, also those that only packets hold.
     pub fn memory(&self, of: impl Fn(&T) -> usize) -> usize {
         let kept = self.copies.iter().map(|version| of(&version.copy));

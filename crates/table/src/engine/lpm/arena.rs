@@ -88,20 +88,6 @@ impl<T: Clone + Default> Arena<T> {
             self.free[class(len)].push(first);
         }
     }
-
-    /// Makes another length of a run, and gives its place, which may be another. What is in it means nothing then.
-    pub(crate) fn retake(&mut self, first: u32, len: usize, new_len: usize) -> u32 {
-        if len != 0 && new_len != 0 && class(len) == class(new_len) {
-            return first;
-        }
-        self.give(first, len);
-        self.take(new_len)
-    }
-
-    /// Overwrites a run.
-    pub(crate) fn write(&mut self, first: u32, run: &[T]) {
-        self.items[first as usize..][..run.len()].clone_from_slice(run);
-    }
 }
 
 impl<T: Copy + Default> Arena<T> {

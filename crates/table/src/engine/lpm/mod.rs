@@ -1,27 +1,30 @@
 //! Keys with one LPM field, the others exact: a trie over the LPM field for each combination of the others.
 
 mod arena;
+mod lines;
 mod node;
 mod search;
+mod tables;
 mod trie;
 
-use super::steady::{Base, Steady};
-use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange};
+use super::{MatchEngine, Matcher, Rule};
 use crate::entry::EntryIdx;
-use crate::flat_map::FlatMap;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
-use search::{Ask, BATCH, Ignore, Outdated};
+use search::{BATCH, Shown};
+use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 use trie::{Address, Forest, Prefix, TrieId};
 
 /// A trie for each combination of the exact fields.
 #[derive(Debug)]
 struct Lpm<A: KeyAddress> {
-    versions: Steady<Index<A>>,
+    forest: Forest<A>,
     layout: Arc<Layout>,
 }
+
+/// The trie of keys without exact fields.
+const ONLY: TrieId = TrieId(1);
 
 /// The engine for keys of `shape`, which has one LPM field and else exact ones. `None` if the LPM field is wider
 /// than 128 bits or the others are very long.
@@ -36,38 +39,89 @@ pub(crate) fn for_shape(shape: &KeyShape) -> Option<Box<dyn MatchEngine>> {
 
 impl<A: KeyAddress> Lpm<A> {
     fn new(layout: Layout) -> Self {
-        let layout = Arc::new(layout);
-        Self {
-            versions: Steady::new(Index::new(layout.clone())),
-            layout,
+        let mut lpm = Self {
+            forest: Forest::new(layout.exact.limbs()),
+            layout: Arc::new(layout),
+        };
+        lpm.begin();
+        lpm
+    }
+
+    /// Makes the trie that there always is.
+    fn begin(&mut self) {
+        if !self.layout.has_exact() {
+            let only = self.forest.add();
+            debug_assert_eq!(only, ONLY);
+        }
+    }
+
+    fn trie_of(&self, exact: &[u64]) -> TrieId {
+        match self.layout.has_exact() {
+            true => self.forest.named(exact),
+            false => ONLY,
+        }
+    }
+
+    fn prefix(&self, matches: &[FieldMatch]) -> Prefix<A> {
+        match &matches[self.layout.field] {
+            FieldMatch::Lpm { value, prefix_len } => Prefix {
+                address: A::from_limbs(value.limbs(), self.layout.width),
+                len: *prefix_len,
+            },
+            _ => Prefix {
+                address: A::default(),
+                len: 0,
+            },
         }
     }
 }
 
 impl<A: KeyAddress> MatchEngine for Lpm<A> {
     fn insert(&mut self, rule: Rule<'_>) {
-        self.versions.change(RuleChange::insert(rule));
+        let mut exact = [0; packing::MOST];
+        let exact = self.layout.exact_of(rule.matches, &mut exact);
+        let trie = match self.trie_of(exact) {
+            TrieId::EMPTY => {
+                let trie = self.forest.add();
+                self.forest.name(exact, Some(trie));
+                trie
+            }
+            trie => trie,
+        };
+        let prefix = self.prefix(rule.matches);
+        self.forest.insert(trie, prefix, rule.idx.get() + 1);
     }
 
     fn remove(&mut self, rule: Rule<'_>) {
-        self.versions.change(RuleChange::remove(rule));
+        let mut exact = [0; packing::MOST];
+        let exact = self.layout.exact_of(rule.matches, &mut exact);
+        let trie = self.trie_of(exact);
+        if trie == TrieId::EMPTY {
+            return;
+        }
+        let prefix = self.prefix(rule.matches);
+        self.forest.remove(trie, prefix);
+        if self.layout.has_exact() && self.forest.is_empty(trie) {
+            self.forest.give_back(trie);
+            self.forest.name(exact, None);
+        }
     }
 
     fn clear(&mut self) {
-        self.versions.reset(Index::new(self.layout.clone()));
+        self.forest.clear(self.layout.exact.limbs());
+        self.begin();
     }
 
     fn snapshot(&mut self) -> Arc<dyn Matcher> {
-        self.versions.finish(|index| index.forest.settle());
-        self.versions.snapshot()
-    }
-
-    fn improve(&mut self, _budget: Duration) -> Improved {
-        self.versions.improve()
+        Arc::new(Index::<A> {
+            layout: self.layout.clone(),
+            shown: self.forest.snapshot(),
+            address: PhantomData,
+        })
     }
 
     fn memory(&self) -> usize {
-        self.versions.memory()
+        self.forest.memory()
     }
 }
 
@@ -102,6 +156,13 @@ impl Layout {
     fn has_exact(&self) -> bool {
         self.exact.limbs() > 0
     }
+
+    /// The exact fields of a rule, packed.
+    fn exact_of<'p>(&self, matches: &[FieldMatch], packed: &'p mut [u64]) -> &'p [u64] {
+        let packed = &mut packed[..self.exact.limbs()];
+        self.exact.pack_matches(matches, packed);
+        packed
+    }
 }
 
 /// An [`Address`] made from limbs.
@@ -124,31 +185,15 @@ impl KeyAddress for u128 {
     }
 }
 
-#[derive(Debug, Clone)]
+/// What packets search.
+#[derive(Debug)]
 struct Index<A> {
     layout: Arc<Layout>,
-    /// The trie of each combination of the exact fields.
-    tries: FlatMap,
-    forest: Forest<A>,
+    shown: Shown,
+    address: PhantomData<A>,
 }
 
-/// The trie of keys without exact fields.
-const ONLY: TrieId = TrieId(1);
-
 impl<A: KeyAddress> Index<A> {
-    fn new(layout: Arc<Layout>) -> Self {
-        let mut forest = Forest::new();
-        if !layout.has_exact() {
-            let only = forest.add();
-            debug_assert_eq!(only, ONLY);
-        }
-        Self {
-            tries: FlatMap::new(layout.exact.limbs()),
-            forest,
-            layout,
-        }
-    }
-
     #[inline(always)]
     fn address(&self, key: &[u64]) -> A {
         let Layout { width, offset, .. } = *self.layout;
@@ -161,30 +206,29 @@ impl<A: KeyAddress> Index<A> {
         let mut packed = [0; packing::MOST];
         let packed = &mut packed[..self.layout.exact.limbs()];
         self.layout.exact.pack(key, packed);
-        // 0, which the map says of keys that it has not, is the empty trie.
-        TrieId(self.tries.get(packed))
+        self.shown.tables.trie(packed)
     }
 
     /// At most [`BATCH`] keys at once.
     #[inline(always)]
-    fn find_some<M: Outdated>(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
+    fn find_some(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
         let address_of = |i: usize| self.address(&keys[i * stride..][..stride]);
         if !self.layout.has_exact() {
-            return self.forest.find_some::<M>(ONLY, address_of, out);
+            return self.shown.find_some(ONLY, address_of, out);
         }
         let mut tries = [0; BATCH];
         self.tries_of(keys, stride, &mut tries[..out.len()]);
-        self.forest.find_in::<M>(&tries, address_of, out);
+        self.shown.find_in(&tries, address_of, out);
     }
 
-    fn find_all<M: Outdated>(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+    fn find_all(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         let stride = keys.len().checked_div(out.len()).unwrap_or(0);
         for (i, out) in out.chunks_mut(BATCH).enumerate() {
             let keys = &keys[i * BATCH * stride..][..out.len() * stride];
             match stride {
                 // The most common key; with its length known, its place is.
-                1 => self.find_some::<M>(keys, 1, out),
-                _ => self.find_some::<M>(keys, stride, out),
+                1 => self.find_some(keys, 1, out),
+                _ => self.find_some(keys, stride, out),
             }
         }
     }
@@ -199,90 +243,7 @@ impl<A: KeyAddress> Index<A> {
         {
             self.layout.exact.pack(key, packed);
         }
-        self.tries.get_batch(packed, tries);
-    }
-
-    fn prefix(&self, matches: &[FieldMatch]) -> Prefix<A> {
-        match &matches[self.layout.field] {
-            FieldMatch::Lpm { value, prefix_len } => Prefix {
-                address: A::from_limbs(value.limbs(), self.layout.width),
-                len: *prefix_len,
-            },
-            _ => Prefix {
-                address: A::default(),
-                len: 0,
-            },
-        }
-    }
-
-    fn insert(&mut self, exact: &[u64], prefix: Prefix<A>, value: u32) {
-        let trie = match self.trie_of(exact) {
-            TrieId::EMPTY => {
-                let trie = self.forest.add();
-                self.tries.insert(exact, trie.0 - 1);
-                trie
-            }
-            trie => trie,
-        };
-        self.forest.insert(trie, prefix, value);
-    }
-
-    fn remove(&mut self, exact: &[u64], prefix: Prefix<A>) {
-        let trie = self.trie_of(exact);
-        if trie == TrieId::EMPTY {
-            return;
-        }
-        self.forest.remove(trie, prefix);
-        if self.layout.has_exact() && self.forest.is_empty(trie) {
-            self.forest.give_back(trie);
-            self.tries.remove(exact);
-        }
-    }
-
-    fn trie_of(&self, exact: &[u64]) -> TrieId {
-        if self.layout.has_exact() {
-            TrieId(self.tries.get(exact))
-        } else {
-            ONLY
-        }
-    }
-}
-
-impl<A: KeyAddress> Replay for Index<A> {
-    type Op = RuleChange;
-
-    fn apply(&mut self, change: &RuleChange) {
-        let mut exact = [0; packing::MOST];
-        let exact = &mut exact[..self.layout.exact.limbs()];
-        self.layout.exact.pack_matches(&change.matches, exact);
-        let prefix = self.prefix(&change.matches);
-        if change.is_insert {
-            self.insert(exact, prefix, change.idx.get() + 1);
-        } else {
-            self.remove(exact, prefix);
-        }
-    }
-
-    fn clone_cost(&self) -> usize {
-        self.forest.node_count() / 32
-    }
-}
-
-impl<A: KeyAddress> Base for Index<A> {
-    fn outdate(&self, change: &RuleChange) -> bool {
-        let mut exact = [0; packing::MOST];
-        let exact = &mut exact[..self.layout.exact.limbs()];
-        self.layout.exact.pack_matches(&change.matches, exact);
-        self.forest
-            .outdate(self.trie_of(exact), self.prefix(&change.matches))
-    }
-
-    fn find_or_ask(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
-        self.find_all::<Ask>(keys, out);
-    }
-
-    fn read_bytes(&self) -> usize {
-        self.forest.read_bytes()
+        self.shown.tables.names.get_batch(packed, tries);
     }
 }
 
@@ -293,15 +254,15 @@ impl<A: KeyAddress> Matcher for Index<A> {
         } else {
             ONLY
         };
-        self.forest.find(trie, self.address(key))
+        self.shown.find(trie, self.address(key))
     }
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
-        self.find_all::<Ignore>(keys, out);
+        self.find_all(keys, out);
     }
 
     fn memory(&self) -> usize {
-        self.forest.memory() + self.tries.memory()
+        self.shown.memory()
     }
 }
 

@@ -7,8 +7,8 @@
 //! the targets themselves, found by counting ones, as in Poptrie (Asai and Ohara, SIGCOMM 2015). Which form a node
 //! has, and what a slot is, cannot be foreseen, so packets take no branches on it.
 
-use crate::word::Word;
 use std::hint::select_unpredictable;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Bits of the address that a node takes.
 pub(crate) const STRIDE: u32 = 6;
@@ -106,8 +106,8 @@ pub(crate) struct Node {
     pub(crate) first_child: u32,
     /// Where slots lead that no prefix of this node covers: the best of the shorter ones.
     pub(crate) fallback: u32,
-    /// The [`Target`] for packets; 0 if they do not come here.
-    pub(crate) target: u32,
+    /// Where packets read it; nowhere, if they do not come here.
+    pub(crate) target: Target,
 }
 
 impl Node {
@@ -136,9 +136,8 @@ impl Node {
     }
 }
 
-/// Where a slot leads to: nowhere (0), to a value, or on to a node. Perhaps outdated: some change that this copy misses may concern
-/// what leads here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a slot leads to: nowhere (0), to a value, or on to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Target(pub(crate) u32);
 
 impl Target {
@@ -146,31 +145,8 @@ impl Target {
     const NODE: u32 = 1 << 31;
     /// A node of four lines.
     const WIDE: u32 = 1 << 30;
-
-    const OUTDATED: u32 = 1 << 29;
     /// The greatest value, or place of a line.
-    pub(crate) const MOST: u32 = Self::OUTDATED - 1;
-
-    /// Says so in a word that leads here.
-    pub(crate) fn outdate(word: &Word) {
-        word.add_bits(Self::OUTDATED);
-    }
-
-    /// The opposite.
-    pub(crate) fn renew(word: &Word) {
-        word.remove_bits(Self::OUTDATED);
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_outdated(self) -> bool {
-        self.0 & Self::OUTDATED != 0
-    }
-
-    /// The same, outdated if `before`, from which it was followed, is.
-    #[inline(always)]
-    pub(crate) fn after(self, before: Self) -> Self {
-        Self(self.0 | before.0 & Self::OUTDATED)
-    }
+    pub(crate) const MOST: u32 = Self::WIDE - 1;
 
     /// The value, if this is not a node.
     #[inline(always)]
@@ -215,14 +191,14 @@ impl Target {
     /// Where `slot` of this node leads to, given its line.
     #[inline(always)]
     pub(crate) fn follow(self, slot: u32, line: &Line) -> Self {
-        Self(self.word(slot, line).get())
+        Self(line.get(self.word(slot, line)))
     }
 
-    /// What says where `slot` of this node leads to, given its line.
+    /// Which word says where `slot` of this node leads to, given its line.
     #[inline(always)]
-    pub(crate) fn word(self, slot: u32, line: &Line) -> &Word {
+    pub(crate) fn word(self, slot: u32, line: &Line) -> usize {
         let word = select_unpredictable(self.is_wide(), slot & 15, line.narrow_word(slot));
-        &line.0[word as usize & 15]
+        word as usize & 15
     }
 }
 
@@ -233,18 +209,46 @@ pub(crate) const WIDE_LINES: usize = 4;
 ///
 /// All of it is: words 0 and 1, the slots that do not lead to the fallback; words 2 and 3, those of them whose target
 /// is not that of the slot before; word 4, the fallback; then the targets.
-#[derive(Debug, Clone, Default)]
+///
+/// Lines lie in memory that packets read, and are written where no packet comes; who comes later is told of them later, which orders the two.
+#[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Line([Word; 16]);
+pub(crate) struct Line([AtomicU32; 16]);
+
+/// The words of a line.
+pub(crate) type Image = [u32; 16];
 
 const FALLBACK: usize = 4;
 /// The most targets in one line.
 const MOST: usize = 15 - FALLBACK;
 
+impl Clone for Line {
+    fn clone(&self) -> Self {
+        Self(self.image().map(AtomicU32::new))
+    }
+}
+
 impl Line {
     #[inline(always)]
-    fn set(&self, word: usize) -> u64 {
-        u64::from(self.0[word].get()) | u64::from(self.0[word + 1].get()) << 32
+    fn get(&self, word: usize) -> u32 {
+        self.0[word].load(Relaxed)
+    }
+
+    pub(crate) fn image(&self) -> Image {
+        std::array::from_fn(|word| self.get(word))
+    }
+
+    /// Writes all words. No packet comes here meanwhile.
+    pub(crate) fn set(&self, image: &Image) {
+        for (word, &number) in self.0.iter().zip(image) {
+            word.store(number, Relaxed);
+        }
+    }
+
+    /// A set of slots, which takes two words.
+    #[inline(always)]
+    fn slots(&self, word: usize) -> u64 {
+        u64::from(self.get(word)) | u64::from(self.get(word + 1)) << 32
     }
 
     /// The word of the target of a slot, in a line that is all of a node.
@@ -252,14 +256,14 @@ impl Line {
     fn narrow_word(&self, slot: u32) -> u32 {
         // The slots up to this one, which is on top.
         let up_to = |set: u64| set << (63 - slot);
-        let is_covered = (up_to(self.set(0)) as i64) < 0;
+        let is_covered = (up_to(self.slots(0)) as i64) < 0;
         // A covered slot has a start at it or before.
-        let rank = up_to(self.set(2)).count_ones();
+        let rank = up_to(self.slots(2)).count_ones();
         FALLBACK as u32 + select_unpredictable(is_covered, rank, 0)
     }
 
     /// The line that is all of a node, if it can be.
-    pub(crate) fn narrow(targets: &[u32; 64], fallback: u32) -> Option<Self> {
+    pub(crate) fn narrow(targets: &[u32; 64], fallback: u32) -> Option<Image> {
         let (mut covered, mut starts) = (0u64, 0u64);
         let mut line = [0; 16];
         let (mut count, mut before) = (0, fallback);
@@ -280,13 +284,13 @@ impl Line {
         line[FALLBACK] = fallback;
         (line[0], line[1]) = (covered as u32, (covered >> 32) as u32);
         (line[2], line[3]) = (starts as u32, (starts >> 32) as u32);
-        Some(Self(line.map(Word::new)))
+        Some(line)
     }
 
     /// The lines of a node that has a word for each slot.
-    pub(crate) fn wide(targets: &[u32; 64]) -> [Self; WIDE_LINES] {
+    pub(crate) fn wide(targets: &[u32; 64]) -> [Image; WIDE_LINES] {
         let (lines, _) = targets.as_chunks::<16>();
-        std::array::from_fn(|i| Self(lines[i].map(Word::new)))
+        std::array::from_fn(|i| lines[i])
     }
 }
 
@@ -309,10 +313,14 @@ mod tests {
             let wide = Line::wide(&targets);
             let narrow = Line::narrow(&targets, fallback);
             for slot in 0..64 {
-                let follow = |at: Target, lines: &[Line]| at.follow(slot, &lines[at.line(slot)]);
+                let follow = |at: Target, images: &[Image]| {
+                    let line = Line::default();
+                    line.set(&images[at.line(slot)]);
+                    at.follow(slot, &line)
+                };
                 let want = Target(targets[slot as usize]);
                 prop_assert_eq!(follow(Target::node(0, true), &wide), want);
-                if let Some(narrow) = narrow.clone() {
+                if let Some(narrow) = narrow {
                     prop_assert_eq!(follow(Target::node(0, false), &[narrow]), want);
                 }
             }

@@ -1,8 +1,7 @@
 //! Tries against a table of all prefixes, as they grow to the largest tables and shrink to nothing.
 
-use super::search::{Ask, BATCH, Ignore};
-use super::trie::{Address, Forest, MOST_OUTDATED, Prefix, TrieId};
-use crate::engine::steady::ASK;
+use super::search::BATCH;
+use super::trie::{Address, Forest, Prefix, TrieId};
 use crate::entry::EntryIdx;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -73,7 +72,7 @@ const LOOKED_UP: usize = if cfg!(miri) { 2 } else { 60 };
 const CHANGES: usize = if cfg!(miri) { 8 } else { 120 };
 
 fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mut Numbers) {
-    forest.settle();
+    let shown = forest.snapshot();
     let beside = model.keys().take(LOOKED_UP).flat_map(|&(len, address)| {
         let behind = u128::MAX.checked_shr(len).unwrap_or(0);
         [address, address | behind, address.wrapping_sub(1)]
@@ -86,11 +85,11 @@ fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mu
         let mut some = [Some(EntryIdx::new(77)); BATCH];
         let mut each = some;
         let address_of = |i: usize| cut_all[i];
-        forest.find_some::<Ignore>(id, address_of, &mut some[..addresses.len()]);
-        forest.find_in::<Ignore>(&[id.0; BATCH], address_of, &mut each[..addresses.len()]);
+        shown.find_some(id, address_of, &mut some[..addresses.len()]);
+        shown.find_in(&[id.0; BATCH], address_of, &mut each[..addresses.len()]);
         for (i, &address) in addresses.iter().enumerate() {
             let want = longest(model, cut(address, A::WIDTH)).map(EntryIdx::new);
-            let found = (forest.find(id, cut_all[i]), some[i], each[i]);
+            let found = (shown.find(id, cut_all[i]), some[i], each[i]);
             assert_eq!(found, (want, want, want), "{address:032x}");
         }
     }
@@ -118,7 +117,7 @@ fn grow_and_shrink<A: Cut>(
         }
         forest.insert(id, prefix::<A>(key), value);
         if numbers.below(50) == 0 {
-            forest.settle();
+            forest.snapshot();
         }
         if model.insert(key, value).is_none() {
             all.push(key);
@@ -131,7 +130,7 @@ fn grow_and_shrink<A: Cut>(
         forest.remove(id, prefix::<A>(key));
         model.remove(&key);
         if numbers.below(50) == 0 {
-            forest.settle();
+            forest.snapshot();
         }
         if all.len().is_power_of_two() || all.len() + 5 == most {
             check(forest, id, &model, &mut numbers);
@@ -149,7 +148,7 @@ fn prefix<A: Cut>((len, address): (u32, u128)) -> Prefix<A> {
 
 /// Twice, of which the second takes no more room.
 fn grow_and_shrink_twice<A: Cut>(most: usize, lens: std::ops::RangeInclusive<u32>) {
-    let mut forest = Forest::<A>::new();
+    let mut forest = Forest::<A>::new(0);
     let ids = [forest.add(), forest.add()];
     grow_and_shrink::<A>(&mut forest, ids, most, &lens);
     let room = forest.room();
@@ -165,44 +164,12 @@ fn tries_are_right_while_tables_come_and_go() {
     grow_and_shrink_twice::<u128>(most(3_000), 0..=128);
 }
 
-#[test]
-fn a_change_that_concerns_too_many_searches_is_not_noted_in_a_base() {
-    let mut forest = Forest::<u64>::new();
-    let id = forest.add();
-    // Three levels of nodes, of which the last have 64 ends each.
-    let nodes = MOST_OUTDATED as u64 / 64 + 1;
-    for node in 0..nodes {
-        let address = node << 46 | 1 << 40;
-        forest.insert(id, Prefix { address, len: 24 }, 1);
-    }
-    forest.settle();
-    let outdated = |forest: &Forest<u64>| {
-        let is_outdated = |address: u64| {
-            let mut found = [None];
-            forest.find_some::<Ask>(id, |_| address, &mut found);
-            found == [Some(ASK)]
-        };
-        (0..nodes).filter(|node| is_outdated(node << 46)).count()
-    };
-    let wide = Prefix { address: 0, len: 1 };
-    assert!(!forest.outdate(id, wide));
-    assert_eq!(outdated(&forest), 0);
-    assert!(forest.outdate(
-        id,
-        Prefix {
-            address: 0,
-            len: 18
-        }
-    ));
-    assert_eq!(outdated(&forest), 1);
-}
-
 proptest! {
     #[test]
     fn small_tries_equal_a_table_of_all_prefixes(
         steps in proptest::collection::vec((any::<bool>(), 0u32..=24, any::<u64>()), 0..CHANGES),
     ) {
-        let mut forest = Forest::new();
+        let mut forest = Forest::new(0);
         let id = forest.add();
         let mut model = Model::new();
         let mut numbers = Numbers(1);
@@ -218,7 +185,7 @@ proptest! {
                 model.remove(&(len, address));
             }
             if bits & 0x8000 == 0 {
-                forest.settle();
+                forest.snapshot();
             }
         }
         check(&mut forest, id, &model, &mut numbers);

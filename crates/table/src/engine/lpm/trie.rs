@@ -3,15 +3,18 @@
 //! The first 0, 12 or 18 bits of an address choose a slot of a trie's table, by how many prefixes the trie has;
 //! the nodes below take six bits each. The nodes above the table stay, for the control side alone.
 //!
-//! A change is made in the node that the prefix ends in. [`Forest::settle`] pushes it down to the nodes and slots below
-//! whose fallback it is: their lines are written anew, and above them those whose child has moved. After very many
+//! A change is made in the node that the prefix ends in. [`Forest::snapshot`] pushes it down to the nodes and slots below
+//! whose fallback it is: these get other lines, and so do those above them up to the table, since what snapshots show stays ([`Lines`]). After very many
 //! changes, as when a table is filled, all lines are written anew instead, each once, and those of neighbours side by side.
 
 use super::arena::Arena;
+use super::lines::Lines;
 use super::node::{Line, Local, Node, STRIDE, Target, ones};
-use crate::word::Word;
+use super::search::Shown;
+use super::tables::{RUN, TableChange, Tables};
+use crate::engine::Versions;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::marker::PhantomData;
 
 /// An address, from its first bit on, with zeros behind.
 pub(crate) trait Address: Copy + Default + fmt::Debug + Send + Sync + 'static {
@@ -92,14 +95,13 @@ impl TrieId {
     pub(crate) const EMPTY: Self = Self(0);
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Trie {
-    /// How many bits choose a slot.
-    pub(super) bits: u32,
-    /// Where the slots lead to.
-    pub(super) slots: Box<[Word]>,
-    /// The value of the prefix of no bits; 0 is none.
-    pub(super) default: u32,
+/// What the control side knows of a trie.
+#[derive(Debug, Clone, Default)]
+struct Trie {
+    /// How many bits choose a slot of its table.
+    bits: u32,
+    /// Whether there is a prefix of no bits.
+    has_default: bool,
     /// The node of the first bits; 0 is none.
     root: u32,
     /// How many prefixes there are, but for the default.
@@ -107,16 +109,6 @@ pub(super) struct Trie {
 }
 
 impl Trie {
-    fn new() -> Self {
-        Self {
-            bits: 0,
-            slots: [Word::new(0)].into(),
-            default: 0,
-            root: 0,
-            count: 0,
-        }
-    }
-
     /// How many bits should choose a slot: a table takes no more than some tens of bytes a prefix. One that is
     /// there stays until it would be four times too large.
     fn right_bits(&self) -> u32 {
@@ -138,89 +130,99 @@ impl Trie {
 const FEW: usize = 256;
 const SHARE: usize = 4;
 
-/// The most words that are marked for one change that a base misses: as many as two levels of nodes have below one slot.
-pub(super) const MOST_OUTDATED: usize = 64 * 64;
-
 /// Tries that share their memory. Values are from 1 to [`Target::MOST`].
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Forest<A> {
-    pub(super) tries: Vec<Trie>,
+    /// By number; the first is the empty one.
+    tries: Vec<Trie>,
     free: Vec<TrieId>,
     nodes: Arena<Node>,
     /// The values of the prefixes of each node.
     values: Arena<u32>,
-    pub(super) lines: Arena<Line>,
+    lines: Lines,
+    tables: Versions<Tables>,
     /// How many prefixes there are, but for defaults.
     count: usize,
-    /// Prefixes that came or went since the last [`settle`](Self::settle).
+    /// Prefixes that came or went since the last [`snapshot`](Self::snapshot).
     unsettled: Vec<(TrieId, Prefix<A>)>,
     /// Whether there were too many of them to name.
     is_unsettled: bool,
-    /// Not 0: some search is outdated.
-    is_outdated: Word,
+    address: PhantomData<A>,
 }
 
 impl<A: Address> Forest<A> {
-    /// With the empty trie only.
-    pub(crate) fn new() -> Self {
+    /// With the empty trie only. Tries may have names of so many limbs.
+    pub(crate) fn new(name_limbs: usize) -> Self {
         Self {
-            tries: vec![Trie::new()],
+            tries: vec![Trie::default()],
             free: Vec::new(),
             nodes: Arena::new(),
             values: Arena::new(),
-            lines: Arena::new(),
+            lines: Lines::new(),
+            tables: Versions::new(Tables::new(name_limbs)),
             count: 0,
             unsettled: Vec::new(),
             is_unsettled: false,
-            is_outdated: Word::default(),
+            address: PhantomData,
         }
+    }
+
+    /// As if it were new; what snapshots show stays.
+    pub(crate) fn clear(&mut self, name_limbs: usize) {
+        let mut fresh = Self::new(name_limbs);
+        std::mem::swap(&mut fresh.lines, &mut self.lines);
+        std::mem::swap(&mut fresh.tables, &mut self.tables);
+        fresh.lines.start_over(0);
+        fresh.tables.reset(Tables::new(name_limbs));
+        *self = fresh;
     }
 
     /// A trie without prefixes.
     pub(crate) fn add(&mut self) -> TrieId {
-        self.free.pop().unwrap_or_else(|| {
-            self.tries.push(Trie::new());
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.tries.push(Trie::default());
             TrieId((self.tries.len() - 1) as u32)
-        })
+        });
+        self.resize_table(id, 0);
+        id
     }
 
     /// Gives a trie without prefixes back.
     pub(crate) fn give_back(&mut self, id: TrieId) {
-        *self.trie_mut(id) = Trie::new();
+        debug_assert!(self.is_empty(id));
         self.free.push(id);
+    }
+
+    /// The trie with a name; the empty one, if none has it.
+    pub(crate) fn named(&self, name: &[u64]) -> TrieId {
+        self.tables.newest().trie(name)
+    }
+
+    /// Gives a name to a trie, or takes it away.
+    pub(crate) fn name(&mut self, name: &[u64], trie: Option<TrieId>) {
+        let exact = name.into();
+        self.tables.change(TableChange::Name { exact, trie });
     }
 
     pub(crate) fn is_empty(&self, id: TrieId) -> bool {
         let trie = self.trie(id);
-        trie.count == 0 && trie.default == 0
-    }
-
-    /// How many nodes there is room for.
-    pub(crate) fn node_count(&self) -> usize {
-        self.nodes.items().len()
+        trie.count == 0 && !trie.has_default
     }
 
     /// How many nodes, values and lines there is room for.
     #[cfg(test)]
     pub(crate) fn room(&self) -> [usize; 3] {
         let (nodes, values) = (self.nodes.items(), self.values.items());
-        [nodes.len(), values.len(), self.lines.items().len()]
+        [nodes.len(), values.len(), self.lines.room()]
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes it takes, with what snapshots that are held show.
     pub(crate) fn memory(&self) -> usize {
-        let slots = self.tries.iter().map(|trie| size_of_val(&trie.slots[..]));
-        let arenas = self.nodes.memory() + self.values.memory() + self.lines.memory();
-        slots.sum::<usize>() + arenas + size_of_val(&self.tries[..])
+        let own = self.nodes.memory() + self.values.memory() + size_of_val(&self.tries[..]);
+        own + self.lines.memory() + self.tables.memory(Tables::memory)
     }
 
-    /// About how many bytes lookups read.
-    pub(crate) fn read_bytes(&self) -> usize {
-        size_of_val(self.lines.items())
-    }
-
-    #[inline(always)]
-    pub(super) fn trie(&self, id: TrieId) -> &Trie {
+    fn trie(&self, id: TrieId) -> &Trie {
         &self.tries[id.0 as usize]
     }
 
@@ -231,8 +233,7 @@ impl<A: Address> Forest<A> {
     /// Sets what a prefix leads to; packets see it when it is settled.
     pub(crate) fn insert(&mut self, id: TrieId, prefix: Prefix<A>, value: u32) {
         if prefix.len == 0 {
-            self.trie_mut(id).default = value;
-            return;
+            return self.set_default(id, value);
         }
         let path = self.make_path(id, prefix);
         let node = path[prefix.level()];
@@ -252,11 +253,15 @@ impl<A: Address> Forest<A> {
         self.unsettle(id, prefix);
     }
 
+    fn set_default(&mut self, trie: TrieId, value: u32) {
+        self.trie_mut(trie).has_default = value != 0;
+        self.tables.change(TableChange::Default { trie, value });
+    }
+
     /// Takes a prefix out; packets see it when it is settled.
     pub(crate) fn remove(&mut self, id: TrieId, prefix: Prefix<A>) {
         if prefix.len == 0 {
-            self.trie_mut(id).default = 0;
-            return;
+            return self.set_default(id, 0);
         }
         let Some(path) = self.path(id, prefix) else {
             return;
@@ -279,114 +284,6 @@ impl<A: Address> Forest<A> {
             self.prune(&path, prefix);
             self.unsettle(id, prefix);
         }
-    }
-
-    /// Says of all searches for which this prefix matters, if it comes or goes, that they are outdated; false, and nothing is done, if those are too many.
-    pub(crate) fn outdate(&self, id: TrieId, prefix: Prefix<A>) -> bool {
-        if prefix.len == 0 || id == TrieId::EMPTY || self.has_many_ends(id, prefix) {
-            return false;
-        }
-        self.is_outdated.add_bits(1);
-        // Only searches that find this now find the prefix after it came, or found it before it goes.
-        let value = self.best_up_to(id, prefix);
-        self.all_ends(id, prefix, |word| {
-            if Target(word.get()).value() == value {
-                Target::outdate(word);
-            }
-        });
-        true
-    }
-
-    /// Whether searches within a prefix end in more than [`MOST_OUTDATED`] words.
-    fn has_many_ends(&self, id: TrieId, prefix: Prefix<A>) -> bool {
-        let mut ends = 0;
-        let counted = self.each_end(id, prefix, &mut |_| {
-            ends += 1;
-            match ends > MOST_OUTDATED {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
-        counted.is_break()
-    }
-
-    /// What `outdate` said of this prefix does not hold any more: it came or went, and is settled.
-    fn renew(&self, id: TrieId, prefix: Prefix<A>) {
-        self.all_ends(id, prefix, Target::renew);
-    }
-
-    fn all_ends(&self, id: TrieId, prefix: Prefix<A>, mut act: impl FnMut(&Word)) {
-        let _ = self.each_end(id, prefix, &mut |word| {
-            act(word);
-            ControlFlow::Continue(())
-        });
-    }
-
-    /// The words in which searches within a prefix end, until `act` breaks off.
-    fn each_end(
-        &self,
-        id: TrieId,
-        Prefix { address, len }: Prefix<A>,
-        act: &mut impl FnMut(&Word) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let trie = self.trie(id);
-        let first = address.first(trie.bits);
-        let (mut word, mut depth) = (&trie.slots[first], trie.bits);
-        if len <= depth {
-            let mut covered = trie.slots[first..first + (1 << (depth - len))].iter();
-            return covered.try_for_each(|word| self.each_end_below(word, act));
-        }
-        loop {
-            let target = Target(word.get());
-            if !target.is_node() {
-                return act(word);
-            }
-            let slot = address.slot(depth);
-            depth += STRIDE;
-            if len <= depth {
-                let mut covered = slot..slot + (1 << (depth - len));
-                return covered
-                    .try_for_each(|slot| self.each_end_below(self.word(target, slot), act));
-            }
-            word = self.word(target, slot);
-        }
-    }
-
-    fn each_end_below(
-        &self,
-        word: &Word,
-        act: &mut impl FnMut(&Word) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let target = Target(word.get());
-        match target.is_node() {
-            true => (0..64).try_for_each(|slot| self.each_end_below(self.word(target, slot), act)),
-            false => act(word),
-        }
-    }
-
-    /// What says where a slot of a node leads to.
-    fn word(&self, node: Target, slot: u32) -> &Word {
-        node.word(slot, self.lines.get(node.line(slot) as u32))
-    }
-
-    /// The value of the longest prefix that covers this one, or is it; 0 is none.
-    fn best_up_to(&self, id: TrieId, prefix: Prefix<A>) -> u32 {
-        let (path, deepest) = self.deepest(id, prefix);
-        let mut best = 0;
-        if path[0] == 0 {
-            return best;
-        }
-        for (level, &node) in path[..=deepest].iter().enumerate() {
-            let local = match level == prefix.level() {
-                true => prefix.local(),
-                false => Local {
-                    len: STRIDE,
-                    slot: prefix.address.slot(depth(level)),
-                },
-            };
-            best = self.best(node, local, best);
-        }
-        best
     }
 
     /// The way to the node that a prefix ends in, if it is there.
@@ -443,13 +340,10 @@ impl<A: Address> Forest<A> {
 
     /// Takes the nodes of a trie away whose last prefix went.
     fn drop_all(&mut self, id: TrieId) {
-        let Trie { root, default, .. } = *self.trie(id);
+        let root = std::mem::take(&mut self.trie_mut(id).root);
         self.drop_below(root);
         self.nodes.give(root, 1);
-        *self.trie_mut(id) = Trie {
-            default,
-            ..Trie::new()
-        };
+        self.resize_table(id, 0);
     }
 
     fn drop_below(&mut self, node: u32) {
@@ -468,10 +362,7 @@ impl<A: Address> Forest<A> {
 
     fn drop_lines(&mut self, node: u32) {
         let node = self.nodes.get_mut(node);
-        if let Some((place, count)) = Target(node.target).lines() {
-            self.lines.give(place, count);
-            node.target = 0;
-        }
+        self.lines.retire(std::mem::take(&mut node.target));
     }
 
     /// Remembers that a prefix came or went.
@@ -485,35 +376,39 @@ impl<A: Address> Forest<A> {
         }
     }
 
+    /// What packets search from now on.
+    pub(crate) fn snapshot(&mut self) -> Shown {
+        self.settle();
+        Shown {
+            tables: self.tables.snapshot(),
+            lines: self.lines.snapshot(),
+        }
+    }
+
     /// Brings what packets read in line with all changes.
-    pub(crate) fn settle(&mut self) {
-        let is_outdated = std::mem::take(&mut self.is_outdated).get() != 0;
+    fn settle(&mut self) {
         if std::mem::take(&mut self.is_unsettled) {
             return self.write_all();
         }
         let mut changed = std::mem::take(&mut self.unsettled);
-        for &(id, prefix) in &changed {
-            self.settle_one(id, prefix);
-        }
         for (id, prefix) in changed.drain(..) {
-            if is_outdated {
-                self.renew(id, prefix);
-            }
+            self.settle_one(id, prefix);
         }
         self.unsettled = changed;
     }
 
     /// Writes all lines, as if there were none yet.
     fn write_all(&mut self) {
-        self.lines = Arena::new();
+        self.lines.start_over(self.nodes.items().len());
         for node in self.nodes.items_mut() {
-            node.target = 0;
+            node.target = Target::default();
         }
         for id in (0..self.tries.len() as u32).map(TrieId) {
             if self.trie(id).root != 0 {
                 self.change_table(id, self.trie(id).right_bits());
             }
         }
+        self.lines.fit();
     }
 
     /// Brings what packets read in line with one prefix that came or went. Others may be to be settled yet: what is read of
@@ -552,8 +447,7 @@ impl<A: Address> Forest<A> {
         (path, prefix.level())
     }
 
-    /// Writes the lines of the node at `level` of `path` anew, and upwards from there whatever leads to lines that
-    /// have moved.
+    /// Writes the node at `level` of `path` anew, and has what is above it lead there.
     fn settle_path(&mut self, id: TrieId, address: A, path: &Path, level: usize) {
         let top = self.trie(id).top();
         let mut fallbacks = [0; 23];
@@ -561,14 +455,23 @@ impl<A: Address> Forest<A> {
             fallbacks[level + 1] =
                 self.best_of_slot(path[level], address.slot(depth(level)), fallbacks[level]);
         }
-        for level in (top..=level).rev() {
-            let before = self.nodes.get(path[level]).target;
-            if self.write(path[level], fallbacks[level]) == before {
-                return;
+        let mut before = self.nodes.get(path[level]).target;
+        self.write(path[level], fallbacks[level]);
+        for level in (top..level).rev() {
+            let child = self.nodes.get(path[level + 1]).target;
+            let slot = address.slot(depth(level));
+            let now = self.nodes.get(path[level]).target;
+            if now.is_node() && before.is_node() && self.lines.follow(now, slot) == before {
+                // The rest of the node is as it was.
+                self.nodes.get_mut(path[level]).target = self.lines.replace(now, slot, child);
+            } else {
+                self.write(path[level], fallbacks[level]);
             }
+            before = now;
         }
-        let index = address.first(self.trie(id).bits);
-        self.trie_mut(id).slots[index] = Word::new(self.nodes.get(path[top]).target);
+        let first = address.first(self.trie(id).bits);
+        let target = self.nodes.get(path[top]).target;
+        self.set_slots(id, first, &[target.0]);
     }
 
     /// Where a slot of a node leads to, apart from children.
@@ -583,53 +486,47 @@ impl<A: Address> Forest<A> {
             .map_or(fallback, |rank| *self.values.get(own.first + rank as u32))
     }
 
-    /// Writes the lines of a node, and of those below that have none or another fallback. Gives its target.
-    fn write(&mut self, place: u32, fallback: u32) -> u32 {
+    /// Writes a node to other lines, and those below that have none or another fallback. Gives its target.
+    fn write(&mut self, place: u32, fallback: u32) -> Target {
         let node = *self.nodes.get(place);
         let mut targets = [fallback; 64];
         let values = self.values.run(node.own.first, node.own.count());
         node.own.spread(values, &mut targets);
         for (slot, child) in ones(node.children).zip(node.first_child..) {
             let target = &mut targets[slot as usize];
-            let Node {
-                target: now,
-                fallback,
-                ..
-            } = *self.nodes.get(child);
-            *target = if now == 0 || fallback != *target {
-                self.write(child, *target)
-            } else {
-                now
-            };
+            *target = self.written(child, *target).0;
         }
-        let target = self.write_lines(Target(node.target), &targets, fallback).0;
+        self.lines.retire(node.target);
+        let target = match Line::narrow(&targets, fallback) {
+            Some(line) => self.lines.add(&[line]),
+            None => self.lines.add(&Line::wide(&targets)),
+        };
         let node = self.nodes.get_mut(place);
         (node.target, node.fallback) = (target, fallback);
         target
     }
 
-    fn write_lines(&mut self, before: Target, targets: &[u32; 64], fallback: u32) -> Target {
-        let (place, count) = before.lines().unwrap_or((0, 0));
-        if let Some(line) = Line::narrow(targets, fallback) {
-            let place = self.lines.retake(place, count, 1);
-            *self.lines.get_mut(place) = line;
-            return Target::node(place, false);
+    /// The target of a node with this fallback, which is written if it is not.
+    fn written(&mut self, place: u32, fallback: u32) -> Target {
+        let node = self.nodes.get(place);
+        match node.target.is_node() && node.fallback == fallback {
+            true => node.target,
+            false => self.write(place, fallback),
         }
-        let lines = Line::wide(targets);
-        let place = self.lines.retake(place, count, lines.len());
-        self.lines.write(place, &lines);
-        Target::node(place, true)
     }
 
     /// Gives a trie a table of another size.
     fn change_table(&mut self, id: TrieId, bits: u32) {
-        let root = self.trie(id).root;
-        let trie = self.trie_mut(id);
-        trie.bits = bits;
-        trie.slots = vec![Word::new(0); 1 << bits].into();
-        let top = trie.top();
-        self.drop_lines_above(root, top);
+        self.resize_table(id, bits);
+        let Trie { root, .. } = *self.trie(id);
+        self.drop_lines_above(root, self.trie(id).top());
         self.fill_slots(id, 0, 1 << bits);
+    }
+
+    /// Gives a trie a table of so many bits, all slots of which lead nowhere.
+    fn resize_table(&mut self, trie: TrieId, bits: u32) {
+        self.trie_mut(trie).bits = bits;
+        self.tables.change(TableChange::Resize { trie, bits });
     }
 
     /// Packets do not come to the nodes of the first `levels` levels from `node` on.
@@ -650,34 +547,50 @@ impl<A: Address> Forest<A> {
 
     /// Sets `count` slots, from `first` on, to what the nodes above and below the table say.
     fn fill_slots(&mut self, id: TrieId, first: usize, count: usize) {
-        let trie = self.trie(id);
-        let Trie { bits, root, .. } = *trie;
-        let top = trie.top();
-        for index in first..first + count {
-            let address = A::from_first(index, bits);
-            let (mut node, mut fallback) = (Some(root), 0);
-            for level in 0..top {
-                let Some(at) = node else { break };
-                let slot = address.slot(depth(level));
-                fallback = self.best_of_slot(at, slot, fallback);
-                node = self.nodes.get(at).child(slot);
+        let mut targets = [0; RUN];
+        for run in (first..first + count).step_by(RUN) {
+            let targets = &mut targets[..RUN.min(first + count - run)];
+            for (target, slot) in targets.iter_mut().zip(run..) {
+                *target = self.target_of_slot(id, slot).0;
             }
-            let target = match node {
-                None => fallback,
-                Some(node) => {
-                    let Node {
-                        target,
-                        fallback: now,
-                        ..
-                    } = *self.nodes.get(node);
-                    if target == 0 || now != fallback {
-                        self.write(node, fallback)
-                    } else {
-                        target
-                    }
-                }
-            };
-            self.trie_mut(id).slots[index] = Word::new(target);
+            self.set_slots(id, run, targets);
         }
+    }
+
+    /// Where a slot leads to, by the nodes above and below the table; the latter are written if they are not.
+    fn target_of_slot(&mut self, id: TrieId, slot: usize) -> Target {
+        let Trie { bits, root, .. } = *self.trie(id);
+        let address = A::from_first(slot, bits);
+        let (mut node, mut fallback) = (Some(root), 0);
+        for level in 0..self.trie(id).top() {
+            let Some(at) = node else { break };
+            let slot = address.slot(depth(level));
+            fallback = self.best_of_slot(at, slot, fallback);
+            node = self.nodes.get(at).child(slot);
+        }
+        match node {
+            None => Target(fallback),
+            Some(node) => self.written(node, fallback),
+        }
+    }
+
+    /// Sets slots of a table, at most [`RUN`], from `first` on.
+    fn set_slots(&mut self, trie: TrieId, first: usize, targets: &[u32]) {
+        if self.tables.newest().table(trie).slots()[first..][..targets.len()] == *targets {
+            return;
+        }
+        let first = first as u32;
+        self.tables.change(match *targets {
+            [target] => TableChange::Slot {
+                trie,
+                at: first,
+                target: Target(target),
+            },
+            _ => TableChange::Slots {
+                trie,
+                first,
+                targets: targets.into(),
+            },
+        });
     }
 }

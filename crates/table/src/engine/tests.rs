@@ -1,6 +1,6 @@
-//! Engines whose packets stay with a base, against a list of rules.
+//! Engines whose snapshots share memory that changes go on in, against a list of rules.
 
-use crate::engine::{Improved, Linear, MatchEngine, Matcher, Rule, choose};
+use super::{Improved, Linear, MatchEngine, Matcher, Rule, choose};
 use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::Value;
