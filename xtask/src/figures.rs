@@ -55,6 +55,10 @@ const TABLES: &[Table] = &[
             ("M/s", |row| number(row, "mlps", 1)),
             ("middle half", |row| range(row, "mlps_middle_half", 1)),
             ("updates at once", |row| number(row, "updates_at_once", 0)),
+            ("asked a second", |row| match &row["updates_asked_per_s"] {
+                Value::Null => "flat out".to_string(),
+                _ => number(row, "updates_asked_per_s", 0),
+            }),
             ("updates a second", |row| number(row, "updates_per_s", 0)),
             ("M/s beside", |row| number(row, "mlps_beside_updates", 1)),
         ],

@@ -1,7 +1,7 @@
 //! Tables to measure: what their samples promise, and that measuring them gives figures.
 
 use bench::clock::Clock;
-use bench::lookups::{Plan, Subject, measure, measure_loaded};
+use bench::lookups::{Changes, Plan, Subject, measure, measure_loaded};
 use std::time::Duration;
 use table::Improved;
 
@@ -19,11 +19,23 @@ fn a_sample_fills_its_table_and_all_of_its_lookups_find_what_a_search_through_al
     }
 }
 
+/// Updates a second that any machine makes.
+const PACE: u32 = 700;
+
 #[test]
 fn lookups_go_on_beside_updates_and_hit_before_and_after() {
     let plan = Plan {
         time: Duration::from_millis(300),
-        updates: vec![1, 7],
+        changes: vec![
+            Changes {
+                at_once: 1,
+                per_s: None,
+            },
+            Changes {
+                at_once: 7,
+                per_s: Some(PACE),
+            },
+        ],
     };
     for subject in Subject::ALL {
         let sample = subject.sample(2000, 5000);
@@ -38,11 +50,14 @@ fn lookups_go_on_beside_updates_and_hit_before_and_after() {
         let name = subject.name();
         assert!(rates.mlps > 0.0 && told > 0.5, "{name}: {rates:?}");
         assert_eq!(rates.hits, 1.0, "{name}");
-        for (beside, updates) in rates.beside.iter().zip([1, 7]) {
-            assert_eq!(beside.updates, updates);
+        for (beside, changes) in rates.beside.iter().zip(&plan.changes) {
+            assert_eq!(beside.changes, *changes);
             assert!(beside.mlps > 0.0, "{name}: {rates:?}");
             assert!(beside.updates_per_s > 0.0, "{name}: {rates:?}");
         }
+        // The first of a turn come at once.
+        let paced = rates.beside[1].updates_per_s;
+        assert!(paced < f64::from(2 * PACE), "{name}: {rates:?}");
     }
 }
 

@@ -13,6 +13,8 @@ fn lookups_are_told_as_json_with_updates_beside_them() {
         "100",
         "--updates",
         "1,10",
+        "--pace",
+        "500",
         "--seconds",
         "0.1",
         "--json",
@@ -20,9 +22,13 @@ fn lookups_are_told_as_json_with_updates_beside_them() {
     assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
     let rows: serde_json::Value = serde_json::from_str(&told.out).unwrap();
     let rows = rows.as_array().unwrap();
-    // Exact, IPv4 and IPv6, each with two ways to update.
-    assert_eq!(rows.len(), 6);
-    for row in rows {
+    // Exact, IPv4 and IPv6, each with four ways to update: flat out and at the pace, one and ten at once.
+    assert_eq!(rows.len(), 12);
+    for (row, asked) in rows
+        .iter()
+        .zip([None, None, Some(500), Some(500)].iter().cycle())
+    {
+        assert_eq!(row["updates_asked_per_s"].as_u64(), *asked, "{row}");
         assert_eq!(row["entries"], 100, "{row}");
         assert!(row["table"].is_string(), "{row}");
         for figure in ["mlps", "mlps_at_2s", "bytes_per_entry", "updates_per_s"] {

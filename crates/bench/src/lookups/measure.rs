@@ -2,7 +2,7 @@
 //!
 //! Each batch of lookups is made in the newest snapshot, as a worker takes the newest root for each batch of packets. The thread
 //! that changes entries publishes a snapshot after every so many updates, and frees those that nobody reads any more, as a device
-//! does. Rest and changes take turns within fractions of a second, so what else disturbs the machine disturbs both; a rate is the
+//! does; it makes them at a pace that is asked for, or as fast as it can. Rest and changes take turns within fractions of a second, so what else disturbs the machine disturbs both; a rate is the
 //! median over short stretches of lookups, of which some are disturbed and most are not.
 
 use super::Sample;
@@ -28,8 +28,17 @@ const NAP: Duration = Duration::from_micros(200);
 pub struct Plan {
     /// How long, about.
     pub time: Duration,
-    /// After how many updates a snapshot is taken: each is measured.
-    pub updates: Vec<usize>,
+    /// How entries change: each is measured.
+    pub changes: Vec<Changes>,
+}
+
+/// How entries change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changes {
+    /// Updates between two snapshots.
+    pub at_once: usize,
+    /// Updates a second; `None`: as many as can be made.
+    pub per_s: Option<u32>,
 }
 
 /// What was measured of a table.
@@ -48,9 +57,9 @@ pub struct Rates {
 /// What was measured while entries changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// Updates between two snapshots.
-    pub updates: usize,
-    /// Updates a second, half of them insertions and half of them deletions.
+    /// What was asked for.
+    pub changes: Changes,
+    /// Updates a second that were made, half of them insertions and half of them deletions.
     pub updates_per_s: f64,
     /// Million lookups a second beside them.
     pub mlps: f64,
@@ -66,10 +75,11 @@ pub fn measure(
 ) -> Rates {
     let mut writer = Writer::new(sample, table);
     let shared = Shared::new(writer.table.snapshot());
+    let changes = &plan.changes[..];
     let mut turns = Vec::new();
     std::thread::scope(|scope| {
         let shared = &shared;
-        scope.spawn(move || writer.work(shared));
+        scope.spawn(move || writer.work(changes, shared));
         let reader = Reader::new(sample, shared, clock);
         // Not on the caller's thread, which must not stay pinned.
         turns = scope
@@ -80,11 +90,13 @@ pub fn measure(
     summary(plan, turns, clock)
 }
 
+/// The turn in which nothing changes. Others are numbered by the plan's changes, from 1 on.
+const REST: usize = 0;
+
 /// What a turn gave.
 #[derive(Debug, Clone)]
 struct Turn {
-    /// Updates between two snapshots; 0 is rest.
-    updates: usize,
+    mode: usize,
     updates_per_s: f64,
     /// Ticks of each stretch.
     ticks: Vec<f64>,
@@ -92,30 +104,30 @@ struct Turn {
 }
 
 fn summary(plan: &Plan, turns: Vec<Turn>, clock: &Clock) -> Rates {
-    let rates = |updates: usize| {
-        let turns = turns.iter().filter(|turn| turn.updates == updates);
+    let rates = |mode: usize| {
+        let turns = turns.iter().filter(|turn| turn.mode == mode);
         let stretches = turns.flat_map(|turn| &turn.ticks);
         let rates = stretches.map(|&ticks| mlps(ticks, clock));
         rates.collect::<Vec<_>>()
     };
-    let mut rest = rates(0);
-    let beside = |&updates: &usize| {
-        let turns = turns.iter().filter(|turn| turn.updates == updates);
+    let mut rest = rates(REST);
+    let beside = |(mode, &changes): (usize, &Changes)| {
+        let turns = turns.iter().filter(|turn| turn.mode == mode);
         let mut updates_per_s: Vec<f64> = turns.map(|turn| turn.updates_per_s).collect();
         Beside {
-            updates,
+            changes,
             updates_per_s: quantile(&mut updates_per_s, 0.5),
-            mlps: quantile(&mut rates(updates), 0.5),
+            mlps: quantile(&mut rates(mode), 0.5),
         }
     };
-    let rested = turns.iter().filter(|turn| turn.updates == 0);
+    let rested = turns.iter().filter(|turn| turn.mode == REST);
     let hits: usize = rested.map(|turn| turn.hits).sum();
     let lookups = (rest.len() * STRETCH * BATCH).max(1);
     Rates {
         mlps: quantile(&mut rest, 0.5),
         middle_half: (quantile(&mut rest, 0.25), quantile(&mut rest, 0.75)),
         hits: hits as f64 / lookups as f64,
-        beside: plan.updates.iter().map(beside).collect(),
+        beside: (1..).zip(&plan.changes).map(beside).collect(),
     }
 }
 
@@ -130,9 +142,9 @@ pub(super) struct Shared {
     newest: Mutex<Arc<Lookup>>,
     /// How many snapshots there were.
     version: AtomicU64,
-    /// Updates between two snapshots that are wanted now: 0 is rest, and [`END`] the end.
+    /// The mode that is wanted now, or [`END`].
     wanted: AtomicUsize,
-    /// What is done now.
+    /// The mode that is now.
     done: AtomicUsize,
     /// Updates so far.
     updates: AtomicU64,
@@ -145,8 +157,8 @@ impl Shared {
         Self {
             newest: Mutex::new(first),
             version: AtomicU64::new(0),
-            wanted: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(REST),
+            done: AtomicUsize::new(REST),
             updates: AtomicU64::new(0),
         }
     }
@@ -194,7 +206,7 @@ impl Writer {
         }
     }
 
-    fn work(&mut self, shared: &Shared) {
+    fn work(&mut self, changes: &[Changes], shared: &Shared) {
         #[cfg(target_os = "linux")]
         let _ = port::pin_to_core(1);
         loop {
@@ -202,16 +214,32 @@ impl Writer {
             shared.done.store(wanted, Release);
             match wanted {
                 END => return,
-                0 => {
+                REST => {
                     self.rest(shared);
                     std::thread::sleep(NAP);
                 }
-                count => {
-                    (0..count).for_each(|_| self.update());
-                    self.publish(shared);
-                    shared.updates.fetch_add(count as u64, Release);
-                }
+                mode => self.change(changes[mode - 1], mode, shared),
             }
+        }
+    }
+
+    /// Changes entries as long as this mode is wanted.
+    fn change(&mut self, changes: Changes, mode: usize, shared: &Shared) {
+        let count = changes.at_once;
+        let step = changes
+            .per_s
+            .map(|per_s| Duration::from_secs_f64(count as f64 / f64::from(per_s.max(1))));
+        let mut due = Instant::now();
+        while shared.wanted.load(Acquire) == mode {
+            if let Some(step) = step {
+                if !is_due(due) {
+                    continue;
+                }
+                due += step;
+            }
+            (0..count).for_each(|_| self.update());
+            self.publish(shared);
+            shared.updates.fetch_add(count as u64, Release);
         }
     }
 
@@ -245,6 +273,17 @@ impl Writer {
     }
 }
 
+/// Whether that time has come; if not, waits some of the time until then.
+fn is_due(due: Instant) -> bool {
+    match due.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => return true,
+        left if left > 2 * NAP => std::thread::sleep(NAP),
+        // A sleep takes longer.
+        _ => std::hint::spin_loop(),
+    }
+    false
+}
+
 /// Looks up.
 pub(super) struct Reader<'s> {
     sample: &'s Sample,
@@ -273,32 +312,30 @@ impl<'s> Reader<'s> {
     fn work(mut self, plan: &Plan, tell: &mut dyn FnMut(f64)) -> Vec<Turn> {
         #[cfg(target_os = "linux")]
         let _ = port::pin_to_core(0);
-        let modes: Vec<usize> = std::iter::once(0)
-            .chain(plan.updates.iter().copied())
-            .collect();
+        let modes = 1 + plan.changes.len();
         let count = plan.time.as_secs_f64() / TURN.as_secs_f64();
-        let count = (count as usize).max(2 * modes.len());
+        let count = (count as usize).max(2 * modes);
         let mut turns = Vec::with_capacity(count);
         // The first round warms everything up.
-        for (number, &mode) in modes.iter().cycle().take(count + modes.len()).enumerate() {
-            let turn = self.turn(mode);
-            if number >= modes.len() {
+        for number in 0..count + modes {
+            let turn = self.turn(number % modes);
+            if number >= modes {
                 turns.push(turn);
             }
-            tell(number as f64 / (count + modes.len()) as f64);
+            tell(number as f64 / (count + modes) as f64);
         }
         self.shared.wanted.store(END, Release);
         turns
     }
 
-    fn turn(&mut self, updates: usize) -> Turn {
-        self.shared.wanted.store(updates, Release);
-        while self.shared.done.load(Acquire) != updates {
+    fn turn(&mut self, mode: usize) -> Turn {
+        self.shared.wanted.store(mode, Release);
+        while self.shared.done.load(Acquire) != mode {
             std::thread::sleep(NAP / 4);
         }
         let (start, before) = (Instant::now(), self.shared.updates.load(Acquire));
         let mut turn = Turn {
-            updates,
+            mode,
             updates_per_s: 0.0,
             ticks: Vec::new(),
             hits: 0,

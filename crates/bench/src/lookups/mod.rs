@@ -4,7 +4,7 @@ mod loaded;
 mod measure;
 
 pub use loaded::{Loaded, measure_loaded};
-pub use measure::{Beside, Plan, Rates, measure};
+pub use measure::{Beside, Changes, Plan, Rates, measure};
 
 use crate::{Choices, Family, FiveTuple, Kind, RoutingTable, RuleSet, Spread};
 use bits::Value;
@@ -69,6 +69,14 @@ impl Subject {
             Self::Lpm(Family::V4) => [1_000, 100_000, 964_000],
             Self::Lpm(Family::V6) => [1_000, 50_000, 200_000],
             Self::Ternary(_) => [1_000, 100_000, 500_000],
+        }
+    }
+
+    /// How many updates a second tables of its kind are to bear beside lookups.
+    pub fn pace(self) -> u32 {
+        match self {
+            Self::Exact | Self::Lpm(_) => 100_000,
+            Self::Ternary(_) => 10_000,
         }
     }
 

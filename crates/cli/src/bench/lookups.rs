@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bench::clock::Clock;
-use bench::lookups::{Loaded, Plan, Rates, Subject, measure, measure_loaded};
+use bench::lookups::{Beside, Changes, Loaded, Plan, Rates, Subject, measure, measure_loaded};
 use serde::Serialize;
 
 use super::{Lookups, Options};
@@ -34,6 +34,8 @@ struct Row {
     hits: f64,
     /// After how many updates the table is published.
     updates_at_once: usize,
+    /// How many updates a second were asked for; none: as many as can be made.
+    updates_asked_per_s: Option<u32>,
     updates_per_s: f64,
     mlps_beside_updates: f64,
 }
@@ -44,10 +46,6 @@ struct Row {
 /// A table finds what it should not.
 pub(super) fn run(kinds: &[Lookups], options: &Options, time: Duration) -> Result<Ended, String> {
     check(options)?;
-    let plan = Plan {
-        time,
-        updates: options.updates.clone(),
-    };
     let wanted = |subject: &&Subject| {
         kinds.is_empty() || kinds.iter().any(|kind| kind.name() == subject.kind())
     };
@@ -59,11 +57,29 @@ pub(super) fn run(kinds: &[Lookups], options: &Options, time: Duration) -> Resul
             false => &options.sizes,
         };
         for &size in sizes {
-            rows.extend(one(subject, size, &plan)?);
+            let changes = changes(subject, options);
+            rows.extend(one(subject, size, &Plan { time, changes })?);
         }
     }
     show(&rows, options.json);
     Ok(Ended::Well)
+}
+
+/// As fast as can be, and at each pace.
+fn changes(subject: Subject, options: &Options) -> Vec<Changes> {
+    let usual = [subject.pace()];
+    let paces = match options.pace.is_empty() {
+        true => &usual[..],
+        false => &options.pace,
+    };
+    let paces = paces.iter().copied().map(Some);
+    std::iter::once(None)
+        .chain(paces)
+        .flat_map(|per_s| {
+            let updates = options.updates.iter();
+            updates.map(move |&at_once| Changes { at_once, per_s })
+        })
+        .collect()
 }
 
 fn check(options: &Options) -> Result<(), String> {
@@ -123,7 +139,7 @@ fn rows(
     bytes_per_entry: f64,
     rates: &Rates,
 ) -> Vec<Row> {
-    let row = |beside: &bench::lookups::Beside| Row {
+    let row = |beside: &Beside| Row {
         table,
         entries,
         load_seconds: load.as_secs_f64(),
@@ -133,7 +149,8 @@ fn rows(
         mlps: rates.mlps,
         mlps_middle_half: rates.middle_half,
         hits: rates.hits,
-        updates_at_once: beside.updates,
+        updates_at_once: beside.changes.at_once,
+        updates_asked_per_s: beside.changes.per_s,
         updates_per_s: beside.updates_per_s,
         mlps_beside_updates: beside.mlps,
     };
@@ -154,6 +171,7 @@ fn show(rows: &[Row], is_json: bool) {
         "M/s",
         "middle half",
         "updates at once",
+        "asked a second",
         "updates a second",
         "M/s beside",
         "share",
@@ -180,6 +198,8 @@ fn line(row: &Row) -> Vec<String> {
         format!("{:.1}", row.mlps),
         format!("{low:.1} to {high:.1}"),
         row.updates_at_once.to_string(),
+        row.updates_asked_per_s
+            .map_or("flat out".to_string(), |asked| asked.to_string()),
         format!("{:.0}", row.updates_per_s),
         format!("{:.1}", row.mlps_beside_updates),
         format!("{:.2}", row.mlps_beside_updates / row.mlps),

@@ -84,6 +84,10 @@ pub(crate) struct Options {
     /// With --lookups: after how many updates the table is published to packets.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", default_values = ["1", "10", "100"])]
     updates: Vec<usize>,
+    /// With --lookups: how many updates a second, beside as many as can be made; without, as many as tables are to bear: 100,000 exact or LPM, 10,000
+    /// ternary.
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..))]
+    pace: Vec<u32>,
     /// Measure only these sides: an engine, `hand` (a loop written by hand) or `bare` (a wire).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
