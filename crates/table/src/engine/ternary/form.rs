@@ -67,6 +67,11 @@ impl Form {
         either!(self, few => few.rules(), many => many.rules())
     }
 
+    /// How many rules were in no set when it was made.
+    pub(super) fn built_outside_sets(&self) -> usize {
+        either!(self, few => few.len(), many => many.built())
+    }
+
     /// Whether rules have come and gone for which it is not made.
     pub(super) fn is_outgrown(&self) -> bool {
         either!(self, few => few.is_outgrown(), many => many.is_outgrown() || many.is_forgotten())

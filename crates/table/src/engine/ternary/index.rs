@@ -22,6 +22,10 @@ pub(super) const MAX_ROWS: usize = Bits512::PLACES;
 
 /// So many rules are not worth a new plan.
 const FEW: usize = 12;
+/// A plan for so many rules takes milliseconds.
+const SOON_PLANNED: usize = 4096;
+/// Tuples beyond those that were planned, of which each costs every key a search.
+const MOST_STRAYS: usize = 3;
 
 /// All rules: some in independent sets, a few in rows, the others in tuples.
 #[derive(Debug, Clone)]
@@ -36,6 +40,10 @@ pub(super) struct Index {
     live: usize,
     /// As many as there were when these were built.
     built: usize,
+    /// Rules that came since.
+    came: usize,
+    /// As many tuples as there were when these were built.
+    planned: usize,
 }
 
 /// A rule comes or goes.
@@ -56,6 +64,8 @@ impl Index {
             tuples: Tuples::new(words, [], &[]),
             live: 0,
             built: 0,
+            came: 0,
+            planned: 0,
             layout,
         }
     }
@@ -106,12 +116,25 @@ impl Index {
                 index.tuples.insert(rule, &index.layout, &mut index.records);
             }
         }
+        index.tuples.fit();
+        index.planned = index.tuples.len();
         index
+    }
+
+    /// How many rules rows and tuples were built with.
+    pub(super) fn built(&self) -> usize {
+        self.built
     }
 
     /// Whether rows and tuples have changed so much since they were built that they should be built anew.
     pub(super) fn is_outgrown(&self) -> bool {
-        self.live > (self.built * 2).max(FEW) || self.live < self.built / 4
+        self.live > (self.built * 2).max(FEW) || self.live < self.built / 4 || self.has_strayed()
+    }
+
+    /// Whether rules came for which there are tuples that nobody planned, and a new plan costs little.
+    fn has_strayed(&self) -> bool {
+        let is_worth_it = self.came > FEW && self.came * 4 > self.live;
+        is_worth_it && self.live <= SOON_PLANNED && self.tuples.len() > self.planned + MOST_STRAYS
     }
 
     /// Whether so many rules of the sets are gone that the others should go elsewhere.
@@ -142,6 +165,7 @@ impl Index {
 
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
+        self.came += 1;
         let has_tuple = self.tuples.suit(rule, &self.layout, &self.records);
         let rows = self.rows.as_mut().filter(|_| !has_tuple);
         if let Some(rows) = rows.filter(|rows| !rows.is_outgrown() && rows.takes(rule)) {

@@ -48,6 +48,8 @@ use std::time::{Duration, Instant};
 
 /// With fewer rules there is nothing to be saved.
 const WORTH_LEARNING: usize = 512;
+/// Where nearly all rules are in sets, few others cost lookups much; but for changes of less than a fourth of this share of all rules, sets are not made anew.
+const MOST_LEARNED: usize = 16;
 
 /// Without rules.
 fn empty(layout: &Arc<Layout>) -> Form {
@@ -65,7 +67,7 @@ pub struct Ternary {
     pending: BTreeMap<RankWords, FlatRule>,
     /// A better index being made, and the changes that it does not have.
     improvement: Option<(Improvement, Vec<Change>)>,
-    /// Changes since an improvement was tried; `None` if none was since the index was built.
+    /// Changes since an improvement was tried; `None` if none was since the sets were made.
     untried: Option<usize>,
 }
 
@@ -106,14 +108,18 @@ impl Ternary {
                 return self.start_over(few);
             }
         }
-        let (learned, mut rules) = match newest.index() {
-            Some(index) if !index.is_forgotten() => (index.learned.clone(), index.others()),
-            _ => (Learned::default(), newest.rules()),
+        let (learned, mut rules, untried) = match newest.index() {
+            Some(index) if !index.is_forgotten() => {
+                let untried = self.untried.map(|changes| changes + pending.len());
+                (index.learned.clone(), index.others(), untried)
+            }
+            _ => (Learned::default(), newest.rules(), None),
         };
         rules.extend(pending);
         let plan = Plan::new(&self.layout, &rules, &rules);
         let index = Index::build(self.layout.clone(), learned, &rules, &plan);
         self.start_over(Form::Many(Box::new(index)));
+        self.untried = untried;
     }
 
     fn start_over(&mut self, form: Form) {
@@ -130,10 +136,12 @@ impl Ternary {
         self.versions.change(change);
     }
 
-    /// Whether trying to improve is worth its time.
+    /// Whether trying to improve is worth its time: a quarter of the rules that are in no set have changed, or would have if these were a few more.
     fn is_worth_trying(&self) -> bool {
-        let rules = self.versions.newest().len();
-        let changed = self.untried.is_none_or(|changes| changes * 4 > rules);
+        let newest = self.versions.newest();
+        let rules = newest.len();
+        let outside = newest.built_outside_sets().max(rules / MOST_LEARNED);
+        let changed = self.untried.is_none_or(|changes| changes * 4 > outside);
         rules >= WORTH_LEARNING && changed
     }
 }

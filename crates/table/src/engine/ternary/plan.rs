@@ -133,17 +133,18 @@ struct ChainSample {
 impl Plan {
     /// A plan for `rules`, which are all or some of `all` rules, from which keys are drawn.
     pub(super) fn new(layout: &Layout, rules: &[FlatRule], all: &[FlatRule]) -> Self {
+        let bits = (rules.len().max(1).ilog2() + 2).clamp(6, 16);
+        let windows = windows(layout, rules, all, bits, MAX_WINDOWS);
         if rules.len() <= PLANNED_ROWS {
             return Self {
                 masks: Vec::new(),
                 tuple_of: vec![None; rules.len()],
-                windows: Vec::new(),
+                // For the tuples of rules that come and do not suit rows.
+                windows,
                 rows: (0..rules.len() as u32).collect(),
             };
         }
         let (masks, group_of) = masks(layout, rules);
-        let bits = (rules.len().ilog2() + 2).clamp(6, 16);
-        let windows = windows(layout, rules, all, bits, MAX_WINDOWS);
         let mut planner = Planner::new(layout, rules, all, masks, &group_of, &windows);
         planner.choose_rows();
         planner.merge();

@@ -7,6 +7,7 @@ use super::layout::Layout;
 use super::model::Model;
 use super::plan::{Plan, Stream};
 use super::records::FlatRule;
+use super::{MOST_LEARNED, Ternary};
 use crate::engine::{Matcher, Replay};
 use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
@@ -129,12 +130,16 @@ impl Case {
         }
     }
 
-    /// The index with independent sets, whether it is faster or not.
-    fn learned(&self) -> Index {
+    /// An index without independent sets.
+    fn plain(&self) -> Index {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let plan = Plan::new(&self.layout, &rules, &rules);
-        let plain = Index::build(self.layout.clone(), Default::default(), &rules, &plan);
-        let made = Improvement::new(Arc::new(Form::Many(Box::new(plain))));
+        Index::build(self.layout.clone(), Default::default(), &rules, &plan)
+    }
+
+    /// The index with independent sets, whether it is faster or not.
+    fn learned(&self) -> Index {
+        let made = Improvement::new(Arc::new(Form::Many(Box::new(self.plain()))));
         let made = made.and_then(Improvement::unmeasured);
         made.expect("most rules have addresses of their own")
     }
@@ -194,4 +199,24 @@ fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
         case.rules = rules_before;
         case.check(&before);
     }
+}
+
+#[test]
+fn where_nearly_all_rules_are_in_sets_few_changes_are_worth_another_try() {
+    let mut case = Case::new(1);
+    for _ in 0..2000 {
+        case.insert();
+    }
+    let is_worth_trying = |index: &Index, changes| {
+        let mut engine = Ternary::new(Arc::new(case.shape.clone()));
+        engine.start_over(Form::Many(Box::new(index.clone())));
+        engine.untried = Some(changes);
+        engine.is_worth_trying()
+    };
+    let plain = case.plain();
+    assert!(!is_worth_trying(&plain, 500) && is_worth_trying(&plain, 501));
+    let learned = case.learned();
+    let outside = learned.built().max(2000 / MOST_LEARNED);
+    assert!(outside < 1900, "{outside} of 2000 rules are in no set");
+    assert!(!is_worth_trying(&learned, outside / 4) && is_worth_trying(&learned, outside / 4 + 1));
 }

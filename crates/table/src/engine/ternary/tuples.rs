@@ -184,6 +184,11 @@ impl Tuples {
         chain(head, records).take(LONG_CHAIN).count()
     }
 
+    /// Takes no more room than is needed, after many rules were put in.
+    pub(super) fn fit(&mut self) {
+        self.windows.share();
+    }
+
     /// Puts a rule into this tuple.
     pub(super) fn insert_into(&mut self, tuple: usize, rule: &FlatRule, records: &mut Records) {
         self.best[tuple] = self.best[tuple].min(rule.rank);

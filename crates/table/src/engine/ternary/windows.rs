@@ -5,10 +5,13 @@
 //! (the tuple pruning of Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search",
 //! SIGCOMM 1999, with tables of short windows in place of tries). A row may name a tuple that has no such rule
 //! any more: that costs a search and changes no result.
+//!
+//! Most values share their row with others, so a value has the number of its row: of 2^15 values 64 KB are looked at, and not 256.
 
 use super::layout::{Layout, Piece, Role};
 use crate::prefetch::prefetch;
 use bits::one;
+use std::collections::HashMap;
 
 /// The most tuples, which are the bits of a row.
 pub(super) const MAX_TUPLES: usize = 64;
@@ -111,81 +114,238 @@ impl Window {
     }
 }
 
-/// A row of bits for each value of each window: which tuples may have a rule for a key.
+/// For each value of each window, which tuples may have a rule for a key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Windows {
-    windows: Box<[Place]>,
-    /// The rows of all windows.
-    rows: Box<[u64]>,
-    /// The tuples that are in all rows of a window, for each of these.
-    open: Box<[u64]>,
-}
+pub(super) struct Windows(Box<[Column]>);
 
-/// A window, and where its rows begin.
-#[derive(Debug, Clone, Copy)]
-struct Place {
+/// A window, and the rows of its values.
+#[derive(Debug, Clone)]
+struct Column {
     window: Window,
-    first: usize,
+    /// Which of `rows` a value has.
+    row_of: Box<[u16]>,
+    /// Rows of tuples, a bit each. Some may be there twice, and some are no value's any more.
+    rows: Vec<u64>,
+    /// How many rows there were when no two were the same.
+    different: usize,
+    /// The tuples that are in all rows.
+    open: u64,
 }
 
-impl Place {
-    /// Where the row of a value is.
+/// As many as a value can name, and as many as there are values at most.
+const MOST_ROWS: usize = 1 << 16;
+/// So many rows more are not worth a look for the same ones among them.
+const FEW_ROWS: usize = 256;
+
+impl Column {
+    /// One empty row.
+    fn new(window: Window) -> Self {
+        debug_assert!(1 << window.bits <= MOST_ROWS);
+        Self {
+            row_of: vec![0; 1 << window.bits].into(),
+            rows: vec![0],
+            different: 1,
+            open: 0,
+            window,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.row_of) + size_of_val(&self.rows[..])
+    }
+
+    /// The row of a key.
     #[inline(always)]
-    fn row(&self, words: &[u64]) -> usize {
-        self.first + self.window.of(words)
+    fn row(&self, key: &[u64]) -> u64 {
+        self.rows[usize::from(self.row_of[self.window.of(key)])]
+    }
+
+    /// A tuple has a rule with these rows.
+    fn enter(&mut self, bit: u64, a: &[u64], b: &[u64]) {
+        if self.open & bit != 0 {
+            return;
+        }
+        if self.rows.len() > self.different + self.different / 2 + FEW_ROWS {
+            self.share();
+        }
+        let window = self.window;
+        let mut others = Others::default();
+        if !window.values(a, b, |value| self.set(value, bit, &mut others)) {
+            self.open |= bit;
+            self.rows.iter_mut().for_each(|row| *row |= bit);
+        }
+    }
+
+    /// Sets a bit in the row of a value.
+    fn set(&mut self, value: usize, bit: u64, others: &mut Others) {
+        let before = self.row_of[value];
+        let row = self.rows[usize::from(before)] | bit;
+        if self.rows[usize::from(before)] == row {
+            return;
+        }
+        if let Some(known) = others.get(before) {
+            self.row_of[value] = known;
+            return;
+        }
+        if self.rows.len() == MOST_ROWS {
+            self.share();
+            *others = Others::default();
+        }
+        match u16::try_from(self.rows.len()) {
+            Ok(new) => {
+                others.put(self.row_of[value], new);
+                self.rows.push(row);
+                self.row_of[value] = new;
+            }
+            // Then each value has a row of its own.
+            Err(_) => self.rows[usize::from(self.row_of[value])] = row,
+        }
+    }
+
+    /// Has values with the same row share one, and forgets rows that are no value's.
+    fn share(&mut self) {
+        let mut rows = Vec::new();
+        let mut known: HashMap<u64, u16> = HashMap::new();
+        let mut number_of = vec![None; self.rows.len()];
+        for number in &mut self.row_of {
+            let old = usize::from(*number);
+            *number = *number_of[old].get_or_insert_with(|| {
+                *known.entry(self.rows[old]).or_insert_with(|| {
+                    rows.push(self.rows[old]);
+                    (rows.len() - 1) as u16
+                })
+            });
+        }
+        self.different = rows.len();
+        self.rows = rows;
+    }
+}
+
+/// While a bit is set in the rows of many values: the row that those of another one have from then on.
+#[derive(Default)]
+struct Others {
+    /// The last one, mostly the only one.
+    last: Option<(u16, u16)>,
+    all: HashMap<u16, u16>,
+}
+
+impl Others {
+    fn get(&self, before: u16) -> Option<u16> {
+        let last = self.last.filter(|&(last, _)| last == before);
+        last.map(|(_, now)| now)
+            .or_else(|| self.all.get(&before).copied())
+    }
+
+    fn put(&mut self, before: u16, now: u16) {
+        self.all.extend(self.last.replace((before, now)));
     }
 }
 
 impl Windows {
     /// Empty rows.
     pub(super) fn new(windows: &[Window]) -> Self {
-        let mut rows = 0;
-        let mut place = |window: &Window| {
-            let first = rows;
-            rows += 1 << window.bits;
-            Place {
-                window: *window,
-                first,
-            }
-        };
-        Self {
-            windows: windows.iter().map(&mut place).collect(),
-            rows: vec![0; rows].into(),
-            open: vec![0; windows.len()].into(),
-        }
+        Self(windows.iter().copied().map(Column::new).collect())
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.rows)
+        self.0.iter().map(Column::bytes).sum()
     }
 
     /// A tuple has a rule with these rows.
     pub(super) fn enter(&mut self, tuple: usize, a: &[u64], b: &[u64]) {
-        let bit = 1 << tuple;
-        for (Place { window, first }, open) in self.windows.iter().zip(&mut self.open) {
-            if *open & bit != 0 {
-                continue;
-            }
-            let rows = &mut self.rows[*first..first + (1 << window.bits)];
-            if !window.values(a, b, |value| rows[value] |= bit) {
-                *open |= bit;
-                rows.iter_mut().for_each(|row| *row |= bit);
-            }
+        for column in &mut self.0 {
+            column.enter(1 << tuple, a, b);
         }
     }
 
-    /// Asks for the rows of a key.
+    /// Takes no more room than is needed, after many rules were entered.
+    pub(super) fn share(&mut self) {
+        self.0.iter_mut().for_each(Column::share);
+    }
+
+    /// Asks for what the rows of a key are found by.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: &[u64]) {
-        for place in &self.windows {
-            prefetch(&self.rows, place.row(key));
+        for column in &self.0 {
+            prefetch(&column.row_of, column.window.of(key));
         }
     }
 
     /// Of these tuples, those that are worth a search.
     #[inline(always)]
     pub(super) fn admitted(&self, key: &[u64], tuples: u64) -> u64 {
-        let rows = self.windows.iter().map(|place| self.rows[place.row(key)]);
+        let rows = self.0.iter().map(|column| column.row(key));
         rows.fold(tuples, |admitted, row| admitted & row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A window of so many bits.
+    fn window(bits: u32, is_range: bool) -> Window {
+        Window {
+            word: 0,
+            shift: 3,
+            bits,
+            is_range,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_names_the_tuples_that_have_a_rule_for_the_value(
+            rules in proptest::collection::vec((0usize..64, 0u64..256, 0u64..256), 0..200),
+            is_range in any::<bool>(),
+            shared in 0usize..200,
+        ) {
+            let window = window(8, is_range);
+            let mut windows = Windows::new(&[window]);
+            let mut model = [0u64; 256];
+            for (number, (tuple, a, b)) in rules.into_iter().enumerate() {
+                let (a, b) = match is_range {
+                    true => (a.min(b), a.max(b)),
+                    false => (a & b, b),
+                };
+                let (a, b) = ([a << 3], [b << 3]);
+                windows.enter(tuple, &a, &b);
+                if number == shared {
+                    windows.share();
+                }
+                for (value, row) in model.iter_mut().enumerate() {
+                    *row |= u64::from(window.admits(&a, &b, value)) << tuple;
+                }
+            }
+            for (value, row) in (0u64..).zip(model) {
+                prop_assert_eq!(windows.admitted(&[value << 3], u64::MAX), row);
+            }
+            windows.share();
+            let mut different = model.to_vec();
+            different.sort_unstable();
+            different.dedup();
+            prop_assert_eq!(windows.bytes(), 256 * 2 + different.len() * 8);
+        }
+    }
+
+    #[test]
+    fn rows_may_be_as_many_as_values_and_change_then() {
+        let mut windows = Windows::new(&[window(16, false)]);
+        let mask = [0xffff << 3];
+        // The bits of a value, and then one more for each.
+        for value in 0u64..1 << 16 {
+            for bit in (0..16).filter(|bit| value >> bit & 1 == 1) {
+                windows.enter(bit, &[value << 3], &mask);
+            }
+        }
+        let rows = windows.clone();
+        windows.enter(20, &[5 << 3], &mask);
+        for value in 0u64..1 << 16 {
+            let key = [value << 3];
+            assert_eq!(rows.admitted(&key, u64::MAX), value);
+            let more = u64::from(value == 5) << 20;
+            assert_eq!(windows.admitted(&key, u64::MAX), value | more);
+        }
     }
 }
