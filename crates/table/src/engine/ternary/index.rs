@@ -24,8 +24,6 @@ pub(super) const MAX_ROWS: usize = Bits512::PLACES;
 const FEW: usize = 12;
 /// A plan for so many rules takes milliseconds.
 const SOON_PLANNED: usize = 4096;
-/// Tuples beyond those that were planned, of which each costs every key a search.
-const MOST_STRAYS: usize = 3;
 
 /// All rules: some in independent sets, a few in rows, the others in tuples.
 #[derive(Debug, Clone)]
@@ -42,8 +40,6 @@ pub(super) struct Index {
     built: usize,
     /// Rules that came since.
     came: usize,
-    /// As many tuples as there were when these were built.
-    planned: usize,
 }
 
 /// A rule comes or goes.
@@ -65,7 +61,6 @@ impl Index {
             live: 0,
             built: 0,
             came: 0,
-            planned: 0,
             layout,
         }
     }
@@ -117,7 +112,6 @@ impl Index {
             }
         }
         index.tuples.fit();
-        index.planned = index.tuples.len();
         index
     }
 
@@ -128,13 +122,9 @@ impl Index {
 
     /// Whether rows and tuples have changed so much since they were built that they should be built anew.
     pub(super) fn is_outgrown(&self) -> bool {
-        self.live > (self.built * 2).max(FEW) || self.live < self.built / 4 || self.has_strayed()
-    }
-
-    /// Whether rules came for which there are tuples that nobody planned, and a new plan costs little.
-    fn has_strayed(&self) -> bool {
-        let is_worth_it = self.came > FEW && self.came * 4 > self.live;
-        is_worth_it && self.live <= SOON_PLANNED && self.tuples.len() > self.planned + MOST_STRAYS
+        self.live > (self.built * 2).max(FEW)
+            || self.live < self.built / 4
+            || self.live <= SOON_PLANNED && self.came > FEW.max(self.live / 4)
     }
 
     /// Whether so many rules of the sets are gone that the others should go elsewhere.

@@ -220,3 +220,18 @@ fn where_nearly_all_rules_are_in_sets_few_changes_are_worth_another_try() {
     assert!(outside < 1900, "{outside} of 2000 rules are in no set");
     assert!(!is_worth_trying(&learned, outside / 4) && is_worth_trying(&learned, outside / 4 + 1));
 }
+
+#[test]
+fn a_small_index_is_planned_anew_when_a_quarter_of_its_rules_came_since_and_a_large_one_is_not() {
+    for (rules, came, is_outgrown) in [(600, 200, false), (600, 201, true), (5000, 2000, false)] {
+        let mut case = Case::new(7);
+        for _ in 0..rules {
+            case.insert();
+        }
+        let mut index = case.plain();
+        for _ in 0..came {
+            index.apply(&case.insert());
+        }
+        assert_eq!(index.is_outgrown(), is_outgrown, "{came} came to {rules}");
+    }
+}
