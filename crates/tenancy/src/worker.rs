@@ -15,7 +15,7 @@ use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares};
-use crate::sorter::{Sorted, Sorter};
+use crate::sorter::Sorter;
 
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
@@ -156,10 +156,12 @@ impl<'w> Way<'w> {
     ) {
         match self.place.exit(port) {
             Exit::Port(port) => sent(*port, frame, time),
-            Exit::Described(port, envelope) => match envelope.put_on(frame) {
-                Ok(()) => sent(*port, frame, time),
-                Err(_) => self.too_long += 1,
-            },
+            Exit::Described(port, outer) => {
+                match self.place.describe(outer.as_deref(), frame) {
+                    Ok(()) => sent(*port, frame, time),
+                    Err(_) => self.too_long += 1,
+                }
+            }
             Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
             Exit::Link(inlet) => {
                 self.allowance -= 1;
@@ -407,15 +409,9 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let sorted = self.sorter.sort(frames);
+        self.sorter.sort(frames);
         self.end_sorting();
-        match sorted {
-            Sorted::InPlace => self.serve_groups(root, frames, sent),
-            Sorted::Aside(mut sorted) => {
-                self.serve_groups(root, &mut sorted, sent);
-                self.sorter.bring_back(sorted, frames);
-            }
-        }
+        self.serve_groups(root, frames, sent);
     }
 
     /// What is done until [`Worker::end_sorting`] is done for all frames alike.

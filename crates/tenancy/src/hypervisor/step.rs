@@ -61,7 +61,7 @@ impl Hypervisor {
                 let _ = frame.assign(bytes);
                 match place.exit(port) {
                     Exit::Port(port) => sent(*port, &mut frame, time),
-                    Exit::Described(port, envelope) => match envelope.put_on(&mut frame) {
+                    Exit::Described(port, outer) => match place.describe(outer.as_deref(), &mut frame) {
                         Ok(()) => sent(*port, &mut frame, time),
                         Err(_) => lost.push(DropReason::FrameTooLong),
                     },
