@@ -159,10 +159,15 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
 
     #[inline(always)]
     fn get(&self, key: &[u64]) -> u32 {
-        let Some((key, _)) = key.split_first_chunk::<LIMBS>() else {
+        let hash = key.first_chunk().map(|key| Self::hash(self.seed, key));
+        hash.map_or(0, |hash| self.get_announced(key, hash))
+    }
+
+    #[inline(always)]
+    fn get_announced(&self, key: &[u64], hash: Hash) -> u32 {
+        let Some(key) = key.first_chunk::<LIMBS>() else {
             return 0;
         };
-        let hash = Self::hash(self.seed, key);
         let lines = &self.lines.lines[..];
         let line = &lines[hash.first(lines.len())];
         let found = line.probe(key);
@@ -173,11 +178,11 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
     }
 
     #[inline(always)]
-    fn announce(&self, key: &[u64]) {
-        if let Some((key, _)) = key.split_first_chunk::<LIMBS>() {
-            let lines = &self.lines.lines[..];
-            prefetch(lines, Self::hash(self.seed, key).first(lines.len()));
-        }
+    fn announce(&self, key: &[u64]) -> Hash {
+        let hash = key.first_chunk().map(|key| Self::hash(self.seed, key));
+        let (hash, lines) = (hash.unwrap_or_default(), &self.lines.lines[..]);
+        prefetch(lines, hash.first(lines.len()));
+        hash
     }
 
     fn get_batch(&self, keys: &[u64], out: &mut [u32]) {

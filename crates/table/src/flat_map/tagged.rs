@@ -218,9 +218,14 @@ impl MapCore for TaggedMap {
         self.get_hashed(key, self.seed.hash(key))
     }
 
-    fn announce(&self, key: &[u64]) {
-        let lines = &self.lines.lines[..];
-        prefetch(lines, self.seed.hash(key).first(lines.len()));
+    fn announce(&self, key: &[u64]) -> Hash {
+        let (hash, lines) = (self.seed.hash(key), &self.lines.lines[..]);
+        prefetch(lines, hash.first(lines.len()));
+        hash
+    }
+
+    fn get_announced(&self, key: &[u64], hash: Hash) -> u32 {
+        self.get_hashed(key, hash)
     }
 
     fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
