@@ -1,5 +1,7 @@
 //! Keys of one or two limbs, which lie in the lines themselves.
 
+use std::hint::select_unpredictable;
+
 use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
 use super::{BATCH, MapCore};
@@ -64,7 +66,8 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
                 .iter()
                 .zip(key)
                 .fold(0, |differs, (a, b)| differs | a ^ b);
-            found |= if differs == 0 { value.get() } else { 0 };
+            // The value is read in any case: a read that others may write is not made where nobody asked for it, but behind a branch.
+            found |= select_unpredictable(differs == 0, value.get(), 0);
         }
         found
     }

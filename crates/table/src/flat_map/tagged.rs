@@ -61,7 +61,8 @@ impl TagLine {
     fn with_tag(&self, tag: u16) -> u32 {
         let mut slots = 0;
         for slot in 0..SLOTS {
-            let is_it = self.tags[slot] == tag && self.value(slot) != 0;
+            // Both are read in any case: which slot it is cannot be foreseen.
+            let is_it = (self.tags[slot] == tag) & (self.value(slot) != 0);
             slots |= u32::from(is_it) << slot;
         }
         slots
