@@ -147,7 +147,7 @@ impl Place {
     ///
     /// # Errors
     /// The frame would be too long; it stays as it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn describe(
         &self,
         outer: Option<&Outer>,
@@ -252,7 +252,7 @@ impl Root {
     ///
     /// # Errors
     /// It is no vPDP's: why.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
         match self.entrances.get(frame.ingress.0 as usize) {
             Some(Entrance::Whole(inlet)) => Ok(*inlet),
@@ -265,6 +265,7 @@ impl Root {
         }
     }
 
+    #[inline]
     fn shared_inlet(&self, shared: &Shared, frame: &mut Frame) -> Result<Inlet, DropReason> {
         let by_rules = |frame: &Frame| {
             let classifier = self.classifier.as_ref()?;
