@@ -217,7 +217,11 @@ impl Outer {
         })
     }
 
-    fn put_on(&self, header: [u8; Description::BYTES], frame: &mut Frame) -> Result<(), FrameError> {
+    fn put_on(
+        &self,
+        header: [u8; Description::BYTES],
+        frame: &mut Frame,
+    ) -> Result<(), FrameError> {
         let len = frame.len() + header.len() + self.bytes.len();
         if len > packet::MAX_FRAME {
             return Err(FrameError::TooLong { len });

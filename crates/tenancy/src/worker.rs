@@ -160,12 +160,10 @@ impl<'w> Way<'w> {
     ) {
         match self.place.exit(port) {
             Exit::Port(port) => sent(*port, frame, time),
-            Exit::Described(port, outer) => {
-                match self.place.describe(outer.as_deref(), frame) {
-                    Ok(()) => sent(*port, frame, time),
-                    Err(_) => self.too_long += 1,
-                }
-            }
+            Exit::Described(port, outer) => match self.place.describe(outer.as_deref(), frame) {
+                Ok(()) => sent(*port, frame, time),
+                Err(_) => self.too_long += 1,
+            },
             Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
             Exit::Link(inlet) => {
                 self.allowance -= 1;

@@ -184,8 +184,9 @@ impl Hashed {
                 packing.pack(key, &mut packed);
                 each(&packed, note);
             }),
-            packing => pairs
-                .for_each(|(key, note)| packed(packing.as_ref(), key, |key| each(key, note))),
+            packing => {
+                pairs.for_each(|(key, note)| packed(packing.as_ref(), key, |key| each(key, note)))
+            }
         }
     }
 
