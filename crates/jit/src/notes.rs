@@ -9,9 +9,6 @@ use table::{COUNTER_WORDS, EntryIdx, USAGE_WORDS};
 use crate::translate::ScoutSite;
 use crate::view::{self, Entries};
 
-/// Up to so many keys are looked up one by one: what they read is on its way when there are others beside them.
-const FEW: usize = 8;
-
 /// None of so many packets asks; the notes are as long as these sites want them.
 pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
     let words = sites.last().map_or(0, |site| site.first + site.words());
@@ -23,18 +20,18 @@ pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
     }
 }
 
-/// Asks the processor for what the answers to these packets' questions will read first.
+/// Asks the processor for what the answers to these packets' questions will read first; what they need not find out again stands where they will.
 pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
     let (keys, found) = site.questions(notes, packets);
     if let Some(table) = state.table(site.table)
         && !found.is_empty()
     {
-        table.lookup.announce(keys, found.len());
+        table.lookup.announce(keys, found);
     }
 }
 
-/// Answers these packets' questions, and asks the processor for what the pass will read of the entries. Where there are many lots, what they read is never
-/// near.
+/// Answers these packets' questions, which were announced if there are many lots, and asks the processor for what the pass will read of the entries: that
+/// is never near where there are many lots.
 pub(crate) fn answer(
     site: &ScoutSite,
     notes: &mut [u64],
@@ -49,37 +46,38 @@ pub(crate) fn answer(
     let Some(entries) = view::entries(lot.derived, site.table, are_many) else {
         return;
     };
-    if are_many && found.len() <= FEW && site.limbs > 0 {
-        for (key, found) in keys.chunks_exact(site.limbs).zip(found) {
-            *found = number(table.lookup.find(key), &entries);
-        }
-        return;
+    if are_many {
+        table.lookup.find_announced(keys, found);
+        return found.iter().for_each(|found| entries.ask_for(*found));
     }
     let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
     let places = &mut places[..found.len()];
     table.lookup.find_batch(keys, places);
     for (found, place) in found.iter_mut().zip(places) {
-        *found = number(*place, &entries);
+        *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
+        entries.ask_for(*found);
     }
 }
 
-/// The number of the record of what was found, of which all that the pass will read is asked for.
-#[inline(always)]
-fn number(found: Option<EntryIdx>, entries: &Entries) -> u64 {
-    let number = found.map_or(0, |idx| idx.get() as usize + 1);
-    if entries.records != 0 {
-        let first = entries.records + number * entries.stride;
-        let last = first + entries.stride - size_of::<u64>();
-        (first..last).step_by(LINE).for_each(prefetch_at);
-        prefetch_at(last);
+impl Entries {
+    /// Asks the processor for all that the pass will read of the record of this number.
+    #[inline(always)]
+    fn ask_for(&self, number: u64) {
+        let number = number as usize;
+        if self.records != 0 {
+            // No record is in more lines than it must be.
+            let first = self.records + number * self.stride;
+            (first..first + self.stride)
+                .step_by(LINE)
+                .for_each(prefetch_at);
+        }
+        if self.counts != 0 {
+            prefetch_at(self.counts + number * COUNTER_WORDS * size_of::<u64>());
+        }
+        if self.usage != 0 {
+            prefetch_at(self.usage + number * USAGE_WORDS * size_of::<u64>());
+        }
     }
-    if entries.counts != 0 {
-        prefetch_at(entries.counts + number * COUNTER_WORDS * size_of::<u64>());
-    }
-    if entries.usage != 0 {
-        prefetch_at(entries.usage + number * USAGE_WORDS * size_of::<u64>());
-    }
-    number as u64
 }
 
 /// Bytes of a cache line.

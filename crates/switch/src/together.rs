@@ -48,8 +48,14 @@ pub fn forward_together(
         let (own, others) = rest.split_at_mut(count);
         let through = done.min(count);
         let worker = companion.worker_mut();
-        let sent = &mut |port, frame: &mut Frame, time| sent(number, port, frame, time);
-        worker.finish(&mut own[through..], now, Some(&mut *contexts), sent);
+        match &mut own[through..] {
+            // Nothing waits to be sent: the program is not looked at again.
+            [] if through > 0 => worker.rest(),
+            own => {
+                let sent = &mut |port, frame: &mut Frame, time| sent(number, port, frame, time);
+                worker.finish(own, now, Some(&mut *contexts), sent);
+            }
+        }
         done -= through;
         rest = others;
     }
@@ -86,10 +92,8 @@ fn run(
         core.make_ready(root, fused);
     }
     let outcomes = &mut [PackedOutcome::default(); BURST][..frames.len()];
-    let mut lots = [lot(&companions[0]); MOST_TOGETHER];
-    for (at, companion) in lots.iter_mut().zip(&*companions) {
-        *at = lot(companion);
-    }
+    let last = companions.len() - 1;
+    let lots: [Lot<'_>; MOST_TOGETHER] = std::array::from_fn(|at| lot(&companions[at.min(last)]));
     let mut burst = Burst {
         frames: &mut *frames,
         outcomes,

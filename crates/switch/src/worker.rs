@@ -387,6 +387,12 @@ impl Worker {
         }
     }
 
+    /// Ends what [`Worker::take_in_hand`] has begun, where all packets are through.
+    #[inline]
+    pub(crate) fn rest(&self) {
+        self.desk.end();
+    }
+
     /// Takes frames that came at that time through the program, and ends what [`Worker::take_in_hand`] has begun.
     pub(crate) fn finish(
         &mut self,
@@ -401,7 +407,7 @@ impl Worker {
         } else {
             self.core.forward(&self.root, frames, lent, sent);
         }
-        self.desk.end();
+        self.rest();
     }
 
     /// Whether packets go through the same function as those of another worker, so that they may go together ([`crate::forward_together`]).
@@ -492,6 +498,11 @@ impl Worker {
         self.core.passes_left = passes;
         self.wait_while_held();
         self.take_root();
+        if self.core.held() == 0 && !self.desk.has_mail() {
+            // Nothing is due: this is the usual case, and all of it.
+            self.core.now = self.core.now.max(now);
+            return;
+        }
         let trace = &mut Trace(None);
         self.core.catch_up(trace);
         if !self.core.is_behind() && self.core.go_on_to(now, trace) {
@@ -548,6 +559,7 @@ impl Worker {
     }
 
     /// Whether a burst would have to wait right now, because the device changes what all packets must see at once.
+    #[inline]
     pub fn is_held(&self) -> bool {
         self.office.is_held.load(Ordering::Acquire)
     }

@@ -9,26 +9,56 @@ use bits::limbs_for;
 /// The longest key that is packed, in limbs after it.
 pub(crate) const MOST: usize = 8;
 
+/// Steps that a packing holds itself: they are read where it is, and nothing has to be waited for.
+const FEW: usize = 5;
+
 /// How some fields of a key are packed.
 #[derive(Debug, Clone)]
 pub(crate) struct Packing {
-    /// One a limb of the key that has bits of these fields.
-    steps: Box<[Step]>,
+    steps: Steps,
+    /// Of each step, the field and which limb of it.
+    origins: Box<[(usize, usize)]>,
     limbs: usize,
     /// Whether the key as it is has the same limbs.
     is_identity: bool,
 }
 
+/// One step a limb of the key that has bits of the fields.
+#[derive(Debug, Clone)]
+enum Steps {
+    /// So many of these.
+    Few(u8, [Step; FEW]),
+    Many(Box<[Step]>),
+}
+
+impl Steps {
+    fn new(steps: &[Step]) -> Self {
+        let mut few = [Step::default(); FEW];
+        match few.get_mut(..steps.len()) {
+            Some(own) => {
+                own.copy_from_slice(steps);
+                Self::Few(steps.len() as u8, few)
+            }
+            None => Self::Many(steps.into()),
+        }
+    }
+
+    #[inline(always)]
+    fn as_slice(&self) -> &[Step] {
+        match self {
+            Self::Few(count, steps) => &steps[..*count as usize],
+            Self::Many(steps) => steps,
+        }
+    }
+}
+
 /// Bits of one limb of the key, and where in the packed key they begin.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Step {
-    field: usize,
-    /// Which limb of the field.
-    limb: usize,
     /// Which limb of the key.
-    from: usize,
-    to: usize,
-    shift: u32,
+    from: u32,
+    to: u32,
+    shift: u8,
     /// Whether the bits go on into limb `to + 1`.
     spills: bool,
 }
@@ -44,17 +74,16 @@ impl Packing {
         if is_long && !is_whole {
             return None;
         }
-        let mut steps = Vec::new();
+        let (mut steps, mut origins) = (Vec::new(), Vec::new());
         let mut bits = 0;
         for &field in fields {
             for limb in 0..limbs_for(width(&field)) {
                 let taken = (width(&field) as usize - limb * 64).min(64);
+                origins.push((field, limb));
                 steps.push(Step {
-                    field,
-                    limb,
-                    from: shape.offset(field) + limb,
-                    to: bits / 64,
-                    shift: (bits % 64) as u32,
+                    from: (shape.offset(field) + limb) as u32,
+                    to: (bits / 64) as u32,
+                    shift: (bits % 64) as u8,
                     spills: bits % 64 + taken > 64,
                 });
                 bits += if is_long { 64 } else { taken };
@@ -64,13 +93,14 @@ impl Packing {
         if is_identity {
             // As many limbs packed as not: then better none is shifted.
             for (i, step) in steps.iter_mut().enumerate() {
-                (step.to, step.shift, step.spills) = (i, 0, false);
+                (step.to, step.shift, step.spills) = (i as u32, 0, false);
             }
         }
         Some(Self {
             limbs: bits.div_ceil(64),
             is_identity,
-            steps: steps.into(),
+            steps: Steps::new(&steps),
+            origins: origins.into(),
         })
     }
 
@@ -89,25 +119,28 @@ impl Packing {
     /// Packs the fields of `key` into `packed`, which has [`limbs`](Self::limbs) limbs.
     #[inline(always)]
     pub(crate) fn pack(&self, key: &[u64], packed: &mut [u64]) {
-        self.pack_from(packed, |step| key[step.from]);
+        self.pack_from(packed, |_, step| key[step.from as usize]);
     }
 
     /// Packs the values of exact matches.
     pub(crate) fn pack_matches(&self, matches: &[FieldMatch], packed: &mut [u64]) {
-        self.pack_from(packed, |step| match &matches[step.field] {
-            FieldMatch::Exact(value) => value.limbs()[step.limb],
-            _ => 0,
+        self.pack_from(packed, |number, _| {
+            let (field, limb) = self.origins[number];
+            match &matches[field] {
+                FieldMatch::Exact(value) => value.limbs()[limb],
+                _ => 0,
+            }
         });
     }
 
     #[inline(always)]
-    fn pack_from(&self, packed: &mut [u64], limb: impl Fn(&Step) -> u64) {
+    fn pack_from(&self, packed: &mut [u64], limb: impl Fn(usize, &Step) -> u64) {
         packed.fill(0);
-        for step in &self.steps {
-            let limb = limb(step);
-            packed[step.to] |= limb << step.shift;
+        for (number, step) in self.steps.as_slice().iter().enumerate() {
+            let (limb, to) = (limb(number, step), step.to as usize);
+            packed[to] |= limb << step.shift;
             if step.spills {
-                packed[step.to + 1] |= limb >> (64 - step.shift);
+                packed[to + 1] |= limb >> (64 - step.shift);
             }
         }
     }

@@ -724,10 +724,18 @@ impl Lookup {
         prefetch_value(&*self.matcher);
     }
 
-    /// Asks the processor for what lookups of so many keys, which lie in `keys` one after the other, read first: for who has others to do before them.
+    /// Asks the processor for what lookups of `notes.len()` keys, which lie in `keys` one after the other, read first, and notes what
+    /// [`find_announced`](Self::find_announced) need not find out again: for who has others to do before them.
     #[inline]
-    pub fn announce(&self, keys: &[u64], count: usize) {
-        self.matcher.announce(keys, count);
+    pub fn announce(&self, keys: &[u64], notes: &mut [u64]) {
+        self.matcher.announce(keys, notes);
+    }
+
+    /// [`find`](Self::find) for keys that were [announced](Self::announce) to this same snapshot, with what was noted: notes become the places of
+    /// entries, plus 1, or 0.
+    #[inline]
+    pub fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
+        self.matcher.find_announced(keys, notes);
     }
 
     /// The entry that `key` hits: each field's limbs in the order of the [`KeyShape`], canonical.

@@ -365,8 +365,13 @@ fn check(
     for (lookup, rows) in &seen {
         let mut batch = vec![None; many.len()];
         lookup.find_batch(&packed, &mut batch);
-        for (key, found) in packed.chunks_exact(shape.limbs()).zip(&batch) {
+        let mut notes = vec![u64::MAX; many.len()];
+        lookup.announce(&packed, &mut notes);
+        lookup.find_announced(&packed, &mut notes);
+        let found_each = batch.iter().zip(&notes);
+        for (key, (found, note)) in packed.chunks_exact(shape.limbs()).zip(found_each) {
             assert_eq!(lookup.find(key), *found);
+            assert_eq!(found.map_or(0, |idx| u64::from(idx.get()) + 1), *note);
         }
         for key in keys {
             assert_eq!(

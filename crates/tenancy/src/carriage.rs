@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use packet::{Frame, FrameError};
 
-use crate::description::Description;
+use crate::description::{Description, Draft};
 use crate::vpdp::VpdpId;
 
 /// A MAC address.
@@ -190,24 +191,73 @@ fn ones_complement_sum(bytes: &[u8]) -> u16 {
 /// What is put in front of a vPDP's packets at a port that carries descriptions.
 #[derive(Clone, Debug)]
 pub struct Envelope {
-    vpdp: VpdpId,
-    carriage: Carriage,
-    /// All in front of the description header, lengths left open.
-    outer: Box<[u8]>,
+    description: Draft,
+    outer: Option<Arc<Outer>>,
+}
+
+/// All in front of the description header, lengths left open.
+#[derive(Debug)]
+pub(crate) struct Outer {
+    bytes: Box<[u8]>,
+    /// Whether lengths stand in it: of IPv4 and UDP.
+    has_lengths: bool,
+}
+
+impl Outer {
+    /// What this carriage puts in front of the description headers of a vPDP; nothing if they are the first.
+    pub(crate) fn of(vpdp: VpdpId, carriage: Carriage) -> Option<Outer> {
+        let (bytes, has_lengths) = match &carriage {
+            Carriage::Plain => return None,
+            Carriage::MacInMac(backbone) => (backbone.header(ETHERTYPE_DESCRIBED), false),
+            Carriage::Vxlan(tunnel) => (tunnel.headers(vpdp), true),
+        };
+        Some(Outer {
+            bytes: bytes.into(),
+            has_lengths,
+        })
+    }
+
+    fn put_on(
+        &self,
+        header: [u8; Description::BYTES],
+        frame: &mut Frame,
+    ) -> Result<(), FrameError> {
+        let len = frame.len() + header.len() + self.bytes.len();
+        if len > packet::MAX_FRAME {
+            return Err(FrameError::TooLong { len });
+        }
+        frame.push_front(&header)?;
+        frame.push_front(&self.bytes)?;
+        if self.has_lengths {
+            write_lengths(frame.bytes_mut());
+        }
+        Ok(())
+    }
+}
+
+/// Puts a description and what is in front of it in front of a packet.
+///
+/// # Errors
+/// The frame would be longer than a frame, or an IPv4 packet, may be; it stays as it is.
+#[inline]
+pub(crate) fn put_on(
+    description: Draft,
+    outer: Option<&Outer>,
+    frame: &mut Frame,
+) -> Result<(), FrameError> {
+    let header = description.of_packet(frame.len());
+    match outer {
+        None => frame.push_front(&header),
+        Some(outer) => outer.put_on(header, frame),
+    }
 }
 
 impl Envelope {
     /// That of this vPDP's packets on a port of this carriage.
     pub fn new(vpdp: VpdpId, carriage: Carriage) -> Envelope {
-        let outer = match &carriage {
-            Carriage::Plain => Vec::new(),
-            Carriage::MacInMac(backbone) => backbone.header(ETHERTYPE_DESCRIBED),
-            Carriage::Vxlan(tunnel) => tunnel.headers(vpdp),
-        };
         Envelope {
-            vpdp,
-            carriage,
-            outer: outer.into(),
+            description: Draft::of(vpdp),
+            outer: Outer::of(vpdp, carriage).map(Arc::new),
         }
     }
 
@@ -217,20 +267,7 @@ impl Envelope {
     /// The frame would be longer than a frame, or an IPv4 packet, may be; it stays as it is.
     #[inline]
     pub fn put_on(&self, frame: &mut Frame) -> Result<(), FrameError> {
-        let len = frame.len() + self.carriage.bytes();
-        if len > packet::MAX_FRAME {
-            return Err(FrameError::TooLong { len });
-        }
-        let description = Description::of_packet(self.vpdp, frame.len());
-        frame.push_front(&description.encode())?;
-        if self.outer.is_empty() {
-            return Ok(());
-        }
-        frame.push_front(&self.outer)?;
-        if let Carriage::Vxlan(_) = self.carriage {
-            write_lengths(frame.bytes_mut());
-        }
-        Ok(())
+        put_on(self.description, self.outer.as_deref(), frame)
     }
 }
 

@@ -39,20 +39,14 @@ impl Description {
     /// The description of a whole packet of so many bytes, as far as it can be said.
     #[inline]
     pub fn of_packet(vpdp: VpdpId, bytes: usize) -> Description {
-        let length = bytes.min(MAX_FRAME) + Description::BYTES;
-        Description {
-            vpdp,
-            length: length.min(Description::MAX_LENGTH.into()) as u16,
-        }
+        let length = whole_length(bytes);
+        Description { vpdp, length }
     }
 
     /// The header.
     #[inline]
     pub fn encode(self) -> [u8; Description::BYTES] {
-        let word = VERSION << VERSION_SHIFT
-            | u32::from(self.vpdp.get()) << VPDP_SHIFT
-            | (u32::from(self.length) & TWELVE_BITS) << LENGTH_SHIFT;
-        (word | u32::from(remainder(word))).to_be_bytes()
+        Draft::of(self.vpdp).of_length(self.length)
     }
 
     /// What the header at the front of these bytes says; nothing if it is not whole, of another version, damaged, for no vPDP, or if the packet is
@@ -70,6 +64,49 @@ impl Description {
             length: length as u16,
         })
     }
+}
+
+/// The header of a vPDP's packets but for the length. The checks of parts of a header together are the whole one's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft(u32);
+
+impl Draft {
+    /// Of this vPDP.
+    pub(crate) fn of(vpdp: VpdpId) -> Draft {
+        Draft(checked(
+            VERSION << VERSION_SHIFT | u32::from(vpdp.get()) << VPDP_SHIFT,
+        ))
+    }
+
+    /// Of no vPDP: nobody takes it.
+    pub(crate) fn nobody() -> Draft {
+        Draft(0)
+    }
+
+    /// The header of a whole packet of so many bytes, as far as it can be said.
+    #[inline]
+    pub(crate) fn of_packet(self, bytes: usize) -> [u8; Description::BYTES] {
+        self.of_length(whole_length(bytes))
+    }
+
+    #[inline]
+    fn of_length(self, length: u16) -> [u8; Description::BYTES] {
+        let length = (u32::from(length) & TWELVE_BITS) << LENGTH_SHIFT;
+        (self.0 ^ checked(length)).to_be_bytes()
+    }
+}
+
+/// The length that a description says of a whole packet of so many bytes.
+#[inline]
+fn whole_length(bytes: usize) -> u16 {
+    let length = bytes.min(MAX_FRAME) + Description::BYTES;
+    length.min(Description::MAX_LENGTH.into()) as u16
+}
+
+/// A header, or a part of it, with its check.
+#[inline]
+fn checked(word: u32) -> u32 {
+    word | u32::from(remainder(word))
 }
 
 /// The remainder of a header divided by the generator: 0 if its check is right; the check itself if it is still to be put in.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use exec::DropReason;
-use packet::{Frame, PortId};
+use packet::{Frame, FrameError, PortId};
 use table::prefetch::prefetch_value;
 
-use crate::carriage::{Carriage, Envelope};
+use crate::carriage::{Carriage, Outer, put_on};
 use crate::classifier::{Classifier, outer_vlan};
+use crate::description::Draft;
 use crate::gate::Gate;
 use crate::vpdp::{Connection, VpdpId};
 use crate::wiring::{Sharing, Wiring};
@@ -31,6 +32,14 @@ impl Slot {
 pub(crate) struct Inlet {
     pub(crate) slot: Slot,
     pub(crate) port: PortId,
+}
+
+impl Inlet {
+    /// Nowhere: of no slot.
+    const NONE: Inlet = Inlet {
+        slot: Slot::NONE,
+        port: PortId(0),
+    };
 }
 
 /// A port of the switch, as packets come in. Small: of many ports each packet may come in by another one.
@@ -64,14 +73,15 @@ impl Entrance {
 #[derive(Debug)]
 struct Shared {
     sharing: Sharing,
-    /// Where packets of each vPDP go in, by its number.
-    inlets: Box<[Option<Inlet>]>,
+    /// Where packets of each vPDP go in, by its number; [`Inlet::NONE`] for those that do not have the port.
+    inlets: Box<[Inlet]>,
 }
 
 impl Shared {
     #[inline]
     fn inlet(&self, vpdp: VpdpId) -> Option<Inlet> {
-        *self.inlets.get(vpdp.index())?
+        let inlet = self.inlets.get(vpdp.index()).copied();
+        inlet.filter(|inlet| inlet.slot != Slot::NONE)
     }
 }
 
@@ -82,8 +92,8 @@ pub(crate) enum Exit {
     Open,
     /// To a port of the switch.
     Port(PortId),
-    /// To a port of the switch that carries descriptions. Ports of a vPDP that carry them alike have one envelope.
-    Described(PortId, Arc<Envelope>),
+    /// To a port of the switch that carries descriptions, with this in front of them. Ports of a vPDP that carry them alike have one.
+    Described(PortId, Option<Arc<Outer>>),
     /// To another virtual port.
     Link(Inlet),
 }
@@ -109,6 +119,8 @@ pub(crate) struct Place {
     pub(crate) gate: Arc<Gate>,
     /// Whether the gate limits nothing, so that it need not be asked.
     pub(crate) is_unlimited: bool,
+    /// What is said of its packets.
+    description: Draft,
     exits: Box<[Exit]>,
 }
 
@@ -120,6 +132,7 @@ impl Place {
             admission: Admission::Closed(DropReason::NoProgram),
             gate: Arc::default(),
             is_unlimited: true,
+            description: Draft::nobody(),
             exits: Box::default(),
         }
     }
@@ -128,6 +141,19 @@ impl Place {
     #[inline]
     pub(crate) fn ask_for_exits(&self) {
         prefetch_value(&self.exits[..self.exits.len().min(FEW_PORTS)]);
+    }
+
+    /// Puts its description, and what is in front of that, in front of one of its packets.
+    ///
+    /// # Errors
+    /// The frame would be too long; it stays as it is.
+    #[inline(always)]
+    pub(crate) fn describe(
+        &self,
+        outer: Option<&Outer>,
+        frame: &mut Frame,
+    ) -> Result<(), FrameError> {
+        put_on(self.description, outer, frame)
     }
 
     #[inline]
@@ -171,12 +197,12 @@ impl Root {
         places.resize_with(most.unwrap_or(0), || None);
         for tenant in tenants {
             let connections = wiring.ports.get(&tenant.vpdp).into_iter().flatten();
-            let mut envelopes = Envelopes::of(tenant.vpdp);
+            let mut outers = Outers::of(tenant.vpdp);
             let exits = connections.map(|connection| match *connection {
                 Connection::Open => Exit::Open,
                 Connection::Physical(port) => match wiring.shared.get(&port) {
                     Some(Sharing::Described(carriage)) => {
-                        Exit::Described(port, envelopes.of_carriage(*carriage))
+                        Exit::Described(port, outers.of_carriage(*carriage))
                     }
                     _ => Exit::Port(port),
                 },
@@ -190,6 +216,7 @@ impl Root {
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
                 is_unlimited: tenant.gate.is_open(),
+                description: Draft::of(tenant.vpdp),
                 exits: exits.collect(),
             });
         }
@@ -225,7 +252,7 @@ impl Root {
     ///
     /// # Errors
     /// It is no vPDP's: why.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
         match self.entrances.get(frame.ingress.0 as usize) {
             Some(Entrance::Whole(inlet)) => Ok(*inlet),
@@ -238,6 +265,7 @@ impl Root {
         }
     }
 
+    #[inline]
     fn shared_inlet(&self, shared: &Shared, frame: &mut Frame) -> Result<Inlet, DropReason> {
         let by_rules = |frame: &Frame| {
             let classifier = self.classifier.as_ref()?;
@@ -263,26 +291,26 @@ pub(crate) fn of_vlan<T: Copy>(owners: &[(u64, T)], vlan: u64) -> Option<T> {
     Some(owners[at].1)
 }
 
-/// Envelopes of a vPDP, one of each kind.
-struct Envelopes {
+/// What stands in front of a vPDP's descriptions, one of each kind.
+struct Outers {
     vpdp: VpdpId,
-    made: Vec<(Carriage, Arc<Envelope>)>,
+    made: Vec<(Carriage, Option<Arc<Outer>>)>,
 }
 
-impl Envelopes {
-    fn of(vpdp: VpdpId) -> Envelopes {
+impl Outers {
+    fn of(vpdp: VpdpId) -> Outers {
         let made = Vec::new();
-        Envelopes { vpdp, made }
+        Outers { vpdp, made }
     }
 
-    fn of_carriage(&mut self, carriage: Carriage) -> Arc<Envelope> {
+    fn of_carriage(&mut self, carriage: Carriage) -> Option<Arc<Outer>> {
         let known = self.made.iter().find(|(other, _)| *other == carriage);
-        if let Some((_, envelope)) = known {
-            return Arc::clone(envelope);
+        if let Some((_, outer)) = known {
+            return outer.clone();
         }
-        let envelope = Arc::new(Envelope::new(self.vpdp, carriage));
-        self.made.push((carriage, Arc::clone(&envelope)));
-        envelope
+        let outer = Outer::of(self.vpdp, carriage).map(Arc::new);
+        self.made.push((carriage, outer.clone()));
+        outer
     }
 }
 
@@ -307,7 +335,7 @@ fn entrances(
         };
         if let Entrance::Closed = entrances[at] {
             let inlets = vec![
-                None;
+                Inlet::NONE;
                 wiring
                     .ports
                     .keys()
@@ -320,7 +348,7 @@ fn entrances(
             }));
         }
         if let Entrance::Shared(shared) = &mut entrances[at] {
-            shared.inlets[virtual_port.vpdp.index()] = Some(inlet);
+            shared.inlets[virtual_port.vpdp.index()] = inlet;
         }
     }
     if let Some(Classifier::Vlans(vlans)) = classifier {

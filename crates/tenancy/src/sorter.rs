@@ -15,16 +15,8 @@ pub(crate) struct Sorter {
     counts: Vec<u32>,
     /// Slots with frames, in the order of their first.
     groups: Vec<(Slot, Range<usize>)>,
-    /// Room for frames in their order.
-    sorted: Vec<Frame>,
-}
-
-/// Where frames are in their order.
-pub(crate) enum Sorted {
-    /// Where they were.
-    InPlace,
-    /// Here, to be [brought back](Sorter::bring_back).
-    Aside(Vec<Frame>),
+    /// Where each frame goes.
+    places: Vec<u32>,
 }
 
 impl Sorter {
@@ -36,31 +28,39 @@ impl Sorter {
     }
 
     /// Brings frames together by [`Sorter::slots`]. Those of no slot come last, in no group.
-    pub(crate) fn sort(&mut self, frames: &mut [Frame]) -> Sorted {
+    pub(crate) fn sort(&mut self, frames: &mut [Frame]) {
         self.groups.clear();
         let first = self.slots.first().copied().unwrap_or(Slot::NONE);
         if self.slots.iter().all(|slot| *slot == first) {
             if first != Slot::NONE {
                 self.groups.push((first, 0..frames.len()));
             }
-            return Sorted::InPlace;
+            return;
         }
-        let behind = self.count();
-        let mut sorted = std::mem::take(&mut self.sorted);
-        if sorted.len() < frames.len() {
-            sorted.resize_with(frames.len(), Frame::without_buffer);
+        self.find_places();
+        for at in 0..frames.len().min(self.places.len()) {
+            // Each exchange brings one frame to its place.
+            while self.places[at] as usize != at {
+                let place = self.places[at] as usize;
+                frames.swap(at, place);
+                self.places.swap(at, place);
+            }
         }
-        let mut behind = behind as u32;
-        for (&slot, frame) in self.slots.iter().zip(frames) {
+    }
+
+    /// Finds the groups, and where each frame goes.
+    fn find_places(&mut self) {
+        let mut behind = self.count() as u32;
+        self.places.clear();
+        for slot in &self.slots {
             let next = self.counts.get_mut(slot.index());
             let next = next.unwrap_or(&mut behind);
-            std::mem::swap(frame, &mut sorted[*next as usize]);
+            self.places.push(*next);
             *next += 1;
         }
         for (slot, _) in &self.groups {
             self.counts[slot.index()] = 0;
         }
-        Sorted::Aside(sorted)
     }
 
     /// Finds the groups, and where each slot's first frame goes; where the frames of no slot begin.
@@ -81,12 +81,6 @@ impl Sorter {
             begin = range.end;
         }
         begin
-    }
-
-    /// Gives frames back what [`Sorter::sort`] has taken from them: buffers, in any order.
-    pub(crate) fn bring_back(&mut self, mut sorted: Vec<Frame>, frames: &mut [Frame]) {
-        frames.swap_with_slice(&mut sorted[..frames.len()]);
-        self.sorted = sorted;
     }
 
     /// How many slots have frames.
@@ -123,10 +117,7 @@ mod tests {
                 sorter.slots = numbers.iter().map(slot).collect();
                 let frame = |number: usize| Frame::from_bytes(&[number as u8]).unwrap();
                 let mut frames: Vec<Frame> = (0..numbers.len()).map(frame).collect();
-                let sorted = sorter.sort(&mut frames);
-                if let Sorted::Aside(sorted) = sorted {
-                    sorter.bring_back(sorted, &mut frames);
-                }
+                sorter.sort(&mut frames);
                 let mut seen = 0;
                 for number in 0..sorter.groups() {
                     let (slot, range) = sorter.group(number);

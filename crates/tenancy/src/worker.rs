@@ -15,7 +15,7 @@ use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares};
-use crate::sorter::{Sorted, Sorter};
+use crate::sorter::Sorter;
 
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
@@ -33,13 +33,17 @@ const PASSES_A_PACKET: u32 = 8;
 /// Packets whose bytes are on their way while one is classified.
 const LOOK_AHEAD: usize = 8;
 
-/// How many groups before its own each thing that a group needs is asked for. Between two of them a company goes through.
+/// Groups between two things that a group needs: so long what leads to the next one takes to come. Of a company, which sets off at once, what is asked for
+/// last comes while the one before goes through; much earlier, and it would have left the nearest cache again.
+const LEAD: usize = 4;
+
+/// How many groups before its own each thing that a group needs is asked for.
 const AHEAD: [(usize, Ahead); 5] = [
-    (5 * MOST_TOGETHER, Ahead::Own),
-    (4 * MOST_TOGETHER, Ahead::Root),
-    (3 * MOST_TOGETHER, Ahead::Tables),
-    (2 * MOST_TOGETHER, Ahead::Lookups),
-    (MOST_TOGETHER, Ahead::Entries),
+    (5 * LEAD, Ahead::Own),
+    (4 * LEAD, Ahead::Root),
+    (3 * LEAD, Ahead::Tables),
+    (2 * LEAD, Ahead::Lookups),
+    (LEAD, Ahead::Entries),
 ];
 
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
@@ -147,7 +151,7 @@ impl<'w> Way<'w> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(
         &mut self,
         links: &mut Links,
@@ -156,7 +160,7 @@ impl<'w> Way<'w> {
     ) {
         match self.place.exit(port) {
             Exit::Port(port) => sent(*port, frame, time),
-            Exit::Described(port, envelope) => match envelope.put_on(frame) {
+            Exit::Described(port, outer) => match self.place.describe(outer.as_deref(), frame) {
                 Ok(()) => sent(*port, frame, time),
                 Err(_) => self.too_long += 1,
             },
@@ -227,6 +231,21 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     let cycles = gauge.end(work);
     place.gate.charge(Used { passes, cycles }, now);
     (work, cycles)
+}
+
+/// Gives a frame the virtual port that it comes in by; its slot.
+#[inline(always)]
+fn enter(root: &Root, frame: &mut Frame, refuse: &mut impl FnMut(DropReason)) -> Slot {
+    match root.inlet(frame) {
+        Ok(inlet) => {
+            frame.ingress = inlet.port;
+            inlet.slot
+        }
+        Err(reason) => {
+            refuse(reason);
+            Slot::NONE
+        }
+    }
 }
 
 /// Has a seat looked at when time goes on, if packets wait in it.
@@ -375,30 +394,28 @@ impl Worker {
 
     /// Finds each frame's slot, and gives it the virtual port that it comes in by.
     fn classify(&mut self, root: &Root, frames: &mut [Frame]) {
-        let Worker { sorter, ledger, .. } = self;
-        let mut refused = false;
+        let Worker {
+            sorter,
+            ledger,
+            is_untold,
+            ..
+        } = self;
+        let mut refuse = |reason| {
+            ledger.refuse(1, reason);
+            *is_untold = true;
+        };
         sorter.slots.clear();
-        for at in 0..frames.len() {
-            if root.looks_inside()
-                && let Some(later) = frames.get(at + LOOK_AHEAD)
-            {
-                prefetch(later.bytes(), 0);
-            }
-            let frame = &mut frames[at];
-            let slot = match root.inlet(frame) {
-                Ok(inlet) => {
-                    frame.ingress = inlet.port;
-                    inlet.slot
+        if root.looks_inside() {
+            sorter.slots.extend((0..frames.len()).map(|at| {
+                if let Some(later) = frames.get(at + LOOK_AHEAD) {
+                    prefetch(later.bytes(), 0);
                 }
-                Err(reason) => {
-                    ledger.refuse(1, reason);
-                    refused = true;
-                    Slot::NONE
-                }
-            };
-            sorter.slots.push(slot);
+                enter(root, &mut frames[at], &mut refuse)
+            }));
+        } else {
+            let enter = |frame| enter(root, frame, &mut refuse);
+            sorter.slots.extend(frames.iter_mut().map(enter));
         }
-        self.is_untold |= refused;
     }
 
     fn serve_all(
@@ -407,15 +424,9 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let sorted = self.sorter.sort(frames);
+        self.sorter.sort(frames);
         self.end_sorting();
-        match sorted {
-            Sorted::InPlace => self.serve_groups(root, frames, sent),
-            Sorted::Aside(mut sorted) => {
-                self.serve_groups(root, &mut sorted, sent);
-                self.sorter.bring_back(sorted, frames);
-            }
-        }
+        self.serve_groups(root, frames, sent);
     }
 
     /// What is done until [`Worker::end_sorting`] is done for all frames alike.
@@ -441,6 +452,7 @@ impl Worker {
     ) {
         let (mut number, mut in_time) = (0, self.sorter.groups());
         self.asked = [0; AHEAD.len()];
+        let are_many = self.sorter.groups() > 1;
         while number < self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
             // Those whose device is being changed wait for it when the others are served.
@@ -449,7 +461,9 @@ impl Worker {
                 self.sorter.swap(number, in_time);
                 continue;
             }
-            self.look_ahead(root, number);
+            if are_many {
+                self.look_ahead(root, number);
+            }
             self.serve(root, slot, range, frames, sent);
             number += 1;
         }

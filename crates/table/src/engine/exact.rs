@@ -4,7 +4,7 @@ use super::dense::{Dense, DirectIndex};
 use super::steady::{ASK, Base, Steady};
 use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange};
 use crate::entry::EntryIdx;
-use crate::flat_map::{BATCH, FlatMap, OUTDATED};
+use crate::flat_map::{BATCH, FlatMap, Hash, OUTDATED};
 use crate::key::{FieldMatch, KeyShape};
 use crate::packing::{self, Packing};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Index {
             if dense.insert(key, idx) {
                 return;
             }
-            let mut hashed = Hashed::new(packing.clone());
+            let mut hashed = Hashed::new(packing);
             for (key, idx) in dense.iter() {
                 hashed.insert(&key, idx);
             }
@@ -95,26 +95,26 @@ impl Index {
 #[derive(Debug, Clone)]
 struct Hashed {
     /// How keys are packed; nothing if they are as they were, which is told without a look at how.
-    packing: Option<Arc<Packing>>,
+    packing: Option<Packing>,
     map: FlatMap,
 }
 
 impl Hashed {
-    fn new(packing: Arc<Packing>) -> Self {
+    fn new(packing: &Packing) -> Self {
         Self {
             map: FlatMap::new(packing.limbs()),
-            packing: Some(packing).filter(|packing| !packing.is_identity()),
+            packing: (!packing.is_identity()).then(|| packing.clone()),
         }
     }
 
     fn insert(&mut self, key: &[u64], idx: u32) {
         let map = &mut self.map;
-        packed(self.packing.as_deref(), key, |key| map.insert(key, idx));
+        packed(self.packing.as_ref(), key, |key| map.insert(key, idx));
     }
 
     fn remove(&mut self, key: &[u64]) {
         let map = &mut self.map;
-        packed(self.packing.as_deref(), key, |key| map.remove(key));
+        packed(self.packing.as_ref(), key, |key| map.remove(key));
     }
 
     /// Packs keys into `packed`, and finds them.
@@ -154,16 +154,44 @@ impl Hashed {
 
     #[inline(always)]
     fn get(&self, key: &[u64]) -> u32 {
-        packed(self.packing.as_deref(), key, |key| self.map.get(key))
+        packed(self.packing.as_ref(), key, |key| self.map.get(key))
     }
 
+    /// Notes the hashes of keys.
+    fn announce(&self, keys: &[u64], notes: &mut [u64]) {
+        self.each(keys, notes, |key, note| {
+            *note = self.map.announce(key).bits();
+        });
+    }
+
+    /// Finds keys whose hashes were noted.
+    fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
+        self.each(keys, notes, |key, note| {
+            *note = self.map.get_announced(key, Hash::from_bits(*note)).into();
+        });
+    }
+
+    /// Does the same with each key, packed, and its note.
     #[inline(always)]
-    fn announce(&self, key: &[u64]) {
-        packed(self.packing.as_deref(), key, |key| self.map.announce(key));
+    fn each(&self, keys: &[u64], notes: &mut [u64], each: impl Fn(&[u64], &mut u64)) {
+        let stride = keys.len().checked_div(notes.len()).unwrap_or(0).max(1);
+        let pairs = keys.chunks_exact(stride).zip(notes);
+        match &self.packing {
+            None => pairs.for_each(|(key, note)| each(key, note)),
+            // The usual length, known here, costs no loops.
+            Some(packing) if packing.limbs() == 1 => pairs.for_each(|(key, note)| {
+                let mut packed = [0];
+                packing.pack(key, &mut packed);
+                each(&packed, note);
+            }),
+            packing => {
+                pairs.for_each(|(key, note)| packed(packing.as_ref(), key, |key| each(key, note)))
+            }
+        }
     }
 
     fn outdate(&self, key: &[u64]) {
-        packed(self.packing.as_deref(), key, |key| self.map.outdate(key));
+        packed(self.packing.as_ref(), key, |key| self.map.outdate(key));
     }
 
     /// Finds keys, and says of each what there is by what the map has found.
@@ -280,11 +308,16 @@ impl Matcher for Index {
         }
     }
 
-    fn announce(&self, keys: &[u64], count: usize) {
+    fn announce(&self, keys: &[u64], notes: &mut [u64]) {
         if let Self::Hashed(hashed) = self {
-            let stride = keys.len().checked_div(count).unwrap_or(0).max(1);
-            keys.chunks_exact(stride)
-                .for_each(|key| hashed.announce(key));
+            hashed.announce(keys, notes);
+        }
+    }
+
+    fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
+        match self {
+            Self::Dense { dense, .. } => dense.find_each(keys, notes),
+            Self::Hashed(hashed) => hashed.find_announced(keys, notes),
         }
     }
 

@@ -90,8 +90,19 @@ pub trait Matcher: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Asks the processor for what lookups of so many keys, which lie in `keys` one after the other, read first.
-    fn announce(&self, _keys: &[u64], _count: usize) {}
+    /// Asks the processor for what lookups of `notes.len()` keys, which lie in `keys` one after the other, read first, and notes what they will need
+    /// not find out again.
+    fn announce(&self, _keys: &[u64], _notes: &mut [u64]) {}
+
+    /// [`find`](Self::find) for keys that were [announced](Self::announce) to this matcher, with what was noted: notes become the places of entries,
+    /// plus 1, or 0.
+    fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
+        let limbs = keys.len().checked_div(notes.len()).unwrap_or(0);
+        for (i, note) in notes.iter_mut().enumerate() {
+            let found = self.find(&keys[i * limbs..(i + 1) * limbs]);
+            *note = found.map_or(0, |idx| u64::from(idx.get()) + 1);
+        }
+    }
 
     /// The index, where it is so simple that code had better look keys up by itself.
     fn direct(&self) -> Option<DirectIndex<'_>> {

@@ -186,8 +186,9 @@ impl<T: Base> Matcher for Steadied<T> {
         }
     }
 
-    fn announce(&self, keys: &[u64], count: usize) {
-        self.base.announce(keys, count);
+    /// What is noted is of the base, which is not the one that is asked in the end.
+    fn announce(&self, keys: &[u64], notes: &mut [u64]) {
+        self.base.announce(keys, notes);
     }
 
     fn memory(&self) -> usize {

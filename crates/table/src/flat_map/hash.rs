@@ -78,9 +78,15 @@ pub(crate) struct Hash(u64);
 
 impl Hash {
     /// The hash with these bits.
-    #[cfg(test)]
+    #[inline(always)]
     pub(crate) fn from_bits(bits: u64) -> Self {
         Self(bits)
+    }
+
+    /// Its bits.
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
     }
 
     /// The first of the two lines, of `lines`, in which the key may lie.

@@ -1,5 +1,7 @@
 //! Keys of one or two limbs, which lie in the lines themselves.
 
+use std::hint::select_unpredictable;
+
 use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
 use super::{BATCH, MapCore};
@@ -64,7 +66,8 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
                 .iter()
                 .zip(key)
                 .fold(0, |differs, (a, b)| differs | a ^ b);
-            found |= if differs == 0 { value.get() } else { 0 };
+            // The value is read in any case: a read that others may write is not made where nobody asked for it, but behind a branch.
+            found |= select_unpredictable(differs == 0, value.get(), 0);
         }
         found
     }
@@ -159,10 +162,15 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
 
     #[inline(always)]
     fn get(&self, key: &[u64]) -> u32 {
-        let Some((key, _)) = key.split_first_chunk::<LIMBS>() else {
+        let hash = key.first_chunk().map(|key| Self::hash(self.seed, key));
+        hash.map_or(0, |hash| self.get_announced(key, hash))
+    }
+
+    #[inline(always)]
+    fn get_announced(&self, key: &[u64], hash: Hash) -> u32 {
+        let Some(key) = key.first_chunk::<LIMBS>() else {
             return 0;
         };
-        let hash = Self::hash(self.seed, key);
         let lines = &self.lines.lines[..];
         let line = &lines[hash.first(lines.len())];
         let found = line.probe(key);
@@ -173,11 +181,11 @@ impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS>
     }
 
     #[inline(always)]
-    fn announce(&self, key: &[u64]) {
-        if let Some((key, _)) = key.split_first_chunk::<LIMBS>() {
-            let lines = &self.lines.lines[..];
-            prefetch(lines, Self::hash(self.seed, key).first(lines.len()));
-        }
+    fn announce(&self, key: &[u64]) -> Hash {
+        let hash = key.first_chunk().map(|key| Self::hash(self.seed, key));
+        let (hash, lines) = (hash.unwrap_or_default(), &self.lines.lines[..]);
+        prefetch(lines, hash.first(lines.len()));
+        hash
     }
 
     fn get_batch(&self, keys: &[u64], out: &mut [u32]) {

@@ -8,7 +8,7 @@ mod inline;
 mod lines;
 mod tagged;
 
-pub(crate) use hash::Seed;
+pub(crate) use hash::{Hash, Seed};
 use inline::InlineMap;
 use lines::NoRoom;
 pub(crate) use lines::OUTDATED;
@@ -29,8 +29,10 @@ trait MapCore: Sized {
     fn memory(&self) -> usize;
     /// The value of a key, plus 1; 0 if it is not there.
     fn get(&self, key: &[u64]) -> u32;
-    /// Asks the processor for the line that [`get`](Self::get) of this key reads first.
-    fn announce(&self, key: &[u64]);
+    /// Asks the processor for the line that [`get`](Self::get) of this key reads first; the key's hash.
+    fn announce(&self, key: &[u64]) -> Hash;
+    /// [`get`](Self::get) of a key with this hash.
+    fn get_announced(&self, key: &[u64], hash: Hash) -> u32;
     /// [`get`](Self::get) for keys that lie one after the other.
     fn get_batch(&self, keys: &[u64], out: &mut [u32]);
     /// Sets the value of a key that is there; gives the old one.
@@ -98,10 +100,16 @@ impl FlatMap {
         in_form!(&self.form, map => map.get(key)) & !OUTDATED
     }
 
-    /// Asks the processor for what [`get`](Self::get) of this key reads first.
-    #[inline]
-    pub(crate) fn announce(&self, key: &[u64]) {
-        in_form!(&self.form, map => map.announce(key));
+    /// Asks the processor for what [`get`](Self::get) of this key reads first; the key's hash.
+    #[inline(always)]
+    pub(crate) fn announce(&self, key: &[u64]) -> Hash {
+        in_form!(&self.form, map => map.announce(key))
+    }
+
+    /// [`get`](Self::get) of a key with the hash that [`announce`](Self::announce) gave.
+    #[inline(always)]
+    pub(crate) fn get_announced(&self, key: &[u64], hash: Hash) -> u32 {
+        in_form!(&self.form, map => map.get_announced(key, hash)) & !OUTDATED
     }
 
     /// [`get`](Self::get) for `out.len()` keys, which lie in `keys` one after the other. What is outdated has [`OUTDATED`] beside.

@@ -61,7 +61,8 @@ impl TagLine {
     fn with_tag(&self, tag: u16) -> u32 {
         let mut slots = 0;
         for slot in 0..SLOTS {
-            let is_it = self.tags[slot] == tag && self.value(slot) != 0;
+            // Both are read in any case: which slot it is cannot be foreseen.
+            let is_it = (self.tags[slot] == tag) & (self.value(slot) != 0);
             slots |= u32::from(is_it) << slot;
         }
         slots
@@ -218,9 +219,14 @@ impl MapCore for TaggedMap {
         self.get_hashed(key, self.seed.hash(key))
     }
 
-    fn announce(&self, key: &[u64]) {
-        let lines = &self.lines.lines[..];
-        prefetch(lines, self.seed.hash(key).first(lines.len()));
+    fn announce(&self, key: &[u64]) -> Hash {
+        let (hash, lines) = (self.seed.hash(key), &self.lines.lines[..]);
+        prefetch(lines, hash.first(lines.len()));
+        hash
+    }
+
+    fn get_announced(&self, key: &[u64], hash: Hash) -> u32 {
+        self.get_hashed(key, hash)
     }
 
     fn get_batch(&self, keys: &[u64], out: &mut [u32]) {

@@ -61,10 +61,12 @@ impl Hypervisor {
                 let _ = frame.assign(bytes);
                 match place.exit(port) {
                     Exit::Port(port) => sent(*port, &mut frame, time),
-                    Exit::Described(port, envelope) => match envelope.put_on(&mut frame) {
-                        Ok(()) => sent(*port, &mut frame, time),
-                        Err(_) => lost.push(DropReason::FrameTooLong),
-                    },
+                    Exit::Described(port, outer) => {
+                        match place.describe(outer.as_deref(), &mut frame) {
+                            Ok(()) => sent(*port, &mut frame, time),
+                            Err(_) => lost.push(DropReason::FrameTooLong),
+                        }
+                    }
                     Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
                     Exit::Link(inlet) => {
                         *allowance -= 1;
