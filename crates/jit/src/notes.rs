@@ -50,36 +50,47 @@ pub(crate) fn answer(
         return;
     };
     if are_many && found.len() <= FEW && site.limbs > 0 {
-        for (key, found) in keys.chunks_exact(site.limbs).zip(found) {
-            *found = number(table.lookup.find(key), &entries);
+        for (key, found) in keys.chunks_exact(site.limbs).zip(&mut *found) {
+            *found = number(table.lookup.find(key));
         }
-        return;
+    } else {
+        let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
+        let places = &mut places[..found.len()];
+        table.lookup.find_batch(keys, places);
+        for (found, place) in found.iter_mut().zip(places) {
+            *found = number(*place);
+        }
     }
-    let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
-    let places = &mut places[..found.len()];
-    table.lookup.find_batch(keys, places);
-    for (found, place) in found.iter_mut().zip(places) {
-        *found = number(*place, &entries);
-    }
+    ask_for(&entries, found);
 }
 
-/// The number of the record of what was found, of which all that the pass will read is asked for.
+/// The number of the record of what was found.
 #[inline(always)]
-fn number(found: Option<EntryIdx>, entries: &Entries) -> u64 {
-    let number = found.map_or(0, |idx| idx.get() as usize + 1);
-    if entries.records != 0 {
-        let first = entries.records + number * entries.stride;
-        let last = first + entries.stride - size_of::<u64>();
-        (first..last).step_by(LINE).for_each(prefetch_at);
-        prefetch_at(last);
+fn number(found: Option<EntryIdx>) -> u64 {
+    found.map_or(0, |idx| u64::from(idx.get()) + 1)
+}
+
+/// Asks the processor for all that the pass will read of the entries with these numbers.
+fn ask_for(entries: &Entries, numbers: &[u64]) {
+    ask_for_rows(entries.records, entries.stride, numbers);
+    ask_for_rows(entries.counts, COUNTER_WORDS * size_of::<u64>(), numbers);
+    ask_for_rows(entries.usage, USAGE_WORDS * size_of::<u64>(), numbers);
+}
+
+/// Asks for rows of so many bytes each, from the first one's address on; for none if that is 0.
+fn ask_for_rows(first: usize, stride: usize, numbers: &[u64]) {
+    if first == 0 {
+        return;
     }
-    if entries.counts != 0 {
-        prefetch_at(entries.counts + number * COUNTER_WORDS * size_of::<u64>());
+    for number in numbers {
+        prefetch_at(first + *number as usize * stride);
     }
-    if entries.usage != 0 {
-        prefetch_at(entries.usage + number * USAGE_WORDS * size_of::<u64>());
+    // Rows are laid out so that none is in more lines than it must be.
+    for behind in (LINE..stride).step_by(LINE) {
+        for number in numbers {
+            prefetch_at(first + *number as usize * stride + behind);
+        }
     }
-    number as u64
 }
 
 /// Bytes of a cache line.

@@ -92,7 +92,7 @@ impl Translator<'_> {
     /// What is noted of the entry that a lookup gave the number of, if anything is.
     fn note_usage(&mut self, table: TableId, number: Value) {
         let rows = self.load_view(view::of_table(table).usage);
-        let (noted, after) = (self.b.create_block(), self.b.create_block());
+        let (noted, after) = (self.cold_block(), self.b.create_block());
         self.branch(rows, noted, after);
         self.start_sealed(noted);
         let behind = self.b.ins().imul_imm(number, 8 * USAGE_WORDS as i64);
