@@ -19,7 +19,7 @@ pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
         notes.resize(words, 0);
     }
     for site in sites {
-        ScoutSite::clear(&mut notes[site.first..], packets);
+        site.clear(notes, packets);
     }
 }
 

@@ -13,7 +13,7 @@ mod steady;
 mod ternary;
 mod versions;
 
-pub use dense::{Digit, DirectIndex};
+pub use dense::{Digit, DirectIndex, Directness};
 pub use exact::Exact;
 pub use levels::Levels;
 pub use linear::Linear;
