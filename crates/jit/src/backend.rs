@@ -101,7 +101,8 @@ pub(crate) fn compile_pass(
     };
     let uses = PassUses::of(program);
     let (id, stages) = compiler.one(&mut shared, Body::Pass(pass))?;
-    let levels: BTreeSet<usize> = shared.code.scouts.iter().map(|site| site.level).collect();
+    let asked = shared.code.scouts.iter().filter(|site| !site.is_direct());
+    let levels: BTreeSet<usize> = asked.map(|site| site.level).collect();
     let mut scouts = Vec::with_capacity(levels.len());
     for level in levels {
         let scout = Body::Scout(pass, &stages, level);

@@ -16,7 +16,7 @@ pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
         notes.resize(words, 0);
     }
     for site in sites {
-        ScoutSite::clear(&mut notes[site.first..], packets);
+        site.clear(notes, packets);
     }
 }
 
@@ -48,34 +48,36 @@ pub(crate) fn answer(
     };
     if are_many {
         table.lookup.find_announced(keys, found);
-        return found.iter().for_each(|found| entries.ask_for(*found));
+    } else {
+        let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
+        let places = &mut places[..found.len()];
+        table.lookup.find_batch(keys, places);
+        for (found, place) in found.iter_mut().zip(places) {
+            *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
+        }
     }
-    let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
-    let places = &mut places[..found.len()];
-    table.lookup.find_batch(keys, places);
-    for (found, place) in found.iter_mut().zip(places) {
-        *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
-        entries.ask_for(*found);
-    }
+    ask_for(&entries, found);
 }
 
-impl Entries {
-    /// Asks the processor for all that the pass will read of the record of this number.
-    #[inline(always)]
-    fn ask_for(&self, number: u64) {
-        let number = number as usize;
-        if self.records != 0 {
-            // No record is in more lines than it must be.
-            let first = self.records + number * self.stride;
-            (first..first + self.stride)
-                .step_by(LINE)
-                .for_each(prefetch_at);
-        }
-        if self.counts != 0 {
-            prefetch_at(self.counts + number * COUNTER_WORDS * size_of::<u64>());
-        }
-        if self.usage != 0 {
-            prefetch_at(self.usage + number * USAGE_WORDS * size_of::<u64>());
+/// Asks the processor for all that the pass will read of the entries with these numbers.
+fn ask_for(entries: &Entries, numbers: &[u64]) {
+    ask_for_rows(entries.records, entries.stride, numbers);
+    ask_for_rows(entries.counts, COUNTER_WORDS * size_of::<u64>(), numbers);
+    ask_for_rows(entries.usage, USAGE_WORDS * size_of::<u64>(), numbers);
+}
+
+/// Asks for rows of so many bytes each, from the first one's address on; for none if that is 0.
+fn ask_for_rows(first: usize, stride: usize, numbers: &[u64]) {
+    if first == 0 {
+        return;
+    }
+    for number in numbers {
+        prefetch_at(first + *number as usize * stride);
+    }
+    // Rows are laid out so that none is in more lines than it must be.
+    for behind in (LINE..stride).step_by(LINE) {
+        for number in numbers {
+            prefetch_at(first + *number as usize * stride + behind);
         }
     }
 }

@@ -147,6 +147,13 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         words.extend(direct_words(lookup));
         words.push(marks(lookup, lane));
     }
+    for &table in &code.direct_tables {
+        let slots = words.get(of_table(table).slots as usize / size_of::<u64>());
+        assert!(
+            slots.is_some_and(|&slots| slots != 0),
+            "a table without a direct index"
+        );
+    }
     for instance in &state.externs {
         let (cells, count) = match instance {
             ExternState::Counter(counters) => {
@@ -160,7 +167,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     let asks = |site: &&ScoutSite| {
         let table = state.table(site.table);
         let is_direct = table.is_some_and(|table| direct_words(&table.lookup)[0] != 0);
-        let is_native = site.answers_at_once || site.may_be_direct && is_direct;
+        let is_native = site.answers_at_once || site.may_be_direct() && is_direct;
         !is_native
     };
     let asked = code.scouts.iter().filter(asks);

@@ -113,6 +113,7 @@ impl Translator<'_> {
     pub(super) fn leave(&mut self, step: u32) {
         self.show_fields();
         self.show_sums();
+        self.show_wrong();
         self.show_progress();
         let emitted = self.b.use_var(self.emitted);
         self.store_invocation(emitted, offset::EMITTED);

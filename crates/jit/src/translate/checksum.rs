@@ -13,6 +13,7 @@ use ir::{Call, Expr, ExternId, ExternKind, HashAlgorithm, HeaderId, Op, Operand,
 use super::emit::pieces_of;
 use super::expr::is_wide;
 use super::{Translator, in_bytes};
+use crate::abi::flags;
 use crate::helpers::Helper;
 
 /// Bits up to which data is summed inline.
@@ -94,6 +95,12 @@ impl Translator<'_> {
                 self.jump(after);
                 self.start_sealed(after);
             }
+            (Op::VerifyChecksum | Op::VerifyChecksumWithPayload, _) => {
+                if let Some(fusing) = self.fused.as_mut() {
+                    fusing.verifies_by_helper = true;
+                }
+                return Ok(false);
+            }
             (op, operands) => return self.running_call(op, call.instance, operands),
         }
         Ok(true)
@@ -114,13 +121,67 @@ impl Translator<'_> {
         let sum = self.cut(sum, width);
         let given = self.small(given)?;
         let differs = self.b.ins().icmp(IntCC::NotEqual, sum, given);
+        // A branch and not a computation: what is summed is not kept until somebody asks.
         let wrong = self.cold_block();
         self.branch(differs, wrong, after);
+        self.start_sealed(wrong);
+        match self.fused.as_ref().map(|fusing| fusing.is_wrong) {
+            Some(is_wrong) => {
+                let yes = self.number(1);
+                self.b.def_var(is_wrong, yes);
+            }
+            None => {
+                self.help(Helper::WrongChecksum, &[]);
+            }
+        }
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+
+    /// The context gets that a checksum was wrong, where a variable knows that.
+    pub(super) fn show_wrong(&mut self) {
+        let Some(is_wrong) = self.fused.as_ref().map(|fusing| fusing.is_wrong) else {
+            return;
+        };
+        let is_wrong = self.b.use_var(is_wrong);
+        let (wrong, after) = (self.cold_block(), self.b.create_block());
+        self.branch(is_wrong, wrong, after);
         self.start_sealed(wrong);
         self.help(Helper::WrongChecksum, &[]);
         self.jump(after);
         self.start_sealed(after);
-        Ok(())
+    }
+
+    /// Whether a checksum was wrong.
+    pub(super) fn checksum_error(&mut self) -> Value {
+        let Some(fusing) = &self.fused else {
+            return self.help(Helper::ChecksumError, &[]);
+        };
+        let (is_wrong, by_helper) = (fusing.is_wrong, fusing.verifies_by_helper);
+        let is_wrong = self.b.use_var(is_wrong);
+        if !by_helper {
+            return is_wrong;
+        }
+        let told = self.told_error();
+        self.b.ins().bor(is_wrong, told)
+    }
+
+    /// Whether a helper found a wrong checksum: then the context has begun.
+    fn told_error(&mut self) -> Value {
+        let flags = self.flags();
+        let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
+        let ask = self.cold_block();
+        let (after, result) = self.block_with(1);
+        let zero = self.number(0);
+        self.b
+            .ins()
+            .brif(has_begun, ask, &[], after, &[zero.into()]);
+        self.start_sealed(ask);
+        let error = self.help(Helper::ChecksumError, &[]);
+        self.jump_with(after, &[error]);
+        self.start_sealed(after);
+        result[0]
     }
 
     /// Calls of running sums, which live in variables while a pass runs as one function.

@@ -7,7 +7,7 @@ use exec::Unsupported;
 use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
 use table::{COUNTER_WORDS, Records, USAGE_WORDS};
 
-use super::{I64, Translator, in_constants, in_limbs};
+use super::{I64, Translator, in_invocation, in_limbs};
 use crate::abi::offset;
 use crate::view;
 
@@ -34,10 +34,13 @@ pub(super) struct Applying {
 }
 
 impl Translator<'_> {
-    /// A word of what native code sees of the state.
+    /// A word of what native code sees of the state, loaded where it is needed: before the loop over packets, those of many tables would all be kept at once, and
+    /// the stack is no nearer than the view.
     pub(super) fn load_view(&mut self, at: i32) -> Value {
         let view = self.load_constant(offset::VIEW);
-        self.b.ins().load(I64, in_constants(), view, at)
+        self.b
+            .ins()
+            .load(I64, in_invocation().with_aligned(), view, at)
     }
 
     /// A pointer to the record that a lookup gave the number of.
@@ -92,7 +95,7 @@ impl Translator<'_> {
     /// What is noted of the entry that a lookup gave the number of, if anything is.
     fn note_usage(&mut self, table: TableId, number: Value) {
         let rows = self.load_view(view::of_table(table).usage);
-        let (noted, after) = (self.b.create_block(), self.b.create_block());
+        let (noted, after) = (self.cold_block(), self.b.create_block());
         self.branch(rows, noted, after);
         self.start_sealed(noted);
         let behind = self.b.ins().imul_imm(number, 8 * USAGE_WORDS as i64);

@@ -123,7 +123,7 @@ impl Levels {
                         false => NEVER,
                     };
                     self.known.insert(at, level);
-                    if level == 0 {
+                    if is_parsed(program, cond) {
                         self.gates.insert(at);
                     }
                     let nexts = [*then, *otherwise];
@@ -455,6 +455,14 @@ fn reads(expr: &Expr, read: &mut HashSet<FieldId>) {
         }
         Expr::VarbitEq(a, b) => read.extend([a.base, b.base]),
     }
+}
+
+/// Whether a condition asks only which headers there are: a scout knows that by the way that the parser took.
+fn is_parsed(program: &Program, cond: &Expr) -> bool {
+    let mut read = HashSet::new();
+    reads(cond, &mut read);
+    let is_validity = |field: &FieldId| program.headers.values().any(|h| h.valid == *field);
+    read.iter().all(is_validity)
 }
 
 /// Whether a lookup takes long enough that one in vain matters.

@@ -54,6 +54,9 @@ pub(super) struct Fusing {
     written_before: HashSet<FieldId>,
     /// Running ones' complement sums that live in variables.
     pub(super) sums: HashMap<ExternId, Variable>,
+    /// Whether a checksum that was verified here was wrong, and whether helpers verify others before.
+    pub(super) is_wrong: Variable,
+    pub(super) verifies_by_helper: bool,
     /// Fields that are what the architecture told the program, as nothing else writes them.
     told: HashMap<FieldId, PassInput>,
     /// Whether no way through the pass uses the work budget up.
@@ -367,6 +370,8 @@ impl Translator<'_> {
             written: written.clone(),
             written_before: written,
             sums: HashMap::new(),
+            is_wrong: self.b.declare_var(I64),
+            verifies_by_helper: false,
             told: HashMap::new(),
             has_work: has_work(self.program, self.budget, pass),
             emits: None,
@@ -407,7 +412,7 @@ impl Translator<'_> {
         fusing.places.get(&field).copied().filter(|_| !is_written)
     }
 
-    /// All fields are zero, and no header is extracted.
+    /// All fields are zero, no header is extracted, and no checksum is known to be wrong.
     pub(super) fn all_zero(&mut self) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
@@ -418,7 +423,9 @@ impl Translator<'_> {
         let in_frame = fusing.in_frame.clone();
         let variables: Vec<Variable> = fusing.variables.values().copied().collect();
         let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
+        let is_wrong = fusing.is_wrong;
         let zero = self.number(0);
+        self.b.def_var(is_wrong, zero);
         let nowhere = self.number(NOWHERE as u64);
         for variable in variables {
             self.b.def_var(variable, zero);
@@ -631,10 +638,7 @@ impl Translator<'_> {
             PassInput::Length => self.help(Helper::FrameLength, &[]),
             PassInput::Nanos => self.load_constant(offset::NANOS),
             PassInput::Micros => self.load_constant(offset::MICROS),
-            PassInput::ChecksumError => match self.may_find_wrong_checksums() {
-                true => self.checksum_error(),
-                false => self.number(0),
-            },
+            PassInput::ChecksumError => self.checksum_error(),
         }
     }
 
@@ -656,27 +660,6 @@ impl Translator<'_> {
         let value = self.given(input);
         let width = self.program.fields.get(field).map_or(0, |f| f.ty.width());
         Some(self.cut(value, width.min(64)))
-    }
-
-    /// Whether a checksum was wrong: then the context has begun.
-    fn checksum_error(&mut self) -> Value {
-        let flags = self.flags();
-        let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
-        let ask = self.cold_block();
-        let (after, result) = self.block_with(1);
-        let zero = self.number(0);
-        self.b
-            .ins()
-            .brif(has_begun, ask, &[], after, &[zero.into()]);
-        self.start_sealed(ask);
-        let error = self.help(Helper::ChecksumError, &[]);
-        self.jump_with(after, &[error]);
-        self.start_sealed(after);
-        result[0]
-    }
-
-    fn may_find_wrong_checksums(&self) -> bool {
-        self.calls(Op::VerifyChecksum) || self.calls(Op::VerifyChecksumWithPayload)
     }
 
     /// Writes the low bits of a number into a field's first limb.

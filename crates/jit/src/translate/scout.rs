@@ -22,6 +22,8 @@ use ir::{
 
 use super::extract::is_inline;
 use super::homes::{Homes, written_in_control};
+use table::Directness;
+
 use super::levels::{Follows, Level, Levels, assigns};
 use super::pass::stays;
 use super::sketch::Answered;
@@ -40,8 +42,8 @@ pub(crate) struct ScoutSite {
     pub(crate) level: Level,
     /// Whether the key that was asked for may be another than the pass's.
     pub(crate) is_verified: bool,
-    /// Whether nobody asks where the table has a direct index.
-    pub(crate) may_be_direct: bool,
+    /// What is known of the table's direct index: where it has one, nobody asks.
+    directness: Option<Directness>,
     /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
     pub(crate) answers_at_once: bool,
 }
@@ -55,22 +57,41 @@ impl ScoutSite {
 
     /// Whether the questions of a level's packets are answered together.
     pub(crate) fn is_asked_on(&self, level: Level) -> bool {
-        self.level == level && !self.answers_at_once
+        self.level == level && !self.answers_at_once && !self.is_direct()
+    }
+
+    /// Whether native code always finds the answers in the table's direct index.
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(
+            self.directness,
+            Some(Directness::Whole | Directness::Always)
+        )
+    }
+
+    /// Whether native code finds the answers by itself, if the table has a direct index.
+    pub(crate) fn may_be_direct(&self) -> bool {
+        self.directness.is_some()
     }
 
     /// Whether the scout of a level has the answers.
     fn is_answered_on(&self, level: Level) -> bool {
-        self.level < level || self.answers_at_once && self.level == level
+        let is_at_once = self.answers_at_once || self.is_direct();
+        self.level < level || is_at_once && self.level == level
     }
 
     /// How many words they are.
     pub(crate) fn words(&self) -> usize {
-        Self::KEYS + BURST * self.limbs
+        match self.is_direct() {
+            true => 0,
+            false => Self::KEYS + BURST * self.limbs,
+        }
     }
 
     /// None of so many packets asks, in the notes of this site.
-    pub(crate) fn clear(notes: &mut [u64], packets: usize) {
-        notes[..Self::ASKING + packets.min(BURST)].fill(0);
+    pub(crate) fn clear(&self, notes: &mut [u64], packets: usize) {
+        let notes = &mut notes[self.first..][..self.words()];
+        let asking = Self::ASKING + packets.min(BURST);
+        notes.iter_mut().take(asking).for_each(|word| *word = 0);
     }
 
     /// The keys of those of these packets that ask, and where the numbers of the records go that they hit.
@@ -256,7 +277,7 @@ impl Translator<'_> {
             limbs,
             level,
             is_verified,
-            may_be_direct: self.may_be_direct(table),
+            directness: self.directness(table),
             // Not before its scout needs them.
             answers_at_once: false,
         };
@@ -569,7 +590,7 @@ impl Translator<'_> {
 
     /// Writes down the key of a table, if that has no direct index.
     fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
-        if !site.may_be_direct {
+        if !site.may_be_direct() {
             self.ask(site)?;
             return Ok(());
         }

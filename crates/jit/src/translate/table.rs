@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
 use ir::{ActionId, MatchKind, MatchNext, MatchOutcome, StageId, TableId};
-use table::Records;
+use table::{Directness, Records};
 
 use super::action::Uses;
 use super::control::Line;
@@ -209,6 +209,20 @@ impl Translator<'_> {
         Ok(number)
     }
 
+    /// What is known of the table's direct index, if native code can find its keys there.
+    pub(super) fn directness(&self, table: TableId) -> Option<Directness> {
+        let is_possible = self.may_be_direct(table);
+        is_possible.then(|| Directness::of(self.key_widths(table)))
+    }
+
+    /// The bits of the parts of a table's key.
+    fn key_widths(&self, table: TableId) -> Vec<u32> {
+        let keys = self.program.tables.get(table).map(|table| &table.keys);
+        let keys = keys.into_iter().flatten();
+        keys.map(|key| self.ty(&key.expr).map_or(u32::MAX, |ty| ty.width()))
+            .collect()
+    }
+
     /// Whether the table may have a direct index, in which native code finds its keys.
     pub(super) fn may_be_direct(&self, table: TableId) -> bool {
         let limbs = self.code.tables[table].key_limbs as usize;
@@ -221,12 +235,8 @@ impl Translator<'_> {
 
     /// Whether the parts of a table's key are ports, VLANs and the like, for which its index is most likely direct.
     pub(super) fn has_small_keys(&self, table: TableId) -> bool {
-        let keys = self.program.tables.get(table).map(|table| &table.keys);
-        let mut keys = keys.into_iter().flatten();
-        keys.all(|key| {
-            self.ty(&key.expr)
-                .is_ok_and(|ty| ty.width() <= MOST_SMALL_BITS)
-        })
+        let mut widths = self.key_widths(table).into_iter();
+        widths.all(|width| width <= MOST_SMALL_BITS)
     }
 
     /// The slots of a table's direct index; 0 if it has none.
@@ -240,11 +250,18 @@ impl Translator<'_> {
         table: TableId,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
-        if !self.may_be_direct(table) {
+        let Some(directness) = self.directness(table) else {
             return search(self);
-        }
+        };
         let key = self.key_of(table)?;
         let slots = self.slots_of(table);
+        if directness != Directness::Sometimes {
+            self.code.direct_tables.insert(table);
+            return Ok(match directness {
+                Directness::Whole => self.in_whole_index(table, &key, slots),
+                _ => self.in_slot(table, &key, slots),
+            });
+        }
         let (direct, searched) = (self.b.create_block(), self.b.create_block());
         let (after, number) = self.block_with(1);
         self.branch(slots, direct, searched);
@@ -256,6 +273,23 @@ impl Translator<'_> {
         self.jump_with(after, &[found]);
         self.start_sealed(after);
         Ok(number[0])
+    }
+
+    /// The number of the record in the slot of a key, where each key has one.
+    fn in_whole_index(&mut self, table: TableId, key: &[Value], slots: Value) -> Value {
+        let widths = self.key_widths(table);
+        let (mut slot, mut shift) = (self.number(0), 0);
+        for (&limb, width) in key
+            .iter()
+            .zip(widths.into_iter().filter(|&width| width > 0))
+        {
+            // No key has more bits, and no slot is behind the last one.
+            let limb = self.cut(limb, width);
+            let shifted = self.b.ins().ishl_imm(limb, i64::from(shift));
+            slot = self.b.ins().bor(slot, shifted);
+            shift += width;
+        }
+        self.at_slot(slots, slot)
     }
 
     /// The number of the record in the slot of a key.
@@ -278,6 +312,10 @@ impl Translator<'_> {
         }
         let last = self.load_view(words.last_slot);
         let slot = self.b.ins().select(outside, last, slot);
+        self.at_slot(slots, slot)
+    }
+
+    fn at_slot(&mut self, slots: Value, slot: Value) -> Value {
         let behind = self.b.ins().ishl_imm(slot, 2);
         let place = self.b.ins().iadd(slots, behind);
         // Not to be loaded anywhere else: there are no slots where the table has no direct index.

@@ -1,14 +1,41 @@
 //! [`Dense`]: a slot for each key that there may be, for keys of small numbers, as ports, VLANs and ids are.
 //!
-//! Each limb of a key takes as many bits of a slot's number as the greatest value that an entry has there.
+//! Each limb of a key takes as many bits of a slot's number as the greatest value that an entry has there, or, where keys have few bits, all that it has.
 
 use crate::entry::EntryIdx;
+use crate::key::KeyShape;
 use std::hint::select_unpredictable;
+
+/// Bits of keys for all of which there are slots from the beginning: 4 KB.
+const WHOLE_BITS: u32 = 10;
 
 /// Bits of a slot's number at most, however many entries there are, and with them as many as make few slots an entry.
 const FEW_BITS: u32 = 13;
 const MOST_BITS: u32 = 20;
 const SLOTS_PER_ENTRY: usize = 4;
+
+/// What the widths of a table's exact fields say of its direct index, whatever the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Directness {
+    /// There is one, in which each key has a slot: its number is the fields' bits put together, those of the first field lowest.
+    Whole,
+    /// There is one.
+    Always,
+    /// That depends on the entries.
+    Sometimes,
+}
+
+impl Directness {
+    /// Of keys of exact fields of so many bits each.
+    pub fn of(widths: impl IntoIterator<Item = u32>) -> Self {
+        let bits = widths.into_iter().fold(0, u32::saturating_add);
+        match bits {
+            ..=WHOLE_BITS => Self::Whole,
+            ..=FEW_BITS => Self::Always,
+            _ => Self::Sometimes,
+        }
+    }
+}
 
 /// Slots, of which most may be free.
 #[derive(Debug, Clone)]
@@ -40,9 +67,16 @@ pub struct DirectIndex<'m> {
 }
 
 impl Dense {
-    /// Without entries, for keys of so many limbs.
-    pub(super) fn new(limbs: usize) -> Self {
-        Self::with_widths(&vec![0; limbs])
+    /// Without entries, for keys of exact fields.
+    pub(super) fn new(shape: &KeyShape) -> Self {
+        let widths = || shape.fields().iter().map(|field| field.width);
+        match Directness::of(widths()) {
+            Directness::Whole => {
+                let widths: Vec<u32> = widths().filter(|&width| width > 0).collect();
+                Self::with_widths(&widths)
+            }
+            _ => Self::with_widths(&vec![0; shape.limbs()]),
+        }
     }
 
     fn with_widths(widths: &[u32]) -> Self {
@@ -175,6 +209,57 @@ impl Dense {
             }
             let slot = select_unpredictable(outside == 0, slot as usize, no_slot);
             *out = self.slots[slot].checked_sub(1).map(EntryIdx::new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KeyField, MatchKind};
+    use proptest::prelude::*;
+
+    fn shape(widths: &[u32]) -> KeyShape {
+        let kind = MatchKind::Exact;
+        KeyShape::new(widths.iter().map(|&width| KeyField { width, kind }))
+    }
+
+    proptest! {
+        #[test]
+        fn keys_of_few_bits_have_slots_whatever_comes(
+            widths in prop::collection::vec(1_u32..=9, 1..=3),
+            numbers in prop::collection::vec(any::<u64>(), 1..60),
+        ) {
+            let directness = Directness::of(widths.iter().copied());
+            prop_assume!(directness != Directness::Sometimes);
+            let mut dense = Dense::new(&shape(&widths));
+            let key = |number: u64| -> Vec<u64> {
+                let cut = |(at, width): (usize, &u32)| number >> (16 * at) & ((1 << width) - 1);
+                widths.iter().enumerate().map(cut).collect()
+            };
+            let mut model = std::collections::BTreeMap::new();
+            for (idx, &number) in numbers.iter().enumerate() {
+                let key = key(number);
+                if model.remove(&key).is_some() {
+                    dense.remove(&key);
+                } else {
+                    prop_assert!(dense.insert(&key, idx as u32), "an index of hashes would come");
+                    model.insert(key, idx as u32);
+                }
+            }
+            for &number in &numbers {
+                let key = key(number);
+                let wanted = model.get(&key).copied();
+                prop_assert_eq!(dense.find(&key).map(|idx| idx.get()), wanted);
+                if directness == Directness::Whole {
+                    let (mut slot, mut shift) = (0, 0);
+                    for (limb, width) in key.iter().zip(&widths) {
+                        slot |= (*limb as usize) << shift;
+                        shift += width;
+                    }
+                    prop_assert_eq!(dense.direct().slots[slot], wanted.map_or(0, |idx| idx + 1));
+                }
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Exact {
     versions: Steady<Index>,
     packing: Arc<Packing>,
-    limbs: usize,
+    shape: KeyShape,
 }
 
 impl Exact {
@@ -25,9 +25,9 @@ impl Exact {
         let packing = Packing::new(shape, &fields).expect("a whole key can be packed");
         let packing = Arc::new(packing);
         Self {
-            versions: Steady::new(Index::new(packing.clone(), shape.limbs())),
+            versions: Steady::new(Index::new(packing.clone(), shape)),
             packing,
-            limbs: shape.limbs(),
+            shape: shape.clone(),
         }
     }
 }
@@ -42,7 +42,7 @@ impl MatchEngine for Exact {
     }
 
     fn clear(&mut self) {
-        let empty = Index::new(self.packing.clone(), self.limbs);
+        let empty = Index::new(self.packing.clone(), &self.shape);
         self.versions.reset(empty);
     }
 
@@ -69,8 +69,8 @@ enum Index {
 }
 
 impl Index {
-    fn new(packing: Arc<Packing>, limbs: usize) -> Self {
-        let dense = Dense::new(limbs);
+    fn new(packing: Arc<Packing>, shape: &KeyShape) -> Self {
+        let dense = Dense::new(shape);
         Self::Dense { dense, packing }
     }
 

@@ -15,7 +15,7 @@ mod ternary;
 mod tests;
 mod versions;
 
-pub use dense::{Digit, DirectIndex};
+pub use dense::{Digit, DirectIndex, Directness};
 pub use exact::Exact;
 pub use levels::Levels;
 pub use linear::Linear;
