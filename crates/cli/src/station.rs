@@ -225,9 +225,13 @@ impl<C: Carrier> Station<C> {
         if !attached.may_have_more {
             return;
         }
+        let turn = TURN.min(self.carrier.turn(attached.port.id()));
         let came = self
             .batch
-            .with_room(TURN, |batch| attached.port.rx(batch, now));
+            .with_room(turn, |batch| attached.port.rx(batch, now));
+        if came.as_ref().is_ok_and(|came| *came == turn) {
+            self.carrier.falls_behind();
+        }
         attached.may_have_more = came.as_ref().is_ok_and(|came| *came == TURN);
         let Err(error) = came else {
             return;

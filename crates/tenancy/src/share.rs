@@ -12,6 +12,9 @@
 //!
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for all there is, and no others of its
 //! packets come in meanwhile.
+//!
+//! Where several ask, each is visited in turns, for no longer than a quantum or a packet or pass takes (deficit round robin, by cycles): what comes for
+//! the others meanwhile waits for that and no more. Who has not used up what it may use is visited for longer, so that what came in a burst is soon over.
 
 use packet::Nanos;
 
@@ -25,9 +28,16 @@ pub struct Fairness {
     pub interval: Nanos,
     /// Cycles that packets may take of one worker in a second.
     pub cycles_per_second: u64,
+    /// For how long one that asks for more than its share keeps the others waiting, unless a packet or a pass takes longer.
+    pub quantum: Nanos,
 }
 
 impl Fairness {
+    /// Cycles of a visit to one that asks for more than its share.
+    fn quantum(&self) -> f64 {
+        self.cycles_per_second as f64 * self.quantum.as_secs_f64()
+    }
+
     /// What there is to share at least, in cycles a second: receiving packets takes from it.
     pub fn least(&self) -> u64 {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
@@ -48,6 +58,9 @@ const MOST_RECEPTION: f64 = 0.15;
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
 
+/// For how many quanta one is visited that asks for no more than its share.
+const MODEST_QUANTA: f64 = 8.0;
+
 /// One vPDP on one worker.
 #[derive(Clone, Debug)]
 struct Account {
@@ -65,6 +78,8 @@ struct Account {
     pass_cost: f64,
     /// What comes in an interval; no limit while there is no contention.
     share: f64,
+    /// Whether it asked for no more than its share in the last interval.
+    is_modest: bool,
     /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
     /// Up to when its share has come.
@@ -83,6 +98,7 @@ impl Default for Account {
             cost: FIRST_COST,
             pass_cost: FIRST_COST,
             share: f64::INFINITY,
+            is_modest: true,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
         }
@@ -140,11 +156,17 @@ pub(crate) struct Shares {
     accounts: Vec<Account>,
     now: Nanos,
     interval: Nanos,
+    quantum: f64,
     began: Nanos,
     ends: Nanos,
-    /// Cycles that all have used in this interval, and what receiving and sorting took.
+    /// Cycles that all have used in this interval, and what receiving and sorting took, of so many frames.
     used: f64,
     reception: f64,
+    frames: u64,
+    /// What receiving and sorting a frame took in the last interval in which some came.
+    frame_cost: f64,
+    /// How many asked for anything in the last interval.
+    askers: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -157,6 +179,7 @@ impl Shares {
             self.accounts.resize(slots, Account::default());
         }
         (self.now, self.interval) = (now, fairness.interval);
+        self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
         let is_surprise =
             !self.is_contended && self.is_behind && self.used > fairness.capacity(0.0);
@@ -166,21 +189,29 @@ impl Shares {
         let past = intervals(now.since(self.began), self.interval);
         self.ends = now + fairness.interval;
         self.began = now;
-        for account in &mut self.accounts {
-            account.learn();
+        self.accounts.iter_mut().for_each(Account::learn);
+        if self.frames > 0 {
+            self.frame_cost = self.reception / self.frames as f64;
         }
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
         let capacity = fairness.capacity(self.reception / long);
         let asked = self.accounts.iter();
         let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
+        let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
+        self.askers = active.clone().count();
+        let weights: f64 = active.map(|(_, weight)| weight).sum();
         let level = match self.is_behind {
             true => level(capacity, asked),
             false => f64::INFINITY,
         };
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
+        self.frames = 0;
+        // Without a level, what each could have at least if all asked for more.
+        let modest = level.min(capacity / weights);
         for account in &mut self.accounts {
+            account.is_modest = account.asked(long, capacity) <= modest * account.weight;
             account.fill(now, fairness.interval);
             account.limit(level * account.weight, past);
             account.used = 0.0;
@@ -188,10 +219,42 @@ impl Shares {
         }
     }
 
-    /// Books what receiving and sorting took.
-    pub(crate) fn receive(&mut self, reception: Reception) {
+    /// Books what receiving so many frames took.
+    pub(crate) fn receive(&mut self, reception: Reception, frames: usize) {
         self.reception += reception.cycles as f64;
         self.is_behind |= reception.is_behind;
+        self.frames += frames as u64;
+    }
+
+    /// Books what sorting frames took.
+    pub(crate) fn sort(&mut self, cycles: u64) {
+        self.reception += cycles as f64;
+    }
+
+    /// How many packets are to be received before others have their turn; no bound where nobody else asks.
+    pub(crate) fn turn(&self, slot: Slot) -> usize {
+        match self.accounts.get(slot.index()) {
+            Some(account) => {
+                let cost = account.cost + self.frame_cost;
+                (self.visit(account) / cost).max(1.0) as usize
+            }
+            None => usize::MAX,
+        }
+    }
+
+    /// For how many cycles one is visited.
+    fn visit(&self, account: &Account) -> f64 {
+        match account.is_modest {
+            _ if self.askers < 2 => f64::INFINITY,
+            true => self.quantum * MODEST_QUANTA,
+            false => self.quantum,
+        }
+    }
+
+    /// Whether it asks for no more than its share, so that it is visited before those who do.
+    pub(crate) fn is_modest(&self, slot: Slot) -> bool {
+        let account = self.accounts.get(slot.index());
+        account.is_none_or(|account| account.is_modest)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -224,12 +287,15 @@ impl Shares {
 
     /// How many passes may begin that start over.
     pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
+        let (now, interval) = (self.now, self.interval);
         let Some(account) = self.accounts.get_mut(slot.index()) else {
             return u32::MAX;
         };
-        account.fill(self.now, self.interval);
+        account.fill(now, interval);
+        let account = &self.accounts[slot.index()];
         // No limit is the most that there is.
-        (account.left / account.pass_cost).ceil().max(0.0) as u32
+        let most = account.left.min(self.visit(account));
+        (most / account.pass_cost).ceil().max(0.0) as u32
     }
 
     /// When its next pass may begin that starts over, as far as is known by now.
@@ -240,6 +306,15 @@ impl Shares {
                 Nanos(account.filled.0.saturating_add(wait as u64 + 1))
             }
             _ => self.now,
+        }
+    }
+
+    /// Books what was done beside packets.
+    pub(crate) fn charge(&mut self, slot: Slot, cycles: u64) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            self.used += cycles as f64;
+            account.used += cycles as f64;
+            account.left -= cycles as f64;
         }
     }
 
@@ -309,13 +384,14 @@ mod tests {
         let fairness = Fairness {
             interval: Nanos::from_micros(10),
             cycles_per_second: 1_000_000_000,
+            quantum: Nanos::from_micros(1),
         };
         let mut shares = Shares::default();
         let mut cycles = [0; 2];
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
             for (slot, (packets, cost, weight)) in asks.iter().enumerate() {
-                shares.receive(Reception::default());
+                shares.receive(Reception::default(), 0);
                 let (given, _) = shares.admit(Slot(slot as u32), *weight, *packets);
                 let work = Work {
                     packets: given as u64,
@@ -359,12 +435,13 @@ mod tests {
         let fairness = Fairness {
             interval: Nanos::from_micros(10),
             cycles_per_second: 1_000_000_000,
+            quantum: Nanos::from_micros(1),
         };
         let mut shares = Shares::default();
         let mut used = 0;
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
-            shares.receive(Reception { cycles, is_behind });
+            shares.receive(Reception { cycles, is_behind }, 0);
             for slot in [0, 1].map(Slot) {
                 let (given, _) = shares.admit(slot, 1, 10);
                 let work = Work {

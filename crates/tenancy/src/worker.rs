@@ -64,6 +64,8 @@ pub struct Worker {
     watched: Vec<Slot>,
     /// Seats that have something to tell, those that have waited for the longest first.
     untold: VecDeque<Slot>,
+    /// Packets that were postponed and go through now.
+    taken_up: Vec<Frame>,
     commons: Commons,
     gauge: Box<dyn Gauge>,
     shares: Shares,
@@ -90,6 +92,8 @@ struct Links {
     frames: Vec<Frame>,
     /// Empty frames for those that come.
     spare: FramePool,
+    /// Whether packets that went over links are on their way in.
+    is_followed: bool,
     /// Packets that went over links.
     count: u64,
     /// The number of the burst, and how many packets of each vPDP may go over links in it.
@@ -103,6 +107,11 @@ impl Links {
         self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
     }
 
+    /// Whether packets of a seat went through in this burst.
+    fn has_had(&self, seat: &Seat) -> bool {
+        seat.allowance.0 == self.allowance.0
+    }
+
     /// Takes a packet that goes to another virtual port.
     fn push(&mut self, inlet: Inlet, frame: &mut Frame) {
         let mut taken = self.spare.get();
@@ -112,6 +121,13 @@ impl Links {
         self.frames.push(taken);
         self.count += 1;
     }
+}
+
+/// Whether a vPDP asks for no more than its share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manners {
+    Modest,
+    Greedy,
 }
 
 /// What a seat's packets go through on their way out, and how many had nowhere to go.
@@ -237,6 +253,14 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) {
     }
 }
 
+/// Has a seat tell the control side of its packets when it is its turn.
+fn note(seat: &mut Seat, untold: &mut VecDeque<Slot>) {
+    if !seat.is_untold {
+        seat.is_untold = true;
+        untold.push_back(seat.slot);
+    }
+}
+
 impl Worker {
     /// A worker that has what is published: none of its packets finds less. Nobody may be publishing.
     pub(crate) fn new(desk: Arc<Desk>) -> Worker {
@@ -253,6 +277,7 @@ impl Worker {
             asked: [0; AHEAD.len()],
             watched: Vec::new(),
             untold: VecDeque::new(),
+            taken_up: Vec::new(),
             commons: Commons::default(),
             gauge: Box::new(Reckoned::default()),
             shares: Shares::default(),
@@ -273,6 +298,24 @@ impl Worker {
     /// Tells how the frames came that are forwarded next.
     pub fn received(&mut self, reception: Reception) {
         self.reception = reception;
+    }
+
+    /// Frames that this port is to give at most before other ports have their turn. What comes by the port of a vPDP that asks for more than its share
+    /// takes no longer than a quantum then ([`Fairness::quantum`]): where each port has one such turn in a round, none keeps the others waiting for longer.
+    pub fn turn(&self, port: PortId) -> usize {
+        let Some(slot) = self.root.owner(port) else {
+            return usize::MAX;
+        };
+        let postponed = self.seat(slot).map_or(0, |seat| seat.worker.postponed());
+        self.most_served(slot).saturating_sub(postponed)
+    }
+
+    /// Packets of a vPDP that are served before others have their turn.
+    fn most_served(&self, slot: Slot) -> usize {
+        match self.fairness {
+            Some(_) => self.shares.turn(slot),
+            None => usize::MAX,
+        }
     }
 
     /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
@@ -322,13 +365,17 @@ impl Worker {
         if let Some(fairness) = &self.fairness {
             self.shares.begin(fairness, root.slots(), now);
         }
-        self.run_due(&root, &mut sent);
+        self.watch_all_if_called();
+        self.go_on(&root, Manners::Modest, &mut sent);
+        self.run_leaving(&mut sent);
         if !frames.is_empty() {
-            self.shares.receive(std::mem::take(&mut self.reception));
+            let reception = std::mem::take(&mut self.reception);
+            self.shares.receive(reception, frames.len());
         }
         self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
+        self.go_on(&root, Manners::Greedy, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
     }
@@ -428,8 +475,7 @@ impl Worker {
     fn end_sorting(&mut self) {
         if self.fairness.is_some() {
             let cycles = self.gauge.end(Work::default());
-            let is_behind = false;
-            self.shares.receive(Reception { cycles, is_behind });
+            self.shares.sort(cycles);
         }
     }
 
@@ -439,19 +485,15 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let (mut number, mut in_time) = (0, self.sorter.groups());
+        if self.fairness.is_some() {
+            let shares = &self.shares;
+            self.sorter.put_last(|slot| !shares.is_modest(slot));
+        }
         self.asked = [0; AHEAD.len()];
-        while number < self.sorter.groups() {
+        for number in 0..self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
-            // Those whose device is being changed wait for it when the others are served.
-            if number < in_time && self.seat(slot).is_some_and(|seat| seat.worker.is_held()) {
-                in_time -= 1;
-                self.sorter.swap(number, in_time);
-                continue;
-            }
             self.look_ahead(root, number);
             self.serve(root, slot, range, frames, sent);
-            number += 1;
         }
         self.set_off(root, frames, sent);
     }
@@ -476,7 +518,7 @@ impl Worker {
         }
     }
 
-    /// Runs packets of one vPDP, as many as it may have.
+    /// Takes packets of one vPDP in, those that have their turn now and those that wait for the next.
     fn serve(
         &mut self,
         root: &Root,
@@ -485,7 +527,11 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let now = self.now;
+        let most = match self.commons.links.is_followed {
+            // Links lead no packet round for longer than its hops.
+            true => usize::MAX,
+            false => self.most_served(slot),
+        };
         let seat = self.seats.get_mut(slot.index());
         let (Some(place), Some(seat)) = (root.place(slot), seat.and_then(Option::as_mut)) else {
             let closed = root.place(slot).map(|place| place.admission);
@@ -497,13 +543,39 @@ impl Worker {
             self.is_untold = true;
             return;
         };
-        if !seat.is_untold {
-            seat.is_untold = true;
-            self.untold.push_back(slot);
-        }
+        note(seat, &mut self.untold);
         if let Admission::Closed(reason) = place.admission {
             return seat.worker.refuse(range.len() as u64, reason);
         }
+        let served = match seat.worker.is_held() || seat.worker.postponed() > 0 {
+            // Nobody waits for a device that is being changed, and all packets keep their order.
+            true => range.start..range.start,
+            false => range.start..range.start + range.len().min(most),
+        };
+        let later = &mut frames[served.end..range.end];
+        if !later.is_empty() {
+            seat.worker.postpone(later, &mut self.commons.links.spare);
+            watch(seat, &mut self.watched);
+        }
+        if !served.is_empty() {
+            self.run_admitted(root, slot, served, frames, sent);
+        }
+    }
+
+    /// Runs packets of one vPDP, as many as it may have.
+    fn run_admitted(
+        &mut self,
+        root: &Root,
+        slot: Slot,
+        range: Range<usize>,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let now = self.now;
+        let seat = self.seats.get_mut(slot.index());
+        let (Some(place), Some(seat)) = (root.place(slot), seat.and_then(Option::as_mut)) else {
+            return;
+        };
         let is_unlimited = place.is_unlimited && self.fairness.is_none();
         if is_unlimited && range.len() <= BURST && self.sorter.groups() > 1 {
             return self.board(root, slot, range, frames, sent);
@@ -584,8 +656,8 @@ impl Worker {
         }
     }
 
-    /// Does what is due in seats in which packets wait.
-    fn run_due(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    /// Has all seats looked at if a packet was handed over to one of them.
+    fn watch_all_if_called(&mut self) {
         if self.desk.answer() {
             self.watched.clear();
             for seat in self.seats.iter_mut().flatten() {
@@ -593,11 +665,56 @@ impl Worker {
                 self.watched.push(seat.slot);
             }
         }
-        self.run_watched(root, sent);
-        self.run_leaving(sent);
     }
 
-    fn run_watched(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    /// Goes on with seats in which packets wait, which are the modest ones before others' frames are served, and the greedy ones behind them.
+    fn go_on(
+        &mut self,
+        root: &Root,
+        manners: Manners,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.take_up(root, manners, sent);
+        self.run_watched(root, manners, sent);
+    }
+
+    /// Serves packets that were postponed, as many of each vPDP as have their turn now.
+    fn take_up(
+        &mut self,
+        root: &Root,
+        manners: Manners,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let mut frames = std::mem::take(&mut self.taken_up);
+        for at in 0..self.watched.len() {
+            let slot = self.watched[at];
+            let most = self.most_served(slot);
+            let is_meant = self.shares.is_modest(slot) == (manners == Manners::Modest);
+            let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
+            let Some(seat) = seat
+                .filter(|seat| is_meant && seat.worker.postponed() > 0 && !seat.worker.is_held())
+            else {
+                continue;
+            };
+            note(seat, &mut self.untold);
+            seat.worker.take_up(most, &mut frames);
+            let all = 0..frames.len();
+            self.run_admitted(root, slot, all, &mut frames, sent);
+            self.set_off(root, &mut frames, sent);
+            for frame in frames.drain(..) {
+                self.commons.links.spare.put(frame);
+            }
+        }
+        self.taken_up = frames;
+    }
+
+    /// Does what is due in seats in which packets wait and that had no turn in this burst.
+    fn run_watched(
+        &mut self,
+        root: &Root,
+        manners: Manners,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
         let Worker {
             watched,
             seats,
@@ -614,7 +731,9 @@ impl Worker {
             let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
                 return false;
             };
-            let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
+            let is_meant = shares.is_modest(*slot) == (manners == Manners::Modest);
+            let has_turn = is_meant && !commons.links.has_had(seat);
+            let is_due = has_turn && seat.worker.next_time().is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
             if is_due && !seat.worker.is_held() {
                 let passes = match fairness {
@@ -626,10 +745,7 @@ impl Worker {
                 let (work, cycles) =
                     run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
                 shares.book(*slot, work, cycles, seat.worker.is_behind());
-                if !seat.is_untold {
-                    seat.is_untold = true;
-                    untold.push_back(*slot);
-                }
+                note(seat, untold);
             }
             seat.is_watched = seat.worker.next_time().is_some();
             seat.is_watched
@@ -647,15 +763,24 @@ impl Worker {
             let own = own.filter(|place| place.serial == seat.serial);
             let place = own.unwrap_or(&self.nowhere);
             let gauge = &mut *self.gauge;
+            let frames = &mut self.taken_up;
+            if !seat.worker.is_held() {
+                seat.worker.take_up(usize::MAX, frames);
+            }
+            let passes = most_passes(frames.len());
+            let commons = &mut self.commons;
             run_charged(
                 seat,
                 place,
-                &mut self.commons,
-                &mut [],
-                most_passes(0),
+                commons,
+                frames,
+                passes,
                 (self.now, sent),
                 gauge,
             );
+            frames
+                .drain(..)
+                .for_each(|frame| self.commons.links.spare.put(frame));
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {
@@ -669,6 +794,7 @@ impl Worker {
     /// Packets that went over links go in where they lead, over and over.
     fn follow_links(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         let mut hops = 1;
+        self.commons.links.is_followed = true;
         while !self.commons.links.frames.is_empty() {
             self.is_untold = true;
             let mut frames = std::mem::take(&mut self.commons.links.frames);
@@ -690,6 +816,7 @@ impl Worker {
                 self.commons.links.frames = frames;
             }
         }
+        self.commons.links.is_followed = false;
     }
 
     /// Packets that are on the way in went over too many links.
@@ -713,7 +840,9 @@ impl Worker {
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
             if let Some(seat) = seat {
                 seat.is_untold = false;
+                self.gauge.begin();
                 seat.worker.tell();
+                self.shares.charge(slot, self.gauge.end(Work::default()));
             }
         }
         if self.is_untold

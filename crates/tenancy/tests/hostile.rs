@@ -26,6 +26,7 @@ const COST: Reckoned = Reckoned {
 const FAIRNESS: Fairness = Fairness {
     interval: Nanos::from_micros(100),
     cycles_per_second: 1_000_000_000,
+    quantum: Nanos::from_micros(4),
 };
 
 /// Bursts of a run, and the time between them: a fiftieth of a second.

@@ -2,18 +2,25 @@
 
 use bench::clock::Clock;
 use packet::Nanos;
-use tenancy::{Gauge, Work};
+use tenancy::{Fairness, Gauge, Work};
 
 /// How long what a virtual data plane asked for counts when a processor is shared.
-pub(crate) const INTERVAL: Nanos = Nanos::from_millis(2);
+const INTERVAL: Nanos = Nanos::from_millis(2);
+
+/// For how long one that asks for more than its share keeps the others waiting: about as long as the packets of a burst that is not full take to be received.
+const QUANTUM: Nanos = Nanos::from_micros(1);
 
 /// Of a worker's time, what packets may take while it is shared: the rest is for receiving and sending them.
 const PACKETS_SHARE: f64 = 0.8;
 
-/// Cycles that packets may take of one worker in a second.
-pub(crate) fn cycles_per_second() -> u64 {
+/// How a worker's processor is shared, in the cycles of [`Cycles`].
+pub(crate) fn fairness() -> Fairness {
     let rate = Clock::new().rate();
-    (rate.ticks_per_ns * 1e9 * PACKETS_SHARE) as u64
+    Fairness {
+        interval: INTERVAL,
+        cycles_per_second: (rate.ticks_per_ns * 1e9 * PACKETS_SHARE) as u64,
+        quantum: QUANTUM,
+    }
 }
 
 /// Counts cycles.
