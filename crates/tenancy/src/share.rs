@@ -10,11 +10,12 @@
 //! Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited. What receiving and
 //! sorting takes cannot be refused: where it is much, there is less to share.
 //!
-//! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for all there is, and no others of its
-//! packets come in meanwhile.
+//! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
+//! its packets come in meanwhile.
 //!
-//! Where several ask, each is visited in turns, for no longer than a quantum or a packet or pass takes (deficit round robin, by cycles): what comes for
-//! the others meanwhile waits for that and no more. Who has not used up what it may use is visited for longer, so that what came in a burst is soon over.
+//! Where several ask, they are visited in turns (deficit round robin, by cycles), those first that are modest: they ask for what they could have if all
+//! asked for more, or for little more than that. The others' visits take no longer than a quantum, or one packet or pass, so that what comes for modest
+//! ones meanwhile waits for that and no more. Visits of modest ones are long, and the others' where nobody is modest: a visit costs much beside its packets.
 
 use packet::Nanos;
 
@@ -58,8 +59,14 @@ const MOST_RECEPTION: f64 = 0.15;
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
 
-/// For how many quanta one is visited that asks for no more than its share.
-const MODEST_QUANTA: f64 = 8.0;
+/// How much more than its share one may ask for and be modest all the same. Packets that come few at a time cost more each than they would if they waited.
+const LENIENCE: f64 = 1.5;
+
+/// What one asks for whose packets wait, for each cycle that there is.
+const MORE_THAN_ALL: f64 = 2.0;
+
+/// For how many quanta one is visited that is modest, or where nobody is: short visits are dear.
+const LONG_VISIT: f64 = 16.0;
 
 /// One vPDP on one worker.
 #[derive(Clone, Debug)]
@@ -78,8 +85,10 @@ struct Account {
     pass_cost: f64,
     /// What comes in an interval; no limit while there is no contention.
     share: f64,
-    /// Whether it asked for no more than its share in the last interval.
+    /// Whether it asked for little more than its share in the last interval, or less.
     is_modest: bool,
+    /// Whether as many of its packets came at once as are served in a visit: more may wait.
+    has_more: bool,
     /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
     /// Up to when its share has come.
@@ -99,6 +108,7 @@ impl Default for Account {
             pass_cost: FIRST_COST,
             share: f64::INFINITY,
             is_modest: true,
+            has_more: false,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
         }
@@ -106,11 +116,11 @@ impl Default for Account {
 }
 
 impl Account {
-    /// What it asked for in an interval, where so many have gone: all there is, if packets inside still wait.
+    /// What it asked for in an interval, where so many have gone: more than there is, if packets inside still wait, or outside for its turn.
     fn asked(&self, intervals: f64, capacity: f64) -> f64 {
         let asked = (self.used + self.refused as f64 * self.cost) / intervals;
-        match self.is_waiting {
-            true => asked.max(capacity),
+        match self.is_waiting || self.has_more {
+            true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
         }
     }
@@ -165,8 +175,9 @@ pub(crate) struct Shares {
     frames: u64,
     /// What receiving and sorting a frame took in the last interval in which some came.
     frame_cost: f64,
-    /// How many asked for anything in the last interval.
+    /// How many asked for anything in the last interval, and how many of them are modest.
     askers: usize,
+    modest: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -208,12 +219,18 @@ impl Shares {
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
         self.frames = 0;
-        // Without a level, what each could have at least if all asked for more.
-        let modest = level.min(capacity / weights);
+        // What each could have at least if all asked for more.
+        let least = capacity / weights;
+        self.modest = 0;
         for account in &mut self.accounts {
-            account.is_modest = account.asked(long, capacity) <= modest * account.weight;
+            let asked = account.asked(long, capacity);
+            account.is_modest = asked <= least * account.weight * LENIENCE;
+            self.modest += usize::from(account.is_modest && asked > 0.0);
             account.fill(now, fairness.interval);
-            account.limit(level * account.weight, past);
+            let share = level * account.weight;
+            let is_limited = asked > share * LENIENCE;
+            account.limit(if is_limited { share } else { f64::INFINITY }, past);
+            account.has_more = false;
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
         }
@@ -244,14 +261,23 @@ impl Shares {
 
     /// For how many cycles one is visited.
     fn visit(&self, account: &Account) -> f64 {
-        match account.is_modest {
-            _ if self.askers < 2 => f64::INFINITY,
-            true => self.quantum * MODEST_QUANTA,
+        if self.askers < 2 {
+            return f64::INFINITY;
+        }
+        match account.is_modest || self.modest == 0 {
+            true => self.quantum * LONG_VISIT,
             false => self.quantum,
         }
     }
 
-    /// Whether it asks for no more than its share, so that it is visited before those who do.
+    /// As many packets of one came at once as are served in a visit.
+    pub(crate) fn has_more(&mut self, slot: Slot) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.has_more = true;
+        }
+    }
+
+    /// Whether it asks for little more than its share, or less, so that it is visited before those who ask for more.
     pub(crate) fn is_modest(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
         account.is_none_or(|account| account.is_modest)

@@ -552,6 +552,9 @@ impl Worker {
             true => range.start..range.start,
             false => range.start..range.start + range.len().min(most),
         };
+        if range.len() >= most {
+            self.shares.has_more(slot);
+        }
         let later = &mut frames[served.end..range.end];
         if !later.is_empty() {
             seat.worker.postpone(later, &mut self.commons.links.spare);
