@@ -13,9 +13,9 @@
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
 //! its packets come in meanwhile.
 //!
-//! Where several ask, they are visited in turns (deficit round robin, by cycles), those first that are modest: they ask for what they could have if all
-//! asked for more, or for little more than that. The others' visits take no longer than a quantum, or one packet or pass, so that what comes for modest
-//! ones meanwhile waits for that and no more. Visits of modest ones are long, and the others' where nobody is modest: a visit costs much beside its packets.
+//! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
+//! if all asked for more, and a quantum where that is less, or one packet or pass. Those with more of it are visited first. So what comes meanwhile for one
+//! that asks for no more than that waits for a quantum or two, however much the others ask for.
 
 use packet::Nanos;
 
@@ -29,12 +29,12 @@ pub struct Fairness {
     pub interval: Nanos,
     /// Cycles that packets may take of one worker in a second.
     pub cycles_per_second: u64,
-    /// For how long one that asks for more than its share keeps the others waiting, unless a packet or a pass takes longer.
+    /// For how long one that asks for more than it could have at least keeps the others waiting, unless a packet or a pass takes longer.
     pub quantum: Nanos,
 }
 
 impl Fairness {
-    /// Cycles of a visit to one that asks for more than its share.
+    /// Cycles of a quantum.
     fn quantum(&self) -> f64 {
         self.cycles_per_second as f64 * self.quantum.as_secs_f64()
     }
@@ -59,13 +59,13 @@ const MOST_RECEPTION: f64 = 0.15;
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
 
-/// How much more than its share one may ask for and be modest all the same. Packets that come few at a time cost more each than they would if they waited.
+/// How much more than its share one may ask for without being limited to it: packets that come few at a time cost more each than if they waited.
 const LENIENCE: f64 = 1.5;
 
 /// What one asks for whose packets wait, for each cycle that there is.
 const MORE_THAN_ALL: f64 = 2.0;
 
-/// For how many quanta one is visited that is modest, or where nobody is: short visits are dear.
+/// For how many quanta one is visited at most.
 const LONG_VISIT: f64 = 16.0;
 
 /// One vPDP on one worker.
@@ -85,8 +85,9 @@ struct Account {
     pass_cost: f64,
     /// What comes in an interval; no limit while there is no contention.
     share: f64,
-    /// Whether it asked for little more than its share in the last interval, or less.
-    is_modest: bool,
+    /// What comes in an interval if all ask for more, and what has come of it and was not used; below zero, what was used beyond it.
+    own: f64,
+    credit: f64,
     /// Whether as many of its packets came at once as are served in a visit: more may wait.
     has_more: bool,
     /// What it may use now; below zero, what it has used of what is to come.
@@ -107,7 +108,8 @@ impl Default for Account {
             cost: FIRST_COST,
             pass_cost: FIRST_COST,
             share: f64::INFINITY,
-            is_modest: true,
+            own: 0.0,
+            credit: 0.0,
             has_more: false,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
@@ -137,11 +139,19 @@ impl Account {
 
     /// Gives it what has come by now.
     fn fill(&mut self, now: Nanos, interval: Nanos) {
+        let past = intervals(now.since(self.filled), interval);
         if self.share.is_finite() {
-            let come = self.share * intervals(now.since(self.filled), interval);
-            self.left = (self.left + come).min(self.share);
+            self.left = (self.left + self.share * past).min(self.share);
         }
+        self.credit = (self.credit + self.own * past).min(self.own);
         self.filled = now;
+    }
+
+    /// Takes what packets have used.
+    fn spend(&mut self, cycles: f64) {
+        self.used += cycles;
+        // A debt is soon paid.
+        self.credit = (self.credit - cycles).max(-self.own);
     }
 
     /// Limits it to another share, behind so many intervals without one or with the one before.
@@ -169,15 +179,11 @@ pub(crate) struct Shares {
     quantum: f64,
     began: Nanos,
     ends: Nanos,
-    /// Cycles that all have used in this interval, and what receiving and sorting took, of so many frames.
+    /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
-    frames: u64,
-    /// What receiving and sorting a frame took in the last interval in which some came.
-    frame_cost: f64,
-    /// How many asked for anything in the last interval, and how many of them are modest.
+    /// How many asked for anything in the last interval.
     askers: usize,
-    modest: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -201,9 +207,6 @@ impl Shares {
         self.ends = now + fairness.interval;
         self.began = now;
         self.accounts.iter_mut().for_each(Account::learn);
-        if self.frames > 0 {
-            self.frame_cost = self.reception / self.frames as f64;
-        }
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
         let capacity = fairness.capacity(self.reception / long);
@@ -218,15 +221,12 @@ impl Shares {
         };
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
-        self.frames = 0;
         // What each could have at least if all asked for more.
-        let least = capacity / weights;
-        self.modest = 0;
+        let least = capacity / weights.max(1.0);
         for account in &mut self.accounts {
             let asked = account.asked(long, capacity);
-            account.is_modest = asked <= least * account.weight * LENIENCE;
-            self.modest += usize::from(account.is_modest && asked > 0.0);
             account.fill(now, fairness.interval);
+            account.own = least * account.weight;
             let share = level * account.weight;
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
@@ -236,37 +236,25 @@ impl Shares {
         }
     }
 
-    /// Books what receiving so many frames took.
-    pub(crate) fn receive(&mut self, reception: Reception, frames: usize) {
+    /// Books what receiving and sorting took.
+    pub(crate) fn receive(&mut self, reception: Reception) {
         self.reception += reception.cycles as f64;
         self.is_behind |= reception.is_behind;
-        self.frames += frames as u64;
     }
 
-    /// Books what sorting frames took.
-    pub(crate) fn sort(&mut self, cycles: u64) {
-        self.reception += cycles as f64;
-    }
-
-    /// How many packets are to be received before others have their turn; no bound where nobody else asks.
+    /// How many packets are served in a visit; no bound where nobody else asks.
     pub(crate) fn turn(&self, slot: Slot) -> usize {
         match self.accounts.get(slot.index()) {
-            Some(account) => {
-                let cost = account.cost + self.frame_cost;
-                (self.visit(account) / cost).max(1.0) as usize
-            }
+            Some(account) => (self.visit(account) / account.cost).max(1.0) as usize,
             None => usize::MAX,
         }
     }
 
-    /// For how many cycles one is visited.
+    /// How many cycles a visit takes.
     fn visit(&self, account: &Account) -> f64 {
-        if self.askers < 2 {
-            return f64::INFINITY;
-        }
-        match account.is_modest || self.modest == 0 {
-            true => self.quantum * LONG_VISIT,
-            false => self.quantum,
+        match self.askers < 2 {
+            true => f64::INFINITY,
+            false => (account.credit).clamp(self.quantum, self.quantum * LONG_VISIT),
         }
     }
 
@@ -277,10 +265,10 @@ impl Shares {
         }
     }
 
-    /// Whether it asks for little more than its share, or less, so that it is visited before those who ask for more.
-    pub(crate) fn is_modest(&self, slot: Slot) -> bool {
+    /// Whether it has used so little of what it could have at least that it is visited before others.
+    pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
-        account.is_none_or(|account| account.is_modest)
+        account.is_none_or(|account| account.credit * 2.0 >= account.own)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -339,7 +327,7 @@ impl Shares {
     pub(crate) fn charge(&mut self, slot: Slot, cycles: u64) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             self.used += cycles as f64;
-            account.used += cycles as f64;
+            account.spend(cycles as f64);
             account.left -= cycles as f64;
         }
     }
@@ -348,7 +336,7 @@ impl Shares {
     pub(crate) fn book(&mut self, slot: Slot, work: Work, cycles: u64, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             self.used += cycles as f64;
-            account.used += cycles as f64;
+            account.spend(cycles as f64);
             account.passes += work.passes;
             account.is_waiting = is_waiting;
             account.left -= cycles as f64 - work.packets as f64 * account.cost;
@@ -417,7 +405,7 @@ mod tests {
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
             for (slot, (packets, cost, weight)) in asks.iter().enumerate() {
-                shares.receive(Reception::default(), 0);
+                shares.receive(Reception::default());
                 let (given, _) = shares.admit(Slot(slot as u32), *weight, *packets);
                 let work = Work {
                     packets: given as u64,
@@ -467,7 +455,7 @@ mod tests {
         let mut used = 0;
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
-            shares.receive(Reception { cycles, is_behind }, 0);
+            shares.receive(Reception { cycles, is_behind });
             for slot in [0, 1].map(Slot) {
                 let (given, _) = shares.admit(slot, 1, 10);
                 let work = Work {

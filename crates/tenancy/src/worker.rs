@@ -123,11 +123,11 @@ impl Links {
     }
 }
 
-/// Whether a vPDP asks for no more than its share.
+/// Who goes on where packets wait: those who have not used all that they could have at least, or the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manners {
-    Modest,
-    Greedy,
+enum Turn {
+    First,
+    Last,
 }
 
 /// What a seat's packets go through on their way out, and how many had nowhere to go.
@@ -366,16 +366,16 @@ impl Worker {
             self.shares.begin(fairness, root.slots(), now);
         }
         self.watch_all_if_called();
-        self.go_on(&root, Manners::Modest, &mut sent);
+        self.go_on(&root, Turn::First, &mut sent);
         self.run_leaving(&mut sent);
         if !frames.is_empty() {
             let reception = std::mem::take(&mut self.reception);
-            self.shares.receive(reception, frames.len());
+            self.shares.receive(reception);
         }
         self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
-        self.go_on(&root, Manners::Greedy, &mut sent);
+        self.go_on(&root, Turn::Last, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
     }
@@ -475,7 +475,10 @@ impl Worker {
     fn end_sorting(&mut self) {
         if self.fairness.is_some() {
             let cycles = self.gauge.end(Work::default());
-            self.shares.sort(cycles);
+            self.shares.receive(Reception {
+                cycles,
+                is_behind: false,
+            });
         }
     }
 
@@ -487,7 +490,7 @@ impl Worker {
     ) {
         if self.fairness.is_some() {
             let shares = &self.shares;
-            self.sorter.put_last(|slot| !shares.is_modest(slot));
+            self.sorter.put_last(|slot| !shares.has_credit(slot));
         }
         self.asked = [0; AHEAD.len()];
         for number in 0..self.sorter.groups() {
@@ -670,29 +673,24 @@ impl Worker {
         }
     }
 
-    /// Goes on with seats in which packets wait, which are the modest ones before others' frames are served, and the greedy ones behind them.
-    fn go_on(
-        &mut self,
-        root: &Root,
-        manners: Manners,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) {
-        self.take_up(root, manners, sent);
-        self.run_watched(root, manners, sent);
+    /// Goes on with seats in which packets wait, before the burst's frames are served or behind them.
+    fn go_on(&mut self, root: &Root, turn: Turn, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+        self.take_up(root, turn, sent);
+        self.run_watched(root, turn, sent);
     }
 
     /// Serves packets that were postponed, as many of each vPDP as have their turn now.
     fn take_up(
         &mut self,
         root: &Root,
-        manners: Manners,
+        turn: Turn,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let mut frames = std::mem::take(&mut self.taken_up);
         for at in 0..self.watched.len() {
             let slot = self.watched[at];
             let most = self.most_served(slot);
-            let is_meant = self.shares.is_modest(slot) == (manners == Manners::Modest);
+            let is_meant = self.shares.has_credit(slot) == (turn == Turn::First);
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
             let Some(seat) = seat
                 .filter(|seat| is_meant && seat.worker.postponed() > 0 && !seat.worker.is_held())
@@ -715,7 +713,7 @@ impl Worker {
     fn run_watched(
         &mut self,
         root: &Root,
-        manners: Manners,
+        turn: Turn,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let Worker {
@@ -734,7 +732,7 @@ impl Worker {
             let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
                 return false;
             };
-            let is_meant = shares.is_modest(*slot) == (manners == Manners::Modest);
+            let is_meant = shares.has_credit(*slot) == (turn == Turn::First);
             let has_turn = is_meant && !commons.links.has_had(seat);
             let is_due = has_turn && seat.worker.next_time().is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
