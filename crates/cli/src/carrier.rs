@@ -15,7 +15,7 @@ pub(crate) trait Carrier: Send {
         Batch::USUAL
     }
 
-    /// Frames that this port may give before other ports have their turn. One that may give less than it could has one turn a round.
+    /// Frames that this port may give in a round at most.
     fn turn(&self, _port: PortId) -> usize {
         usize::MAX
     }

@@ -199,7 +199,7 @@ impl<C: Carrier> Station<C> {
     /// Ports give in turns until the round is full or none has more: one with more than anybody can carry takes only what the others leave.
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
-        self.ports.expect_all();
+        self.expect_all();
         self.carrier.receives();
         while received == 0 && self.ports.may_have_more() {
             for place in 0..self.ports.attached.len() {
@@ -219,13 +219,21 @@ impl<C: Carrier> Station<C> {
         received
     }
 
+    /// A new round: whatever still works may have frames.
+    fn expect_all(&mut self) {
+        for attached in &mut self.ports.attached {
+            attached.may_have_more = !attached.is_gone();
+            attached.allowance = self.carrier.turn(attached.port.id());
+        }
+    }
+
     /// A port's turn, if it may have frames.
     fn receive(&mut self, place: usize, now: Nanos) {
         let attached = &mut self.ports.attached[place];
         if !attached.may_have_more {
             return;
         }
-        let turn = TURN.min(self.carrier.turn(attached.port.id()));
+        let turn = TURN.min(attached.allowance);
         let came = self
             .batch
             .with_room(turn, |batch| attached.port.rx(batch, now));
@@ -233,6 +241,7 @@ impl<C: Carrier> Station<C> {
             self.carrier.falls_behind();
         }
         attached.may_have_more = came.as_ref().is_ok_and(|came| *came == TURN);
+        attached.allowance -= came.as_ref().map_or(0, |came| *came);
         let Err(error) = came else {
             return;
         };
@@ -340,13 +349,6 @@ impl Ports {
         Ports { attached, places }
     }
 
-    /// A new round: whatever still works may have frames.
-    fn expect_all(&mut self) {
-        for attached in &mut self.attached {
-            attached.may_have_more = !attached.is_gone();
-        }
-    }
-
     fn may_have_more(&self) -> bool {
         self.attached.iter().any(|attached| attached.may_have_more)
     }
@@ -368,6 +370,8 @@ struct Attached {
     outgoing: Batch,
     /// Whether more frames may wait in this round: its last turn, if it had one, was full.
     may_have_more: bool,
+    /// Frames that it may still give in this round.
+    allowance: usize,
     /// If it does not carry frames.
     trouble: Option<Trouble>,
 }
@@ -391,6 +395,7 @@ impl Attached {
             tells,
             outgoing: Batch::with_capacity(Batch::USUAL),
             may_have_more: false,
+            allowance: 0,
             trouble: None,
         }
     }

@@ -65,8 +65,9 @@ const LENIENCE: f64 = 1.5;
 /// What one asks for whose packets wait, for each cycle that there is.
 const MORE_THAN_ALL: f64 = 2.0;
 
-/// For how many quanta one is visited at most.
+/// For how many quanta one is visited at most, and at least where nobody else's packets came in the last burst.
 const LONG_VISIT: f64 = 16.0;
+const LONE_VISIT: f64 = 4.0;
 
 /// One vPDP on one worker.
 #[derive(Clone, Debug)]
@@ -79,8 +80,13 @@ struct Account {
     passes: u64,
     /// Whether packets inside wait for passes.
     is_waiting: bool,
+    /// Packets that were received, and what that took.
+    received: u64,
+    reception: f64,
     /// Cycles of a packet, as of the last interval in which one was served.
     cost: f64,
+    /// What it takes to receive one, in the same way.
+    reception_cost: f64,
     /// Cycles of a pass, in the same way.
     pass_cost: f64,
     /// What comes in an interval; no limit while there is no contention.
@@ -105,7 +111,10 @@ impl Default for Account {
             refused: 0,
             passes: 0,
             is_waiting: false,
+            received: 0,
+            reception: 0.0,
             cost: FIRST_COST,
+            reception_cost: 0.0,
             pass_cost: FIRST_COST,
             share: f64::INFINITY,
             own: 0.0,
@@ -131,6 +140,9 @@ impl Account {
     fn learn(&mut self) {
         if self.served > 0 {
             self.cost = (self.used / self.served as f64).max(1.0);
+        }
+        if self.received > 0 {
+            self.reception_cost = self.reception / self.received as f64;
         }
         if self.served + self.passes > 0 {
             self.pass_cost = (self.used / (self.served + self.passes) as f64).max(1.0);
@@ -182,8 +194,9 @@ pub(crate) struct Shares {
     /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
-    /// How many asked for anything in the last interval.
+    /// How many asked for anything in the last interval, and whose packets came in the last burst.
     askers: usize,
+    crowd: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -221,8 +234,8 @@ impl Shares {
         };
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
-        // What each could have at least if all asked for more.
-        let least = capacity / weights.max(1.0);
+        // What each could have at least if all asked for more, of what receiving takes too.
+        let least = fairness.capacity(0.0) / weights.max(1.0);
         for account in &mut self.accounts {
             let asked = account.asked(long, capacity);
             account.fill(now, fairness.interval);
@@ -233,6 +246,7 @@ impl Shares {
             account.has_more = false;
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
+            (account.received, account.reception) = (0, 0.0);
         }
     }
 
@@ -242,20 +256,39 @@ impl Shares {
         self.is_behind |= reception.is_behind;
     }
 
+    /// Books of so many cycles that receiving and sorting a burst took what is one's, with so many packets.
+    pub(crate) fn receive_for(&mut self, slot: Slot, packets: usize, cycles: f64) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.received += packets as u64;
+            account.reception += cycles;
+            account.credit -= cycles;
+        }
+    }
+
+    /// Tells of how many there were packets in the burst.
+    pub(crate) fn meet(&mut self, crowd: usize) {
+        self.crowd = crowd;
+    }
+
     /// How many packets are served in a visit; no bound where nobody else asks.
     pub(crate) fn turn(&self, slot: Slot) -> usize {
         match self.accounts.get(slot.index()) {
-            Some(account) => (self.visit(account) / account.cost).max(1.0) as usize,
+            Some(account) => {
+                let cost = account.cost + account.reception_cost;
+                (self.visit(account) / cost).max(1.0) as usize
+            }
             None => usize::MAX,
         }
     }
 
     /// How many cycles a visit takes.
     fn visit(&self, account: &Account) -> f64 {
-        match self.askers < 2 {
-            true => f64::INFINITY,
-            false => (account.credit).clamp(self.quantum, self.quantum * LONG_VISIT),
-        }
+        let least = match (self.askers, self.crowd) {
+            (0 | 1, _) => return f64::INFINITY,
+            (_, 0 | 1) => self.quantum * LONE_VISIT,
+            _ => self.quantum,
+        };
+        account.credit.clamp(least, self.quantum * LONG_VISIT)
     }
 
     /// As many packets of one came at once as are served in a visit.

@@ -42,6 +42,9 @@ const AHEAD: [(usize, Ahead); 5] = [
     (MOST_TOGETHER, Ahead::Entries),
 ];
 
+/// To receive a packet takes as long as to copy so many bytes, beside its own.
+const BYTES_OF_PACKET: usize = 512;
+
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
@@ -300,8 +303,8 @@ impl Worker {
         self.reception = reception;
     }
 
-    /// Frames that this port is to give at most before other ports have their turn. What comes by the port of a vPDP that asks for more than its share
-    /// takes no longer than a quantum then ([`Fairness::quantum`]): where each port has one such turn in a round, none keeps the others waiting for longer.
+    /// Frames that this port is to give at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
+    /// no longer than a visit to it may, so that it does not keep the others waiting for longer.
     pub fn turn(&self, port: PortId) -> usize {
         let Some(slot) = self.root.owner(port) else {
             return usize::MAX;
@@ -369,8 +372,7 @@ impl Worker {
         self.go_on(&root, Turn::First, &mut sent);
         self.run_leaving(&mut sent);
         if !frames.is_empty() {
-            let reception = std::mem::take(&mut self.reception);
-            self.shares.receive(reception);
+            self.shares.receive(self.reception);
         }
         self.begin_sorting();
         self.classify(&root, frames);
@@ -482,6 +484,25 @@ impl Worker {
         }
     }
 
+    /// Books what it took to receive a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
+    fn share_reception(&mut self, frames: &[Frame]) {
+        if self.commons.links.is_followed {
+            return;
+        }
+        let cycles = std::mem::take(&mut self.reception).cycles as f64;
+        let bytes = |frames: &[Frame]| {
+            let lengths = frames.iter().map(|frame| BYTES_OF_PACKET + frame.len());
+            lengths.sum::<usize>() as f64
+        };
+        let (all, groups) = (bytes(frames), self.sorter.groups());
+        self.shares.meet(groups);
+        for (slot, range) in (0..groups).map(|number| self.sorter.group(number)) {
+            let packets = range.len();
+            let part = bytes(&frames[range]) / all;
+            self.shares.receive_for(slot, packets, cycles * part);
+        }
+    }
+
     fn serve_groups(
         &mut self,
         root: &Root,
@@ -489,6 +510,7 @@ impl Worker {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         if self.fairness.is_some() {
+            self.share_reception(frames);
             let shares = &self.shares;
             self.sorter.put_last(|slot| !shares.has_credit(slot));
         }

@@ -26,6 +26,8 @@ pub(super) struct Source<'f> {
     /// Packets a second.
     rate: f64,
     came: u64,
+    /// How many may still be taken in this round.
+    allowance: usize,
 }
 
 impl Source<'_> {
@@ -34,6 +36,7 @@ impl Source<'_> {
             templates,
             rate,
             came: 0,
+            allowance: 0,
         }
     }
 
@@ -153,8 +156,8 @@ impl Station {
     }
 }
 
-/// Takes what waits, in turns as ports give frames to a worker of `polyplane host --fair`, until the round is full or nobody has more; how many frames, and
-/// whether somebody may have more.
+/// Takes what waits, in turns as ports give frames to a worker of `polyplane host --fair`, until the round is full or nobody has or may give more; how many
+/// frames, and whether somebody may have more.
 fn fill(
     sources: &mut [Source<'_>],
     worker: &Worker,
@@ -162,18 +165,20 @@ fn fill(
     seconds: f64,
 ) -> (usize, bool) {
     let (mut count, mut is_behind) = (0, false);
+    for source in &mut *sources {
+        source.allowance = worker.turn(source.port());
+    }
     loop {
         let mut has_more = false;
         for source in &mut *sources {
-            let room = frames.len() - count;
-            let turn = TURN.min(worker.turn(source.port())).min(room);
+            let turn = TURN.min(source.allowance).min(frames.len() - count);
             let taken = (turn as u64).min(source.waiting(seconds)) as usize;
             for frame in &mut frames[count..count + taken] {
                 source.next(frame);
             }
             count += taken;
+            source.allowance -= taken;
             is_behind |= taken == turn;
-            // Who has less than a whole turn has one a round.
             has_more |= taken == TURN;
         }
         if !has_more {
