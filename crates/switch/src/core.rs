@@ -778,12 +778,16 @@ impl Core {
         }
     }
 
-    /// Takes frames in that go through later: nothing is done for them yet. Empty ones are left in their place.
-    pub(crate) fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool) {
+    /// Takes frames in that go through later: nothing is done for them yet. Where too many wait, others are dropped for this reason.
+    pub(crate) fn postpone(
+        &mut self,
+        frames: &mut [Frame],
+        spare: &mut FramePool,
+        reason: DropReason,
+    ) {
         let room = MOST_WAITING.saturating_sub(self.postponed.len());
         let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
-        self.ledger
-            .refuse(refused.len() as u64, DropReason::TailDrop);
+        self.ledger.refuse(refused.len() as u64, reason);
         self.ledger.received += kept.len() as u64;
         for frame in kept {
             let mut taken = spare.get();

@@ -425,9 +425,9 @@ impl Worker {
     }
 
     /// Takes frames in that [`Worker::take_up`] gives back later, in their order, to be forwarded then: meanwhile they are held, up to 1,024 of them; more
-    /// are dropped (`tail_drop`). Frames of `spare` are left in their place.
-    pub fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool) {
-        self.core.postpone(frames, spare);
+    /// are dropped for this reason. Frames of `spare` are left in their place.
+    pub fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool, reason: DropReason) {
+        self.core.postpone(frames, spare, reason);
     }
 
     /// How many frames were postponed and have not been taken up.

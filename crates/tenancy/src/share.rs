@@ -159,6 +159,11 @@ impl Account {
         self.filled = now;
     }
 
+    /// What it may use now without waiting for more, of what it could have at least.
+    fn purse(&self) -> f64 {
+        self.credit.min(self.left)
+    }
+
     /// Takes what packets have used.
     fn spend(&mut self, cycles: f64) {
         self.used += cycles;
@@ -288,7 +293,7 @@ impl Shares {
             (_, 0 | 1) => self.quantum * LONE_VISIT,
             _ => self.quantum,
         };
-        account.credit.clamp(least, self.quantum * LONG_VISIT)
+        account.purse().clamp(least, self.quantum * LONG_VISIT)
     }
 
     /// As many packets of one came at once as are served in a visit.
@@ -301,7 +306,7 @@ impl Shares {
     /// Whether it has used so little of what it could have at least that it is visited before others.
     pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
-        account.is_none_or(|account| account.credit * 2.0 >= account.own)
+        account.is_none_or(|account| account.purse() * 2.0 >= account.own)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -500,6 +505,72 @@ mod tests {
             }
         }
         used / 2
+    }
+
+    /// Shares of two that each ask for so many packets of so many cycles every microsecond, after ten intervals.
+    fn settled(asks: [(usize, u64); 2]) -> Shares {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let mut shares = Shares::default();
+        for round in 0..100 {
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            shares.receive(Reception::default());
+            shares.meet(2);
+            for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
+                let turn = shares.turn(slot);
+                if packets >= turn {
+                    shares.has_more(slot);
+                }
+                let (given, _) = shares.admit(slot, 1, packets.min(turn));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                shares.book(slot, work, work.packets * cost, false);
+            }
+        }
+        shares
+    }
+
+    #[test]
+    fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
+        let shares = settled([(2, 100), (100, 100)]);
+        // Of 500 cycles a microsecond, 300 were left for ten of them.
+        let [modest, greedy] = [Slot(0), Slot(1)];
+        assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
+        assert!((40..=80).contains(&shares.turn(modest)));
+        assert!((5..=10).contains(&shares.turn(greedy)), "{shares:?}");
+    }
+
+    #[test]
+    fn a_visit_takes_one_packet_however_long_that_takes() {
+        let shares = settled([(2, 100), (5, 100_000)]);
+        assert_eq!(shares.turn(Slot(1)), 1);
+    }
+
+    #[test]
+    fn one_alone_is_visited_for_as_long_as_it_has_packets() {
+        let shares = settled([(0, 100), (100, 100)]);
+        assert_eq!(shares.turn(Slot(1)), usize::MAX);
+    }
+
+    #[test]
+    fn while_the_others_send_nothing_visits_are_longer() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let among_others = shares.turn(Slot(1));
+        shares.meet(1);
+        assert!(shares.turn(Slot(1)) >= 2 * among_others);
+    }
+
+    #[test]
+    fn what_it_takes_to_receive_packets_is_used_by_those_whose_packets_came() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let before = shares.accounts[0].credit;
+        shares.receive_for(Slot(0), 10, 3000.0);
+        assert_eq!(shares.accounts[0].credit, before - 3000.0);
     }
 
     #[test]

@@ -582,7 +582,12 @@ impl Worker {
         }
         let later = &mut frames[served.end..range.end];
         if !later.is_empty() {
-            seat.worker.postpone(later, &mut self.commons.links.spare);
+            let reason = match self.fairness {
+                Some(_) => DropReason::FairShare,
+                None => DropReason::TailDrop,
+            };
+            let spare = &mut self.commons.links.spare;
+            seat.worker.postpone(later, spare, reason);
             watch(seat, &mut self.watched);
         }
         if !served.is_empty() {
