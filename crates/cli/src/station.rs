@@ -474,13 +474,24 @@ mod tests {
 
     use super::*;
 
-    /// Tells the ports of the frames of each round.
-    #[derive(Default)]
-    struct Rounds(Vec<BTreeMap<PortId, usize>>);
+    /// Tells the ports of the frames of each round, in which each port may give so many, and whether one may have had more.
+    struct Rounds {
+        allowance: usize,
+        rounds: Vec<BTreeMap<PortId, usize>>,
+        is_behind: bool,
+    }
 
     impl Carrier for Rounds {
         fn round(&self) -> usize {
             crate::host::ROUND
+        }
+
+        fn turn(&self, _port: PortId) -> usize {
+            self.allowance
+        }
+
+        fn falls_behind(&mut self) {
+            self.is_behind = true;
         }
 
         fn forward(
@@ -493,7 +504,7 @@ mod tests {
             for frame in frames {
                 *round.entry(frame.ingress).or_default() += 1;
             }
-            self.0.push(round);
+            self.rounds.push(round);
         }
 
         fn next_time(&self) -> Option<Nanos> {
@@ -507,6 +518,11 @@ mod tests {
 
     /// The frames of each port in the rounds of one call, when so many wait at the ports.
     fn rounds(waiting: &[usize]) -> Vec<Vec<usize>> {
+        rounds_of(usize::MAX, waiting).0
+    }
+
+    /// The same where each port may give so many a round; whether one may have more.
+    fn rounds_of(allowance: usize, waiting: &[usize]) -> (Vec<Vec<usize>>, bool) {
         let attach = |(number, waiting): (u32, &usize)| {
             let (near, mut far) = MemoryPort::pair(PortId(number), PortId(0), *waiting);
             for _ in 0..*waiting {
@@ -516,7 +532,11 @@ mod tests {
         };
         let mut station = Station::new(Parts {
             number: 0,
-            carrier: Rounds::default(),
+            carrier: Rounds {
+                allowance,
+                rounds: Vec::new(),
+                is_behind: false,
+            },
             shares: (0..).zip(waiting).map(attach).collect(),
             bell: Arc::new(Bell::new().unwrap()),
             habits: Habits::default(),
@@ -535,7 +555,17 @@ mod tests {
                 .map(|port| round.get(&port).copied().unwrap_or(0))
                 .collect()
         };
-        station.carrier.0.iter().map(of_ports).collect()
+        let Rounds {
+            rounds, is_behind, ..
+        } = &station.carrier;
+        (rounds.iter().map(of_ports).collect(), *is_behind)
+    }
+
+    #[test]
+    fn a_port_gives_no_more_in_a_round_than_it_may() {
+        assert_eq!(rounds_of(10, &[5000, 3]), (vec![vec![10, 3]], true));
+        assert_eq!(rounds_of(100, &[5000, 3]), (vec![vec![100, 3]], true));
+        assert_eq!(rounds_of(100, &[99, 3]), (vec![vec![99, 3]], false));
     }
 
     #[test]

@@ -17,6 +17,10 @@ use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares};
 use crate::sorter::{Sorted, Sorter};
 
+mod waiting;
+
+use waiting::Turn;
+
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
 
@@ -41,6 +45,9 @@ const AHEAD: [(usize, Ahead); 5] = [
     (2 * MOST_TOGETHER, Ahead::Lookups),
     (MOST_TOGETHER, Ahead::Entries),
 ];
+
+/// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
+const LEAVING_A_BURST: usize = 8;
 
 /// To receive a packet takes as long as to copy so many bytes, beside its own.
 const BYTES_OF_PACKET: usize = 512;
@@ -124,13 +131,6 @@ impl Links {
         self.frames.push(taken);
         self.count += 1;
     }
-}
-
-/// Who goes on where packets wait: those who have not used all that they could have at least, or the others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    First,
-    Last,
 }
 
 /// What a seat's packets go through on their way out, and how many had nowhere to go.
@@ -689,97 +689,6 @@ impl Worker {
         }
     }
 
-    /// Has all seats looked at if a packet was handed over to one of them.
-    fn watch_all_if_called(&mut self) {
-        if self.desk.answer() {
-            self.watched.clear();
-            for seat in self.seats.iter_mut().flatten() {
-                seat.is_watched = true;
-                self.watched.push(seat.slot);
-            }
-        }
-    }
-
-    /// Goes on with seats in which packets wait, before the burst's frames are served or behind them.
-    fn go_on(&mut self, root: &Root, turn: Turn, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
-        self.take_up(root, turn, sent);
-        self.run_watched(root, turn, sent);
-    }
-
-    /// Serves packets that were postponed, as many of each vPDP as have their turn now.
-    fn take_up(
-        &mut self,
-        root: &Root,
-        turn: Turn,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) {
-        let mut frames = std::mem::take(&mut self.taken_up);
-        for at in 0..self.watched.len() {
-            let slot = self.watched[at];
-            let most = self.most_served(slot);
-            let is_meant = self.shares.has_credit(slot) == (turn == Turn::First);
-            let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let Some(seat) = seat
-                .filter(|seat| is_meant && seat.worker.postponed() > 0 && !seat.worker.is_held())
-            else {
-                continue;
-            };
-            note(seat, &mut self.untold);
-            seat.worker.take_up(most, &mut frames);
-            let all = 0..frames.len();
-            self.run_admitted(root, slot, all, &mut frames, sent);
-            self.set_off(root, &mut frames, sent);
-            for frame in frames.drain(..) {
-                self.commons.links.spare.put(frame);
-            }
-        }
-        self.taken_up = frames;
-    }
-
-    /// Does what is due in seats in which packets wait and that had no turn in this burst.
-    fn run_watched(
-        &mut self,
-        root: &Root,
-        turn: Turn,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) {
-        let Worker {
-            watched,
-            seats,
-            untold,
-            commons,
-            gauge,
-            shares,
-            fairness,
-            now,
-            ..
-        } = self;
-        watched.retain(|slot| {
-            let seat = seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
-                return false;
-            };
-            let is_meant = shares.has_credit(*slot) == (turn == Turn::First);
-            let has_turn = is_meant && !commons.links.has_had(seat);
-            let is_due = has_turn && seat.worker.next_time().is_some_and(|next| next <= *now);
-            // What is due in a device that is being changed can wait for the next burst.
-            if is_due && !seat.worker.is_held() {
-                let passes = match fairness {
-                    Some(_) => most_passes(0).min(shares.passes(*slot)),
-                    None => most_passes(0),
-                };
-                let way_out = (*now, &mut *sent);
-                let gauge = &mut **gauge;
-                let (work, cycles) =
-                    run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
-                shares.book(*slot, work, cycles, seat.worker.is_behind());
-                note(seat, untold);
-            }
-            seat.is_watched = seat.worker.next_time().is_some();
-            seat.is_watched
-        });
-    }
-
     /// Packets in seats that are to go finish; those without any go.
     fn run_leaving(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         if self.leaving.is_empty() {
@@ -793,7 +702,7 @@ impl Worker {
             let gauge = &mut *self.gauge;
             let frames = &mut self.taken_up;
             if !seat.worker.is_held() {
-                seat.worker.take_up(usize::MAX, frames);
+                seat.worker.take_up(LEAVING_A_BURST, frames);
             }
             let passes = most_passes(frames.len());
             let commons = &mut self.commons;
