@@ -289,7 +289,9 @@ impl Shares {
     /// How many cycles a visit takes.
     fn visit(&self, account: &Account) -> f64 {
         let least = match (self.askers, self.crowd) {
-            (0 | 1, _) => return f64::INFINITY,
+            (0 | 1, 0 | 1) => return f64::INFINITY,
+            // Somebody has just begun.
+            (0 | 1, _) => return self.quantum * LONG_VISIT,
             (_, 0 | 1) => self.quantum * LONE_VISIT,
             _ => self.quantum,
         };
@@ -553,8 +555,12 @@ mod tests {
 
     #[test]
     fn one_alone_is_visited_for_as_long_as_it_has_packets() {
-        let shares = settled([(0, 100), (100, 100)]);
+        let mut shares = settled([(0, 100), (100, 100)]);
+        shares.meet(1);
         assert_eq!(shares.turn(Slot(1)), usize::MAX);
+        // The first packets of another one have come.
+        shares.meet(2);
+        assert_eq!(shares.turn(Slot(1)), 80);
     }
 
     #[test]

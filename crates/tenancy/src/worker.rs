@@ -309,16 +309,20 @@ impl Worker {
         let Some(slot) = self.root.owner(port) else {
             return usize::MAX;
         };
-        let postponed = self.seat(slot).map_or(0, |seat| seat.worker.postponed());
-        self.most_served(slot).saturating_sub(postponed)
+        self.most_served(slot).saturating_sub(self.postponed(slot))
     }
 
-    /// Packets of a vPDP that are served before others have their turn.
+    /// Packets of a vPDP that are served before others have their turn: few where many were postponed, whoever else asks for anything.
     fn most_served(&self, slot: Slot) -> usize {
         match self.fairness {
+            Some(_) if self.postponed(slot) > 0 => self.shares.turn(slot).min(BURST),
             Some(_) => self.shares.turn(slot),
             None => usize::MAX,
         }
+    }
+
+    fn postponed(&self, slot: Slot) -> usize {
+        self.seat(slot).map_or(0, |seat| seat.worker.postponed())
     }
 
     /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
