@@ -25,6 +25,7 @@ fn each_attack_is_made_and_what_is_kept_is_a_share() {
             fairness: Fairness {
                 interval: Nanos::from_millis(1),
                 cycles_per_second: 1_000_000_000,
+                quantum: Nanos::from_micros(2),
             },
             time: Duration::from_millis(50),
             rounds: 1,

@@ -15,6 +15,14 @@ pub(crate) trait Carrier: Send {
         Batch::USUAL
     }
 
+    /// Frames that this port may give in a round at most.
+    fn turn(&self, _port: PortId) -> usize {
+        usize::MAX
+    }
+
+    /// A port may have more frames than it gave in its turn.
+    fn falls_behind(&mut self) {}
+
     /// Takes frames through; those that leave go to `sent`.
     fn forward(
         &mut self,

@@ -199,7 +199,7 @@ impl<C: Carrier> Station<C> {
     /// Ports give in turns until the round is full or none has more: one with more than anybody can carry takes only what the others leave.
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
-        self.ports.expect_all();
+        self.expect_all();
         self.carrier.receives();
         while received == 0 && self.ports.may_have_more() {
             for place in 0..self.ports.attached.len() {
@@ -219,16 +219,29 @@ impl<C: Carrier> Station<C> {
         received
     }
 
+    /// A new round: whatever still works may have frames.
+    fn expect_all(&mut self) {
+        for attached in &mut self.ports.attached {
+            attached.may_have_more = !attached.is_gone();
+            attached.allowance = self.carrier.turn(attached.port.id());
+        }
+    }
+
     /// A port's turn, if it may have frames.
     fn receive(&mut self, place: usize, now: Nanos) {
         let attached = &mut self.ports.attached[place];
         if !attached.may_have_more {
             return;
         }
+        let turn = TURN.min(attached.allowance);
         let came = self
             .batch
-            .with_room(TURN, |batch| attached.port.rx(batch, now));
+            .with_room(turn, |batch| attached.port.rx(batch, now));
+        if came.as_ref().is_ok_and(|came| *came == turn) {
+            self.carrier.falls_behind();
+        }
         attached.may_have_more = came.as_ref().is_ok_and(|came| *came == TURN);
+        attached.allowance -= came.as_ref().map_or(0, |came| *came);
         let Err(error) = came else {
             return;
         };
@@ -336,13 +349,6 @@ impl Ports {
         Ports { attached, places }
     }
 
-    /// A new round: whatever still works may have frames.
-    fn expect_all(&mut self) {
-        for attached in &mut self.attached {
-            attached.may_have_more = !attached.is_gone();
-        }
-    }
-
     fn may_have_more(&self) -> bool {
         self.attached.iter().any(|attached| attached.may_have_more)
     }
@@ -364,6 +370,8 @@ struct Attached {
     outgoing: Batch,
     /// Whether more frames may wait in this round: its last turn, if it had one, was full.
     may_have_more: bool,
+    /// Frames that it may still give in this round.
+    allowance: usize,
     /// If it does not carry frames.
     trouble: Option<Trouble>,
 }
@@ -387,6 +395,7 @@ impl Attached {
             tells,
             outgoing: Batch::with_capacity(Batch::USUAL),
             may_have_more: false,
+            allowance: 0,
             trouble: None,
         }
     }
@@ -465,13 +474,24 @@ mod tests {
 
     use super::*;
 
-    /// Tells the ports of the frames of each round.
-    #[derive(Default)]
-    struct Rounds(Vec<BTreeMap<PortId, usize>>);
+    /// Tells the ports of the frames of each round, in which each port may give so many, and whether one may have had more.
+    struct Rounds {
+        allowance: usize,
+        rounds: Vec<BTreeMap<PortId, usize>>,
+        is_behind: bool,
+    }
 
     impl Carrier for Rounds {
         fn round(&self) -> usize {
             crate::host::ROUND
+        }
+
+        fn turn(&self, _port: PortId) -> usize {
+            self.allowance
+        }
+
+        fn falls_behind(&mut self) {
+            self.is_behind = true;
         }
 
         fn forward(
@@ -484,7 +504,7 @@ mod tests {
             for frame in frames {
                 *round.entry(frame.ingress).or_default() += 1;
             }
-            self.0.push(round);
+            self.rounds.push(round);
         }
 
         fn next_time(&self) -> Option<Nanos> {
@@ -498,6 +518,11 @@ mod tests {
 
     /// The frames of each port in the rounds of one call, when so many wait at the ports.
     fn rounds(waiting: &[usize]) -> Vec<Vec<usize>> {
+        rounds_of(usize::MAX, waiting).0
+    }
+
+    /// The same where each port may give so many a round; whether one may have more.
+    fn rounds_of(allowance: usize, waiting: &[usize]) -> (Vec<Vec<usize>>, bool) {
         let attach = |(number, waiting): (u32, &usize)| {
             let (near, mut far) = MemoryPort::pair(PortId(number), PortId(0), *waiting);
             for _ in 0..*waiting {
@@ -507,7 +532,11 @@ mod tests {
         };
         let mut station = Station::new(Parts {
             number: 0,
-            carrier: Rounds::default(),
+            carrier: Rounds {
+                allowance,
+                rounds: Vec::new(),
+                is_behind: false,
+            },
             shares: (0..).zip(waiting).map(attach).collect(),
             bell: Arc::new(Bell::new().unwrap()),
             habits: Habits::default(),
@@ -526,7 +555,17 @@ mod tests {
                 .map(|port| round.get(&port).copied().unwrap_or(0))
                 .collect()
         };
-        station.carrier.0.iter().map(of_ports).collect()
+        let Rounds {
+            rounds, is_behind, ..
+        } = &station.carrier;
+        (rounds.iter().map(of_ports).collect(), *is_behind)
+    }
+
+    #[test]
+    fn a_port_gives_no_more_in_a_round_than_it_may() {
+        assert_eq!(rounds_of(10, &[5000, 3]), (vec![vec![10, 3]], true));
+        assert_eq!(rounds_of(100, &[5000, 3]), (vec![vec![100, 3]], true));
+        assert_eq!(rounds_of(100, &[50, 3]), (vec![vec![50, 3]], false));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use ir::work::Work;
 use ir::{
     Block, BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, StepId, limbs_of,
 };
-use packet::{Frame, Nanos, PortId};
+use packet::{Frame, FramePool, Nanos, PortId};
 use table::Lane;
 
 use crate::arch::{self, PassPlan, Pipeline};
@@ -266,6 +266,8 @@ pub(crate) struct Core {
     pub(crate) arriving: VecDeque<Job>,
     /// Packets that start over at ingress, at their own time.
     pub(crate) again: VecDeque<Job>,
+    /// Frames that are to go through later.
+    postponed: VecDeque<Frame>,
     /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
     /// bound where nobody else waits.
     pub(crate) passes_left: Option<u32>,
@@ -310,6 +312,7 @@ impl Core {
             queues: Queues::new(queue),
             arriving: VecDeque::new(),
             again: VecDeque::new(),
+            postponed: VecDeque::new(),
             passes_left: None,
             sent: VecDeque::new(),
             ledger: Ledger::default(),
@@ -775,6 +778,36 @@ impl Core {
         }
     }
 
+    /// Takes frames in that go through later: nothing is done for them yet. Where too many wait, others are dropped for this reason.
+    pub(crate) fn postpone(
+        &mut self,
+        frames: &mut [Frame],
+        spare: &mut FramePool,
+        reason: DropReason,
+    ) {
+        let room = MOST_WAITING.saturating_sub(self.postponed.len());
+        let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
+        self.ledger.refuse(refused.len() as u64, reason);
+        self.ledger.received += kept.len() as u64;
+        for frame in kept {
+            let mut taken = spare.get();
+            std::mem::swap(&mut taken, frame);
+            self.postponed.push_back(taken);
+        }
+    }
+
+    /// How many frames are to go through later.
+    pub(crate) fn postponed(&self) -> usize {
+        self.postponed.len()
+    }
+
+    /// Gives up to so many frames back that were to go through later. Until they do they did not come.
+    pub(crate) fn take_up(&mut self, most: usize, frames: &mut Vec<Frame>) {
+        let count = most.min(self.postponed.len());
+        self.ledger.received -= count as u64;
+        frames.extend(self.postponed.drain(..count));
+    }
+
     /// A frame as a packet that came in; an empty frame is left in its place.
     pub(crate) fn job_of(&mut self, root: &Arc<Root>, frame: &mut Frame, now: Nanos) -> Job {
         let mut packet = self.context(&root.code);
@@ -787,7 +820,7 @@ impl Core {
 
     /// Packets inside.
     pub(crate) fn held(&self) -> usize {
-        self.queues.held() + self.arriving.len() + self.again.len()
+        self.queues.held() + self.arriving.len() + self.again.len() + self.postponed.len()
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use exec::{DropReason, PacketContext, TableState, TraceEvent, Tracer};
 use ir::Program;
-use packet::{Frame, Nanos, PortId};
+use packet::{Frame, FramePool, Nanos, PortId};
 use table::Lane;
 use table::prefetch::{prefetch, prefetch_value};
 
@@ -430,6 +430,23 @@ impl Worker {
         self.core.is_behind()
     }
 
+    /// Takes frames in that [`Worker::take_up`] gives back later, in their order, to be forwarded then: meanwhile they are held, up to 1,024 of them; more
+    /// are dropped for this reason. Frames of `spare` are left in their place.
+    pub fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool, reason: DropReason) {
+        self.core.postpone(frames, spare, reason);
+    }
+
+    /// How many frames were postponed and have not been taken up.
+    #[inline]
+    pub fn postponed(&self) -> usize {
+        self.core.postponed()
+    }
+
+    /// Gives back the first frames that were postponed, up to so many, as frames that come now.
+    pub fn take_up(&mut self, most: usize, frames: &mut Vec<Frame>) {
+        self.core.take_up(most, frames);
+    }
+
     /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
     /// waits in a queue for a later moment goes on untraced.
     pub fn trace(
@@ -523,7 +540,7 @@ impl Worker {
 
     /// When a packet may go on, leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
-        if self.core.is_behind() || self.desk.has_mail() {
+        if self.core.is_behind() || self.desk.has_mail() || self.postponed() > 0 {
             return Some(self.core.now);
         }
         self.core.queues.next_time()

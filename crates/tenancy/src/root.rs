@@ -248,6 +248,14 @@ impl Root {
         self.place(slot).map_or(0, |place| place.serial)
     }
 
+    /// Whose a port of the switch is, if it is one vPDP's.
+    pub(crate) fn owner(&self, port: PortId) -> Option<Slot> {
+        match self.entrances.get(port.0 as usize)? {
+            Entrance::Whole(inlet) => Some(inlet.slot),
+            _ => None,
+        }
+    }
+
     /// Where a packet goes in. A description in front of it is taken off.
     ///
     /// # Errors

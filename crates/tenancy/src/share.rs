@@ -10,8 +10,12 @@
 //! Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited. What receiving and
 //! sorting takes cannot be refused: where it is much, there is less to share.
 //!
-//! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for all there is, and no others of its
-//! packets come in meanwhile.
+//! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
+//! its packets come in meanwhile.
+//!
+//! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
+//! if all asked for more, and a quantum where that is less, or one packet or pass. Those with more of it are visited first. So what comes meanwhile for one
+//! that asks for no more than that waits for a quantum or two, however much the others ask for.
 
 use packet::Nanos;
 
@@ -25,9 +29,16 @@ pub struct Fairness {
     pub interval: Nanos,
     /// Cycles that packets may take of one worker in a second.
     pub cycles_per_second: u64,
+    /// For how long one that asks for more than it could have at least keeps the others waiting, unless a packet or a pass takes longer.
+    pub quantum: Nanos,
 }
 
 impl Fairness {
+    /// Cycles of a quantum.
+    fn quantum(&self) -> f64 {
+        self.cycles_per_second as f64 * self.quantum.as_secs_f64()
+    }
+
     /// What there is to share at least, in cycles a second: receiving packets takes from it.
     pub fn least(&self) -> u64 {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
@@ -48,6 +59,16 @@ const MOST_RECEPTION: f64 = 0.15;
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
 
+/// How much more than its share one may ask for without being limited to it: packets that come few at a time cost more each than if they waited.
+const LENIENCE: f64 = 1.5;
+
+/// What one asks for whose packets wait, for each cycle that there is.
+const MORE_THAN_ALL: f64 = 2.0;
+
+/// For how many quanta one is visited at most, and at least where nobody else's packets came in the last burst.
+const LONG_VISIT: f64 = 16.0;
+const LONE_VISIT: f64 = 4.0;
+
 /// One vPDP on one worker.
 #[derive(Clone, Debug)]
 struct Account {
@@ -59,12 +80,22 @@ struct Account {
     passes: u64,
     /// Whether packets inside wait for passes.
     is_waiting: bool,
+    /// Packets that were received, and what that took.
+    received: u64,
+    reception: f64,
     /// Cycles of a packet, as of the last interval in which one was served.
     cost: f64,
+    /// What it takes to receive one, in the same way.
+    reception_cost: f64,
     /// Cycles of a pass, in the same way.
     pass_cost: f64,
     /// What comes in an interval; no limit while there is no contention.
     share: f64,
+    /// What comes in an interval if all ask for more, and what has come of it and was not used; below zero, what was used beyond it.
+    own: f64,
+    credit: f64,
+    /// Whether as many of its packets came at once as are served in a visit: more may wait.
+    has_more: bool,
     /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
     /// Up to when its share has come.
@@ -80,9 +111,15 @@ impl Default for Account {
             refused: 0,
             passes: 0,
             is_waiting: false,
+            received: 0,
+            reception: 0.0,
             cost: FIRST_COST,
+            reception_cost: 0.0,
             pass_cost: FIRST_COST,
             share: f64::INFINITY,
+            own: 0.0,
+            credit: 0.0,
+            has_more: false,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
         }
@@ -90,11 +127,11 @@ impl Default for Account {
 }
 
 impl Account {
-    /// What it asked for in an interval, where so many have gone: all there is, if packets inside still wait.
+    /// What it asked for in an interval, where so many have gone: more than there is, if packets inside still wait, or outside for its turn.
     fn asked(&self, intervals: f64, capacity: f64) -> f64 {
         let asked = (self.used + self.refused as f64 * self.cost) / intervals;
-        match self.is_waiting {
-            true => asked.max(capacity),
+        match self.is_waiting || self.has_more {
+            true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
         }
     }
@@ -104,6 +141,9 @@ impl Account {
         if self.served > 0 {
             self.cost = (self.used / self.served as f64).max(1.0);
         }
+        if self.received > 0 {
+            self.reception_cost = self.reception / self.received as f64;
+        }
         if self.served + self.passes > 0 {
             self.pass_cost = (self.used / (self.served + self.passes) as f64).max(1.0);
         }
@@ -111,11 +151,24 @@ impl Account {
 
     /// Gives it what has come by now.
     fn fill(&mut self, now: Nanos, interval: Nanos) {
+        let past = intervals(now.since(self.filled), interval);
         if self.share.is_finite() {
-            let come = self.share * intervals(now.since(self.filled), interval);
-            self.left = (self.left + come).min(self.share);
+            self.left = (self.left + self.share * past).min(self.share);
         }
+        self.credit = (self.credit + self.own * past).min(self.own);
         self.filled = now;
+    }
+
+    /// What it may use now without waiting for more, of what it could have at least.
+    fn purse(&self) -> f64 {
+        self.credit.min(self.left)
+    }
+
+    /// Takes what packets have used.
+    fn spend(&mut self, cycles: f64) {
+        self.used += cycles;
+        // A debt is soon paid.
+        self.credit = (self.credit - cycles).max(-self.own);
     }
 
     /// Limits it to another share, behind so many intervals without one or with the one before.
@@ -140,11 +193,15 @@ pub(crate) struct Shares {
     accounts: Vec<Account>,
     now: Nanos,
     interval: Nanos,
+    quantum: f64,
     began: Nanos,
     ends: Nanos,
     /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
+    /// How many asked for anything in the last interval, and whose packets came in the last burst.
+    askers: usize,
+    crowd: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -157,6 +214,7 @@ impl Shares {
             self.accounts.resize(slots, Account::default());
         }
         (self.now, self.interval) = (now, fairness.interval);
+        self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
         let is_surprise =
             !self.is_contended && self.is_behind && self.used > fairness.capacity(0.0);
@@ -166,25 +224,34 @@ impl Shares {
         let past = intervals(now.since(self.began), self.interval);
         self.ends = now + fairness.interval;
         self.began = now;
-        for account in &mut self.accounts {
-            account.learn();
-        }
+        self.accounts.iter_mut().for_each(Account::learn);
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
         let capacity = fairness.capacity(self.reception / long);
         let asked = self.accounts.iter();
         let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
+        let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
+        self.askers = active.clone().count();
+        let weights: f64 = active.map(|(_, weight)| weight).sum();
         let level = match self.is_behind {
             true => level(capacity, asked),
             false => f64::INFINITY,
         };
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
+        // What each could have at least if all asked for more, of what receiving takes too.
+        let least = fairness.capacity(0.0) / weights.max(1.0);
         for account in &mut self.accounts {
+            let asked = account.asked(long, capacity);
             account.fill(now, fairness.interval);
-            account.limit(level * account.weight, past);
+            account.own = least * account.weight;
+            let share = level * account.weight;
+            let is_limited = asked > share * LENIENCE;
+            account.limit(if is_limited { share } else { f64::INFINITY }, past);
+            account.has_more = false;
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
+            (account.received, account.reception) = (0, 0.0);
         }
     }
 
@@ -192,6 +259,56 @@ impl Shares {
     pub(crate) fn receive(&mut self, reception: Reception) {
         self.reception += reception.cycles as f64;
         self.is_behind |= reception.is_behind;
+    }
+
+    /// Books of so many cycles that receiving and sorting a burst took what is one's, with so many packets.
+    pub(crate) fn receive_for(&mut self, slot: Slot, packets: usize, cycles: f64) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.received += packets as u64;
+            account.reception += cycles;
+            account.credit -= cycles;
+        }
+    }
+
+    /// Tells of how many there were packets in the burst.
+    pub(crate) fn meet(&mut self, crowd: usize) {
+        self.crowd = crowd;
+    }
+
+    /// How many packets are served in a visit; no bound where nobody else asks.
+    pub(crate) fn turn(&self, slot: Slot) -> usize {
+        match self.accounts.get(slot.index()) {
+            Some(account) => {
+                let cost = account.cost + account.reception_cost;
+                (self.visit(account) / cost).max(1.0) as usize
+            }
+            None => usize::MAX,
+        }
+    }
+
+    /// How many cycles a visit takes.
+    fn visit(&self, account: &Account) -> f64 {
+        let least = match (self.askers, self.crowd) {
+            (0 | 1, 0 | 1) => return f64::INFINITY,
+            // Somebody has just begun.
+            (0 | 1, _) => return self.quantum * LONG_VISIT,
+            (_, 0 | 1) => self.quantum * LONE_VISIT,
+            _ => self.quantum,
+        };
+        account.purse().clamp(least, self.quantum * LONG_VISIT)
+    }
+
+    /// As many packets of one came at once as are served in a visit.
+    pub(crate) fn has_more(&mut self, slot: Slot) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.has_more = true;
+        }
+    }
+
+    /// Whether it has used so little of what it could have at least that it is visited before others.
+    pub(crate) fn has_credit(&self, slot: Slot) -> bool {
+        let account = self.accounts.get(slot.index());
+        account.is_none_or(|account| account.purse() * 2.0 >= account.own)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -224,12 +341,15 @@ impl Shares {
 
     /// How many passes may begin that start over.
     pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
+        let (now, interval) = (self.now, self.interval);
         let Some(account) = self.accounts.get_mut(slot.index()) else {
             return u32::MAX;
         };
-        account.fill(self.now, self.interval);
+        account.fill(now, interval);
+        let account = &self.accounts[slot.index()];
         // No limit is the most that there is.
-        (account.left / account.pass_cost).ceil().max(0.0) as u32
+        let most = account.left.min(self.visit(account));
+        (most / account.pass_cost).ceil().max(0.0) as u32
     }
 
     /// When its next pass may begin that starts over, as far as is known by now.
@@ -243,11 +363,20 @@ impl Shares {
         }
     }
 
+    /// Books what was done beside packets.
+    pub(crate) fn charge(&mut self, slot: Slot, cycles: u64) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            self.used += cycles as f64;
+            account.spend(cycles as f64);
+            account.left -= cycles as f64;
+        }
+    }
+
     /// Books what packets that were admitted, and all that start over, have cost, and whether some wait for passes now.
     pub(crate) fn book(&mut self, slot: Slot, work: Work, cycles: u64, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             self.used += cycles as f64;
-            account.used += cycles as f64;
+            account.spend(cycles as f64);
             account.passes += work.passes;
             account.is_waiting = is_waiting;
             account.left -= cycles as f64 - work.packets as f64 * account.cost;
@@ -309,6 +438,7 @@ mod tests {
         let fairness = Fairness {
             interval: Nanos::from_micros(10),
             cycles_per_second: 1_000_000_000,
+            quantum: Nanos::from_micros(1),
         };
         let mut shares = Shares::default();
         let mut cycles = [0; 2];
@@ -359,6 +489,7 @@ mod tests {
         let fairness = Fairness {
             interval: Nanos::from_micros(10),
             cycles_per_second: 1_000_000_000,
+            quantum: Nanos::from_micros(1),
         };
         let mut shares = Shares::default();
         let mut used = 0;
@@ -376,6 +507,76 @@ mod tests {
             }
         }
         used / 2
+    }
+
+    /// Shares of two that each ask for so many packets of so many cycles every microsecond, after ten intervals.
+    fn settled(asks: [(usize, u64); 2]) -> Shares {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let mut shares = Shares::default();
+        for round in 0..100 {
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            shares.receive(Reception::default());
+            shares.meet(2);
+            for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
+                let turn = shares.turn(slot);
+                if packets >= turn {
+                    shares.has_more(slot);
+                }
+                let (given, _) = shares.admit(slot, 1, packets.min(turn));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                shares.book(slot, work, work.packets * cost, false);
+            }
+        }
+        shares
+    }
+
+    #[test]
+    fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
+        let shares = settled([(2, 100), (100, 100)]);
+        // Of 500 cycles a microsecond, 300 were left for ten of them.
+        let [modest, greedy] = [Slot(0), Slot(1)];
+        assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
+        assert!((40..=80).contains(&shares.turn(modest)));
+        assert!((5..=10).contains(&shares.turn(greedy)), "{shares:?}");
+    }
+
+    #[test]
+    fn a_visit_takes_one_packet_however_long_that_takes() {
+        let shares = settled([(2, 100), (5, 100_000)]);
+        assert_eq!(shares.turn(Slot(1)), 1);
+    }
+
+    #[test]
+    fn one_alone_is_visited_for_as_long_as_it_has_packets() {
+        let mut shares = settled([(0, 100), (100, 100)]);
+        shares.meet(1);
+        assert_eq!(shares.turn(Slot(1)), usize::MAX);
+        // The first packets of another one have come.
+        shares.meet(2);
+        assert_eq!(shares.turn(Slot(1)), 80);
+    }
+
+    #[test]
+    fn while_the_others_send_nothing_visits_are_longer() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let among_others = shares.turn(Slot(1));
+        shares.meet(1);
+        assert!(shares.turn(Slot(1)) >= 2 * among_others);
+    }
+
+    #[test]
+    fn what_it_takes_to_receive_packets_is_used_by_those_whose_packets_came() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let before = shares.accounts[0].credit;
+        shares.receive_for(Slot(0), 10, 3000.0);
+        assert_eq!(shares.accounts[0].credit, before - 3000.0);
     }
 
     #[test]

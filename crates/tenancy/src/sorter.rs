@@ -94,9 +94,10 @@ impl Sorter {
         (*slot, range.clone())
     }
 
-    /// Exchanges two groups' numbers.
-    pub(crate) fn swap(&mut self, one: usize, other: usize) {
-        self.groups.swap(one, other);
+    /// Has the groups of these slots come behind all others.
+    pub(crate) fn put_last(&mut self, goes_last: impl Fn(Slot) -> bool) {
+        self.groups
+            .sort_unstable_by_key(|(slot, range)| (goes_last(*slot), range.start));
     }
 }
 

@@ -17,6 +17,10 @@ use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares};
 use crate::sorter::Sorter;
 
+mod waiting;
+
+use waiting::Turn;
+
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
 
@@ -46,6 +50,12 @@ const AHEAD: [(usize, Ahead); 5] = [
     (LEAD, Ahead::Entries),
 ];
 
+/// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
+const LEAVING_A_BURST: usize = 8;
+
+/// To receive a packet takes as long as to copy so many bytes, beside its own.
+const BYTES_OF_PACKET: usize = 512;
+
 /// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
@@ -68,6 +78,8 @@ pub struct Worker {
     watched: Vec<Slot>,
     /// Seats that have something to tell, those that have waited for the longest first.
     untold: VecDeque<Slot>,
+    /// Packets that were postponed and go through now.
+    taken_up: Vec<Frame>,
     commons: Commons,
     gauge: Box<dyn Gauge>,
     shares: Shares,
@@ -94,6 +106,8 @@ struct Links {
     frames: Vec<Frame>,
     /// Empty frames for those that come.
     spare: FramePool,
+    /// Whether packets that went over links are on their way in.
+    is_followed: bool,
     /// Packets that went over links.
     count: u64,
     /// The number of the burst, and how many packets of each vPDP may go over links in it.
@@ -105,6 +119,11 @@ impl Links {
         let (burst, _) = self.allowance;
         let more = frames.saturating_mul(MOST_LINKED_A_FRAME);
         self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
+    }
+
+    /// Whether packets of a seat went through in this burst.
+    fn has_had(&self, seat: &Seat) -> bool {
+        seat.allowance.0 == self.allowance.0
     }
 
     /// Takes a packet that goes to another virtual port.
@@ -256,6 +275,14 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) {
     }
 }
 
+/// Has a seat tell the control side of its packets when it is its turn.
+fn note(seat: &mut Seat, untold: &mut VecDeque<Slot>) {
+    if !seat.is_untold {
+        seat.is_untold = true;
+        untold.push_back(seat.slot);
+    }
+}
+
 impl Worker {
     /// A worker that has what is published: none of its packets finds less. Nobody may be publishing.
     pub(crate) fn new(desk: Arc<Desk>) -> Worker {
@@ -272,6 +299,7 @@ impl Worker {
             asked: [0; AHEAD.len()],
             watched: Vec::new(),
             untold: VecDeque::new(),
+            taken_up: Vec::new(),
             commons: Commons::default(),
             gauge: Box::new(Reckoned::default()),
             shares: Shares::default(),
@@ -292,6 +320,28 @@ impl Worker {
     /// Tells how the frames came that are forwarded next.
     pub fn received(&mut self, reception: Reception) {
         self.reception = reception;
+    }
+
+    /// Frames that this port is to give at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
+    /// no longer than a visit to it may, so that it does not keep the others waiting for longer.
+    pub fn turn(&self, port: PortId) -> usize {
+        let Some(slot) = self.root.owner(port) else {
+            return usize::MAX;
+        };
+        self.most_served(slot).saturating_sub(self.postponed(slot))
+    }
+
+    /// Packets of a vPDP that are served before others have their turn: few where many were postponed, whoever else asks for anything.
+    fn most_served(&self, slot: Slot) -> usize {
+        match self.fairness {
+            Some(_) if self.postponed(slot) > 0 => self.shares.turn(slot).min(BURST),
+            Some(_) => self.shares.turn(slot),
+            None => usize::MAX,
+        }
+    }
+
+    fn postponed(&self, slot: Slot) -> usize {
+        self.seat(slot).map_or(0, |seat| seat.worker.postponed())
     }
 
     /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
@@ -341,13 +391,16 @@ impl Worker {
         if let Some(fairness) = &self.fairness {
             self.shares.begin(fairness, root.slots(), now);
         }
-        self.run_due(&root, &mut sent);
+        self.watch_all_if_called();
+        self.go_on(&root, Turn::First, &mut sent);
+        self.run_leaving(&mut sent);
         if !frames.is_empty() {
-            self.shares.receive(std::mem::take(&mut self.reception));
+            self.shares.receive(self.reception);
         }
         self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
+        self.go_on(&root, Turn::Last, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
     }
@@ -439,8 +492,29 @@ impl Worker {
     fn end_sorting(&mut self) {
         if self.fairness.is_some() {
             let cycles = self.gauge.end(Work::default());
-            let is_behind = false;
-            self.shares.receive(Reception { cycles, is_behind });
+            self.shares.receive(Reception {
+                cycles,
+                is_behind: false,
+            });
+        }
+    }
+
+    /// Books what it took to receive a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
+    fn share_reception(&mut self, frames: &[Frame]) {
+        if self.commons.links.is_followed {
+            return;
+        }
+        let cycles = std::mem::take(&mut self.reception).cycles as f64;
+        let bytes = |frames: &[Frame]| {
+            let lengths = frames.iter().map(|frame| BYTES_OF_PACKET + frame.len());
+            lengths.sum::<usize>() as f64
+        };
+        let (all, groups) = (bytes(frames), self.sorter.groups());
+        self.shares.meet(groups);
+        for (slot, range) in (0..groups).map(|number| self.sorter.group(number)) {
+            let packets = range.len();
+            let part = bytes(&frames[range]) / all;
+            self.shares.receive_for(slot, packets, cycles * part);
         }
     }
 
@@ -450,22 +524,19 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let (mut number, mut in_time) = (0, self.sorter.groups());
+        if self.fairness.is_some() {
+            self.share_reception(frames);
+            let shares = &self.shares;
+            self.sorter.put_last(|slot| !shares.has_credit(slot));
+        }
         self.asked = [0; AHEAD.len()];
         let are_many = self.sorter.groups() > 1;
-        while number < self.sorter.groups() {
+        for number in 0..self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
-            // Those whose device is being changed wait for it when the others are served.
-            if number < in_time && self.seat(slot).is_some_and(|seat| seat.worker.is_held()) {
-                in_time -= 1;
-                self.sorter.swap(number, in_time);
-                continue;
-            }
             if are_many {
                 self.look_ahead(root, number);
             }
             self.serve(root, slot, range, frames, sent);
-            number += 1;
         }
         self.set_off(root, frames, sent);
     }
@@ -490,7 +561,7 @@ impl Worker {
         }
     }
 
-    /// Runs packets of one vPDP, as many as it may have.
+    /// Takes packets of one vPDP in, those that have their turn now and those that wait for the next.
     fn serve(
         &mut self,
         root: &Root,
@@ -499,7 +570,11 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let now = self.now;
+        let most = match self.commons.links.is_followed {
+            // Links lead no packet round for longer than its hops.
+            true => usize::MAX,
+            false => self.most_served(slot),
+        };
         let seat = self.seats.get_mut(slot.index());
         let (Some(place), Some(seat)) = (root.place(slot), seat.and_then(Option::as_mut)) else {
             let closed = root.place(slot).map(|place| place.admission);
@@ -511,13 +586,47 @@ impl Worker {
             self.is_untold = true;
             return;
         };
-        if !seat.is_untold {
-            seat.is_untold = true;
-            self.untold.push_back(slot);
-        }
+        note(seat, &mut self.untold);
         if let Admission::Closed(reason) = place.admission {
             return seat.worker.refuse(range.len() as u64, reason);
         }
+        let served = match seat.worker.is_held() || seat.worker.postponed() > 0 {
+            // Nobody waits for a device that is being changed, and all packets keep their order.
+            true => range.start..range.start,
+            false => range.start..range.start + range.len().min(most),
+        };
+        if range.len() >= most {
+            self.shares.has_more(slot);
+        }
+        let later = &mut frames[served.end..range.end];
+        if !later.is_empty() {
+            let reason = match self.fairness {
+                Some(_) => DropReason::FairShare,
+                None => DropReason::TailDrop,
+            };
+            let spare = &mut self.commons.links.spare;
+            seat.worker.postpone(later, spare, reason);
+            watch(seat, &mut self.watched);
+        }
+        if !served.is_empty() {
+            self.run_admitted(root, slot, served, frames, sent);
+        }
+    }
+
+    /// Runs packets of one vPDP, as many as it may have.
+    fn run_admitted(
+        &mut self,
+        root: &Root,
+        slot: Slot,
+        range: Range<usize>,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let now = self.now;
+        let seat = self.seats.get_mut(slot.index());
+        let (Some(place), Some(seat)) = (root.place(slot), seat.and_then(Option::as_mut)) else {
+            return;
+        };
         let is_unlimited = place.is_unlimited && self.fairness.is_none();
         if is_unlimited && range.len() <= BURST && self.sorter.groups() > 1 {
             return self.board(root, slot, range, frames, sent);
@@ -598,58 +707,6 @@ impl Worker {
         }
     }
 
-    /// Does what is due in seats in which packets wait.
-    fn run_due(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
-        if self.desk.answer() {
-            self.watched.clear();
-            for seat in self.seats.iter_mut().flatten() {
-                seat.is_watched = true;
-                self.watched.push(seat.slot);
-            }
-        }
-        self.run_watched(root, sent);
-        self.run_leaving(sent);
-    }
-
-    fn run_watched(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
-        let Worker {
-            watched,
-            seats,
-            untold,
-            commons,
-            gauge,
-            shares,
-            fairness,
-            now,
-            ..
-        } = self;
-        watched.retain(|slot| {
-            let seat = seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
-                return false;
-            };
-            let is_due = seat.worker.next_time().is_some_and(|next| next <= *now);
-            // What is due in a device that is being changed can wait for the next burst.
-            if is_due && !seat.worker.is_held() {
-                let passes = match fairness {
-                    Some(_) => most_passes(0).min(shares.passes(*slot)),
-                    None => most_passes(0),
-                };
-                let way_out = (*now, &mut *sent);
-                let gauge = &mut **gauge;
-                let (work, cycles) =
-                    run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
-                shares.book(*slot, work, cycles, seat.worker.is_behind());
-                if !seat.is_untold {
-                    seat.is_untold = true;
-                    untold.push_back(*slot);
-                }
-            }
-            seat.is_watched = seat.worker.next_time().is_some();
-            seat.is_watched
-        });
-    }
-
     /// Packets in seats that are to go finish; those without any go.
     fn run_leaving(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         if self.leaving.is_empty() {
@@ -661,15 +718,24 @@ impl Worker {
             let own = own.filter(|place| place.serial == seat.serial);
             let place = own.unwrap_or(&self.nowhere);
             let gauge = &mut *self.gauge;
+            let frames = &mut self.taken_up;
+            if !seat.worker.is_held() {
+                seat.worker.take_up(LEAVING_A_BURST, frames);
+            }
+            let passes = most_passes(frames.len());
+            let commons = &mut self.commons;
             run_charged(
                 seat,
                 place,
-                &mut self.commons,
-                &mut [],
-                most_passes(0),
+                commons,
+                frames,
+                passes,
                 (self.now, sent),
                 gauge,
             );
+            frames
+                .drain(..)
+                .for_each(|frame| self.commons.links.spare.put(frame));
             seat.worker.tell();
         }
         let Some(mut told) = self.desk.tell() else {
@@ -683,6 +749,7 @@ impl Worker {
     /// Packets that went over links go in where they lead, over and over.
     fn follow_links(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         let mut hops = 1;
+        self.commons.links.is_followed = true;
         while !self.commons.links.frames.is_empty() {
             self.is_untold = true;
             let mut frames = std::mem::take(&mut self.commons.links.frames);
@@ -704,6 +771,7 @@ impl Worker {
                 self.commons.links.frames = frames;
             }
         }
+        self.commons.links.is_followed = false;
     }
 
     /// Packets that are on the way in went over too many links.
@@ -727,7 +795,9 @@ impl Worker {
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
             if let Some(seat) = seat {
                 seat.is_untold = false;
+                self.gauge.begin();
                 seat.worker.tell();
+                self.shares.charge(slot, self.gauge.end(Work::default()));
             }
         }
         if self.is_untold

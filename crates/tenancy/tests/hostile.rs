@@ -26,6 +26,7 @@ const COST: Reckoned = Reckoned {
 const FAIRNESS: Fairness = Fairness {
     interval: Nanos::from_micros(100),
     cycles_per_second: 1_000_000_000,
+    quantum: Nanos::from_micros(4),
 };
 
 /// Bursts of a run, and the time between them: a fiftieth of a second.
@@ -292,6 +293,12 @@ fn endless_resubmission_and_recirculation_cost_the_one_that_starts_over() {
 #[test]
 fn a_worker_whose_packets_wait_for_their_share_says_when_it_has_come() {
     let mut scene = Scene::new(common::resubmitter());
+    // What the other's share is in an interval is less than a packet's passes take.
+    let quotas = Quotas {
+        weight: 9,
+        ..Quotas::default()
+    };
+    scene.hypervisor.set_quotas(id(1), quotas).unwrap();
     scene.run(1, 60, |_, _| {});
     let Scene {
         mut hypervisor,
@@ -849,9 +856,12 @@ fn packets_of_a_vpdp_that_is_being_changed_keep_no_others_waiting() {
         let thread = thread::spawn(move || {
             begins.recv().unwrap();
             let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
-            worker.forward(&mut frames, Nanos(1), |port, _, _| {
-                sends.send(port.0).unwrap();
-            });
+            let mut send = |port: PortId, _: &mut Frame, _| sends.send(port.0).unwrap();
+            worker.forward(&mut frames, Nanos(1), &mut send);
+            // What waits for the change goes on when that is made.
+            while worker.next_time().is_some() {
+                worker.forward(&mut [], Nanos(2), &mut send);
+            }
         });
         let device = hypervisor.device_mut(id(changed)).unwrap();
         let first = device.between_bursts(|_| {

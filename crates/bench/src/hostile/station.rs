@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use packet::{Frame, Nanos};
+use packet::{Frame, Nanos, PortId};
 use tenancy::{Reception, Worker};
 
 use crate::clock::Clock;
@@ -12,7 +12,7 @@ use crate::measure::quantile;
 const RING: u64 = 4096;
 
 /// Frames that a port gives before the others have their turn.
-const TURN: u64 = 64;
+const TURN: usize = 64;
 
 /// Bytes of a packet's number, at its end.
 const NUMBER: usize = 8;
@@ -26,6 +26,8 @@ pub(super) struct Source<'f> {
     /// Packets a second.
     rate: f64,
     came: u64,
+    /// How many may still be taken in this round.
+    allowance: usize,
 }
 
 impl Source<'_> {
@@ -34,7 +36,14 @@ impl Source<'_> {
             templates,
             rate,
             came: 0,
+            allowance: 0,
         }
+    }
+
+    /// A port that they come by: all of them are one vPDP's.
+    fn port(&self) -> PortId {
+        let first = self.templates.first();
+        first.map_or(PortId(0), |frame| frame.ingress)
     }
 
     /// Packets that wait after so many seconds. More than a ring holds have been missed.
@@ -117,10 +126,10 @@ impl Station {
         let (first, last) = ((from * rate) as u64, (until * rate) as u64);
         while seconds() < until * (1.0 + SETTLING) {
             let before = clock.ticks();
-            let count = fill(sources, frames, seconds());
+            let (count, is_behind) = fill(sources, worker, frames, seconds());
             worker.received(Reception {
                 cycles: clock.ticks() - before,
-                is_behind: count as u64 >= TURN,
+                is_behind,
             });
             let now = Nanos::from(start.elapsed());
             worker.forward(&mut frames[..count], now, |port, frame, _| {
@@ -147,21 +156,33 @@ impl Station {
     }
 }
 
-/// Takes what waits, in turns as ports give frames to a worker of `polyplane host --fair`, until the round is full or nothing waits; how many frames.
-fn fill(sources: &mut [Source<'_>], frames: &mut [Frame], seconds: f64) -> usize {
-    let mut count = 0;
+/// Takes what waits, in turns as ports give frames to a worker of `polyplane host --fair`, until the round is full or nobody has or may give more; how many
+/// frames, and whether somebody may have more.
+fn fill(
+    sources: &mut [Source<'_>],
+    worker: &Worker,
+    frames: &mut [Frame],
+    seconds: f64,
+) -> (usize, bool) {
+    let (mut count, mut is_behind) = (0, false);
+    for source in &mut *sources {
+        source.allowance = worker.turn(source.port());
+    }
     loop {
-        let before = count;
+        let mut has_more = false;
         for source in &mut *sources {
-            let room = (frames.len() - count) as u64;
-            let taken = source.waiting(seconds).min(TURN).min(room) as usize;
+            let turn = TURN.min(source.allowance).min(frames.len() - count);
+            let taken = (turn as u64).min(source.waiting(seconds)) as usize;
             for frame in &mut frames[count..count + taken] {
                 source.next(frame);
             }
             count += taken;
+            source.allowance -= taken;
+            is_behind |= taken == turn;
+            has_more |= taken == TURN;
         }
-        if count == before {
-            return count;
+        if !has_more {
+            return (count, is_behind);
         }
     }
 }

@@ -9,11 +9,10 @@ use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;
 use serde::Serialize;
-use tenancy::Fairness;
 
 use super::Options;
 use crate::host::FAIR_ROUND;
-use crate::host::gauge::{Cycles, INTERVAL, cycles_per_second};
+use crate::host::gauge::{Cycles, fairness};
 use crate::live::{LiveLine, bar};
 use crate::{Ended, compile, out, report};
 
@@ -78,10 +77,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
     let steps = workload.steps();
     let step = steps.first().ok_or("the workload has no program")?;
     let program = Arc::new(compile(&step.source)?);
-    let fairness = Fairness {
-        interval: INTERVAL,
-        cycles_per_second: cycles_per_second(),
-    };
+    let fairness = fairness();
     let mut line = LiveLine::new();
     let mut rows = Vec::new();
     for (number, attack) in Attack::ALL.into_iter().enumerate() {

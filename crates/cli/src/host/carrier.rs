@@ -146,6 +146,8 @@ pub(super) struct Tenants {
     /// Tells, as the worker's gauge does, what receiving frames takes, and since when it does.
     clock: Clock,
     receives_since: u64,
+    /// Whether a port may have more frames than it gave.
+    is_behind: bool,
     exits: Exits,
     takes: Option<Takes>,
 }
@@ -163,6 +165,7 @@ pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, Sw
         round: if is_fair { FAIR_ROUND } else { ROUND },
         clock: Clock::new(),
         receives_since: 0,
+        is_behind: false,
         exits: exits(&mut board),
         takes: takes.take(),
     });
@@ -259,6 +262,14 @@ impl Carrier for Tenants {
         self.round
     }
 
+    fn turn(&self, port: PortId) -> usize {
+        self.worker.turn(port)
+    }
+
+    fn falls_behind(&mut self) {
+        self.is_behind = true;
+    }
+
     fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -269,7 +280,7 @@ impl Carrier for Tenants {
             let now = self.clock.ticks();
             self.worker.received(Reception {
                 cycles: now.saturating_sub(self.receives_since),
-                is_behind: frames.len() >= Batch::USUAL,
+                is_behind: std::mem::take(&mut self.is_behind),
             });
         }
         self.exits.renew();

@@ -2,25 +2,48 @@
 
 use bench::clock::Clock;
 use packet::Nanos;
-use tenancy::{Gauge, Work};
+use tenancy::{Fairness, Gauge, Work};
 
 /// How long what a virtual data plane asked for counts when a processor is shared.
-pub(crate) const INTERVAL: Nanos = Nanos::from_millis(2);
+const INTERVAL: Nanos = Nanos::from_millis(2);
+
+/// For how long one that asks for more than its share keeps the others waiting: about as long as a visit takes beside its packets.
+const QUANTUM: Nanos = Nanos(500);
 
 /// Of a worker's time, what packets may take while it is shared: the rest is for receiving and sending them.
 const PACKETS_SHARE: f64 = 0.8;
 
-/// Cycles that packets may take of one worker in a second.
-pub(crate) fn cycles_per_second() -> u64 {
+/// How a worker's processor is shared, in the cycles of [`Cycles`].
+pub(crate) fn fairness() -> Fairness {
     let rate = Clock::new().rate();
-    (rate.ticks_per_ns * 1e9 * PACKETS_SHARE) as u64
+    Fairness {
+        interval: INTERVAL,
+        cycles_per_second: (rate.ticks_per_ns * 1e9 * PACKETS_SHARE) as u64,
+        quantum: QUANTUM,
+    }
 }
 
-/// Counts cycles.
-#[derive(Default)]
+/// The most cycles that a visit is taken to cost beside its packets, and the least part of what it took that counts.
+const LONGEST_VISIT: u64 = 2048;
+const LEAST_PART: u64 = 4;
+
+/// Counts cycles of packets. What a visit to a vPDP costs beside its packets is not counted: how many a visit has is up to who sends, and to the others who
+/// do, and one whose packets come one by one would pay for it that it does not flood.
 pub(crate) struct Cycles {
     clock: Clock,
     begin: u64,
+    /// The fewest cycles that a visit took in which there were packets.
+    shortest: u64,
+}
+
+impl Default for Cycles {
+    fn default() -> Cycles {
+        Cycles {
+            clock: Clock::default(),
+            begin: 0,
+            shortest: LONGEST_VISIT,
+        }
+    }
 }
 
 impl Gauge for Cycles {
@@ -28,7 +51,12 @@ impl Gauge for Cycles {
         self.begin = self.clock.ticks();
     }
 
-    fn end(&mut self, _work: Work) -> u64 {
-        self.clock.ticks().saturating_sub(self.begin)
+    fn end(&mut self, work: Work) -> u64 {
+        let cycles = self.clock.ticks().saturating_sub(self.begin);
+        if work.packets == 0 {
+            return cycles;
+        }
+        self.shortest = self.shortest.min(cycles);
+        (cycles - self.shortest).max(cycles / LEAST_PART)
     }
 }

@@ -18,7 +18,7 @@ use p4rt::{Listen, Reach, Server};
 use packet::PortId;
 use passes::slots::{Capacity, SlotPlan};
 use port::PortSpec;
-use tenancy::{Fairness, Hypervisor};
+use tenancy::Hypervisor;
 
 use crate::args::Io;
 use crate::crew::Crew;
@@ -123,11 +123,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let mut hypervisor =
         Hypervisor::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
     if options.fair {
-        let cycles_per_second = gauge::cycles_per_second();
-        hypervisor.set_fairness(Some(Fairness {
-            interval: gauge::INTERVAL,
-            cycles_per_second,
-        }));
+        hypervisor.set_fairness(Some(gauge::fairness()));
     }
     let mut board = None;
     let crew = Crew::new(

@@ -1,0 +1,111 @@
+//! Packets that wait in seats: what is due there, and what was postponed until it has its turn.
+
+use packet::{Frame, Nanos, PortId};
+
+use super::{Worker, most_passes, note, run_charged};
+use crate::root::Root;
+
+/// Who goes on where packets wait: those who have not used all that they could have at least, or the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    First,
+    Last,
+}
+
+impl Worker {
+    /// Has all seats looked at if a packet was handed over to one of them.
+    pub(super) fn watch_all_if_called(&mut self) {
+        if self.desk.answer() {
+            self.watched.clear();
+            for seat in self.seats.iter_mut().flatten() {
+                seat.is_watched = true;
+                self.watched.push(seat.slot);
+            }
+        }
+    }
+
+    /// Goes on with seats in which packets wait, before the burst's frames are served or behind them.
+    pub(super) fn go_on(
+        &mut self,
+        root: &Root,
+        turn: Turn,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.take_up(root, turn, sent);
+        self.run_watched(root, turn, sent);
+    }
+
+    /// Serves packets that were postponed, as many of each vPDP as have their turn now.
+    fn take_up(
+        &mut self,
+        root: &Root,
+        turn: Turn,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let mut frames = std::mem::take(&mut self.taken_up);
+        for at in 0..self.watched.len() {
+            let slot = self.watched[at];
+            let most = self.most_served(slot);
+            let has_turn = self.shares.has_credit(slot) == (turn == Turn::First);
+            let has_turn = has_turn && root.place(slot).is_some();
+            let may_go = |worker: &switch::Worker| worker.postponed() > 0 && !worker.is_held();
+            let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
+            let Some(seat) = seat.filter(|seat| has_turn && may_go(&seat.worker)) else {
+                continue;
+            };
+            note(seat, &mut self.untold);
+            seat.worker.take_up(most, &mut frames);
+            let all = 0..frames.len();
+            self.run_admitted(root, slot, all, &mut frames, sent);
+            self.set_off(root, &mut frames, sent);
+            for frame in frames.drain(..) {
+                self.commons.links.spare.put(frame);
+            }
+        }
+        self.taken_up = frames;
+    }
+
+    /// Does what is due in seats in which packets wait and that had no turn in this burst.
+    fn run_watched(
+        &mut self,
+        root: &Root,
+        turn: Turn,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let Worker {
+            watched,
+            seats,
+            untold,
+            commons,
+            gauge,
+            shares,
+            fairness,
+            now,
+            ..
+        } = self;
+        watched.retain(|slot| {
+            let seat = seats.get_mut(slot.index()).and_then(Option::as_mut);
+            let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
+                return false;
+            };
+            let is_meant = shares.has_credit(*slot) == (turn == Turn::First);
+            let has_turn = is_meant && !commons.links.has_had(seat);
+            let is_due = has_turn && seat.worker.next_time().is_some_and(|next| next <= *now);
+            // What is due in a device that is being changed can wait for the next burst.
+            if is_due && !seat.worker.is_held() {
+                let passes = match fairness {
+                    Some(_) => most_passes(0).min(shares.passes(*slot)),
+                    None => most_passes(0),
+                };
+                let way_out = (*now, &mut *sent);
+                let gauge = &mut **gauge;
+                let (work, cycles) =
+                    run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
+                shares.book(*slot, work, cycles, seat.worker.is_behind());
+                note(seat, untold);
+            }
+            seat.is_watched = seat.worker.next_time().is_some();
+            seat.is_watched
+        });
+    }
+}
