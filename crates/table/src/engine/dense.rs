@@ -29,10 +29,12 @@ impl Directness {
     /// Of keys of exact fields of so many bits each.
     pub fn of(widths: impl IntoIterator<Item = u32>) -> Self {
         let bits = widths.into_iter().fold(0, u32::saturating_add);
-        match bits {
-            ..=WHOLE_BITS => Self::Whole,
-            ..=FEW_BITS => Self::Always,
-            _ => Self::Sometimes,
+        if bits <= WHOLE_BITS {
+            Self::Whole
+        } else if bits <= FEW_BITS {
+            Self::Always
+        } else {
+            Self::Sometimes
         }
     }
 }
