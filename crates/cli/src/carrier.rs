@@ -20,6 +20,11 @@ pub(crate) trait Carrier: Send {
         usize::MAX
     }
 
+    /// Whether a port that gave all that it may in a round may have more than is its own: then the worker does not keep up.
+    fn asks_for_more(&self, _port: PortId) -> bool {
+        true
+    }
+
     /// A port may have more frames than it gave in its turn.
     fn falls_behind(&mut self) {}
 

@@ -211,6 +211,9 @@ impl<C: Carrier> Station<C> {
             }
         }
         self.carrier.arrive(&mut self.batch, now);
+        if self.batch.room() == 0 {
+            self.carrier.falls_behind();
+        }
         if received == 0 || !self.batch.is_empty() {
             // What waits in queues leaves at its time also when nothing came.
             received += self.forward(now);
@@ -237,7 +240,8 @@ impl<C: Carrier> Station<C> {
         let came = self
             .batch
             .with_room(turn, |batch| attached.port.rx(batch, now));
-        if came.as_ref().is_ok_and(|came| *came == turn) {
+        let is_full = came.as_ref().is_ok_and(|came| *came == turn);
+        if is_full && (turn == TURN || self.carrier.asks_for_more(attached.port.id())) {
             self.carrier.falls_behind();
         }
         attached.may_have_more = came.as_ref().is_ok_and(|came| *came == TURN);

@@ -42,7 +42,7 @@ const PASS_WORK: u32 = 64;
 const COPY_WORK: u32 = 4096;
 
 /// Packets that wait while those before them start over; one more is dropped as from a full queue.
-const MOST_WAITING: usize = 1024;
+pub const MOST_WAITING: usize = 1024;
 
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;

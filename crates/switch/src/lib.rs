@@ -38,7 +38,7 @@ mod worker;
 
 pub use contexts::Contexts;
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
-pub use core::Digest;
+pub use core::{Digest, MOST_WAITING};
 pub use device::{AdoptError, Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
 pub use ledger::{Ledger, Unbalanced};

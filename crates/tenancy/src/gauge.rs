@@ -34,6 +34,12 @@ pub trait Gauge: Send {
 
     /// The cycles that the group has cost.
     fn end(&mut self, work: Work) -> u64;
+
+    /// What a visit to a vPDP costs beside its packets, which nobody's share pays for: how many visits there are is up to all who send. Quotas of cycles
+    /// pay for it.
+    fn visit(&self) -> u64 {
+        0
+    }
 }
 
 /// Reckons cycles by what packets did, so that the same packets always cost the same.

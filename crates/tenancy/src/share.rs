@@ -14,8 +14,9 @@
 //! its packets come in meanwhile.
 //!
 //! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
-//! if all asked for more, and a quantum where that is less, or one packet or pass. Those with more of it are visited first. So what comes meanwhile for one
-//! that asks for no more than that waits for a quantum or two, however much the others ask for.
+//! if all asked for more, at most 16 quanta of it, and a quantum where that is less, or one packet or pass; four quanta where nobody else's packets came, and 16
+//! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
+//! that asks for no more than that waits for a quantum or two, however much the others ask for. One alone is visited without bound.
 
 use packet::Nanos;
 
@@ -266,7 +267,7 @@ impl Shares {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
-            account.credit -= cycles;
+            account.credit = (account.credit - cycles).max(-account.own);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, forward_together};
+use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, MOST_WAITING, forward_together};
 use table::prefetch::prefetch;
 
 use crate::company::Company;
@@ -231,7 +231,10 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     way.end(seat);
 }
 
-/// [`run`], with what it costs measured and charged to the place; what was done, and the cycles.
+/// Of what a visit took, the least part that a share pays for.
+const LEAST_PART: u64 = 4;
+
+/// [`run`], with what it costs measured and charged to the place; what was done, and the cycles that a share pays for.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
@@ -249,7 +252,13 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     let work = Work { packets, passes };
     let cycles = gauge.end(work);
     place.gate.charge(Used { passes, cycles }, now);
-    (work, cycles)
+    let of_packets = match packets {
+        0 => cycles,
+        _ => cycles
+            .saturating_sub(gauge.visit())
+            .max(cycles / LEAST_PART),
+    };
+    (work, of_packets)
 }
 
 /// Gives a frame the virtual port that it comes in by; its slot.
@@ -323,12 +332,30 @@ impl Worker {
     }
 
     /// Frames that this port is to give at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
-    /// no longer than a visit to it may, so that it does not keep the others waiting for longer.
+    /// no longer than a visit to it may, so that it does not keep the others waiting for longer. And no more come than can wait in a vPDP whose packets wait.
     pub fn turn(&self, port: PortId) -> usize {
+        if self.fairness.is_none() && self.watched.is_empty() {
+            return usize::MAX;
+        }
         let Some(slot) = self.root.owner(port) else {
             return usize::MAX;
         };
-        self.most_served(slot).saturating_sub(self.postponed(slot))
+        let Some(seat) = self.seat(slot) else {
+            return usize::MAX;
+        };
+        let postponed = seat.worker.postponed();
+        let room = match postponed > 0 || seat.worker.is_held() {
+            true => MOST_WAITING,
+            false => usize::MAX,
+        };
+        let most = self.most_served(slot).min(room);
+        most.saturating_sub(postponed)
+    }
+
+    /// Whether what waits at this port, beyond its turn, is more than its vPDP could have at least: what is its own is served in later turns.
+    pub fn asks_for_more(&self, port: PortId) -> bool {
+        let owner = self.root.owner(port);
+        owner.is_none_or(|slot| !self.shares.has_credit(slot))
     }
 
     /// Packets of a vPDP that are served before others have their turn: few where many were postponed, whoever else asks for anything.
@@ -570,7 +597,8 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let most = match self.commons.links.is_followed {
+        let is_linked = self.commons.links.is_followed;
+        let most = match is_linked {
             // Links lead no packet round for longer than its hops.
             true => usize::MAX,
             false => self.most_served(slot),
@@ -590,12 +618,15 @@ impl Worker {
         if let Admission::Closed(reason) = place.admission {
             return seat.worker.refuse(range.len() as u64, reason);
         }
-        let served = match seat.worker.is_held() || seat.worker.postponed() > 0 {
-            // Nobody waits for a device that is being changed, and all packets keep their order.
+        // Nobody waits for a device that is being changed, and packets that came by ports keep their order. Those that come over links are not postponed: they
+        // would forget their hops, and go round for ever.
+        let waits = !is_linked && (seat.worker.is_held() || seat.worker.postponed() > 0);
+        let served = match waits {
             true => range.start..range.start,
             false => range.start..range.start + range.len().min(most),
         };
-        if range.len() >= most {
+        // What is its own is no more than its share, however it comes.
+        if range.len() >= most && !self.shares.has_credit(slot) {
             self.shares.has_more(slot);
         }
         let later = &mut frames[served.end..range.end];

@@ -178,7 +178,8 @@ fn fill(
             }
             count += taken;
             source.allowance -= taken;
-            is_behind |= taken == turn;
+            let is_full = taken == turn;
+            is_behind |= is_full && (turn == TURN || worker.asks_for_more(source.port()));
             has_more |= taken == TURN;
         }
         if !has_more {

@@ -266,6 +266,10 @@ impl Carrier for Tenants {
         self.worker.turn(port)
     }
 
+    fn asks_for_more(&self, port: PortId) -> bool {
+        self.worker.asks_for_more(port)
+    }
+
     fn falls_behind(&mut self) {
         self.is_behind = true;
     }

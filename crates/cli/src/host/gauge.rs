@@ -23,12 +23,11 @@ pub(crate) fn fairness() -> Fairness {
     }
 }
 
-/// The most cycles that a visit is taken to cost beside its packets, and the least part of what it took that counts.
+/// The most cycles that a visit is taken to cost beside its packets.
 const LONGEST_VISIT: u64 = 2048;
-const LEAST_PART: u64 = 4;
 
-/// Counts cycles of packets. What a visit to a vPDP costs beside its packets is not counted: how many a visit has is up to who sends, and to the others who
-/// do, and one whose packets come one by one would pay for it that it does not flood.
+/// Counts cycles of packets, and takes the shortest visit for what one costs beside its packets: one whose packets come one by one would otherwise pay for it
+/// that it does not flood.
 pub(crate) struct Cycles {
     clock: Clock,
     begin: u64,
@@ -57,6 +56,10 @@ impl Gauge for Cycles {
             return cycles;
         }
         self.shortest = self.shortest.min(cycles);
-        (cycles - self.shortest).max(cycles / LEAST_PART)
+        cycles
+    }
+
+    fn visit(&self) -> u64 {
+        self.shortest
     }
 }
