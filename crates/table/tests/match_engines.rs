@@ -373,6 +373,12 @@ fn check(
             assert_eq!(lookup.find(key), *found);
             assert_eq!(found.map_or(0, |idx| u64::from(idx.get()) + 1), *note);
         }
+        // So few that engines take them one by one.
+        let mut few = [u64::MAX; 3];
+        let packed = &packed[..3 * shape.limbs()];
+        lookup.announce(packed, &mut few);
+        lookup.find_announced(packed, &mut few);
+        assert_eq!(few, notes[..3]);
         for key in keys {
             assert_eq!(
                 found(lookup, key),

@@ -24,6 +24,7 @@ pub use ternary::Ternary;
 pub use versions::{Replay, RuleChange, Versions};
 
 use crate::entry::{EntryIdx, Rank};
+use crate::flat_map::BATCH;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +77,15 @@ pub trait MatchEngine: fmt::Debug + Send + Sync {
     fn memory(&self) -> usize;
 }
 
+/// For so few keys, what is done once for a batch costs more than it saves.
+const FEW_NOTES: usize = 8;
+
+/// What is found, as [`Matcher::find_announced`] notes it.
+#[inline(always)]
+fn number(found: Option<EntryIdx>) -> u64 {
+    found.map_or(0, |idx| u64::from(idx.get()) + 1)
+}
+
 /// The packet side of a match engine: immutable.
 pub trait Matcher: fmt::Debug + Send + Sync {
     /// The rule of least rank that `key` matches. The key has the limbs of the shape, canonical.
@@ -98,9 +108,20 @@ pub trait Matcher: fmt::Debug + Send + Sync {
     /// plus 1, or 0.
     fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
         let limbs = keys.len().checked_div(notes.len()).unwrap_or(0);
-        for (i, note) in notes.iter_mut().enumerate() {
-            let found = self.find(&keys[i * limbs..(i + 1) * limbs]);
-            *note = found.map_or(0, |idx| u64::from(idx.get()) + 1);
+        let mut found = [None; BATCH];
+        for (i, notes) in notes.chunks_mut(BATCH).enumerate() {
+            let keys = &keys[i * BATCH * limbs..][..notes.len() * limbs];
+            let found = &mut found[..notes.len()];
+            if notes.len() > FEW_NOTES {
+                self.find_batch(keys, found);
+            } else {
+                for (i, found) in found.iter_mut().enumerate() {
+                    *found = self.find(&keys[i * limbs..(i + 1) * limbs]);
+                }
+            }
+            for (note, found) in notes.iter_mut().zip(found) {
+                *note = number(*found);
+            }
         }
     }
 

@@ -186,7 +186,8 @@ impl<T: Base> Matcher for Steadied<T> {
         }
     }
 
-    /// What is noted is of the base, which is not the one that is asked in the end.
+    /// The base is the one that is asked first, so what it reads is asked for. The hashes that it notes are of no use: keys that were announced are found
+    /// as batches are, and these are hashed again.
     fn announce(&self, keys: &[u64], notes: &mut [u64]) {
         self.base.announce(keys, notes);
     }

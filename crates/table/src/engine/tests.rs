@@ -5,7 +5,7 @@ use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::Value;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -120,12 +120,64 @@ impl Pair {
     }
 }
 
-/// What a snapshot finds for all keys: one by one, and together.
-fn finds(matcher: &dyn Matcher, keys: &[u64], limbs: usize) -> [Answers; 2] {
+/// What a snapshot finds for all keys: one by one, together, and announced.
+fn finds(matcher: &dyn Matcher, keys: &[u64], limbs: usize) -> [Answers; 3] {
     let one_by_one = keys.chunks_exact(limbs).map(|key| matcher.find(key));
     let mut together = vec![None; keys.len() / limbs];
     matcher.find_batch(keys, &mut together);
-    [one_by_one.collect(), together]
+    let mut notes = vec![u64::MAX; together.len()];
+    matcher.announce(keys, &mut notes);
+    matcher.find_announced(keys, &mut notes);
+    let of_note = |note: u64| Some(EntryIdx::new(note.checked_sub(1)? as u32));
+    let announced = notes.into_iter().map(of_note);
+    [one_by_one.collect(), together, announced.collect()]
+}
+
+/// Finds the keys below 100, and counts what it is asked.
+#[derive(Debug, Default)]
+struct Asked {
+    alone: AtomicUsize,
+    batches: Mutex<Vec<usize>>,
+}
+
+impl Matcher for Asked {
+    fn find(&self, key: &[u64]) -> Option<EntryIdx> {
+        self.alone.fetch_add(1, Relaxed);
+        (key[0] < 100).then(|| EntryIdx::new(key[0] as u32))
+    }
+
+    fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
+        assert_eq!(keys.len(), 2 * out.len());
+        self.batches.lock().unwrap().push(out.len());
+        for (key, out) in keys.chunks_exact(2).zip(out) {
+            *out = (key[0] < 100).then(|| EntryIdx::new(key[0] as u32));
+        }
+    }
+
+    fn memory(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn keys_that_were_announced_are_found_in_batches_unless_they_are_few() {
+    for (count, alone, batches) in [
+        (0, 0, vec![]),
+        (8, 8, vec![]),
+        (9, 0, vec![9]),
+        (64, 0, vec![64]),
+        (130, 2, vec![64, 64]),
+        (150, 0, vec![64, 64, 22]),
+    ] {
+        let asked = Asked::default();
+        let keys: Vec<u64> = (0..count).flat_map(|key| [key, 7]).collect();
+        let mut notes = vec![u64::MAX; count as usize];
+        asked.find_announced(&keys, &mut notes);
+        let number = |key| if key < 100 { key + 1 } else { 0 };
+        assert_eq!(notes, (0..count).map(number).collect::<Vec<_>>());
+        assert_eq!(asked.alone.into_inner(), alone);
+        assert_eq!(asked.batches.into_inner().unwrap(), batches);
+    }
 }
 
 proptest! {
@@ -151,8 +203,9 @@ proptest! {
             }
             held.push(pair.snapshot());
             for (matcher, answers) in &held {
-                let want = [answers.clone(), answers.clone()];
-                prop_assert_eq!(finds(&**matcher, &pair.keys, limbs), want);
+                for found in finds(&**matcher, &pair.keys, limbs) {
+                    prop_assert_eq!(&found, answers);
+                }
             }
         }
     }

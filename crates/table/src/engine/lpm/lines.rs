@@ -17,6 +17,8 @@ pub(crate) struct ShownLines {
     lines: Arc<[Line]>,
     /// While anybody has it, lines that were in use when it was made are not written.
     _held: Arc<()>,
+    /// While anybody has it, the memory that the lines are in is in use.
+    _memory: Arc<()>,
 }
 
 impl ShownLines {
@@ -34,6 +36,8 @@ impl ShownLines {
 #[derive(Debug)]
 pub(crate) struct Lines {
     shared: Arc<[Line]>,
+    /// Those who show `shared` have it.
+    memory: Arc<()>,
     /// Those from here on were never given out.
     used: usize,
     /// Places of lines that nobody uses: one by one, and four together.
@@ -44,8 +48,9 @@ pub(crate) struct Lines {
     shown: VecDeque<Shown>,
     /// How many lines are of nodes in `retired`.
     waiting: usize,
-    /// Memory that was left, and that snapshots may still show.
-    left: Vec<Weak<[Line]>>,
+    /// Memory that was left, and that snapshots may still show: who shows it, and its bytes. What would refer to the lines themselves, however weakly,
+    /// would keep all their memory.
+    left: Vec<(Weak<()>, usize)>,
 }
 
 /// A snapshot.
@@ -65,6 +70,7 @@ impl Lines {
     pub(crate) fn new() -> Self {
         Self {
             shared: fresh(&[], LEAST),
+            memory: Arc::new(()),
             used: 1,
             free: Default::default(),
             retired: VecDeque::new(),
@@ -91,9 +97,9 @@ impl Lines {
 
     /// About how many bytes the lines take, also those that only packets hold.
     pub(crate) fn memory(&self) -> usize {
-        let left = self.left.iter().filter_map(Weak::upgrade);
-        let left: usize = left.map(|lines| size_of_val(&lines[..])).sum();
-        size_of_val(&self.shared[..]) + left
+        let held = self.left.iter().filter(|left| is_held(left));
+        let held: usize = held.map(|(_, bytes)| bytes).sum();
+        size_of_val(&self.shared[..]) + held
     }
 
     /// How many there is room for.
@@ -171,11 +177,13 @@ impl Lines {
         ShownLines {
             lines: self.shared.clone(),
             _held: held,
+            _memory: self.memory.clone(),
         }
     }
 
-    /// Frees the lines that no snapshot shows any more: those that were retired before all that are held.
+    /// Frees the lines that no snapshot shows any more: those that were retired before all that are held. Forgets memory that none shows.
     fn reclaim(&mut self) {
+        self.left.retain(is_held);
         while let Some(shown) = self.shown.front_mut()
             && Arc::get_mut(&mut shown.held).is_some()
         {
@@ -212,12 +220,17 @@ impl Lines {
                 self.used += count;
                 return place;
             }
-            self.make_room();
+            self.make_room(is_wide);
         }
     }
 
-    /// Frees what waits; there are more lines if that is not much. What waited may be of the other size, then the next call adds some.
-    fn make_room(&mut self) {
+    /// Frees lines of snapshots that were let go since the last one was taken. If none of them suits, frees all that wait; there are more lines if that is
+    /// not much. What waited may be of the other size, then the next call adds some.
+    fn make_room(&mut self, is_wide: bool) {
+        self.reclaim();
+        if !self.free[usize::from(is_wide)].is_empty() {
+            return;
+        }
         let is_much = self.waiting * ROOM_SHARE > self.used;
         let more = if is_much { 0 } else { self.used / 4 + LEAST };
         self.leave(fresh(&self.shared, self.shared.len() + more));
@@ -226,11 +239,19 @@ impl Lines {
     /// Goes on with other memory, which no snapshot shows.
     fn leave(&mut self, shared: Arc<[Line]>) {
         let left = std::mem::replace(&mut self.shared, shared);
-        self.left.retain(|lines| lines.strong_count() > 0);
-        self.left.push(Arc::downgrade(&left));
+        let memory = std::mem::replace(&mut self.memory, Arc::new(()));
+        let bytes = size_of_val(&left[..]);
+        self.left.push((Arc::downgrade(&memory), bytes));
+        drop(memory);
         self.shown.clear();
+        self.reclaim();
         self.free_retired(self.retired.len());
     }
+}
+
+/// Whether some snapshot still shows memory that was left.
+fn is_held((memory, _): &(Weak<()>, usize)) -> bool {
+    memory.strong_count() > 0
 }
 
 /// So many lines, of which the first are the same as these.
@@ -280,20 +301,73 @@ mod tests {
     fn changes_beside_a_reader_of_the_last_snapshots_take_no_more_memory() {
         let mut lines = Lines::new();
         let mut nodes: Vec<Target> = (0..1000).map(|_| lines.add(&[[7; 16]])).collect();
-        let mut held = VecDeque::from([lines.snapshot()]);
+        let mut held = VecDeque::new();
         let mut room = 0;
         for change in 0..10_000 {
             let node = &mut nodes[change * 7919 % 1000];
             lines.retire(*node);
             *node = lines.add(&[[change as u32; 16]]);
             held.push_back(lines.snapshot());
-            held.truncate(4);
-            held.pop_front();
+            held.drain(..held.len().saturating_sub(4));
             if change == 100 {
                 room = lines.memory();
             }
         }
-        assert_eq!(lines.memory(), room);
+        assert_eq!((held.len(), lines.memory()), (4, room));
+        assert_eq!(room, of_one(&lines));
+    }
+
+    /// What lines take that nobody holds others of.
+    fn of_one(lines: &Lines) -> usize {
+        lines.room() * size_of::<Line>()
+    }
+
+    #[test]
+    fn memory_that_was_left_is_its_holders_alone_and_goes_with_the_last() {
+        let mut lines = Lines::new();
+        let mut held = Vec::new();
+        for number in 1..=5 {
+            lines.add(&[[number; 16]]);
+            let shown = lines.snapshot();
+            held.push([shown.clone(), shown]);
+            lines.start_over(number as usize * 100);
+        }
+        let all: usize = held.iter().map(|[shown, _]| shown.memory()).sum();
+        assert_eq!(lines.memory(), all + of_one(&lines));
+        for [shown, _] in &held {
+            let pins = (
+                Arc::strong_count(&shown.lines),
+                Arc::weak_count(&shown.lines),
+            );
+            assert_eq!(pins, (2, 0), "two of us hold it, and nothing else does");
+        }
+        let one_each: Vec<_> = held.into_iter().map(|[shown, _]| shown).collect();
+        assert_eq!(lines.memory(), all + of_one(&lines));
+        drop(one_each);
+        assert_eq!(lines.memory(), of_one(&lines));
+        lines.snapshot();
+        assert!(lines.left.is_empty(), "{:?}", lines.left);
+    }
+
+    #[test]
+    fn lines_of_a_snapshot_that_was_let_go_are_written_before_there_are_others() {
+        let mut lines = Lines::new();
+        let mut node = lines.add(&[[1; 16]]);
+        let held = lines.snapshot();
+        while lines.used < lines.room() {
+            lines.retire(node);
+            node = lines.add(&[[2; 16]]);
+        }
+        let (before, room) = (lines.shared.as_ptr(), lines.room());
+        drop(held);
+        lines.retire(node);
+        lines.add(&[[3; 16]]);
+        assert_eq!((lines.shared.as_ptr(), lines.room()), (before, room));
+        // While one is held, they wait.
+        let held = lines.snapshot();
+        (0..room).for_each(|_| _ = lines.add(&[[4; 16]]));
+        assert_ne!(lines.shared.as_ptr(), before);
+        assert_eq!(lines.memory(), held.memory() + of_one(&lines));
     }
 
     #[test]
@@ -309,8 +383,9 @@ mod tests {
         }
         let (place, _) = node.lines().unwrap_or_default();
         assert_eq!(newest.all()[place as usize].image(), [9999; 16]);
-        assert!(lines.memory() <= 4 * LEAST * size_of::<Line>());
+        assert!(lines.room() <= 2 * LEAST && lines.shown.len() <= lines.room());
+        assert_eq!(lines.memory(), held.memory() + of_one(&lines));
         drop(held);
-        assert!(lines.shown.len() < 4 * LEAST);
+        assert_eq!(lines.memory(), of_one(&lines));
     }
 }

@@ -49,6 +49,14 @@ pub(super) struct Change {
     pub(super) rule: FlatRule,
 }
 
+impl Change {
+    /// The rule comes.
+    pub(super) fn insert(rule: FlatRule) -> Self {
+        let is_insert = true;
+        Self { is_insert, rule }
+    }
+}
+
 impl Index {
     /// Without rules.
     pub(super) fn empty(layout: Arc<Layout>) -> Self {

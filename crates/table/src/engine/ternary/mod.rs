@@ -51,6 +51,9 @@ const WORTH_LEARNING: usize = 512;
 /// Where nearly all rules are in sets, few others cost lookups much; but for changes of less than a fourth of this share of all rules, sets are not made anew.
 const MOST_LEARNED: usize = 16;
 
+/// Of all rules, the share that may have changed while a better index is made, for it to be worth the rest of the time when rows and tuples are built.
+const MOST_MISSED: usize = 4;
+
 /// Without rules.
 fn empty(layout: &Arc<Layout>) -> Form {
     let few = Form::of_few(layout, &[]);
@@ -98,7 +101,9 @@ impl Ternary {
         !self.pending.is_empty() || self.versions.newest().is_outgrown()
     }
 
-    /// Builds what is outgrown: all but the independent sets, and these too if they have lost most of their rules.
+    /// Builds what is outgrown: all but the independent sets, and these too if they have lost most of their rules. A better index that is being made is
+    /// still one for nearly the same rules, unless many came and went: it is made to its end, else one that takes longer than it takes rows and tuples to
+    /// be outgrown would never come.
     fn build(&mut self) {
         let newest = self.versions.newest();
         let pending: Vec<FlatRule> = std::mem::take(&mut self.pending).into_values().collect();
@@ -115,10 +120,16 @@ impl Ternary {
             }
             _ => (Learned::default(), newest.rules(), None),
         };
+        let improvement = self.improvement.take().map(|(improvement, mut missed)| {
+            missed.extend(pending.iter().cloned().map(Change::insert));
+            (improvement, missed)
+        });
         rules.extend(pending);
         let plan = Plan::new(&self.layout, &rules, &rules);
         let index = Index::build(self.layout.clone(), learned, &rules, &plan);
+        let len = index.len();
         self.start_over(Form::Many(Box::new(index)));
+        self.improvement = improvement.filter(|(_, missed)| missed.len() * MOST_MISSED <= len);
         self.untried = untried;
     }
 
@@ -152,8 +163,7 @@ impl MatchEngine for Ternary {
         if self.is_outgrown() || !self.versions.newest().takes(&rule) {
             self.pending.insert(rule.rank, rule);
         } else {
-            let is_insert = true;
-            self.change(Change { is_insert, rule });
+            self.change(Change::insert(rule));
         }
     }
 

@@ -7,8 +7,8 @@ use super::layout::Layout;
 use super::model::Model;
 use super::plan::{Plan, Stream};
 use super::records::FlatRule;
-use super::{MOST_LEARNED, Ternary};
-use crate::engine::{Matcher, Replay};
+use super::{MOST_LEARNED, MOST_MISSED, Ternary};
+use crate::engine::{MatchEngine, Matcher, Replay, Rule};
 use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::{Id, Value};
@@ -106,24 +106,45 @@ impl Case {
     }
 
     fn insert(&mut self) -> Change {
-        let matches = matches(&mut self.stream);
         let class = self.stream.below(1000) as i64;
+        let rank = Rank::smallest_first(class, EntryId(self.next as u64));
+        self.insert_ranked(rank)
+    }
+
+    fn insert_ranked(&mut self, rank: Rank) -> Change {
+        let matches = matches(&mut self.stream);
         let rule = FlatRule {
             rows: self.layout.rule(&self.shape, &matches),
-            rank: Rank::smallest_first(class, EntryId(self.next as u64)).words(),
+            rank: rank.words(),
             idx: EntryIdx::from_index(self.next),
         };
         self.next += 1;
         self.rules.push((rule.clone(), matches));
-        Change {
-            is_insert: true,
-            rule,
-        }
+        Change::insert(rule)
+    }
+
+    /// As [`insert`](Self::insert), into an engine.
+    fn insert_into(&mut self, engine: &mut Ternary) {
+        let class = self.stream.below(1000) as i64;
+        let rank = Rank::smallest_first(class, EntryId(self.next as u64));
+        let idx = self.insert_ranked(rank).rule.idx;
+        let (_, matches) = &self.rules[self.rules.len() - 1];
+        engine.insert(Rule { idx, matches, rank });
     }
 
     fn remove(&mut self) -> Change {
         let which = self.stream.below(self.rules.len());
         let (rule, _) = self.rules.swap_remove(which);
+        Change {
+            is_insert: false,
+            rule,
+        }
+    }
+
+    /// [`remove`](Self::remove) of one of the first thousand rules.
+    fn remove_old(&mut self) -> Change {
+        let which = self.stream.below(1000);
+        let (rule, _) = self.rules.remove(which);
         Change {
             is_insert: false,
             rule,
@@ -219,6 +240,60 @@ fn where_nearly_all_rules_are_in_sets_few_changes_are_worth_another_try() {
     let outside = learned.built().max(2000 / MOST_LEARNED);
     assert!(outside < 1900, "{outside} of 2000 rules are in no set");
     assert!(!is_worth_trying(&learned, outside / 4) && is_worth_trying(&learned, outside / 4 + 1));
+}
+
+/// An engine with this index, for whose rules another one is begun.
+fn improving(case: &Case, index: Index) -> Ternary {
+    let mut engine = Ternary::new(Arc::new(case.shape.clone()));
+    engine.start_over(Form::Many(Box::new(index)));
+    let begun = Improvement::new(engine.versions.snapshot());
+    engine.improvement = begun.map(|improvement| (improvement, Vec::new()));
+    engine
+}
+
+#[test]
+fn a_better_index_that_is_being_made_outlives_new_plans_until_many_rules_have_changed() {
+    let mut case = Case::new(6);
+    for _ in 0..3000 {
+        case.insert();
+    }
+    let learned = case.learned();
+    let mut engine = improving(&case, learned);
+    let mut plans = 0;
+    for round in 0..700 {
+        let is_outgrown = engine.is_outgrown();
+        case.insert_into(&mut engine);
+        if is_outgrown {
+            // These two go again, one before it was ever in an index.
+            case.insert_into(&mut engine);
+            let (rule, _) = case.rules.pop().expect("one was put in");
+            engine.pending.remove(&rule.rank);
+            engine.change(case.remove_old());
+            engine.snapshot();
+            plans += 1;
+            assert!(engine.pending.is_empty() && engine.improvement.is_some());
+        } else if round % 5 == 0 {
+            engine.change(case.remove_old());
+        }
+    }
+    assert!(plans > 0, "nothing was planned anew");
+    engine.snapshot();
+    let (improvement, missed) = engine.improvement.take().expect("few rules have changed");
+    let mut index = improvement.unmeasured().expect("there are sets");
+    missed.iter().for_each(|change| index.apply(change));
+    assert_eq!(index.len(), case.rules.len());
+    case.check(&index);
+
+    // A quarter has changed, and more.
+    let mut engine = improving(&case, index);
+    let (rules, mut came) = (case.rules.len(), 0);
+    while engine.improvement.is_some() {
+        case.insert_into(&mut engine);
+        engine.snapshot();
+        came += 1;
+        assert!(came < rules, "it is still being made");
+    }
+    assert!(came * MOST_MISSED > rules, "{came} of {rules}");
 }
 
 #[test]

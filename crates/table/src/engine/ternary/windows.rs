@@ -126,7 +126,7 @@ struct Column {
     row_of: Box<[u16]>,
     /// Rows of tuples, a bit each. Some may be there twice, and some are no value's any more.
     rows: Vec<u64>,
-    /// How many rows there were when no two were the same.
+    /// How many rows there were when no two were the same; [`MOST_ROWS`] if each value has a row of its own.
     different: usize,
     /// The tuples that are in all rows.
     open: u64,
@@ -136,6 +136,8 @@ struct Column {
 const MOST_ROWS: usize = 1 << 16;
 /// So many rows more are not worth a look for the same ones among them.
 const FEW_ROWS: usize = 256;
+/// If values that share rows leave less room for others, it would be used up again soon.
+const LEAST_ROOM: usize = MOST_ROWS / 8;
 
 impl Column {
     /// One empty row.
@@ -151,7 +153,7 @@ impl Column {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.row_of) + size_of_val(&self.rows[..])
+        size_of_val(&*self.row_of) + self.rows.capacity() * size_of::<u64>()
     }
 
     /// The row of a key.
@@ -187,8 +189,11 @@ impl Column {
             self.row_of[value] = known;
             return;
         }
-        if self.rows.len() == MOST_ROWS {
+        if self.rows.len() == MOST_ROWS && self.different < MOST_ROWS {
             self.share();
+            if MOST_ROWS - self.rows.len() < LEAST_ROOM {
+                self.part();
+            }
             *others = Others::default();
         }
         match u16::try_from(self.rows.len()) {
@@ -218,6 +223,14 @@ impl Column {
         }
         self.different = rows.len();
         self.rows = rows;
+    }
+
+    /// Gives each value a row of its own; there are [`MOST_ROWS`] then, since values that are fewer have fewer rows, too.
+    fn part(&mut self) {
+        let row = |&number: &u16| self.rows[usize::from(number)];
+        self.rows = self.row_of.iter().map(row).collect();
+        self.row_of = (0..=u16::MAX).take(self.row_of.len()).collect();
+        self.different = self.rows.len();
     }
 }
 
@@ -260,7 +273,10 @@ impl Windows {
 
     /// Takes no more room than is needed, after many rules were entered.
     pub(super) fn share(&mut self) {
-        self.0.iter_mut().for_each(Column::share);
+        for column in &mut self.0 {
+            column.share();
+            column.rows.shrink_to_fit();
+        }
     }
 
     /// Asks for what the rows of a key are found by.
@@ -327,6 +343,36 @@ mod tests {
             different.dedup();
             prop_assert_eq!(windows.bytes(), 256 * 2 + different.len() * 8);
         }
+    }
+
+    #[test]
+    fn when_nearly_all_rows_differ_each_value_has_its_own_and_none_are_compared_again() {
+        const SAME: u64 = 1000;
+        let mut windows = Windows::new(&[window(16, false)]);
+        let mask = [0xffff << 3];
+        // The first thousand values have one row, and all others their own.
+        for value in SAME..1 << 16 {
+            for bit in (0..16).filter(|bit| value >> bit & 1 == 1) {
+                windows.enter(bit, &[value << 3], &mask);
+            }
+        }
+        windows.share();
+        assert_eq!(windows.0[0].different, (1 << 16) - SAME as usize + 1);
+        for value in 0u64..3 * SAME {
+            windows.enter(20, &[value << 3], &mask);
+        }
+        let column = &windows.0[0];
+        assert_eq!(
+            (column.rows.len(), column.different),
+            (MOST_ROWS, MOST_ROWS)
+        );
+        for value in 0u64..1 << 16 {
+            let bits = if value < SAME { 0 } else { value };
+            let more = u64::from(value < 3 * SAME) << 20;
+            assert_eq!(windows.admitted(&[value << 3], u64::MAX), bits | more);
+        }
+        windows.share();
+        assert_eq!(windows.0[0].different, (1 << 16) - SAME as usize + 1);
     }
 
     #[test]
