@@ -4,7 +4,7 @@
 //! the memory of what is emitted, and the parameters of the action that runs. It calls functions of [`crate::helpers`] for all else; those see the
 //! invocation as Rust does.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -181,8 +181,8 @@ pub(crate) struct Code {
     pub(crate) wides: Vec<WideStep>,
     pub(crate) scouts: Vec<ScoutSite>,
     pub(crate) constants: Vec<Box<[u64]>>,
-    /// Tables in whose direct index native code looks without asking whether there is one.
-    pub(crate) direct_tables: BTreeSet<TableId>,
+    /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
+    pub(crate) direct_tables: BTreeMap<TableId, u64>,
     pub(crate) errors: ParserErrors,
     /// The first slot of the scratch of wide operations.
     pub(crate) wide_scratch: Slot,
@@ -423,8 +423,8 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits` and `headroom` bytes in front of them, both
     // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
     // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a
-    // direct index, which `view::make` has found where native code does not ask for it, which a key of bits that are not outside is below the last of, the records and counts of what a lookup found there, of each counter
-    // cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    // direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has found there to be where native code does not
+    // ask; the records and counts of what a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
 

@@ -147,11 +147,16 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         words.extend(direct_words(lookup));
         words.push(marks(lookup, lane));
     }
-    for &table in &code.direct_tables {
-        let slots = words.get(of_table(table).slots as usize / size_of::<u64>());
+    for (&table, &last_needed) in &code.direct_tables {
+        let TableView {
+            slots, last_slot, ..
+        } = of_table(table);
+        let word = |at: i32| words.get(at as usize / size_of::<u64>()).copied();
+        let is_there = word(slots).is_some_and(|slots| slots != 0);
+        let is_whole = word(last_slot).is_some_and(|last| last >= last_needed);
         assert!(
-            slots.is_some_and(|&slots| slots != 0),
-            "a table without a direct index"
+            is_there && is_whole,
+            "a table without the slots it must have"
         );
     }
     for instance in &state.externs {

@@ -256,11 +256,16 @@ impl Translator<'_> {
         let key = self.key_of(table)?;
         let slots = self.slots_of(table);
         if directness != Directness::Sometimes {
-            self.code.direct_tables.insert(table);
-            return Ok(match directness {
-                Directness::Whole => self.in_whole_index(table, &key, slots),
-                _ => self.in_slot(table, &key, slots),
-            });
+            let bits: u32 = self.key_widths(table).iter().sum();
+            let (last, found) = match directness {
+                Directness::Whole => (
+                    bits::one::mask(bits),
+                    self.in_whole_index(table, &key, slots),
+                ),
+                _ => (0, self.in_slot(table, &key, slots)),
+            };
+            self.code.direct_tables.insert(table, last);
+            return Ok(found);
         }
         let (direct, searched) = (self.b.create_block(), self.b.create_block());
         let (after, number) = self.block_with(1);

@@ -2,8 +2,7 @@
 
 use packet::{Frame, Nanos, PortId};
 
-use super::{Links, Worker, most_passes, note, run_charged};
-use crate::desk::Seat;
+use super::{Worker, most_passes, note, run_charged};
 use crate::root::Root;
 
 /// Who goes on where packets wait: those who have not used all that they could have at least, or the others.
@@ -49,11 +48,9 @@ impl Worker {
             let most = self.most_served(slot);
             let has_turn = self.shares.has_credit(slot) == (turn == Turn::First);
             let has_turn = has_turn && root.place(slot).is_some();
-            let may_go = |seat: &Seat, links: &Links| {
-                seat.worker.postponed() > 0 && !seat.worker.is_held() && !links.has_had(seat)
-            };
+            let may_go = |worker: &switch::Worker| worker.postponed() > 0 && !worker.is_held();
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let seat = seat.filter(|seat| has_turn && may_go(seat, &self.commons.links));
+            let seat = seat.filter(|seat| has_turn && may_go(&seat.worker));
             let Some(seat) = seat else {
                 continue;
             };
