@@ -36,6 +36,8 @@ control Verify(inout headers_t hdr, inout metadata_t meta) {
                         hdr.i.checksum, HashAlgorithm.csum16);
         verify_checksum_with_payload(hdr.i.kind[7:4] == 2, { hdr.i.kind, hdr.i.a, hdr.i.b },
                                      hdr.i.checksum, HashAlgorithm.csum16);
+        verify_checksum(hdr.i.kind[7:4] >= 4, { hdr.i.kind, hdr.i.a, hdr.i.b }, hdr.i.checksum, HashAlgorithm.csum16);
+        verify_checksum_with_payload(hdr.i.kind[7:4] == 5, { hdr.i.a }, 16w0xf8ff, HashAlgorithm.csum16);
     }
 }
 
