@@ -41,7 +41,7 @@ const PASS_WORK: u32 = 64;
 /// wish.
 const COPY_WORK: u32 = 4096;
 
-/// Packets that wait while those before them start over; one more is dropped as from a full queue.
+/// Packets that wait while those before them start over, and packets that are postponed: one more is dropped.
 pub const MOST_WAITING: usize = 1024;
 
 /// Queues of a port: priorities and classes of service 0 to 7.

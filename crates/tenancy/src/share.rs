@@ -299,10 +299,12 @@ impl Shares {
         account.purse().clamp(least, self.quantum * LONG_VISIT)
     }
 
-    /// As many packets of one came at once as are served in a visit.
+    /// As many packets of one came at once as are served in a visit: it asks for more than there is, unless it has not used what it could have at least. What
+    /// is its own is no more than its share, however it comes.
     pub(crate) fn has_more(&mut self, slot: Slot) {
+        let has_credit = self.has_credit(slot);
         if let Some(account) = self.accounts.get_mut(slot.index()) {
-            account.has_more = true;
+            account.has_more |= !has_credit;
         }
     }
 
@@ -536,6 +538,41 @@ mod tests {
             }
         }
         shares
+    }
+
+    #[test]
+    fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest() {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(20),
+        };
+        let mut shares = Shares::default();
+        let came = |shares: &mut Shares, slot: Slot, packets: usize, cost: u64| {
+            if packets >= shares.turn(slot) {
+                shares.has_more(slot);
+            }
+            let (given, _) = shares.admit(slot, 1, packets);
+            let work = Work {
+                packets: given as u64,
+                passes: 0,
+            };
+            shares.book(slot, work, work.packets * cost, false);
+            given
+        };
+        for round in 0..400 {
+            let is_dear = round % 10 == 0;
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            shares.receive(Reception::default());
+            shares.meet(1 + usize::from(is_dear));
+            if is_dear {
+                // More than a visit has cycles for, and a twenty-fifth of what there is.
+                came(&mut shares, Slot(0), 1, 400);
+            }
+            // Nine tenths.
+            let given = came(&mut shares, Slot(1), 9, 100);
+            assert!(round < 100 || given == 9, "{given} in round {round}");
+        }
     }
 
     #[test]

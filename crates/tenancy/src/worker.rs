@@ -625,8 +625,7 @@ impl Worker {
             true => range.start..range.start,
             false => range.start..range.start + range.len().min(most),
         };
-        // What is its own is no more than its share, however it comes.
-        if range.len() >= most && !self.shares.has_credit(slot) {
+        if range.len() >= most {
             self.shares.has_more(slot);
         }
         let later = &mut frames[served.end..range.end];
