@@ -806,6 +806,28 @@ fn copies_that_multiply_over_a_loop_of_links_leave_the_victim_its_share() {
 }
 
 #[test]
+fn packets_on_a_loop_of_links_come_to_rest_also_where_others_were_postponed() {
+    let mut scene = Scene::new(multiplier());
+    link_in_a_loop(&mut scene.hypervisor);
+    let mut worker = scene.worker;
+    for round in 1..=4 {
+        // More of the third one's than a visit takes, and some over the loop; the victim's ask, too.
+        let mut frames: Vec<Frame> = (0..100).map(|_| frame(30, &[0, 0])).collect();
+        frames.extend([frame(20, &[0, 0]), frame(10, &[0, 0])]);
+        worker.forward(&mut frames, Nanos(round * 60_000), |_, _, _| {});
+    }
+    let postponed = scene.hypervisor.vpdp(id(3)).unwrap().device().unwrap();
+    assert!(postponed.held() > 0, "nothing was postponed");
+    let mut rounds = 0;
+    while worker.next_time().is_some() {
+        rounds += 1;
+        assert!(rounds < 300, "packets go round for ever");
+        worker.forward(&mut [], Nanos(1_000_000 + rounds * 1_000_000), |_, _, _| {});
+    }
+    scene.hypervisor.check_conservation().unwrap();
+}
+
+#[test]
 fn copies_of_the_control_side_do_not_multiply_either() {
     let mut hypervisor = hypervisor();
     hypervisor.create(spec(2, &[20, 21])).unwrap();
