@@ -62,8 +62,9 @@ pub(crate) struct Invocation<'i> {
     count: u64,
     at: u64,
     outcomes_at: *mut PackedOutcome,
-    /// What has become of the context since the packet at hand began: [`flags`].
+    /// What has become of the context since the packet at hand began, and what it was then: [`flags`].
     flags: u64,
+    first_flags: u64,
     /// For a pass, what helpers need: the frames of its packets, and ports that are busy.
     frames: &'i mut [Frame],
     pub(crate) busy_ports: &'i [u32],
@@ -125,6 +126,8 @@ pub(crate) mod flags {
     pub(crate) const STOPS: u64 = 8;
     /// The packet begins elsewhere than its frame does: [`super::Invocation::frame`].
     pub(crate) const MOVED: u64 = 16;
+    /// Packets note the use of entries of some table. It is so of all packets of a lot.
+    pub(crate) const NOTES_USE: u64 = 32;
 }
 
 /// Where native code finds the fields of an [`Invocation`].
@@ -151,6 +154,7 @@ pub(crate) mod offset {
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
+    pub(crate) const FIRST_FLAGS: i32 = offset_of!(Invocation<'_>, first_flags) as i32;
     pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
     pub(crate) const VIEW: i32 = offset_of!(Invocation<'_>, view_at) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
@@ -344,6 +348,11 @@ impl<'i> Invocation<'i> {
     #[inline]
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
+        self.first_flags = if view::notes_use(lot.derived) {
+            flags::NOTES_USE
+        } else {
+            0
+        };
         self.busy = lot.busy_ports.len() as u64;
         self.busy_ports = lot.busy_ports;
         self.chance = (
@@ -459,6 +468,7 @@ impl<'i> Invocation<'i> {
             at: 0,
             outcomes_at: std::ptr::null_mut(),
             flags: 0,
+            first_flags: 0,
             frames: &mut [],
             busy_ports: &[],
             chance: (0, 0),

@@ -1,6 +1,7 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Ten words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask. They are made once
+//! Ten words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask, and whether packets
+//! note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::{Derived, ExternState, Lot, State};
@@ -130,6 +131,16 @@ pub(crate) fn is_scouted(derived: &Derived, level: usize) -> bool {
     levels.is_some_and(|levels| levels >> level & 1 != 0)
 }
 
+/// What the last word says beside the levels.
+const NOTES_USE: u64 = 1 << 63;
+
+/// Whether packets note the use of entries of some table.
+#[inline]
+pub(crate) fn notes_use(derived: &Derived) -> bool {
+    let last = derived.words.last();
+    last.is_some_and(|word| word & NOTES_USE != 0)
+}
+
 #[cold]
 fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     words.clear();
@@ -176,7 +187,9 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         !is_native
     };
     let asked = code.scouts.iter().filter(asks);
-    words.push(asked.fold(0, |levels, site| levels | 1 << site.level));
+    let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
+    let first = if notes_use { NOTES_USE } else { 0 };
+    words.push(asked.fold(first, |levels, site| levels | 1 << site.level));
 }
 
 /// The words about a table's index from its slots on.

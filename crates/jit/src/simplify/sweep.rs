@@ -40,7 +40,7 @@ fn has_effect(func: &Function, inst: Inst) -> bool {
         || op.is_branch()
         || op.is_terminator()
         || op.can_trap()
-        || op.other_side_effects()
+        || op.other_side_effects() && op != Opcode::GetPinnedReg
         || op.can_store());
     let loads_safely = match data {
         InstructionData::Load { flags, .. } => flags.notrap(),

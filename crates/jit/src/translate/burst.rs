@@ -25,8 +25,9 @@ impl Translator<'_> {
         self.b.def_var(self.headroom, headroom);
         let work = self.load_constant(offset::BUDGET);
         self.b.def_var(self.work, work);
+        let flags = self.load_invocation(offset::FIRST_FLAGS);
+        self.set_flags(flags);
         let zero = self.number(0);
-        self.set_flags(zero);
         if let Some(fusing) = &self.fused {
             self.b.def_var(fusing.wire, wire);
             self.b.def_var(fusing.egress, zero);
@@ -96,7 +97,24 @@ impl Translator<'_> {
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
         self.start(through);
-        self.b.ins().return_(&[at]);
+        self.return_from_burst(at);
+    }
+
+    /// The pinned register points to what the pass sees of the state, which nearly all of its code asks for: any other register would be needed for something
+    /// else between, and the value kept on the stack. What the caller has in that register, which is told, has to be there again at the end.
+    pub(super) fn see_state(&mut self) -> Value {
+        let callers = self.b.ins().get_pinned_reg(I64);
+        let view = self.load_invocation(offset::VIEW);
+        self.b.ins().set_pinned_reg(view);
+        callers
+    }
+
+    /// The function ends with this number.
+    pub(super) fn return_from_burst(&mut self, number: Value) {
+        if let Some(callers) = self.fused.as_ref().map(|fusing| fusing.callers_register) {
+            self.b.ins().set_pinned_reg(callers);
+        }
+        self.b.ins().return_(&[number]);
     }
 
     /// Writes the outcome of the packet at hand; how many packets have one now.
@@ -123,7 +141,7 @@ impl Translator<'_> {
         let number = self.b.ins().bor(egress, left);
         let done = self.write_outcome(number);
         self.show_packet();
-        self.b.ins().return_(&[done]);
+        self.return_from_burst(done);
         self.is_live = false;
     }
 

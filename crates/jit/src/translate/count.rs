@@ -8,7 +8,7 @@ use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
 use table::{COUNTER_WORDS, Records, USAGE_WORDS};
 
 use super::{I64, Translator, in_invocation, in_limbs};
-use crate::abi::offset;
+use crate::abi::{flags, offset};
 use crate::view;
 
 /// Where an entry's row of use has what, in bytes: `table::Lookup::usage` says so.
@@ -37,7 +37,7 @@ impl Translator<'_> {
     /// A word of what native code sees of the state, loaded where it is needed: before the loop over packets, those of many tables would all be kept at once, and
     /// the stack is no nearer than the view.
     pub(super) fn load_view(&mut self, at: i32) -> Value {
-        let view = self.load_constant(offset::VIEW);
+        let view = self.b.ins().get_pinned_reg(I64);
         self.b
             .ins()
             .load(I64, in_invocation().with_aligned(), view, at)
@@ -94,8 +94,13 @@ impl Translator<'_> {
 
     /// What is noted of the entry that a lookup gave the number of, if anything is.
     fn note_usage(&mut self, table: TableId, number: Value) {
+        let (asked, noted) = (self.cold_block(), self.cold_block());
+        let after = self.b.create_block();
+        let flags = self.flags();
+        let may_be_noted = self.b.ins().band_imm(flags, flags::NOTES_USE as i64);
+        self.branch(may_be_noted, asked, after);
+        self.start_sealed(asked);
         let rows = self.load_view(view::of_table(table).usage);
-        let (noted, after) = (self.cold_block(), self.b.create_block());
         self.branch(rows, noted, after);
         self.start_sealed(noted);
         let behind = self.b.ins().imul_imm(number, 8 * USAGE_WORDS as i64);

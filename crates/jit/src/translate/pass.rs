@@ -68,6 +68,8 @@ pub(super) struct Fusing {
     pub(super) egress: Variable,
     /// Fields that the architecture looks at when all is done.
     pub(super) kept: Vec<FieldId>,
+    /// What the caller has in the pinned register.
+    pub(super) callers_register: Value,
 }
 
 /// Operations by which a program asks something of the device ([`PassTest::Asked`]).
@@ -308,7 +310,7 @@ impl Translator<'_> {
         // Of the block-wise translation nothing uses the common end.
         self.start(common_end);
         let number = self.b.block_params(common_end)[0];
-        self.b.ins().return_(&[number]);
+        self.return_from_burst(number);
         self.b.seal_all_blocks();
         self.b.finalize();
         let scouting = self.fused.map(|fused| fused.scouting);
@@ -378,6 +380,7 @@ impl Translator<'_> {
             always_emits: false,
             egress: self.b.declare_var(I64),
             kept,
+            callers_register: self.see_state(),
         });
         self.running_sums();
         self.find_levels(pass);
@@ -776,7 +779,7 @@ impl Translator<'_> {
                 port
             }
         };
-        let busy = self.load_constant(offset::BUSY);
+        let busy = self.load_invocation(offset::BUSY);
         let (ask, free) = (self.cold_block(), self.b.create_block());
         self.branch(busy, ask, free);
         self.start_sealed(ask);

@@ -427,10 +427,10 @@ impl Translator<'_> {
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
         self.start(through);
-        self.b.ins().return_(&[at]);
+        self.return_from_burst(at);
         self.start(common_end);
         let number = self.b.block_params(common_end)[0];
-        self.b.ins().return_(&[number]);
+        self.return_from_burst(number);
         self.b.seal_all_blocks();
         self.b.finalize();
         Ok(())
