@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bits::IdVec;
 use exec::slots::Slot;
@@ -436,6 +437,27 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // ask; the records and counts of what a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
+
+/// Loads from the rows of these numbers, which are below `count`, so that they are near when native code reads them. Loads wait until the processor can have
+/// one more miss under way; what it is asked to prefetch, more than that at once, it forgets: of the 200 lines that a burst reads of two tables, most.
+#[inline]
+pub(crate) fn load_rows(rows: &view::Rows, count: u64, numbers: &[u64]) {
+    let mut seen = 0;
+    // Rows are laid out so that none is in more lines than it must be.
+    for behind in (0..rows.stride).step_by(LINE) {
+        for &number in numbers.iter().filter(|&&number| number < count) {
+            let at = rows.first + number as usize * rows.stride + behind;
+            let word = std::ptr::with_exposed_provenance_mut(at);
+            // SAFETY: `view::make` has found so many rows of this length there, of words that others write by atomic stores alone, if at all. They live as long as
+            // the state, which the burst's lot holds.
+            seen ^= unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
+        }
+    }
+    std::hint::black_box(seen);
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 impl<'i> Invocation<'i> {
     /// An invocation with nothing in it but the context's memory.

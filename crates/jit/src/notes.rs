@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use exec::{BURST, Lot, State};
-use table::prefetch::prefetch_at;
-use table::{COUNTER_WORDS, EntryIdx, USAGE_WORDS};
+use table::EntryIdx;
 
+use crate::abi;
 use crate::translate::ScoutSite;
 use crate::view::{self, Entries};
 
@@ -30,7 +30,7 @@ pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize
     }
 }
 
-/// Answers these packets' questions, which were announced if there are many lots, and asks the processor for what the pass will read of the entries: that
+/// Answers these packets' questions, which were announced if there are many lots, and loads what the pass will read of the entries: that
 /// is never near where there are many lots.
 pub(crate) fn answer(
     site: &ScoutSite,
@@ -56,31 +56,14 @@ pub(crate) fn answer(
             *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
         }
     }
-    ask_for(&entries, found);
+    load(&entries, found);
 }
 
-/// Asks the processor for all that the pass will read of the entries with these numbers.
-fn ask_for(entries: &Entries, numbers: &[u64]) {
-    ask_for_rows(entries.records, entries.stride, numbers);
-    ask_for_rows(entries.counts, COUNTER_WORDS * size_of::<u64>(), numbers);
-    ask_for_rows(entries.usage, USAGE_WORDS * size_of::<u64>(), numbers);
-}
-
-/// Asks for rows of so many bytes each, from the first one's address on; for none if that is 0.
-fn ask_for_rows(first: usize, stride: usize, numbers: &[u64]) {
-    if first == 0 {
-        return;
-    }
-    for number in numbers {
-        prefetch_at(first + *number as usize * stride);
-    }
-    // Rows are laid out so that none is in more lines than it must be.
-    for behind in (LINE..stride).step_by(LINE) {
-        for number in numbers {
-            prefetch_at(first + *number as usize * stride + behind);
+/// Loads what the pass will read of the entries with these numbers.
+fn load(entries: &Entries, numbers: &[u64]) {
+    for rows in [&entries.records, &entries.counts, &entries.usage] {
+        if rows.first != 0 {
+            abi::load_rows(rows, entries.rows, numbers);
         }
     }
 }
-
-/// Bytes of a cache line.
-const LINE: usize = 64;

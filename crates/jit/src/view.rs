@@ -1,18 +1,18 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Ten words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask, and whether packets
+//! Eleven words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask, and whether packets
 //! note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::{Derived, ExternState, Lot, State};
 use ir::{ExternId, Program, TableId};
-use table::{Cells, Lane, Lookup};
+use table::{COUNTER_WORDS, Cells, Lane, Lookup, USAGE_WORDS};
 
 use crate::abi::Code;
 use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
-const TABLE: i32 = 80;
+const TABLE: i32 = 88;
 
 /// Bytes of an extern's part.
 const EXTERN: i32 = 16;
@@ -53,19 +53,24 @@ pub(crate) fn of_table(table: TableId) -> TableView {
     }
 }
 
-/// Where the entries of a table are, for who asks the processor for them: addresses, 0 of what there is not, or need not be asked for.
+/// Where what belongs to the entries of a table is, of which there are so many rows, the default action's among them.
 pub(crate) struct Entries {
-    pub(crate) records: usize,
-    /// Bytes from one record to the next.
+    pub(crate) rows: u64,
+    pub(crate) records: Rows,
+    pub(crate) usage: Rows,
+    pub(crate) counts: Rows,
+}
+
+/// Rows one behind the other: the address of the first one, 0 where there are none or none need be asked for, and the bytes of each.
+pub(crate) struct Rows {
+    pub(crate) first: usize,
     pub(crate) stride: usize,
-    pub(crate) usage: usize,
-    pub(crate) counts: usize,
 }
 
 /// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
 const NEAR: usize = 1024;
 
-/// What a table's last word says beside its records' stride, which is below: what has to be asked for in any case, and what only if many take turns.
+/// What the last but one of a table's words says beside its records' stride, which is below: what has to be asked for in any case, and what only if many take turns.
 const COUNTS_ARE_THERE: u64 = 1 << 32;
 const RECORDS_ARE_FAR: u64 = 1 << 33;
 const COUNTS_ARE_FAR: u64 = 1 << 34;
@@ -76,21 +81,36 @@ const USAGE_IS_FAR: u64 = 1 << 35;
 pub(crate) fn entries(derived: &Derived, table: TableId, are_many: bool) -> Option<Entries> {
     let first = table.get() as usize * (TABLE / 8) as usize;
     let words: &[u64; (TABLE / 8) as usize] = derived.words.get(first..)?.first_chunk()?;
-    let [records, usage, counts, .., marks] = *words;
-    let is_asked = |far, is_there| (are_many && is_there) || marks & far != 0;
-    let given = |at: u64, is_asked: bool| if is_asked { at as usize } else { 0 };
+    let [records, usage, counts, .., marks, rows] = *words;
+    let given = |at: u64, stride: usize, far: u64, is_there: bool| {
+        let is_asked = (are_many && is_there) || marks & far != 0;
+        let first = if is_asked { at as usize } else { 0 };
+        Rows { first, stride }
+    };
+    let has_counts = marks & COUNTS_ARE_THERE != 0;
     Some(Entries {
-        records: given(records, is_asked(RECORDS_ARE_FAR, true)),
-        stride: marks as u32 as usize,
-        usage: given(usage, is_asked(USAGE_IS_FAR, true)),
-        counts: given(
-            counts,
-            is_asked(COUNTS_ARE_FAR, marks & COUNTS_ARE_THERE != 0),
-        ),
+        rows,
+        records: given(records, marks as u32 as usize, RECORDS_ARE_FAR, true),
+        usage: given(usage, USAGE_WORDS * WORD, USAGE_IS_FAR, true),
+        counts: given(counts, COUNTER_WORDS * WORD, COUNTS_ARE_FAR, has_counts),
     })
 }
 
-/// The last word of a table.
+const WORD: usize = size_of::<u64>();
+
+/// How many rows a table's records have, and what is noted and counted of them, where that is.
+fn rows(lookup: &Lookup, lane: Lane) -> u64 {
+    let records = lookup.records();
+    let of_records = records.limbs().len() / records.stride();
+    let there = |cells: &Cells| match cells.lane(lane).len() {
+        0 => usize::MAX,
+        words => words / cells.words(),
+    };
+    let noted = there(lookup.usage()).min(there(lookup.counts()));
+    of_records.min(noted) as u64
+}
+
+/// The last but one of a table's words.
 fn marks(lookup: &Lookup, lane: Lane) -> u64 {
     let counts = lookup.counts().lane(lane).len();
     let mark = |holds, mark| if holds { mark } else { 0 };
@@ -156,7 +176,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
         words.extend(direct_words(lookup));
-        words.push(marks(lookup, lane));
+        words.extend([marks(lookup, lane), rows(lookup, lane)]);
     }
     for (&table, &last_needed) in &code.direct_tables {
         let TableView {
