@@ -4,6 +4,8 @@
 //! where it stands in its word, 32 bits at a time, and the sum is folded once. Nor does it care for the order of the bytes in a word, as long as it is the same
 //! in all of them: fields that stand in the packet, as nothing has written them yet, are added side by side as they are loaded, and their sum is swapped.
 
+use std::ops::Range;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, Type, Value};
@@ -32,6 +34,112 @@ struct Part {
     source: Source,
     at: u32,
     width: u32,
+}
+
+/// Bytes of a header that are loaded as one number, the first one lowest, which is added shifted by so many bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    first: u32,
+    bytes: u32,
+    shift: u32,
+}
+
+impl Chunk {
+    /// By how many bits a byte of it is shifted in the sum.
+    fn shift_of(self, byte: u32) -> u32 {
+        8 * (byte - self.first) + self.shift
+    }
+
+    fn holds(self, byte: u32) -> bool {
+        (self.first..self.first + self.bytes).contains(&byte)
+    }
+
+    fn each_byte(self) -> Range<u32> {
+        self.first..self.first + self.bytes
+    }
+}
+
+/// The largest number that the sum of chunks may be.
+fn most_of(chunks: &[Chunk]) -> u64 {
+    let most = |chunk: &Chunk| bits::one::mask((8 * chunk.bytes + chunk.shift).min(48));
+    chunks.iter().map(most).sum()
+}
+
+/// The chunks of whole bytes that stand in a header, if that is all there is of it.
+fn chunks_of(parts: &[Part], header: HeaderId) -> Option<Vec<Chunk>> {
+    let mut chunks = Vec::new();
+    for part in parts {
+        let bit = match part.source {
+            Source::Packet { header: of, bit } if of == header => bit,
+            _ => continue,
+        };
+        if [bit, part.at, part.width].iter().any(|bits| bits % 8 != 0) {
+            return None;
+        }
+        let mut done = 0;
+        while done < part.width {
+            let is_odd = (part.at + done) % 16 != 0;
+            let bits = match part.width - done {
+                _ if is_odd => 8,
+                32.. => 32,
+                16.. => 16,
+                _ => 8,
+            };
+            chunks.push(Chunk {
+                first: (bit + done) / 8,
+                bytes: bits / 8,
+                shift: if is_odd { 8 } else { 0 },
+            });
+            done += bits;
+        }
+    }
+    Some(chunks)
+}
+
+/// What was summed of a header in the packet: a variable that has the sum, or 0 where the packet came another way.
+#[derive(Debug)]
+pub(super) struct Summed {
+    sum: super::Variable,
+    chunks: Vec<Chunk>,
+}
+
+/// What is to be taken from the sum of `all` so that the one of `wanted` is left, shifted as it was added; nothing if `wanted` has more, or bytes that stand
+/// otherwise in their words.
+fn without(all: &[Chunk], wanted: &[Chunk]) -> Option<Vec<Chunk>> {
+    let place = |byte: u32, chunks: &[Chunk]| {
+        let mut holding = chunks.iter().filter(|chunk| chunk.holds(byte));
+        let place = holding.next().map(|chunk| chunk.shift_of(byte) % 16);
+        // What is added twice is not told apart.
+        place.filter(|_| holding.next().is_none())
+    };
+    let mut bytes = wanted.iter().flat_map(|chunk| chunk.each_byte());
+    let is_part = |byte: u32| place(byte, wanted).is_some_and(|at| place(byte, all) == Some(at));
+    if !bytes.all(is_part) {
+        return None;
+    }
+    let mut gone: Vec<Chunk> = Vec::new();
+    for chunk in all {
+        for byte in chunk
+            .each_byte()
+            .filter(|&byte| place(byte, wanted).is_none())
+        {
+            let shift = chunk.shift_of(byte);
+            match gone.last_mut() {
+                // Two bytes that were loaded together are again; no more, since there is no number of three.
+                Some(last)
+                    if last.bytes == 1 && last.first + 1 == byte && last.shift + 8 == shift =>
+                {
+                    last.bytes = 2;
+                }
+                _ => gone.push(Chunk {
+                    first: byte,
+                    bytes: 1,
+                    shift,
+                }),
+            }
+        }
+    }
+    Some(gone)
 }
 
 /// A sum that is not folded yet.
@@ -370,14 +478,12 @@ impl Translator<'_> {
         let before = [sums.numbers.value.into(), sums.swapped.value.into()];
         self.b.ins().brif(is_there, there, &[], after, &before);
         self.start_sealed(there);
-        let bytes = self.bytes_of_header(header);
-        for part in parts {
-            match part.source {
-                Source::Packet { header: of, bit } if of == header => {
-                    self.add_in_packet(sums, bytes, (bit, total), (part.at, part.width));
-                }
-                _ => {}
+        match chunks_of(parts, header) {
+            Some(chunks) => {
+                let sum = self.sum_in_packet(header, &chunks);
+                self.add_sum(&mut sums.swapped, sum);
             }
+            None => self.add_bits_in_packet(sums, header, total, parts),
         }
         self.jump_with(after, &[sums.numbers.value, sums.swapped.value]);
         self.start_sealed(after);
@@ -385,38 +491,110 @@ impl Translator<'_> {
         sums.swapped.value = after_sums[1];
     }
 
-    /// Adds bits of a header of `total` bits in the packet. Whole bytes are added as they are loaded, with the bytes of each word swapped.
-    fn add_in_packet(
+    /// The sum of chunks of a header in the packet, as they are loaded. What was summed of it before is not loaded again: what is not wanted any more is taken
+    /// from it, as RFC 1624 does, but from the sum before it is folded, which is a number and has one zero.
+    fn sum_in_packet(&mut self, header: HeaderId, chunks: &[Chunk]) -> Sum {
+        let kept = self.fused.as_ref().and_then(|fusing| {
+            let summed = fusing.summed.get(&header)?;
+            let gone = without(&summed.chunks, chunks)?;
+            let is_less = gone.len() + 1 < chunks.len();
+            is_less.then_some((summed.sum, most_of(&summed.chunks), gone))
+        });
+        let Some((kept, most, gone)) = kept else {
+            let value = self.add_chunks(header, chunks);
+            self.keep_sum(header, chunks, value);
+            let most = most_of(chunks);
+            return Sum { value, most };
+        };
+        let (again, anew) = (self.b.create_block(), self.cold_block());
+        let (after, sum) = self.block_with(1);
+        let kept = self.b.use_var(kept);
+        // A sum of zeros is as good as none.
+        self.branch(kept, again, anew);
+        self.start_sealed(again);
+        let less = self.add_chunks(header, &gone);
+        let value = self.b.ins().isub(kept, less);
+        self.jump_with(after, &[value]);
+        self.start_sealed(anew);
+        let value = self.add_chunks(header, chunks);
+        self.jump_with(after, &[value]);
+        self.start_sealed(after);
+        let value = sum[0];
+        Sum { value, most }
+    }
+
+    /// The chunks of a header, added as they are loaded.
+    fn add_chunks(&mut self, header: HeaderId, chunks: &[Chunk]) -> Value {
+        let bytes = self.bytes_of_header(header);
+        let mut sum = None;
+        for chunk in chunks {
+            let ty = match chunk.bytes {
+                4 => I32,
+                2 => I16,
+                _ => I8,
+            };
+            let number = self.b.ins().load(ty, in_bytes(), bytes, chunk.first as i32);
+            let number = self.b.ins().uextend(I64, number);
+            let number = match chunk.shift {
+                0 => number,
+                shift => self.b.ins().ishl_imm(number, i64::from(shift)),
+            };
+            sum = Some(match sum {
+                Some(sum) => self.b.ins().iadd(sum, number),
+                None => number,
+            });
+        }
+        match sum {
+            Some(sum) => sum,
+            None => self.number(0),
+        }
+    }
+
+    /// The sum of a header's chunks may be asked for again, without some of them.
+    fn keep_sum(&mut self, header: HeaderId, chunks: &[Chunk], value: Value) {
+        let Some(fusing) = self.fused.as_mut() else {
+            return;
+        };
+        let Some(&sum) = fusing.header_sums.get(&header) else {
+            return;
+        };
+        let chunks = chunks.to_vec();
+        fusing.summed.insert(header, Summed { sum, chunks });
+        self.b.def_var(sum, value);
+    }
+
+    /// Adds bits of a header of `total` bits in the packet, of which some are not whole bytes.
+    fn add_bits_in_packet(
         &mut self,
         sums: &mut Sums,
-        bytes: Value,
-        (bit, total): (u32, u32),
-        (at, width): (u32, u32),
+        header: HeaderId,
+        total: u32,
+        parts: &[Part],
     ) {
-        let is_whole = [bit, at, width].iter().all(|bits| bits % 8 == 0);
-        let mut done = 0;
-        while done < width {
-            let (at, left) = (at + done, width - done);
-            if is_whole {
-                let (ty, size) = match left {
-                    _ if at % 16 != 0 => (I8, 8),
-                    32.. => (I32, 32),
-                    16.. => (I16, 16),
-                    _ => (I8, 8),
-                };
-                let from = ((bit + done) / 8) as i32;
-                let word = self.b.ins().load(ty, in_bytes(), bytes, from);
-                let word = self.b.ins().uextend(I64, word);
-                self.add_swapped(&mut sums.swapped, word, (at, size));
+        let bytes = self.bytes_of_header(header);
+        for part in parts {
+            let bit = match part.source {
+                Source::Packet { header: of, bit } if of == header => bit,
+                _ => continue,
+            };
+            let mut done = 0;
+            while done < part.width {
+                let (at, left) = (part.at + done, part.width - done);
+                // Whole words as far as it goes.
+                let size = (64 - at % 16).min(left);
+                let value = self.load_bits(bytes, bit + done, size, total)[0];
+                self.add(&mut sums.numbers, value, (at, size));
                 done += size;
-                continue;
             }
-            // Whole words as far as it goes.
-            let size = (64 - at % 16).min(left);
-            let value = self.load_bits(bytes, bit + done, size, total)[0];
-            self.add(&mut sums.numbers, value, (at, size));
-            done += size;
         }
+    }
+
+    fn add_sum(&mut self, sum: &mut Sum, more: Sum) {
+        sum.value = match sum.most {
+            0 => more.value,
+            _ => self.b.ins().iadd(sum.value, more.value),
+        };
+        sum.most += more.most;
     }
 
     /// Adds bytes that stand at a bit of the data, the first one lowest.
@@ -531,4 +709,90 @@ pub(super) fn is_inline(data: &[Expr], ty: impl Fn(&Expr) -> Option<ScalarTy>) -
     });
     let total: Option<u32> = widths.sum();
     total.is_some_and(|total| total <= INLINE_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What native code sums of a header's bytes.
+    fn sum(chunks: &[Chunk], header: &[u8]) -> u64 {
+        let number = |chunk: &Chunk| {
+            let bytes = chunk.each_byte().rev();
+            bytes.fold(0, |number, byte| {
+                number << 8 | u64::from(header[byte as usize])
+            }) << chunk.shift
+        };
+        chunks.iter().map(number).sum()
+    }
+
+    fn folded(mut sum: u64) -> u64 {
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum
+    }
+
+    /// The parts of a header that are whole runs of bytes, each where it stands in the header.
+    fn parts(runs: &[(u32, u32)]) -> Vec<Part> {
+        let header = HeaderId::new(0);
+        let part = |&(first, bytes): &(u32, u32)| Part {
+            source: Source::Packet {
+                header,
+                bit: 8 * first,
+            },
+            at: 8 * first,
+            width: 8 * bytes,
+        };
+        runs.iter().map(part).collect()
+    }
+
+    fn chunks(runs: &[(u32, u32)]) -> Vec<Chunk> {
+        chunks_of(&parts(runs), HeaderId::new(0)).expect("whole bytes")
+    }
+
+    #[test]
+    fn a_sum_without_some_bytes_is_the_sum_of_the_others_also_if_that_is_zero() {
+        let all = chunks(&[(0, 10), (12, 8)]);
+        let subsets: [&[(u32, u32)]; 5] = [
+            &[(0, 8), (9, 1), (12, 8)],
+            &[(0, 10), (16, 4)],
+            &[(0, 1), (3, 5), (9, 1), (13, 6)],
+            &[(12, 8)],
+            &[(1, 1)],
+        ];
+        for wanted in subsets.map(chunks) {
+            let gone = without(&all, &wanted).expect("it is a part");
+            for seed in 0..300u32 {
+                // One in three bytes is zero, and now and then all are that are wanted.
+                let mut header: Vec<u8> = (0..20u32)
+                    .map(|i| {
+                        (seed.wrapping_mul(0x9e37_79b9).rotate_left(i * 3) as u8)
+                            * u8::from((seed + i) % 3 > 0)
+                    })
+                    .collect();
+                if seed % 5 == 0 {
+                    for byte in wanted.iter().flat_map(|chunk| chunk.each_byte()) {
+                        header[byte as usize] = 0;
+                    }
+                }
+                let left = sum(&all, &header) - sum(&gone, &header);
+                assert_eq!(folded(left), folded(sum(&wanted, &header)));
+                assert!(sum(&all, &header) <= most_of(&all));
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_is_not_used_for_bytes_that_it_has_not_or_has_elsewhere_or_twice() {
+        let all = chunks(&[(0, 8)]);
+        assert_eq!(without(&all, &chunks(&[(4, 6)])), None);
+        let mut moved = parts(&[(2, 4)]);
+        moved[0].at += 8;
+        let moved = chunks_of(&moved, HeaderId::new(0)).expect("whole bytes");
+        assert_eq!(without(&all, &moved), None);
+        let twice = chunks(&[(0, 8), (0, 2)]);
+        assert_eq!(without(&twice, &chunks(&[(0, 4)])), None);
+        assert_eq!(without(&all, &chunks(&[(0, 4), (0, 4)])), None);
+    }
 }

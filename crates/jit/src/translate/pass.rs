@@ -15,6 +15,7 @@ use ir::{ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, StageKi
 
 use super::action::Uses;
 use super::bounds::has_work;
+use super::checksum::Summed;
 use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
@@ -32,6 +33,9 @@ pub(super) struct Fusing {
     variables: HashMap<Slot, Variable>,
     /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not.
     pub(super) offsets: HashMap<HeaderId, Variable>,
+    /// Sums of what stands in the packet of each tracked header, once they were made: 0 before; and of what they are.
+    pub(super) header_sums: HashMap<HeaderId, Variable>,
+    pub(super) summed: HashMap<HeaderId, Summed>,
     /// Slots of the frame that no variable stands for, as runs.
     in_frame: Vec<(Slot, u32)>,
     /// Whether the packet's bytes are still those that were parsed.
@@ -223,6 +227,11 @@ impl Translator<'_> {
             let byte = self.b.ins().ushr_imm(cursor, 3);
             self.b.def_var(offset, byte);
         }
+        let sum = self.fused.as_ref().and_then(|f| f.header_sums.get(&header));
+        if let Some(&sum) = sum {
+            let none = self.number(0);
+            self.b.def_var(sum, none);
+        }
     }
 
     /// Whether a field of a valid header is to be found in the packet.
@@ -341,8 +350,13 @@ impl Translator<'_> {
         let mut headers: Vec<HeaderId> = homes.tracked.iter().copied().collect();
         headers.sort_by_key(|header| header.get());
         let offsets = headers
-            .into_iter()
-            .map(|header| (header, self.b.declare_var(I64)));
+            .iter()
+            .map(|&header| (header, self.b.declare_var(I64)))
+            .collect();
+        let header_sums = headers
+            .iter()
+            .map(|&header| (header, self.b.declare_var(I64)))
+            .collect();
         let pipeline = &self.program.pipeline;
         let lists = pipeline
             .field_lists
@@ -359,7 +373,9 @@ impl Translator<'_> {
         self.fused = Some(Fusing {
             homes,
             variables,
-            offsets: offsets.collect(),
+            offsets,
+            header_sums,
+            summed: HashMap::new(),
             in_frame,
             bytes_stand: true,
             is_flat: false,
@@ -423,6 +439,8 @@ impl Translator<'_> {
         fusing.bytes_stand = true;
         fusing.written.clone_from(&fusing.written_before);
         fusing.told.clear();
+        fusing.summed.clear();
+        let sums: Vec<Variable> = fusing.header_sums.values().copied().collect();
         let in_frame = fusing.in_frame.clone();
         let variables: Vec<Variable> = fusing.variables.values().copied().collect();
         let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
@@ -430,7 +448,7 @@ impl Translator<'_> {
         let zero = self.number(0);
         self.b.def_var(is_wrong, zero);
         let nowhere = self.number(NOWHERE as u64);
-        for variable in variables {
+        for variable in variables.into_iter().chain(sums) {
             self.b.def_var(variable, zero);
         }
         for offset in offsets {
