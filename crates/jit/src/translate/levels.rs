@@ -12,6 +12,8 @@ use ir::{
     StageId, StageKind, Stmt, StmtKind, TableId,
 };
 
+use table::Directness;
+
 use super::homes::{written_by_stmt, written_in_control};
 
 /// Levels at most: each goes through the burst's parsers once more.
@@ -235,13 +237,13 @@ impl Levels {
     }
 
     /// The fields on which questions of a level depend, and what decides whether they are asked. Where a table may have a direct index, each level finds
-    /// its answers anew.
+    /// its answers anew; where it always has one, nobody asks.
     pub(super) fn needed(
         &self,
         program: &Program,
         controls: &[ControlId],
         level: Level,
-        may_be_direct: impl Fn(TableId) -> bool,
+        directness: impl Fn(TableId) -> Option<Directness>,
     ) -> HashSet<FieldId> {
         let mut needed = HashSet::new();
         let mut flows: Vec<(FieldId, HashSet<FieldId>)> = Vec::new();
@@ -268,9 +270,12 @@ impl Levels {
                         for part in &declared.keys {
                             reads(&part.expr, &mut key);
                         }
-                        let may_be_direct = may_be_direct(*table);
+                        let directness = directness(*table);
+                        let may_be_direct = directness.is_some();
+                        let is_asked = self.asked(id, stage_id) == Some(level)
+                            && directness.is_none_or(|it| it == Directness::Sometimes);
                         let decides = may_be_direct && self.decides(id, stage_id, level);
-                        if decides || self.asked(id, stage_id) == Some(level) {
+                        if decides || is_asked {
                             needed.extend(&key);
                         }
                         let from = match may_be_direct {

@@ -403,7 +403,7 @@ impl Translator<'_> {
         controls.truncate(last.map_or(0, |last| last + 1));
         let plan = Plan {
             needed: levels.needed(self.program, &controls, level, |table| {
-                self.may_be_direct(table)
+                self.directness(table)
             }),
             levels,
             level,
