@@ -458,7 +458,7 @@ pub(crate) fn load_rows(rows: &view::Rows, count: u64, numbers: &[u64]) {
 }
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 impl<'i> Invocation<'i> {
     /// An invocation with nothing in it but the context's memory.
