@@ -43,7 +43,7 @@ pub(crate) fn answer(
     let Some(table) = lot.state.table(site.table).filter(|_| !found.is_empty()) else {
         return;
     };
-    let Some(entries) = view::entries(lot.derived, site.table, are_many) else {
+    let Some(entries) = view::entries(lot, site.table, are_many) else {
         return;
     };
     if are_many {
@@ -62,8 +62,8 @@ pub(crate) fn answer(
 /// Loads what the pass will read of the entries with these numbers.
 fn load(entries: &Entries, numbers: &[u64]) {
     for rows in [&entries.records, &entries.counts, &entries.usage] {
-        if rows.first != 0 {
-            abi::load_rows(rows, entries.rows, numbers);
+        if !rows.is_empty() {
+            abi::load_rows(rows, numbers);
         }
     }
 }
