@@ -438,19 +438,18 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     unsafe { native(invocation) }
 }
 
-/// Loads from the rows of these numbers, which are below `count`, so that they are near when native code reads them. A load waits until the processor can have
+/// Loads from the rows of these numbers, as far as there are any, so that they are near when native code reads them. A load waits until the processor can have
 /// one more miss under way; of what it is asked to prefetch, more than that at once, it may forget some. With loads a packet of 100,000 sessions, each with its
 /// counter, took half of the cycles that it took with prefetches (docs/PERFORMANCE.md).
 #[inline]
-pub(crate) fn load_rows(rows: &view::Rows, count: u64, numbers: &[u64]) {
+pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     let mut seen = 0;
     // Rows are laid out so that none is in more lines than it must be.
-    for behind in (0..rows.stride).step_by(LINE) {
-        for &number in numbers.iter().filter(|&&number| number < count) {
-            let at = rows.first + number as usize * rows.stride + behind;
-            let word = std::ptr::with_exposed_provenance_mut(at);
-            // SAFETY: `view::make` has found so many rows of this length there, of words that others write by atomic stores alone, if at all. They live as long as
-            // the state, which the burst's lot holds.
+    for behind in (0..rows.stride()).step_by(LINE) {
+        for row in numbers.iter().filter_map(|&number| rows.at(number)) {
+            let word = std::ptr::with_exposed_provenance_mut(row + behind);
+            // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure, and they live as long
+            // as that; it is whole words, of which `behind` is one's beginning, that others write by atomic stores alone, if at all.
             seen ^= unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn answer(
     let Some(table) = lot.state.table(site.table).filter(|_| !found.is_empty()) else {
         return;
     };
-    let Some(entries) = view::entries(lot.derived, site.table, are_many) else {
+    let Some(entries) = view::entries(lot, site.table, are_many) else {
         return;
     };
     if are_many {
@@ -58,20 +58,21 @@ pub(crate) fn answer(
         }
     }
     for rows in [&entries.records, &entries.counts, &entries.usage] {
-        match (rows.first, are_many) {
-            (0, _) => {}
+        match are_many {
             // Where each of many has few packets, loads keep the next one's lookups waiting: 64 vPDPs of `l2` took 100 cycles a packet more with them.
-            (_, true) => ask_for(rows, found),
-            (_, false) => abi::load_rows(rows, entries.rows, found),
+            true => ask_for(rows, found),
+            false if rows.is_empty() => {}
+            false => abi::load_rows(rows, found),
         }
     }
 }
 
 /// Asks the processor for the rows of these numbers.
 fn ask_for(rows: &Rows, numbers: &[u64]) {
-    for behind in (0..rows.stride).step_by(abi::LINE) {
-        for number in numbers {
-            prefetch_at(rows.first + *number as usize * rows.stride + behind);
+    for behind in (0..rows.stride()).step_by(abi::LINE) {
+        for row in numbers.iter().filter_map(|&number| rows.at(number)) {
+            prefetch_at(row + behind);
+        }
         }
     }
 }

@@ -53,18 +53,38 @@ pub(crate) fn of_table(table: TableId) -> TableView {
     }
 }
 
-/// Where what belongs to the entries of a table is, of which there are so many rows, the default action's among them.
+/// What belongs to the entries of a table, the default action's first.
 pub(crate) struct Entries {
-    pub(crate) rows: u64,
     pub(crate) records: Rows,
     pub(crate) usage: Rows,
     pub(crate) counts: Rows,
 }
 
-/// Rows one behind the other: the address of the first one, 0 where there are none or none need be asked for, and the bytes of each.
+/// Rows one behind the other: none where there are none, or none need be asked for. Only this file makes any, so that they are where they are said to be.
 pub(crate) struct Rows {
-    pub(crate) first: usize,
-    pub(crate) stride: usize,
+    first: usize,
+    stride: usize,
+    count: u64,
+}
+
+impl Rows {
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The bytes of each.
+    #[inline]
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The address of a row.
+    #[inline]
+    pub(crate) fn at(&self, number: u64) -> Option<usize> {
+        (number < self.count).then(|| self.first + number as usize * self.stride)
+    }
 }
 
 /// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
@@ -76,20 +96,22 @@ const RECORDS_ARE_FAR: u64 = 1 << 33;
 const COUNTS_ARE_FAR: u64 = 1 << 34;
 const USAGE_IS_FAR: u64 = 1 << 35;
 
-/// The entries of a table, of the words that were derived last.
+/// The entries of a table of a lot's state.
 #[inline]
-pub(crate) fn entries(derived: &Derived, table: TableId, are_many: bool) -> Option<Entries> {
+pub(crate) fn entries(lot: &Lot<'_>, table: TableId, are_many: bool) -> Option<Entries> {
     let first = table.get() as usize * (TABLE / 8) as usize;
-    let words: &[u64; (TABLE / 8) as usize] = derived.words.get(first..)?.first_chunk()?;
+    let words: &[u64; (TABLE / 8) as usize] = words_of(lot).get(first..)?.first_chunk()?;
     let [records, usage, counts, .., marks, rows] = *words;
     let given = |at: u64, stride: usize, far: u64, is_there: bool| {
         let is_asked = (are_many && is_there) || marks & far != 0;
-        let first = if is_asked { at as usize } else { 0 };
-        Rows { first, stride }
+        Rows {
+            first: at as usize,
+            stride,
+            count: if is_asked && at != 0 { rows } else { 0 },
+        }
     };
     let has_counts = marks & COUNTS_ARE_THERE != 0;
     Some(Entries {
-        rows,
         records: given(records, marks as u32 as usize, RECORDS_ARE_FAR, true),
         usage: given(usage, USAGE_WORDS * WORD, USAGE_IS_FAR, true),
         counts: given(counts, COUNTER_WORDS * WORD, COUNTS_ARE_FAR, has_counts),
@@ -139,9 +161,14 @@ pub(crate) fn derive(derived: &mut Derived, state: &State, lane: Lane, code: &Co
 /// The words of a lot, from the first on.
 #[inline]
 pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
+    words_of(lot).as_ptr()
+}
+
+#[inline]
+fn words_of<'l>(lot: &Lot<'l>) -> &'l [u64] {
     let of = Some((lot.state.number, lot.lane));
     assert!(lot.derived.of == of, "what was made of another state");
-    lot.derived.words.as_ptr()
+    &lot.derived.words
 }
 
 /// Whether the scout of a level has something to ask.

@@ -149,6 +149,34 @@ mod tests {
     }
 
     #[test]
+    fn the_pinned_register_is_set_on_every_way_and_read_where_it_was() {
+        let mut func = function(|b, pointer| {
+            let [one, other] = [(); 2].map(|()| b.create_block());
+            let callers = b.ins().get_pinned_reg(I64);
+            let view = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().set_pinned_reg(view);
+            let seen = b.ins().get_pinned_reg(I64);
+            // Nobody needs this one.
+            b.ins().get_pinned_reg(I64);
+            b.ins().brif(seen, one, &[], other, &[]);
+            for block in [one, other] {
+                b.switch_to_block(block);
+                let seen = b.ins().get_pinned_reg(I64);
+                b.ins().store(safe(), seen, pointer, 8);
+                b.ins().set_pinned_reg(callers);
+                b.ins().return_(&[]);
+            }
+        });
+        simplify(&mut func);
+        let pinned: Vec<Opcode> = sweep::insts(&func)
+            .map(|inst| func.dfg.insts[inst].opcode())
+            .filter(|op| matches!(op, Opcode::GetPinnedReg | Opcode::SetPinnedReg))
+            .collect();
+        let (get, set) = (Opcode::GetPinnedReg, Opcode::SetPinnedReg);
+        assert_eq!(pinned, [get, set, get, get, set, get, set], "{func}");
+    }
+
+    #[test]
     fn nothing_is_known_of_the_variables_of_a_loop() {
         let mut func = function(|b, pointer| {
             let [around, end] = [(); 2].map(|()| b.create_block());

@@ -4,6 +4,7 @@
 //! where it stands in its word, 32 bits at a time, and the sum is folded once. Nor does it care for the order of the bytes in a word, as long as it is the same
 //! in all of them: fields that stand in the packet, as nothing has written them yet, are added side by side as they are loaded, and their sum is swapped.
 
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -498,7 +499,9 @@ impl Translator<'_> {
             let summed = fusing.summed.get(&header)?;
             let gone = without(&summed.chunks, chunks)?;
             let is_less = gone.len() + 1 < chunks.len();
-            is_less.then_some((summed.sum, most_of(&summed.chunks), gone))
+            // Bytes that were added apart may be loaded together now, and be more where nothing was kept.
+            let most = most_of(&summed.chunks).max(most_of(chunks));
+            is_less.then_some((summed.sum, most, gone))
         });
         let Some((kept, most, gone)) = kept else {
             let value = self.add_chunks(header, chunks);
@@ -550,7 +553,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The sum of a header's chunks may be asked for again, without some of them.
+    /// The sum of a header's chunks may be asked for again, without some of them. Only the first one is kept: a packet may come by without the others, with what
+    /// was kept before in the variable.
     fn keep_sum(&mut self, header: HeaderId, chunks: &[Chunk], value: Value) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
@@ -558,9 +562,11 @@ impl Translator<'_> {
         let Some(&sum) = fusing.header_sums.get(&header) else {
             return;
         };
-        let chunks = chunks.to_vec();
-        fusing.summed.insert(header, Summed { sum, chunks });
-        self.b.def_var(sum, value);
+        if let Entry::Vacant(none) = fusing.summed.entry(header) {
+            let chunks = chunks.to_vec();
+            none.insert(Summed { sum, chunks });
+            self.b.def_var(sum, value);
+        }
     }
 
     /// Adds bits of a header of `total` bits in the packet, of which some are not whole bytes.
