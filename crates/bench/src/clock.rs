@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Reads the time in ticks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
@@ -61,6 +63,13 @@ impl Default for Clock {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// How much of processors the thread has had that asks.
+pub fn time_of_thread() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // It is never below zero.
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(target_arch = "x86_64")]
