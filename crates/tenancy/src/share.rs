@@ -16,7 +16,8 @@
 //! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
 //! if all asked for more, at most 16 quanta of it, and a quantum where that is less, or one packet or pass; four quanta where nobody else's packets came, and 16
 //! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
-//! that asks for no more than that waits for a quantum or two, however much the others ask for. One alone is visited without bound.
+//! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for: most rounds are without
+//! it, and short. One alone is visited without bound.
 
 use packet::Nanos;
 
@@ -95,6 +96,13 @@ struct Account {
     /// What comes in an interval if all ask for more, and what has come of it and was not used; below zero, what was used beyond it.
     own: f64,
     credit: f64,
+    /// The last burst in which there were packets of it.
+    came: u64,
+    /// What it asked for in the last interval, and whether its port was told to wait in this one: then nobody knows what it would have asked for.
+    asked_before: f64,
+    is_put_off: bool,
+    /// Packets that its port was allowed to give: what was received is not put off.
+    granted: usize,
     /// Whether as many of its packets came at once as are served in a visit: more may wait.
     has_more: bool,
     /// What it may use now; below zero, what it has used of what is to come.
@@ -120,6 +128,10 @@ impl Default for Account {
             share: f64::INFINITY,
             own: 0.0,
             credit: 0.0,
+            came: 0,
+            asked_before: 0.0,
+            is_put_off: false,
+            granted: 0,
             has_more: false,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
@@ -131,6 +143,10 @@ impl Account {
     /// What it asked for in an interval, where so many have gone: more than there is, if packets inside still wait, or outside for its turn.
     fn asked(&self, intervals: f64, capacity: f64) -> f64 {
         let asked = (self.used + self.refused as f64 * self.cost) / intervals;
+        let asked = match self.is_put_off {
+            true => asked.max(self.asked_before),
+            false => asked,
+        };
         match self.is_waiting || self.has_more {
             true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
@@ -165,11 +181,20 @@ impl Account {
         self.credit.min(self.left)
     }
 
+    /// Whether it has used so little of what it could have at least that it is visited before others.
+    fn has_credit(&self) -> bool {
+        self.purse() * 2.0 >= self.own
+    }
+
+    /// Takes what receiving its packets, or they themselves, took. A debt is soon paid.
+    fn pay(&mut self, cycles: f64) {
+        self.credit = (self.credit - cycles).max(-self.own);
+    }
+
     /// Takes what packets have used.
     fn spend(&mut self, cycles: f64) {
         self.used += cycles;
-        // A debt is soon paid.
-        self.credit = (self.credit - cycles).max(-self.own);
+        self.pay(cycles);
     }
 
     /// Limits it to another share, behind so many intervals without one or with the one before.
@@ -195,14 +220,17 @@ pub(crate) struct Shares {
     now: Nanos,
     interval: Nanos,
     quantum: f64,
+    /// The number of the burst.
+    round: u64,
     began: Nanos,
     ends: Nanos,
     /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
-    /// How many asked for anything in the last interval, and whose packets came in the last burst.
+    /// How many asked for anything in the last interval, and of how many there were packets in the last burst, which has this number.
     askers: usize,
     crowd: usize,
+    met: u64,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -215,6 +243,7 @@ impl Shares {
             self.accounts.resize(slots, Account::default());
         }
         (self.now, self.interval) = (now, fairness.interval);
+        self.round += 1;
         self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
         let is_surprise =
@@ -250,6 +279,7 @@ impl Shares {
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
             account.has_more = false;
+            (account.asked_before, account.is_put_off) = (asked, false);
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
             (account.received, account.reception) = (0, 0.0);
@@ -267,34 +297,71 @@ impl Shares {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
-            account.credit = (account.credit - cycles).max(-account.own);
+            account.came = self.round;
+            account.pay(cycles);
         }
     }
 
     /// Tells of how many there were packets in the burst.
     pub(crate) fn meet(&mut self, crowd: usize) {
-        self.crowd = crowd;
+        (self.crowd, self.met) = (crowd, self.round);
     }
 
-    /// How many packets are served in a visit; no bound where nobody else asks.
-    pub(crate) fn turn(&self, slot: Slot) -> usize {
-        match self.accounts.get(slot.index()) {
-            Some(account) => {
-                let cost = account.cost + account.reception_cost;
-                (self.visit(account) / cost).max(1.0) as usize
-            }
-            None => usize::MAX,
+    /// Gives one what has come by now.
+    fn fill(&mut self, slot: Slot) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.fill(self.now, self.interval);
         }
     }
 
+    /// How many packets its port may give in the next round: as many as a visit has time to receive and to serve.
+    pub(crate) fn grant(&mut self, slot: Slot) -> usize {
+        self.fill(slot);
+        let Some(account) = self.accounts.get(slot.index()) else {
+            return usize::MAX;
+        };
+        let granted = self.affords(account, account.cost + account.reception_cost);
+        let account = &mut self.accounts[slot.index()];
+        account.granted = granted;
+        account.is_put_off |= granted == 0;
+        granted
+    }
+
+    /// How many packets are served in a visit, of those that are here; no bound where nobody else asks.
+    pub(crate) fn visit(&self, slot: Slot) -> usize {
+        let Some(account) = self.accounts.get(slot.index()) else {
+            return usize::MAX;
+        };
+        let visit = self.affords(account, account.cost);
+        match account.granted {
+            // Somebody else has come since.
+            usize::MAX => visit,
+            granted => visit.max(granted),
+        }
+    }
+
+    /// How often something that costs so much is done in a visit. What is dearer than a visit is saved for, so that it comes as seldom as the share does.
+    fn affords(&self, account: &Account, cost: f64) -> usize {
+        // A packet that starts over is served pass by pass.
+        let undivided = cost.min(account.reception_cost + account.pass_cost);
+        let is_saved_for = account.credit >= undivided.min(account.own / 2.0);
+        let least = usize::from(is_saved_for || self.is_lone(account));
+        ((self.cycles(account) / cost) as usize).max(least)
+    }
+
+    /// Whether nobody else's packets came in the last burst.
+    fn is_lone(&self, account: &Account) -> bool {
+        self.crowd <= usize::from(account.came == self.met)
+    }
+
     /// How many cycles a visit takes.
-    fn visit(&self, account: &Account) -> f64 {
-        let least = match (self.askers, self.crowd) {
-            (0 | 1, 0 | 1) => return f64::INFINITY,
+    fn cycles(&self, account: &Account) -> f64 {
+        let least = match (self.askers, self.is_lone(account)) {
+            (0 | 1, true) => return f64::INFINITY,
             // Somebody has just begun.
-            (0 | 1, _) => return self.quantum * LONG_VISIT,
-            (_, 0 | 1) => self.quantum * LONE_VISIT,
-            _ => self.quantum,
+            (0 | 1, false) => return self.quantum * LONG_VISIT,
+            (_, true) => self.quantum * LONE_VISIT,
+            (_, false) => self.quantum,
         };
         account.purse().clamp(least, self.quantum * LONG_VISIT)
     }
@@ -308,10 +375,10 @@ impl Shares {
         }
     }
 
-    /// Whether it has used so little of what it could have at least that it is visited before others.
+    /// Whether it is visited before others.
     pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
-        account.is_none_or(|account| account.purse() * 2.0 >= account.own)
+        account.is_none_or(Account::has_credit)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -344,15 +411,15 @@ impl Shares {
 
     /// How many passes may begin that start over.
     pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
-        let (now, interval) = (self.now, self.interval);
-        let Some(account) = self.accounts.get_mut(slot.index()) else {
+        self.fill(slot);
+        let Some(account) = self.accounts.get(slot.index()) else {
             return u32::MAX;
         };
-        account.fill(now, interval);
-        let account = &self.accounts[slot.index()];
         // No limit is the most that there is.
-        let most = account.left.min(self.visit(account));
-        (most / account.pass_cost).ceil().max(0.0) as u32
+        let left = (account.left / account.pass_cost).ceil().max(0.0) as u32;
+        let visit = self.affords(account, account.pass_cost);
+        self.accounts[slot.index()].granted = 0;
+        left.min(u32::try_from(visit).unwrap_or(u32::MAX))
     }
 
     /// When its next pass may begin that starts over, as far as is known by now.
@@ -525,11 +592,12 @@ mod tests {
             shares.receive(Reception::default());
             shares.meet(2);
             for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
-                let turn = shares.turn(slot);
-                if packets >= turn {
+                shares.receive_for(slot, packets, 0.0);
+                let visit = shares.visit(slot);
+                if packets >= visit {
                     shares.has_more(slot);
                 }
-                let (given, _) = shares.admit(slot, 1, packets.min(turn));
+                let (given, _) = shares.admit(slot, 1, packets.min(visit));
                 let work = Work {
                     packets: given as u64,
                     passes: 0,
@@ -549,7 +617,8 @@ mod tests {
         };
         let mut shares = Shares::default();
         let came = |shares: &mut Shares, slot: Slot, packets: usize, cost: u64| {
-            if packets >= shares.turn(slot) {
+            shares.receive_for(slot, packets, 0.0);
+            if packets >= shares.visit(slot) {
                 shares.has_more(slot);
             }
             let (given, _) = shares.admit(slot, 1, packets);
@@ -581,32 +650,96 @@ mod tests {
         // Of 500 cycles a microsecond, 300 were left for ten of them.
         let [modest, greedy] = [Slot(0), Slot(1)];
         assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
-        assert!((40..=80).contains(&shares.turn(modest)));
-        assert!((5..=10).contains(&shares.turn(greedy)), "{shares:?}");
+        assert!((40..=80).contains(&shares.visit(modest)));
+        assert!((5..=10).contains(&shares.visit(greedy)), "{shares:?}");
     }
 
     #[test]
     fn a_visit_takes_one_packet_however_long_that_takes() {
         let shares = settled([(2, 100), (5, 100_000)]);
-        assert_eq!(shares.turn(Slot(1)), 1);
+        assert_eq!(shares.visit(Slot(1)), 1);
     }
 
     #[test]
     fn one_alone_is_visited_for_as_long_as_it_has_packets() {
         let mut shares = settled([(0, 100), (100, 100)]);
         shares.meet(1);
-        assert_eq!(shares.turn(Slot(1)), usize::MAX);
+        assert_eq!(shares.visit(Slot(1)), usize::MAX);
         // The first packets of another one have come.
         shares.meet(2);
-        assert_eq!(shares.turn(Slot(1)), 80);
+        assert_eq!(shares.visit(Slot(1)), 80);
     }
 
     #[test]
     fn while_the_others_send_nothing_visits_are_longer() {
         let mut shares = settled([(2, 100), (100, 100)]);
-        let among_others = shares.turn(Slot(1));
+        let among_others = shares.visit(Slot(1));
         shares.meet(1);
-        assert!(shares.turn(Slot(1)) >= 2 * among_others);
+        assert!(shares.visit(Slot(1)) >= 2 * among_others);
+    }
+
+    #[test]
+    fn who_sent_nothing_is_not_taken_to_be_alone() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let among_others = shares.visit(Slot(1));
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        shares.begin(&fairness, 2, shares.now);
+        shares.meet(1);
+        shares.receive_for(Slot(0), 2, 0.0);
+        assert_eq!(shares.visit(Slot(1)), among_others);
+    }
+
+    #[test]
+    fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(100),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let mut shares = Shares::default();
+        let (mut visits, mut packets) = (0, 0);
+        for round in 0..1000 {
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            shares.receive(Reception::default());
+            let asks = [(0, 4, 100), (1, 50, 2000)].map(|(slot, waiting, cost)| {
+                let granted = shares.grant(Slot(slot)).min(waiting);
+                (Slot(slot), granted, cost)
+            });
+            let came = asks.iter().filter(|(_, granted, _)| *granted > 0);
+            shares.meet(came.count());
+            for (slot, granted, cost) in asks {
+                if granted == 0 {
+                    continue;
+                }
+                shares.receive_for(slot, granted, 0.0);
+                shares.has_more(slot);
+                let (given, _) = shares.admit(slot, 1, granted.min(shares.visit(slot)));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                shares.book(slot, work, work.packets * cost, false);
+                if slot == Slot(1) && round >= 500 {
+                    visits += 1;
+                    packets += given;
+                }
+            }
+        }
+        // Half of the time is 125 packets.
+        assert!((100..=135).contains(&packets), "{packets}");
+        assert_eq!(visits, packets, "several came at once");
+    }
+
+    #[test]
+    fn what_a_port_was_allowed_to_give_is_served_whatever_it_took_to_receive() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let granted = shares.grant(Slot(1));
+        shares.receive_for(Slot(1), granted, 100_000.0);
+        assert!(granted > 0 && shares.visit(Slot(1)) >= granted);
     }
 
     #[test]

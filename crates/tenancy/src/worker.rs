@@ -331,9 +331,9 @@ impl Worker {
         self.reception = reception;
     }
 
-    /// Frames that this port is to give at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
+    /// Has this port give so many frames at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
     /// no longer than a visit to it may, so that it does not keep the others waiting for longer. And no more come than can wait in a vPDP whose packets wait.
-    pub fn turn(&self, port: PortId) -> usize {
+    pub fn allow(&mut self, port: PortId) -> usize {
         if self.fairness.is_none() && self.watched.is_empty() {
             return usize::MAX;
         }
@@ -348,8 +348,12 @@ impl Worker {
             true => MOST_WAITING,
             false => usize::MAX,
         };
-        let most = self.most_served(slot).min(room);
-        most.saturating_sub(postponed)
+        let most = match self.fairness {
+            Some(_) if postponed > 0 => self.shares.grant(slot).min(BURST),
+            Some(_) => self.shares.grant(slot),
+            None => usize::MAX,
+        };
+        most.min(room).saturating_sub(postponed)
     }
 
     /// Whether what waits at this port, beyond its turn, is more than its vPDP could have at least: what is its own is served in later turns.
@@ -361,8 +365,8 @@ impl Worker {
     /// Packets of a vPDP that are served before others have their turn: few where many were postponed, whoever else asks for anything.
     fn most_served(&self, slot: Slot) -> usize {
         match self.fairness {
-            Some(_) if self.postponed(slot) > 0 => self.shares.turn(slot).min(BURST),
-            Some(_) => self.shares.turn(slot),
+            Some(_) if self.postponed(slot) > 0 => self.shares.visit(slot).min(BURST),
+            Some(_) => self.shares.visit(slot),
             None => usize::MAX,
         }
     }

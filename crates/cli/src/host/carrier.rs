@@ -262,8 +262,8 @@ impl Carrier for Tenants {
         self.round
     }
 
-    fn turn(&self, port: PortId) -> usize {
-        self.worker.turn(port)
+    fn allow(&mut self, port: PortId) -> usize {
+        self.worker.allow(port)
     }
 
     fn asks_for_more(&self, port: PortId) -> bool {

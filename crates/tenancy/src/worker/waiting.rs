@@ -47,7 +47,7 @@ impl Worker {
             let slot = self.watched[at];
             let most = self.most_served(slot);
             let has_turn = self.shares.has_credit(slot) == (turn == Turn::First);
-            let has_turn = has_turn && root.place(slot).is_some();
+            let has_turn = has_turn && most > 0 && root.place(slot).is_some();
             let may_go = |worker: &switch::Worker| worker.postponed() > 0 && !worker.is_held();
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
             let seat = seat.filter(|seat| has_turn && may_go(&seat.worker));
