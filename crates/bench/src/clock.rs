@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// Reads the time in ticks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
@@ -65,11 +63,15 @@ impl Default for Clock {
     }
 }
 
-/// How much of processors the thread has had that asks.
-pub fn time_of_thread() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    // It is never below zero.
-    Duration::try_from(time).unwrap_or_default()
+/// How much of processors the thread has had that asks, where the system tells.
+pub fn time_of_thread() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::time::{ClockId, clock_gettime};
+        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -19,7 +19,7 @@ use crate::sorter::Sorter;
 
 mod waiting;
 
-use waiting::Turn;
+use waiting::Standing;
 
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
@@ -30,7 +30,7 @@ pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
 
 /// Passes of a vPDP's packets that start over in a burst, whatever comes, and how many more for each of its packets: those behind them go on in later
-/// bursts, when the others had their turn.
+/// bursts, when the others were visited.
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
 
@@ -56,7 +56,7 @@ const LEAVING_A_BURST: usize = 8;
 /// To receive a packet takes as long as to copy so many bytes, beside its own.
 const BYTES_OF_PACKET: usize = 512;
 
-/// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
+/// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
 /// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
@@ -284,7 +284,7 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) {
     }
 }
 
-/// Has a seat tell the control side of its packets when it is its turn.
+/// Has a seat tell the control side of its packets when all before it have.
 fn note(seat: &mut Seat, untold: &mut VecDeque<Slot>) {
     if !seat.is_untold {
         seat.is_untold = true;
@@ -356,13 +356,13 @@ impl Worker {
         most.min(room).saturating_sub(postponed)
     }
 
-    /// Whether what waits at this port, beyond its turn, is more than its vPDP could have at least: what is its own is served in later turns.
+    /// Whether what waits at this port, beyond what it was allowed, is more than its vPDP could have at least: what is its own is served in later visits.
     pub fn asks_for_more(&self, port: PortId) -> bool {
         let owner = self.root.owner(port);
         owner.is_none_or(|slot| !self.shares.has_credit(slot))
     }
 
-    /// Packets of a vPDP that are served before others have their turn: few where many were postponed, whoever else asks for anything.
+    /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
     fn most_served(&self, slot: Slot) -> usize {
         match self.fairness {
             Some(_) if self.postponed(slot) > 0 => self.shares.visit(slot).min(BURST),
@@ -423,7 +423,7 @@ impl Worker {
             self.shares.begin(fairness, root.slots(), now);
         }
         self.watch_all_if_called();
-        self.go_on(&root, Turn::First, &mut sent);
+        self.go_on(&root, Standing::InCredit, &mut sent);
         self.run_leaving(&mut sent);
         if !frames.is_empty() {
             self.shares.receive(self.reception);
@@ -431,7 +431,7 @@ impl Worker {
         self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
-        self.go_on(&root, Turn::Last, &mut sent);
+        self.go_on(&root, Standing::Others, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
     }
@@ -592,7 +592,7 @@ impl Worker {
         }
     }
 
-    /// Takes packets of one vPDP in, those that have their turn now and those that wait for the next.
+    /// Takes packets of one vPDP in, those of this visit and those that wait for the next.
     fn serve(
         &mut self,
         root: &Root,
