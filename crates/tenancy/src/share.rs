@@ -46,9 +46,9 @@ impl Fairness {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
     }
 
-    /// What there is to share in an interval in which receiving and sorting takes so much.
-    fn capacity(&self, reception: f64) -> f64 {
-        let most = self.cycles_per_second as f64 * self.interval.as_secs_f64();
+    /// What there is to share in an interval in which receiving and sorting takes so much, where the thread has this part of its core.
+    fn capacity(&self, reception: f64, part: f64) -> f64 {
+        let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
         most - (reception - most * FREE_RECEPTION).clamp(0.0, most * MOST_RECEPTION)
     }
 }
@@ -57,6 +57,10 @@ impl Fairness {
 /// refuses packets would only receive the more.
 const FREE_RECEPTION: f64 = 0.125;
 const MOST_RECEPTION: f64 = 0.15;
+
+/// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
+const SMOOTHING: f64 = 32.0;
+const LEAST_OF_CORE: f64 = 0.05;
 
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
@@ -227,6 +231,9 @@ pub(crate) struct Shares {
     /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
+    /// Cycles that went by in this interval while the thread did not run, and the part of an interval's that does on average.
+    missed: f64,
+    lost: f64,
     /// How many asked for anything in the last interval, and of how many there were packets in the last burst, which has this number.
     askers: usize,
     crowd: usize,
@@ -246,8 +253,9 @@ impl Shares {
         self.round += 1;
         self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
-        let is_surprise =
-            !self.is_contended && self.is_behind && self.used > fairness.capacity(0.0);
+        let is_surprise = !self.is_contended
+            && self.is_behind
+            && self.used > fairness.capacity(0.0, self.part_of_core());
         if now < self.ends && !is_surprise {
             return;
         }
@@ -257,7 +265,9 @@ impl Shares {
         self.accounts.iter_mut().for_each(Account::learn);
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
-        let capacity = fairness.capacity(self.reception / long);
+        self.learn_lost(fairness, long);
+        let part = self.part_of_core();
+        let capacity = fairness.capacity(self.reception / long, part);
         let asked = self.accounts.iter();
         let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
         let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
@@ -270,7 +280,7 @@ impl Shares {
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
         // What each could have at least if all asked for more, of what receiving takes too.
-        let least = fairness.capacity(0.0) / weights.max(1.0);
+        let least = fairness.capacity(0.0, part) / weights.max(1.0);
         for account in &mut self.accounts {
             let asked = account.asked(long, capacity);
             account.fill(now, fairness.interval);
@@ -286,8 +296,28 @@ impl Shares {
         }
     }
 
+    /// The part of its core that the thread has, on average.
+    fn part_of_core(&self) -> f64 {
+        (1.0 - self.lost).max(LEAST_OF_CORE)
+    }
+
+    /// Learns from an interval, which was so many long, what part of its core the thread does not have.
+    fn learn_lost(&mut self, fairness: &Fairness, intervals: f64) {
+        let whole = fairness.cycles_per_second as f64 * self.interval.as_secs_f64() * intervals;
+        let lost = (self.missed / whole).min(1.0);
+        let weight = (intervals / SMOOTHING).min(1.0);
+        self.lost += (lost - self.lost) * weight;
+        self.missed = 0.0;
+    }
+
+    /// Books cycles that nobody could use.
+    pub(crate) fn miss(&mut self, cycles: u64) {
+        self.missed += cycles as f64;
+    }
+
     /// Books what receiving and sorting took.
     pub(crate) fn receive(&mut self, reception: Reception) {
+        self.miss(reception.missed);
         self.reception += reception.cycles as f64;
         self.is_behind |= reception.is_behind;
     }
@@ -573,7 +603,11 @@ mod tests {
         let mut used = 0;
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
-            shares.receive(Reception { cycles, is_behind });
+            shares.receive(Reception {
+                cycles,
+                missed: 0,
+                is_behind,
+            });
             for slot in [0, 1].map(Slot) {
                 let (given, _) = shares.admit(slot, 1, 10);
                 let work = Work {
@@ -801,6 +835,7 @@ mod tests {
         while now < until {
             let mut reception = Reception {
                 cycles: 0,
+                missed: 0,
                 is_behind: false,
             };
             let came: [usize; 10] = std::array::from_fn(|number| {
@@ -836,6 +871,59 @@ mod tests {
             now += 500;
         }
         used as f64 / (until - from) as f64
+    }
+
+    /// What the second of two that ask for all there is gets for what the first gets, by weights of 3 and 1, where the thread has this part of its core, in
+    /// slices of 4 ms.
+    fn weighed_on(part: f64) -> f64 {
+        let fairness = Fairness {
+            interval: Nanos::from_millis(2),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let mut shares = Shares::default();
+        let (mut now, mut ran, mut used) = (0, 0, [0, 0]);
+        while now < 2_000_000_000 {
+            shares.begin(&fairness, 2, Nanos(now));
+            shares.receive(Reception::default());
+            shares.meet(2);
+            for (number, weight) in [(0, 1), (1, 3)] {
+                let slot = Slot(number as u32);
+                let granted = shares.grant(slot).min(64);
+                shares.receive_for(slot, granted, 0.0);
+                shares.has_more(slot);
+                let (given, _) = shares.admit(slot, weight, granted.min(shares.visit(slot)));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                let cycles = 250 * work.packets;
+                shares.book(slot, work, cycles, false);
+                now += cycles;
+                ran += cycles;
+                if now > 1_000_000_000 {
+                    used[number] += cycles;
+                }
+            }
+            // What a round takes beside its packets.
+            now += 100;
+            ran += 100;
+            if ran > 4_000_000 {
+                let missed = (ran as f64 * (1.0 / part - 1.0)) as u64;
+                shares.miss(missed);
+                now += missed;
+                ran = 0;
+            }
+        }
+        used[1] as f64 / used[0] as f64
+    }
+
+    #[test]
+    fn weights_hold_where_the_thread_has_a_part_of_its_core_alone() {
+        for part in [1.0, 0.5, 0.25] {
+            let ratio = weighed_on(part);
+            assert!((ratio - 3.0).abs() < 0.3, "{ratio} on {part} of a core");
+        }
     }
 
     #[test]

@@ -420,6 +420,7 @@ impl Worker {
         self.take_root();
         let root = Arc::clone(&self.root);
         if let Some(fairness) = &self.fairness {
+            self.shares.miss(self.gauge.missed());
             self.shares.begin(fairness, root.slots(), now);
         }
         self.watch_all_if_called();
@@ -525,6 +526,7 @@ impl Worker {
             let cycles = self.gauge.end(Work::default());
             self.shares.receive(Reception {
                 cycles,
+                missed: self.gauge.missed(),
                 is_behind: false,
             });
         }

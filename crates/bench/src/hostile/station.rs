@@ -131,6 +131,7 @@ impl Station {
             let (count, is_behind) = fill(sources, worker, frames, seconds());
             worker.received(Reception {
                 cycles: clock.ticks() - before,
+                missed: 0,
                 is_behind,
             });
             let now = Nanos::from(start.elapsed());

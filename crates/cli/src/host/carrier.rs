@@ -281,6 +281,7 @@ impl Carrier for Tenants {
         if !frames.is_empty() {
             self.worker.received(Reception {
                 cycles: self.reception.end(Work::default()),
+                missed: self.reception.missed(),
                 is_behind: std::mem::take(&mut self.is_behind),
             });
         }

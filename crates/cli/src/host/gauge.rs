@@ -48,6 +48,8 @@ pub(crate) struct Cycles {
     ticks_per_ns: f64,
     begin: u64,
     last: Look,
+    /// What its thread missed in visits, and nobody was told of yet.
+    missed: u64,
     /// The fewest cycles that a visit took in which there were packets.
     shortest: u64,
 }
@@ -60,6 +62,7 @@ impl Default for Cycles {
             ticks_per_ns: clock.rate().ticks_per_ns,
             begin: 0,
             last: Look::default(),
+            missed: 0,
             shortest: LONGEST_VISIT,
         }
     }
@@ -96,7 +99,9 @@ impl Gauge for Cycles {
         let long = self.ticks(LONG);
         if cycles > long {
             // What was missed between the last look and this visit is little, and may have been missed in it.
-            cycles = cycles.saturating_sub(self.look(now)).max(long);
+            let ran = cycles.saturating_sub(self.look(now)).max(long);
+            self.missed += cycles - ran;
+            cycles = ran;
         }
         if work.packets > 0 {
             self.shortest = self.shortest.min(cycles);
@@ -107,6 +112,10 @@ impl Gauge for Cycles {
     fn visit(&self) -> u64 {
         self.shortest
     }
+
+    fn missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
+    }
 }
 
 #[cfg(test)]
@@ -114,24 +123,32 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// Nanoseconds that a visit is taken to have cost which does this.
-    fn cost(work: impl FnOnce()) -> f64 {
+    /// Nanoseconds that a visit is taken to have cost which does this, and that its thread is taken to have missed.
+    fn cost(work: impl FnOnce()) -> (f64, f64) {
         let mut gauge = Cycles::default();
         gauge.begin();
         work();
-        gauge.end(Work::default()) as f64 / gauge.ticks_per_ns
+        let (cost, missed) = (gauge.end(Work::default()), gauge.missed());
+        assert_eq!(gauge.missed(), 0, "it is told once");
+        (
+            cost as f64 / gauge.ticks_per_ns,
+            missed as f64 / gauge.ticks_per_ns,
+        )
     }
 
     #[test]
     fn a_visit_does_not_cost_what_its_thread_did_not_run() {
-        let cost = cost(|| std::thread::sleep(Duration::from_millis(50)));
-        assert!(cost < 10e6, "{cost} ns");
+        let (cost, missed) = cost(|| std::thread::sleep(Duration::from_millis(50)));
+        assert!(
+            cost < 10e6 && missed > 40e6,
+            "{cost} ns, {missed} ns missed"
+        );
     }
 
     #[test]
     fn a_long_visit_costs_what_its_thread_ran() {
         let (mut begin, mut ran) = (Duration::ZERO, Duration::ZERO);
-        let cost = cost(|| {
+        let (cost, _) = cost(|| {
             begin = time_of_thread().unwrap();
             let since = Instant::now();
             while since.elapsed() < Duration::from_millis(20) {}
