@@ -63,6 +63,17 @@ impl Default for Clock {
     }
 }
 
+/// How much of processors the thread has had that asks, where the system tells.
+pub fn time_of_thread() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::time::{ClockId, clock_gettime};
+        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 #[cfg(target_arch = "x86_64")]
 mod counter {
     use std::arch::x86_64::{__cpuid, _rdtsc};

@@ -16,7 +16,7 @@ pub(crate) trait Carrier: Send {
     }
 
     /// Frames that this port may give in a round at most.
-    fn turn(&self, _port: PortId) -> usize {
+    fn allow(&mut self, _port: PortId) -> usize {
         usize::MAX
     }
 

@@ -226,7 +226,7 @@ impl<C: Carrier> Station<C> {
     fn expect_all(&mut self) {
         for attached in &mut self.ports.attached {
             attached.may_have_more = !attached.is_gone();
-            attached.allowance = self.carrier.turn(attached.port.id());
+            attached.allowance = self.carrier.allow(attached.port.id());
         }
     }
 
@@ -237,6 +237,10 @@ impl<C: Carrier> Station<C> {
             return;
         }
         let turn = TURN.min(attached.allowance);
+        if turn == 0 {
+            attached.may_have_more = false;
+            return;
+        }
         let came = self
             .batch
             .with_room(turn, |batch| attached.port.rx(batch, now));
@@ -490,7 +494,7 @@ mod tests {
             crate::host::ROUND
         }
 
-        fn turn(&self, _port: PortId) -> usize {
+        fn allow(&mut self, _port: PortId) -> usize {
             self.allowance
         }
 

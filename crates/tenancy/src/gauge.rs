@@ -14,6 +14,8 @@ pub struct Work {
 pub struct Reception {
     /// What it took to receive them, in the gauge's cycles.
     pub cycles: u64,
+    /// What went by meanwhile while the thread did not run: [`Gauge::missed`].
+    pub missed: u64,
     /// Whether more wait than were taken.
     pub is_behind: bool,
 }
@@ -22,6 +24,7 @@ impl Default for Reception {
     fn default() -> Reception {
         Reception {
             cycles: 0,
+            missed: 0,
             is_behind: true,
         }
     }
@@ -38,6 +41,11 @@ pub trait Gauge: Send {
     /// What a visit to a vPDP costs beside its packets, which nobody's share pays for: how many visits there are is up to all who send. Quotas of cycles
     /// pay for it.
     fn visit(&self) -> u64 {
+        0
+    }
+
+    /// Cycles that went by in groups, since it was asked last, while the thread did not run: nobody has used them, and nobody can.
+    fn missed(&mut self) -> u64 {
         0
     }
 }

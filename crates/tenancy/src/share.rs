@@ -14,9 +14,10 @@
 //! its packets come in meanwhile.
 //!
 //! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
-//! if all asked for more, at most 16 quanta of it, and a quantum where that is less, or one packet or pass; four quanta where nobody else's packets came, and 16
+//! if all asked for more, at most 16 quanta of it, and a quantum where that is less; four quanta where nobody else's packets came, and 16
 //! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
-//! that asks for no more than that waits for a quantum or two, however much the others ask for. One alone is visited without bound.
+//! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for, out of the share: most
+//! rounds are without it, and short. One alone is visited without bound.
 
 use packet::Nanos;
 
@@ -45,9 +46,9 @@ impl Fairness {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
     }
 
-    /// What there is to share in an interval in which receiving and sorting takes so much.
-    fn capacity(&self, reception: f64) -> f64 {
-        let most = self.cycles_per_second as f64 * self.interval.as_secs_f64();
+    /// What there is to share in an interval in which receiving and sorting takes so much, where the thread has this part of its core.
+    fn capacity(&self, reception: f64, part: f64) -> f64 {
+        let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
         most - (reception - most * FREE_RECEPTION).clamp(0.0, most * MOST_RECEPTION)
     }
 }
@@ -56,6 +57,10 @@ impl Fairness {
 /// refuses packets would only receive the more.
 const FREE_RECEPTION: f64 = 0.125;
 const MOST_RECEPTION: f64 = 0.15;
+
+/// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
+const SMOOTHING: f64 = 32.0;
+const LEAST_OF_CORE: f64 = 0.05;
 
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
@@ -95,6 +100,13 @@ struct Account {
     /// What comes in an interval if all ask for more, and what has come of it and was not used; below zero, what was used beyond it.
     own: f64,
     credit: f64,
+    /// The last burst in which there were packets of it.
+    came: u64,
+    /// What it asked for in the last interval, and whether its port was told to wait in this one: then nobody knows what it would have asked for.
+    asked_before: f64,
+    is_put_off: bool,
+    /// Packets that its port was allowed to give: what was received is not put off.
+    granted: usize,
     /// Whether as many of its packets came at once as are served in a visit: more may wait.
     has_more: bool,
     /// What it may use now; below zero, what it has used of what is to come.
@@ -120,6 +132,10 @@ impl Default for Account {
             share: f64::INFINITY,
             own: 0.0,
             credit: 0.0,
+            came: 0,
+            asked_before: 0.0,
+            is_put_off: false,
+            granted: 0,
             has_more: false,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
@@ -131,6 +147,10 @@ impl Account {
     /// What it asked for in an interval, where so many have gone: more than there is, if packets inside still wait, or outside for its turn.
     fn asked(&self, intervals: f64, capacity: f64) -> f64 {
         let asked = (self.used + self.refused as f64 * self.cost) / intervals;
+        let asked = match self.is_put_off {
+            true => asked.max(self.asked_before),
+            false => asked,
+        };
         match self.is_waiting || self.has_more {
             true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
@@ -165,11 +185,20 @@ impl Account {
         self.credit.min(self.left)
     }
 
+    /// Whether it has used so little of what it could have at least that it is visited before others.
+    fn has_credit(&self) -> bool {
+        self.purse() * 2.0 >= self.own
+    }
+
+    /// Takes what receiving its packets, or they themselves, took. A debt is soon paid.
+    fn pay(&mut self, cycles: f64) {
+        self.credit = (self.credit - cycles).max(-self.own);
+    }
+
     /// Takes what packets have used.
     fn spend(&mut self, cycles: f64) {
         self.used += cycles;
-        // A debt is soon paid.
-        self.credit = (self.credit - cycles).max(-self.own);
+        self.pay(cycles);
     }
 
     /// Limits it to another share, behind so many intervals without one or with the one before.
@@ -195,14 +224,20 @@ pub(crate) struct Shares {
     now: Nanos,
     interval: Nanos,
     quantum: f64,
+    /// The number of the burst.
+    round: u64,
     began: Nanos,
     ends: Nanos,
     /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
-    /// How many asked for anything in the last interval, and whose packets came in the last burst.
+    /// Cycles that went by in this interval while the thread did not run, and the part of an interval's that does on average.
+    missed: f64,
+    lost: f64,
+    /// How many asked for anything in the last interval, and of how many there were packets in the last burst, which has this number.
     askers: usize,
     crowd: usize,
+    met: u64,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -215,10 +250,12 @@ impl Shares {
             self.accounts.resize(slots, Account::default());
         }
         (self.now, self.interval) = (now, fairness.interval);
+        self.round += 1;
         self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
-        let is_surprise =
-            !self.is_contended && self.is_behind && self.used > fairness.capacity(0.0);
+        let is_surprise = !self.is_contended
+            && self.is_behind
+            && self.used > fairness.capacity(0.0, self.part_of_core());
         if now < self.ends && !is_surprise {
             return;
         }
@@ -228,7 +265,9 @@ impl Shares {
         self.accounts.iter_mut().for_each(Account::learn);
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
-        let capacity = fairness.capacity(self.reception / long);
+        self.learn_lost(fairness, long);
+        let part = self.part_of_core();
+        let capacity = fairness.capacity(self.reception / long, part);
         let asked = self.accounts.iter();
         let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
         let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
@@ -241,7 +280,7 @@ impl Shares {
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
         // What each could have at least if all asked for more, of what receiving takes too.
-        let least = fairness.capacity(0.0) / weights.max(1.0);
+        let least = fairness.capacity(0.0, part) / weights.max(1.0);
         for account in &mut self.accounts {
             let asked = account.asked(long, capacity);
             account.fill(now, fairness.interval);
@@ -250,14 +289,35 @@ impl Shares {
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
             account.has_more = false;
+            (account.asked_before, account.is_put_off) = (asked, false);
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
             (account.received, account.reception) = (0, 0.0);
         }
     }
 
+    /// The part of its core that the thread has, on average.
+    fn part_of_core(&self) -> f64 {
+        (1.0 - self.lost).max(LEAST_OF_CORE)
+    }
+
+    /// Learns from an interval, which was so many long, what part of its core the thread does not have.
+    fn learn_lost(&mut self, fairness: &Fairness, intervals: f64) {
+        let whole = fairness.cycles_per_second as f64 * self.interval.as_secs_f64() * intervals;
+        let lost = (self.missed / whole).min(1.0);
+        let weight = (intervals / SMOOTHING).min(1.0);
+        self.lost += (lost - self.lost) * weight;
+        self.missed = 0.0;
+    }
+
+    /// Books cycles that nobody could use.
+    pub(crate) fn miss(&mut self, cycles: u64) {
+        self.missed += cycles as f64;
+    }
+
     /// Books what receiving and sorting took.
     pub(crate) fn receive(&mut self, reception: Reception) {
+        self.miss(reception.missed);
         self.reception += reception.cycles as f64;
         self.is_behind |= reception.is_behind;
     }
@@ -267,34 +327,79 @@ impl Shares {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
-            account.credit = (account.credit - cycles).max(-account.own);
+            account.came = self.round;
+            account.pay(cycles);
         }
     }
 
     /// Tells of how many there were packets in the burst.
     pub(crate) fn meet(&mut self, crowd: usize) {
-        self.crowd = crowd;
+        (self.crowd, self.met) = (crowd, self.round);
     }
 
-    /// How many packets are served in a visit; no bound where nobody else asks.
-    pub(crate) fn turn(&self, slot: Slot) -> usize {
-        match self.accounts.get(slot.index()) {
-            Some(account) => {
-                let cost = account.cost + account.reception_cost;
-                (self.visit(account) / cost).max(1.0) as usize
-            }
-            None => usize::MAX,
+    /// Gives one what has come by now.
+    fn fill(&mut self, slot: Slot) {
+        if let Some(account) = self.accounts.get_mut(slot.index()) {
+            account.fill(self.now, self.interval);
         }
     }
 
+    /// How many packets its port may give in the next round: as many as a visit has time to receive and to serve.
+    pub(crate) fn grant(&mut self, slot: Slot) -> usize {
+        self.fill(slot);
+        let Some(account) = self.accounts.get(slot.index()) else {
+            return usize::MAX;
+        };
+        let granted = self.affords(account, account.cost + account.reception_cost);
+        let account = &mut self.accounts[slot.index()];
+        account.granted = granted;
+        account.is_put_off |= granted == 0;
+        granted
+    }
+
+    /// How many packets are served in a visit, of those that are here; no bound where nobody else asks.
+    pub(crate) fn visit(&self, slot: Slot) -> usize {
+        let Some(account) = self.accounts.get(slot.index()) else {
+            return usize::MAX;
+        };
+        let visit = self.affords(account, account.cost);
+        match account.granted {
+            // Somebody else has come since.
+            usize::MAX => visit,
+            granted => visit.max(granted),
+        }
+    }
+
+    /// How often something that costs so much is done in a visit. What is dearer than a visit is saved for, so that it comes as seldom as the share does.
+    fn affords(&self, account: &Account, cost: f64) -> usize {
+        // A packet that starts over is served pass by pass.
+        let undivided = cost.min(account.reception_cost + account.pass_cost);
+        let least = usize::from(self.has_saved(account, undivided) || self.is_lone(account));
+        ((self.cycles(account) / cost) as usize).max(least)
+    }
+
+    /// Whether what has come of its share is enough for something that costs so much, or half of an interval's is there: while nobody is limited, always.
+    /// What is dearer than the longest visit comes out of what there is at least: beside more of it others would not come to theirs.
+    fn has_saved(&self, account: &Account, cost: f64) -> bool {
+        match cost <= self.quantum * LONG_VISIT {
+            true => account.left >= cost.min(account.share / 2.0),
+            false => account.left > 0.0 && account.credit >= cost.min(account.own / 2.0),
+        }
+    }
+
+    /// Whether nobody else's packets came in the last burst.
+    fn is_lone(&self, account: &Account) -> bool {
+        self.crowd <= usize::from(account.came == self.met)
+    }
+
     /// How many cycles a visit takes.
-    fn visit(&self, account: &Account) -> f64 {
-        let least = match (self.askers, self.crowd) {
-            (0 | 1, 0 | 1) => return f64::INFINITY,
+    fn cycles(&self, account: &Account) -> f64 {
+        let least = match (self.askers, self.is_lone(account)) {
+            (0 | 1, true) => return f64::INFINITY,
             // Somebody has just begun.
-            (0 | 1, _) => return self.quantum * LONG_VISIT,
-            (_, 0 | 1) => self.quantum * LONE_VISIT,
-            _ => self.quantum,
+            (0 | 1, false) => return self.quantum * LONG_VISIT,
+            (_, true) => self.quantum * LONE_VISIT,
+            (_, false) => self.quantum,
         };
         account.purse().clamp(least, self.quantum * LONG_VISIT)
     }
@@ -308,10 +413,10 @@ impl Shares {
         }
     }
 
-    /// Whether it has used so little of what it could have at least that it is visited before others.
+    /// Whether it is visited before others.
     pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
-        account.is_none_or(|account| account.purse() * 2.0 >= account.own)
+        account.is_none_or(Account::has_credit)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -344,15 +449,15 @@ impl Shares {
 
     /// How many passes may begin that start over.
     pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
-        let (now, interval) = (self.now, self.interval);
-        let Some(account) = self.accounts.get_mut(slot.index()) else {
+        self.fill(slot);
+        let Some(account) = self.accounts.get(slot.index()) else {
             return u32::MAX;
         };
-        account.fill(now, interval);
-        let account = &self.accounts[slot.index()];
         // No limit is the most that there is.
-        let most = account.left.min(self.visit(account));
-        (most / account.pass_cost).ceil().max(0.0) as u32
+        let left = (account.left / account.pass_cost).ceil().max(0.0) as u32;
+        let visit = self.affords(account, account.pass_cost);
+        self.accounts[slot.index()].granted = 0;
+        left.min(u32::try_from(visit).unwrap_or(u32::MAX))
     }
 
     /// When its next pass may begin that starts over, as far as is known by now.
@@ -498,7 +603,11 @@ mod tests {
         let mut used = 0;
         for round in 0..1000u64 {
             shares.begin(&fairness, 2, Nanos::from_micros(round));
-            shares.receive(Reception { cycles, is_behind });
+            shares.receive(Reception {
+                cycles,
+                missed: 0,
+                is_behind,
+            });
             for slot in [0, 1].map(Slot) {
                 let (given, _) = shares.admit(slot, 1, 10);
                 let work = Work {
@@ -525,11 +634,12 @@ mod tests {
             shares.receive(Reception::default());
             shares.meet(2);
             for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
-                let turn = shares.turn(slot);
-                if packets >= turn {
+                shares.receive_for(slot, packets, 0.0);
+                let visit = shares.visit(slot);
+                if packets >= visit {
                     shares.has_more(slot);
                 }
-                let (given, _) = shares.admit(slot, 1, packets.min(turn));
+                let (given, _) = shares.admit(slot, 1, packets.min(visit));
                 let work = Work {
                     packets: given as u64,
                     passes: 0,
@@ -549,7 +659,8 @@ mod tests {
         };
         let mut shares = Shares::default();
         let came = |shares: &mut Shares, slot: Slot, packets: usize, cost: u64| {
-            if packets >= shares.turn(slot) {
+            shares.receive_for(slot, packets, 0.0);
+            if packets >= shares.visit(slot) {
                 shares.has_more(slot);
             }
             let (given, _) = shares.admit(slot, 1, packets);
@@ -581,32 +692,103 @@ mod tests {
         // Of 500 cycles a microsecond, 300 were left for ten of them.
         let [modest, greedy] = [Slot(0), Slot(1)];
         assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
-        assert!((40..=80).contains(&shares.turn(modest)));
-        assert!((5..=10).contains(&shares.turn(greedy)), "{shares:?}");
+        assert!((40..=80).contains(&shares.visit(modest)));
+        assert!((5..=10).contains(&shares.visit(greedy)), "{shares:?}");
     }
 
     #[test]
-    fn a_visit_takes_one_packet_however_long_that_takes() {
-        let shares = settled([(2, 100), (5, 100_000)]);
-        assert_eq!(shares.turn(Slot(1)), 1);
+    fn what_takes_many_intervals_comes_one_by_one_when_those_before_are_paid_for() {
+        let mut shares = settled([(2, 100), (5, 100_000)]);
+        assert_eq!(shares.visit(Slot(1)), 0);
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        shares.begin(&fairness, 2, Nanos::from_millis(100));
+        assert_eq!(shares.grant(Slot(1)), 1);
     }
 
     #[test]
     fn one_alone_is_visited_for_as_long_as_it_has_packets() {
         let mut shares = settled([(0, 100), (100, 100)]);
         shares.meet(1);
-        assert_eq!(shares.turn(Slot(1)), usize::MAX);
+        assert_eq!(shares.visit(Slot(1)), usize::MAX);
         // The first packets of another one have come.
         shares.meet(2);
-        assert_eq!(shares.turn(Slot(1)), 80);
+        assert_eq!(shares.visit(Slot(1)), 80);
     }
 
     #[test]
     fn while_the_others_send_nothing_visits_are_longer() {
         let mut shares = settled([(2, 100), (100, 100)]);
-        let among_others = shares.turn(Slot(1));
+        let among_others = shares.visit(Slot(1));
         shares.meet(1);
-        assert!(shares.turn(Slot(1)) >= 2 * among_others);
+        assert!(shares.visit(Slot(1)) >= 2 * among_others);
+    }
+
+    #[test]
+    fn who_sent_nothing_is_not_taken_to_be_alone() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let among_others = shares.visit(Slot(1));
+        let fairness = Fairness {
+            interval: Nanos::from_micros(10),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        shares.begin(&fairness, 2, shares.now);
+        shares.meet(1);
+        shares.receive_for(Slot(0), 2, 0.0);
+        assert_eq!(shares.visit(Slot(1)), among_others);
+    }
+
+    #[test]
+    fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
+        let fairness = Fairness {
+            interval: Nanos::from_micros(100),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let mut shares = Shares::default();
+        let (mut visits, mut packets) = (0, 0);
+        for round in 0..1000 {
+            shares.begin(&fairness, 2, Nanos::from_micros(round));
+            shares.receive(Reception::default());
+            let asks = [(0, 5, 100), (1, 50, 2000)].map(|(slot, waiting, cost)| {
+                let granted = shares.grant(Slot(slot)).min(waiting);
+                (Slot(slot), granted, cost)
+            });
+            let came = asks.iter().filter(|(_, granted, _)| *granted > 0);
+            shares.meet(came.count());
+            for (slot, granted, cost) in asks {
+                if granted == 0 {
+                    continue;
+                }
+                shares.receive_for(slot, granted, 0.0);
+                shares.has_more(slot);
+                let (given, _) = shares.admit(slot, 1, granted.min(shares.visit(slot)));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                shares.book(slot, work, work.packets * cost, false);
+                if slot == Slot(1) && round >= 500 {
+                    visits += 1;
+                    packets += given;
+                }
+            }
+        }
+        // Half of the time is 125 packets.
+        assert!((100..=135).contains(&packets), "{packets}");
+        assert_eq!(visits, packets, "several came at once");
+    }
+
+    #[test]
+    fn what_a_port_was_allowed_to_give_is_served_whatever_it_took_to_receive() {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        let granted = shares.grant(Slot(1));
+        shares.receive_for(Slot(1), granted, 100_000.0);
+        assert!(granted > 0 && shares.visit(Slot(1)) >= granted);
     }
 
     #[test]
@@ -637,5 +819,122 @@ mod tests {
         let share = three as f64 / one as f64;
         assert!((share - 3.0).abs() < 0.15, "{three} to {one}");
         assert!((one + three).abs_diff(900_000) < 45_000, "{}", one + three);
+    }
+
+    /// What part of a worker's time one takes whose port always has packets that take 4,000 cycles, beside nine that ask for so much of it together in
+    /// packets of 250. A round takes 500 cycles beside its packets.
+    fn beside_nine(asked: f64) -> f64 {
+        let fairness = Fairness {
+            interval: Nanos::from_millis(2),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let (until, from) = (40_000_000, 10_000_000);
+        let mut shares = Shares::default();
+        let (mut now, mut served, mut used) = (0, [0; 10], 0);
+        while now < until {
+            let mut reception = Reception {
+                cycles: 0,
+                missed: 0,
+                is_behind: false,
+            };
+            let came: [usize; 10] = std::array::from_fn(|number| {
+                let slot = Slot(number as u32);
+                let sent = now as f64 * asked / 9.0 / 250.0 + number as f64 / 9.0;
+                let waiting = match number {
+                    0 => 64,
+                    _ => sent as usize - served[number],
+                };
+                let granted = shares.grant(slot);
+                let is_full = granted > 0 && waiting >= granted;
+                reception.is_behind |= is_full && !shares.has_credit(slot);
+                waiting.min(granted)
+            });
+            shares.begin(&fairness, 10, Nanos(now));
+            shares.receive(reception);
+            shares.meet(came.iter().filter(|came| **came > 0).count());
+            for (number, came) in came.into_iter().enumerate().filter(|(_, came)| *came > 0) {
+                let slot = Slot(number as u32);
+                shares.receive_for(slot, came, 0.0);
+                shares.has_more(slot);
+                let (given, _) = shares.admit(slot, 1, came.min(shares.visit(slot)));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                let cycles = work.packets * if number == 0 { 4000 } else { 250 };
+                shares.book(slot, work, cycles, false);
+                served[number] += given;
+                now += cycles;
+                used += if number == 0 && now > from { cycles } else { 0 };
+            }
+            now += 500;
+        }
+        used as f64 / (until - from) as f64
+    }
+
+    /// What the second of two that ask for all there is gets for what the first gets, by weights of 3 and 1, where the thread has this part of its core, in
+    /// slices of 4 ms.
+    fn weighed_on(part: f64) -> f64 {
+        let fairness = Fairness {
+            interval: Nanos::from_millis(2),
+            cycles_per_second: 1_000_000_000,
+            quantum: Nanos(500),
+        };
+        let mut shares = Shares::default();
+        let (mut now, mut ran, mut used) = (0, 0, [0, 0]);
+        while now < 2_000_000_000 {
+            shares.begin(&fairness, 2, Nanos(now));
+            shares.receive(Reception::default());
+            shares.meet(2);
+            for (number, weight) in [(0, 1), (1, 3)] {
+                let slot = Slot(number as u32);
+                let granted = shares.grant(slot).min(64);
+                shares.receive_for(slot, granted, 0.0);
+                shares.has_more(slot);
+                let (given, _) = shares.admit(slot, weight, granted.min(shares.visit(slot)));
+                let work = Work {
+                    packets: given as u64,
+                    passes: 0,
+                };
+                let cycles = 250 * work.packets;
+                shares.book(slot, work, cycles, false);
+                now += cycles;
+                ran += cycles;
+                if now > 1_000_000_000 {
+                    used[number] += cycles;
+                }
+            }
+            // What a round takes beside its packets.
+            now += 100;
+            ran += 100;
+            if ran > 4_000_000 {
+                let missed = (ran as f64 * (1.0 / part - 1.0)) as u64;
+                shares.miss(missed);
+                now += missed;
+                ran = 0;
+            }
+        }
+        used[1] as f64 / used[0] as f64
+    }
+
+    #[test]
+    fn weights_hold_where_the_thread_has_a_part_of_its_core_alone() {
+        for part in [1.0, 0.5, 0.25] {
+            let ratio = weighed_on(part);
+            assert!((ratio - 3.0).abs() < 0.3, "{ratio} on {part} of a core");
+        }
+    }
+
+    #[test]
+    fn what_is_dearer_than_a_visit_takes_what_others_leave_and_no_more() {
+        // Beside what rounds take.
+        for (asked, left) in [(0.2, 0.8), (0.45, 0.55), (0.7, 0.3)] {
+            let part = beside_nine(asked);
+            assert!(
+                (left * 0.85..=left).contains(&part),
+                "{part} beside {asked}"
+            );
+        }
     }
 }

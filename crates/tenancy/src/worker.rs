@@ -19,7 +19,7 @@ use crate::sorter::Sorter;
 
 mod waiting;
 
-use waiting::Turn;
+use waiting::Standing;
 
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
@@ -30,7 +30,7 @@ pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
 
 /// Passes of a vPDP's packets that start over in a burst, whatever comes, and how many more for each of its packets: those behind them go on in later
-/// bursts, when the others had their turn.
+/// bursts, when the others were visited.
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
 
@@ -56,7 +56,7 @@ const LEAVING_A_BURST: usize = 8;
 /// To receive a packet takes as long as to copy so many bytes, beside its own.
 const BYTES_OF_PACKET: usize = 512;
 
-/// Seats that tell the control side at the end of a burst; the others wait for their turn: to tell takes as long as a packet or two.
+/// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
 /// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
@@ -284,7 +284,7 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) {
     }
 }
 
-/// Has a seat tell the control side of its packets when it is its turn.
+/// Has a seat tell the control side of its packets when all before it have.
 fn note(seat: &mut Seat, untold: &mut VecDeque<Slot>) {
     if !seat.is_untold {
         seat.is_untold = true;
@@ -331,9 +331,9 @@ impl Worker {
         self.reception = reception;
     }
 
-    /// Frames that this port is to give at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
+    /// Has this port give so many frames at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
     /// no longer than a visit to it may, so that it does not keep the others waiting for longer. And no more come than can wait in a vPDP whose packets wait.
-    pub fn turn(&self, port: PortId) -> usize {
+    pub fn allow(&mut self, port: PortId) -> usize {
         if self.fairness.is_none() && self.watched.is_empty() {
             return usize::MAX;
         }
@@ -348,21 +348,25 @@ impl Worker {
             true => MOST_WAITING,
             false => usize::MAX,
         };
-        let most = self.most_served(slot).min(room);
-        most.saturating_sub(postponed)
+        let most = match self.fairness {
+            Some(_) if postponed > 0 => self.shares.grant(slot).min(BURST),
+            Some(_) => self.shares.grant(slot),
+            None => usize::MAX,
+        };
+        most.min(room).saturating_sub(postponed)
     }
 
-    /// Whether what waits at this port, beyond its turn, is more than its vPDP could have at least: what is its own is served in later turns.
+    /// Whether what waits at this port, beyond what it was allowed, is more than its vPDP could have at least: what is its own is served in later visits.
     pub fn asks_for_more(&self, port: PortId) -> bool {
         let owner = self.root.owner(port);
         owner.is_none_or(|slot| !self.shares.has_credit(slot))
     }
 
-    /// Packets of a vPDP that are served before others have their turn: few where many were postponed, whoever else asks for anything.
+    /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
     fn most_served(&self, slot: Slot) -> usize {
         match self.fairness {
-            Some(_) if self.postponed(slot) > 0 => self.shares.turn(slot).min(BURST),
-            Some(_) => self.shares.turn(slot),
+            Some(_) if self.postponed(slot) > 0 => self.shares.visit(slot).min(BURST),
+            Some(_) => self.shares.visit(slot),
             None => usize::MAX,
         }
     }
@@ -416,10 +420,11 @@ impl Worker {
         self.take_root();
         let root = Arc::clone(&self.root);
         if let Some(fairness) = &self.fairness {
+            self.shares.miss(self.gauge.missed());
             self.shares.begin(fairness, root.slots(), now);
         }
         self.watch_all_if_called();
-        self.go_on(&root, Turn::First, &mut sent);
+        self.go_on(&root, Standing::InCredit, &mut sent);
         self.run_leaving(&mut sent);
         if !frames.is_empty() {
             self.shares.receive(self.reception);
@@ -427,7 +432,7 @@ impl Worker {
         self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
-        self.go_on(&root, Turn::Last, &mut sent);
+        self.go_on(&root, Standing::Others, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
     }
@@ -521,6 +526,7 @@ impl Worker {
             let cycles = self.gauge.end(Work::default());
             self.shares.receive(Reception {
                 cycles,
+                missed: self.gauge.missed(),
                 is_behind: false,
             });
         }
@@ -588,7 +594,7 @@ impl Worker {
         }
     }
 
-    /// Takes packets of one vPDP in, those that have their turn now and those that wait for the next.
+    /// Takes packets of one vPDP in, those of this visit and those that wait for the next.
     fn serve(
         &mut self,
         root: &Root,

@@ -119,8 +119,10 @@ impl Station {
         let Some(rate) = sources.first().map(|victim| victim.rate) else {
             return Run::default();
         };
-        let begin = Instant::now();
-        let seconds = || begin.elapsed().as_secs_f64();
+        let per_tick = 1e-9 / clock.rate().ticks_per_ns;
+        let begin = clock.ticks();
+        // To look at the operating system's clock would take the victim a good part of what its packets do.
+        let seconds = || clock.ticks().saturating_sub(begin) as f64 * per_tick;
         let (from, until) = (time.as_secs_f64() * SETTLING, time.as_secs_f64());
         // What is in flight at the end has time to leave.
         let (first, last) = ((from * rate) as u64, (until * rate) as u64);
@@ -129,6 +131,7 @@ impl Station {
             let (count, is_behind) = fill(sources, worker, frames, seconds());
             worker.received(Reception {
                 cycles: clock.ticks() - before,
+                missed: 0,
                 is_behind,
             });
             let now = Nanos::from(start.elapsed());
@@ -160,13 +163,13 @@ impl Station {
 /// frames, and whether somebody may have more.
 fn fill(
     sources: &mut [Source<'_>],
-    worker: &Worker,
+    worker: &mut Worker,
     frames: &mut [Frame],
     seconds: f64,
 ) -> (usize, bool) {
     let (mut count, mut is_behind) = (0, false);
     for source in &mut *sources {
-        source.allowance = worker.turn(source.port());
+        source.allowance = worker.allow(source.port());
     }
     loop {
         let mut has_more = false;
@@ -178,7 +181,7 @@ fn fill(
             }
             count += taken;
             source.allowance -= taken;
-            let is_full = taken == turn;
+            let is_full = turn > 0 && taken == turn;
             is_behind |= is_full && (turn == TURN || worker.asks_for_more(source.port()));
             has_more |= taken == TURN;
         }

@@ -10,11 +10,11 @@ use interp::Interp;
 use jit::Jit;
 use serde::Serialize;
 
-use super::Options;
+use super::{Options, report};
 use crate::host::FAIR_ROUND;
 use crate::host::gauge::{Cycles, fairness};
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile, out, report};
+use crate::{Ended, compile};
 
 /// Runs of each kind, into which the time is divided.
 const ROUNDS: usize = 9;
@@ -99,12 +99,6 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
         rows.push(Row::new(attack, &measured));
     }
     line.clear();
-    if options.json {
-        out::json(&rows);
-        return Ok(Ended::Well);
-    }
-    let mut lines = vec![HEAD.map(String::from).to_vec()];
-    lines.extend(rows.iter().map(Row::cells));
-    out::text(&report::align(&lines));
+    report::show(options.json, HEAD, &rows, Row::cells);
     Ok(Ended::Well)
 }

@@ -9,9 +9,9 @@ use interp::Interp;
 use jit::Jit;
 use serde::Serialize;
 
-use super::Options;
+use super::{Options, report};
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile, out, report};
+use crate::{Ended, compile};
 
 /// How often each program is loaded.
 const ROUNDS: usize = 30;
@@ -121,12 +121,6 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
         rows.push(Row::new(name, &times));
     }
     line.clear();
-    if options.json {
-        out::json(&rows);
-        return Ok(Ended::Well);
-    }
-    let mut lines = vec![HEAD.map(String::from).to_vec()];
-    lines.extend(rows.iter().map(Row::cells));
-    out::text(&report::align(&lines));
+    report::show(options.json, HEAD, &rows, Row::cells);
     Ok(Ended::Well)
 }

@@ -4,6 +4,21 @@ use serde::Serialize;
 
 use crate::{out, report};
 
+/// Writes rows as a table under a head, or as JSON.
+pub(super) fn show<R: Serialize, const N: usize>(
+    is_json: bool,
+    head: [&str; N],
+    rows: &[R],
+    cells: impl FnMut(&R) -> Vec<String>,
+) {
+    if is_json {
+        return out::json(&rows);
+    }
+    let mut lines = vec![head.map(String::from).to_vec()];
+    lines.extend(rows.iter().map(cells));
+    out::text(&report::align(&lines));
+}
+
 /// What was measured of one side of one program under one kind of traffic.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
@@ -51,9 +66,6 @@ impl Report {
     }
 
     pub(super) fn finish(&self) {
-        if self.is_json {
-            return out::json(&self.rows);
-        }
         let head = [
             "program",
             "flows",
@@ -66,9 +78,7 @@ impl Report {
             "of hand",
             "",
         ];
-        let mut lines = vec![head.map(String::from).to_vec()];
-        lines.extend(self.rows.iter().map(line));
-        out::text(&report::align(&lines));
+        show(self.is_json, head, &self.rows, line);
     }
 }
 

@@ -12,10 +12,10 @@ use interp::Interp;
 use jit::Jit;
 use serde::Serialize;
 
-use super::Options;
+use super::{Options, report};
 use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
-use crate::{Ended, chain, out, report};
+use crate::{Ended, chain, out};
 
 /// A row of figures; times in microseconds, of packets in memory at half of the rate that the program alone carries, and of packets from wire to wire.
 #[derive(Serialize)]
@@ -186,12 +186,6 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
         }
     }
     line.clear();
-    if options.json {
-        out::json(&rows);
-        return Ok(Ended::Well);
-    }
-    let mut lines = vec![HEAD.map(String::from).to_vec()];
-    lines.extend(rows.iter().map(Row::cells));
-    out::text(&report::align(&lines));
+    report::show(options.json, HEAD, &rows, Row::cells);
     Ok(Ended::Well)
 }

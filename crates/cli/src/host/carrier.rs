@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bench::clock::Clock;
 use exec::DropReason;
 use p4rt::{CpuPort, ToControllers};
 use packet::{Batch, Frame, Nanos, PortId};
-use tenancy::{Reception, VpdpId, Worker};
+use tenancy::{Gauge, Reception, VpdpId, Work, Worker};
 
+use super::gauge::Cycles;
 use crate::carrier::Carrier;
 
 /// The switch's ports from here on are those of virtual data planes' controllers: this number and the vPDP's.
@@ -143,9 +143,8 @@ struct Takes {
 pub(super) struct Tenants {
     worker: Worker,
     round: usize,
-    /// Tells, as the worker's gauge does, what receiving frames takes, and since when it does.
-    clock: Clock,
-    receives_since: u64,
+    /// Tells, as the worker's gauge does, what receiving frames takes.
+    reception: Cycles,
     /// Whether a port may have more frames than it gave.
     is_behind: bool,
     exits: Exits,
@@ -163,8 +162,7 @@ pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, Sw
     let tenants = workers.into_iter().map(|worker| Tenants {
         worker,
         round: if is_fair { FAIR_ROUND } else { ROUND },
-        clock: Clock::new(),
-        receives_since: 0,
+        reception: Cycles::default(),
         is_behind: false,
         exits: exits(&mut board),
         takes: takes.take(),
@@ -262,8 +260,8 @@ impl Carrier for Tenants {
         self.round
     }
 
-    fn turn(&self, port: PortId) -> usize {
-        self.worker.turn(port)
+    fn allow(&mut self, port: PortId) -> usize {
+        self.worker.allow(port)
     }
 
     fn asks_for_more(&self, port: PortId) -> bool {
@@ -281,9 +279,9 @@ impl Carrier for Tenants {
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         if !frames.is_empty() {
-            let now = self.clock.ticks();
             self.worker.received(Reception {
-                cycles: now.saturating_sub(self.receives_since),
+                cycles: self.reception.end(Work::default()),
+                missed: self.reception.missed(),
                 is_behind: std::mem::take(&mut self.is_behind),
             });
         }
@@ -298,7 +296,7 @@ impl Carrier for Tenants {
     }
 
     fn receives(&mut self) {
-        self.receives_since = self.clock.ticks();
+        self.reception.begin();
     }
 
     fn arrive(&mut self, batch: &mut Batch, now: Nanos) {

@@ -5,11 +5,11 @@ use packet::{Frame, Nanos, PortId};
 use super::{Worker, most_passes, note, run_charged};
 use crate::root::Root;
 
-/// Who goes on where packets wait: those who have not used all that they could have at least, or the others.
+/// Who goes on where packets wait: those who have not used what they could have at least, or the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    First,
-    Last,
+pub(super) enum Standing {
+    InCredit,
+    Others,
 }
 
 impl Worker {
@@ -28,29 +28,29 @@ impl Worker {
     pub(super) fn go_on(
         &mut self,
         root: &Root,
-        turn: Turn,
+        standing: Standing,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.take_up(root, turn, sent);
-        self.run_watched(root, turn, sent);
+        self.take_up(root, standing, sent);
+        self.run_watched(root, standing, sent);
     }
 
-    /// Serves packets that were postponed, as many of each vPDP as have their turn now.
+    /// Serves packets that were postponed, as many of each vPDP as a visit takes.
     fn take_up(
         &mut self,
         root: &Root,
-        turn: Turn,
+        standing: Standing,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let mut frames = std::mem::take(&mut self.taken_up);
         for at in 0..self.watched.len() {
             let slot = self.watched[at];
             let most = self.most_served(slot);
-            let has_turn = self.shares.has_credit(slot) == (turn == Turn::First);
-            let has_turn = has_turn && root.place(slot).is_some();
+            let is_next = self.shares.has_credit(slot) == (standing == Standing::InCredit);
+            let is_next = is_next && most > 0 && root.place(slot).is_some();
             let may_go = |worker: &switch::Worker| worker.postponed() > 0 && !worker.is_held();
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let seat = seat.filter(|seat| has_turn && may_go(&seat.worker));
+            let seat = seat.filter(|seat| is_next && may_go(&seat.worker));
             let Some(seat) = seat else {
                 continue;
             };
@@ -66,11 +66,11 @@ impl Worker {
         self.taken_up = frames;
     }
 
-    /// Does what is due in seats in which packets wait and that had no turn in this burst.
+    /// Does what is due in seats in which packets wait and that were not visited in this burst.
     fn run_watched(
         &mut self,
         root: &Root,
-        turn: Turn,
+        standing: Standing,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let Worker {
@@ -89,9 +89,9 @@ impl Worker {
             let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
                 return false;
             };
-            let is_meant = shares.has_credit(*slot) == (turn == Turn::First);
-            let has_turn = is_meant && !commons.links.has_had(seat);
-            let is_due = has_turn && seat.worker.next_time().is_some_and(|next| next <= *now);
+            let is_meant = shares.has_credit(*slot) == (standing == Standing::InCredit);
+            let is_next = is_meant && !commons.links.has_had(seat);
+            let is_due = is_next && seat.worker.next_time().is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
             if is_due && !seat.worker.is_held() {
                 let passes = match fairness {

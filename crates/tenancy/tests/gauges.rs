@@ -1,0 +1,54 @@
+//! What a gauge tells of visits, and who pays for it.
+
+mod common;
+
+use common::{frame, hypervisor, id, marker, spec};
+use exec::DropReason;
+use packet::Frame;
+use tenancy::{Gauge, Quotas, Rate, Work};
+
+/// Each visit costs as much as a packet, beside its packets.
+struct Visits;
+
+const COST: u64 = 1000;
+
+impl Gauge for Visits {
+    fn begin(&mut self) {}
+
+    fn end(&mut self, work: Work) -> u64 {
+        (work.packets + 1) * COST
+    }
+
+    fn visit(&self) -> u64 {
+        COST
+    }
+}
+
+#[test]
+fn quotas_of_cycles_pay_for_whole_visits() {
+    for (at_once, visits) in [(1, 10), (4, 4)] {
+        let mut hypervisor = hypervisor();
+        hypervisor.create(spec(1, &[10, 11])).unwrap();
+        hypervisor.load(id(1), marker(1)).unwrap();
+        // Ten visits of a packet, or four of four.
+        let quotas = Quotas {
+            cycles: Some(Rate {
+                per_second: 1,
+                burst: visits * (at_once + 1) * COST - 1,
+            }),
+            ..Quotas::default()
+        };
+        hypervisor.set_quotas(id(1), quotas).unwrap();
+        let mut worker = hypervisor.workers(1).remove(0);
+        worker.measure_by(Visits);
+        for _ in 0..visits + 3 {
+            let mut frames: Vec<Frame> = (0..at_once).map(|_| frame(10, &[0, 0])).collect();
+            common::forward(&mut worker, &mut frames, 0);
+        }
+        common::forward(&mut worker, &mut [], 0);
+        let device = hypervisor.vpdp(id(1)).unwrap().device().unwrap();
+        let ledger = device.ledger();
+        assert_eq!(ledger.sent, visits * at_once);
+        assert_eq!(ledger.dropped(DropReason::CycleQuota), 3 * at_once);
+    }
+}
