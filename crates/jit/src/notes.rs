@@ -73,6 +73,5 @@ fn ask_for(rows: &Rows, numbers: &[u64]) {
         for row in numbers.iter().filter_map(|&number| rows.at(number)) {
             prefetch_at(row + behind);
         }
-        }
     }
 }
