@@ -1,6 +1,6 @@
 //! Accepts exactly the programs that touch only their own packet and state and end for every packet within its work budget.
 //!
-//! The rules, each with a refused program in `tests/verify.rs`:
+//! The rules, each with a refused program in `tests/verify`:
 //! - storage: widths are at most [`MAX_WIDTH`](crate::MAX_WIDTH), the frame at most [`MAX_FRAME_LIMBS`]; a header's fields follow its validity and have its
 //!   type's types; headers do not overlap; the headers of a stack have one type and follow each other;
 //! - names of fields, actions, tables, externs, value sets, and of a parser's states and a control's stages are unique;
