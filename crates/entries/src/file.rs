@@ -1,15 +1,16 @@
 //! Entries files: the format of docs/ENTRIES.md, read statement by statement.
 
+mod cells;
 mod placed;
 mod replication;
 mod target;
 
 use bits::Value;
-use ir::{CounterUnit, KeyMatch, MatchKind, Program, TableId};
+use ir::{KeyMatch, MatchKind, Program, TableId};
 
 use crate::error::{EntryError, Fault};
 use crate::resolve::{self, Sought, Word};
-use crate::schema::{Action, Key, Object, Schema, Table, ValueSet, ValueTy};
+use crate::schema::{Action, Key, Object, Schema, Table, ValueSet};
 use crate::update::{
     CounterValue, EntryAction, GroupMember, MeterConfig, TableEntry, Update, ValueSetMember,
 };
@@ -540,8 +541,9 @@ impl<'a> Reader<'a> {
     }
 
     fn profile(&self, name: Word<'a>) -> Result<ir::ExternId, Fault> {
-        let is_profile = |kind: &Object| *kind == Object::Profile;
-        resolve::instance(self.schema, name, "action profile or selector", is_profile)
+        let is_profile = |kind: &Object| (*kind == Object::Profile).then_some(());
+        let what = "action profile or selector";
+        Ok(resolve::instance(self.schema, name, what, is_profile)?.0)
     }
 
     fn group(&mut self, name: Word<'a>) -> Result<Update, Fault> {
@@ -573,169 +575,6 @@ impl<'a> Reader<'a> {
             members,
             max_size,
         })
-    }
-
-    /// `[index]`, or nothing for all cells.
-    fn index(&mut self, size: u32) -> Result<Option<u32>, Fault> {
-        if !self.eat("[") {
-            return Ok(None);
-        }
-        let at = self.here();
-        let index = self.number32("an index")?;
-        if index >= size {
-            return Err(Fault::new(
-                (at.0, self.at),
-                format!("the index {index} is outside: there are {size} cells"),
-            ));
-        }
-        self.expect("]", false)?;
-        Ok(Some(index))
-    }
-
-    fn register(&mut self) -> Result<Update, Fault> {
-        let name = self.name("a register")?;
-        let is_register = |kind: &Object| matches!(kind, Object::Register { .. });
-        let register = resolve::instance(self.schema, name, "register", is_register)?;
-        let Object::Register { cell, size } = &self.schema.externs[register].kind else {
-            return Err(Fault::new(name.at(), "this is no register"));
-        };
-        let index = self.index(*size)?;
-        self.expect("=", false)?;
-        self.skip_blanks(false);
-        let values = self.cell(cell)?;
-        Ok(Update::Register {
-            register,
-            index,
-            values,
-        })
-    }
-
-    /// One value, or `{ a, b }`.
-    fn cell(&mut self, cell: &[ValueTy]) -> Result<Vec<Value>, Fault> {
-        let at = self.here();
-        let mut words = Vec::new();
-        if self.eat("{") {
-            loop {
-                self.skip_blanks(true);
-                if self.eat("}") {
-                    break;
-                }
-                words.push(self.raw(&[',', '}'])?);
-                self.skip_blanks(true);
-                let _ = self.eat(",");
-            }
-        } else {
-            words.push(self.bare_value());
-        }
-        if words.len() != cell.len() {
-            let message = format!(
-                "a cell has {} values, but {} are given",
-                cell.len(),
-                words.len()
-            );
-            return Err(Fault::new(at, message));
-        }
-        cell.iter()
-            .zip(words)
-            .map(|(&ty, word)| value::scalar(self.schema, ty, word))
-            .collect()
-    }
-
-    /// A value that ends at a blank or `;`.
-    fn bare_value(&mut self) -> Word<'a> {
-        self.skip_blanks(false);
-        let rest = self.rest();
-        let len = rest
-            .find(|c: char| c.is_whitespace() || c == ';' || c == '#')
-            .unwrap_or(rest.len());
-        let word = Word::new(&rest[..len], self.at);
-        self.at += len;
-        word
-    }
-
-    fn meter(&mut self) -> Result<Update, Fault> {
-        let name = self.name("a meter")?;
-        let is_meter = |kind: &Object| matches!(kind, Object::Meter { .. });
-        let meter = resolve::instance(self.schema, name, "meter", is_meter)?;
-        let size = match self.schema.externs[meter].kind {
-            Object::Meter { size } => size,
-            _ => 0,
-        };
-        let index = self.index(size)?;
-        Ok(Update::Meter {
-            meter,
-            index,
-            config: self.rates()?,
-        })
-    }
-
-    /// `cir N cburst N pir N pburst N`, in any order; all four.
-    fn rates(&mut self) -> Result<MeterConfig, Fault> {
-        self.skip_blanks(false);
-        let at = self.here();
-        let mut rates: [Option<u64>; 4] = [None; 4];
-        const NAMES: [&str; 4] = ["cir", "cburst", "pir", "pburst"];
-        while let Some(which) = NAMES.iter().position(|name| self.keyword(name)) {
-            rates[which] = Some(self.number("a rate or burst")?);
-        }
-        match rates {
-            [Some(cir), Some(cburst), Some(pir), Some(pburst)] if cir <= pir => Ok(MeterConfig {
-                cir,
-                cburst,
-                pir,
-                pburst,
-            }),
-            [Some(cir), _, Some(pir), _] if cir > pir => Err(Fault::new(
-                at,
-                format!("the committed rate {cir} is above the peak rate {pir}"),
-            )),
-            _ => Err(Fault::new(
-                at,
-                "a meter needs `cir N cburst N pir N pburst N`: rates a second, bursts in packets or bytes",
-            )),
-        }
-    }
-
-    fn counter(&mut self) -> Result<Update, Fault> {
-        let name = self.name("a counter")?;
-        let is_counter = |kind: &Object| matches!(kind, Object::Counter { .. });
-        let counter = resolve::instance(self.schema, name, "counter", is_counter)?;
-        let (size, unit) = match self.schema.externs[counter].kind {
-            Object::Counter { size, unit } => (size, unit),
-            _ => (0, CounterUnit::Both),
-        };
-        let at = self.here();
-        let Some(index) = self.index(size)? else {
-            return Err(Fault::new(
-                at,
-                "a counter is written with an index, as in `counter NAME[3] = packets 0 bytes 0`",
-            ));
-        };
-        self.expect("=", false)?;
-        let value = self.counts()?;
-        if unit == CounterUnit::Packets && value.bytes != 0
-            || unit == CounterUnit::Bytes && value.packets != 0
-        {
-            return Err(Fault::new(name.at(), "this counter does not count that"));
-        }
-        Ok(Update::Counter {
-            counter,
-            index,
-            value,
-        })
-    }
-
-    fn counts(&mut self) -> Result<CounterValue, Fault> {
-        let mut value = CounterValue::default();
-        loop {
-            if self.keyword("packets") {
-                value.packets = self.number("a number of packets")?;
-            } else if self.keyword("bytes") {
-                value.bytes = self.number("a number of bytes")?;
-            } else {
-                return Ok(value);
-            }
-        }
     }
 
     fn value_set(&mut self) -> Result<Update, Fault> {

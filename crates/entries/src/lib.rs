@@ -8,6 +8,7 @@
 //! one value a parameter. Whether there is room for it, the device says. The format of entries files is described in docs/ENTRIES.md, STF's in
 //! [`stf`]. Tests: `tests/`.
 
+mod cells;
 mod error;
 mod file;
 mod ports;

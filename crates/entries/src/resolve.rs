@@ -232,22 +232,20 @@ pub(crate) fn table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
         .ok_or_else(|| Fault::new(name.at(), "no such table"))
 }
 
-/// The extern instance of this name among those that `fits` accepts.
-pub(crate) fn instance(
-    schema: &Schema,
+/// The extern instance of this name among those of which `fits` tells anything, and what it tells.
+pub(crate) fn instance<'s, T>(
+    schema: &'s Schema,
     name: Word<'_>,
     what: &str,
-    fits: impl Fn(&Object) -> bool,
-) -> Result<ExternId, Fault> {
-    let fitting: Vec<(ExternId, &str)> = schema
-        .externs
-        .iter()
-        .filter(|(_, e)| fits(&e.kind))
-        .map(|(id, e)| (id, e.name.as_str()))
+    fits: impl Fn(&'s Object) -> Option<T>,
+) -> Result<(ExternId, T), Fault> {
+    let externs = schema.externs.iter();
+    let mut fitting: Vec<(&str, (ExternId, T))> = externs
+        .filter_map(|(id, e)| Some((e.name.as_str(), (id, fits(&e.kind)?))))
         .collect();
-    let names = fitting.iter().map(|(_, name)| *name);
+    let names = fitting.iter().map(|(name, _)| *name);
     let at = find(name, names, Sought::InProgram(what))?;
-    Ok(fitting[at].0)
+    Ok(fitting.swap_remove(at).1)
 }
 
 /// The value set of this name.

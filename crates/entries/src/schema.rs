@@ -329,7 +329,9 @@ impl Schema {
         name: &str,
         fits: impl Fn(&Object) -> bool,
     ) -> Result<ExternId, String> {
-        resolve::instance(self, Word::new(name, 0), what, fits).map_err(Fault::into_line)
+        let fits = |object: &Object| fits(object).then_some(());
+        let found = resolve::instance(self, Word::new(name, 0), what, fits);
+        found.map(|(id, ())| id).map_err(Fault::into_line)
     }
 
     /// The control plane's side of a program.

@@ -66,11 +66,11 @@ impl<'a> Line<'a> {
             let message = "`expect_digest` is written `expect_digest NAME VALUES..`";
             return Err(Fault::new(name.at(), message));
         };
-        let is_digest = |kind: &Object| matches!(kind, Object::Digest { .. });
-        let digest = resolve::instance(self.schema, wanted, "digest", is_digest)?;
-        let Object::Digest { fields } = &self.schema.externs[digest].kind else {
-            return Err(Fault::new(wanted.at(), "this is no digest"));
-        };
+        let (digest, fields) =
+            resolve::instance(self.schema, wanted, "digest", |object| match object {
+                Object::Digest { fields } => Some(fields),
+                _ => None,
+            })?;
         let words = self.values(self.behind(wanted));
         if words.len() != fields.len() {
             let message = format!(
