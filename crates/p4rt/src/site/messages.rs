@@ -1,0 +1,198 @@
+//! What sessions send beside requests, and what the device tells them.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::StreamMessageResponse;
+use p4info::p4::v1::stream_message_response::Update as Notice;
+use tokio::sync::mpsc;
+use tonic::Code;
+
+use super::Site;
+use crate::arbiter::ClientId;
+use crate::control::Event;
+use crate::data::{DataCoder, scalars};
+use crate::digests::List;
+use crate::fault::{Checked, invalid, refuse};
+use crate::packet_io;
+use crate::pipeline::lock;
+use crate::read;
+use crate::schema::Schema;
+
+impl Site {
+    /// A packet of a controller for the device.
+    pub(crate) async fn packet_out(&self, client: ClientId, packet: &rt::PacketOut) -> Checked {
+        if self.role_of_primary(client).is_none() {
+            return refuse(Code::PermissionDenied, "only the primary may send packets");
+        }
+        let bytes = {
+            let pipeline = self.pipeline.read().await;
+            let Some(running) = &pipeline.running else {
+                return refuse(
+                    Code::FailedPrecondition,
+                    "no forwarding pipeline config is set",
+                );
+            };
+            packet_io::packet_out(&running.schema, packet)?
+        };
+        self.remote.send(bytes)?;
+        self.cells.packet_outs.add(1);
+        Ok(())
+    }
+
+    /// An acknowledgement of digests.
+    pub(crate) async fn acknowledge(&self, client: ClientId, ack: &rt::DigestListAck) -> Checked {
+        if self.role_of_primary(client).is_none() {
+            return refuse(
+                Code::PermissionDenied,
+                "only the primary acknowledges digests",
+            );
+        }
+        let pipeline = self.pipeline.read().await;
+        let (config, _) = pipeline.current()?;
+        let Some(view) = config.schema.digests.get(&ack.digest_id) else {
+            return invalid(format!("there is no digest with the id {}", ack.digest_id));
+        };
+        lock(&self.digests).acknowledge(view.instance, ack.list_id);
+        Ok(())
+    }
+
+    // What the device tells.
+
+    /// Passes on what the device tells, until it has stopped.
+    pub(crate) async fn pass_on(self: Arc<Self>, mut events: mpsc::Receiver<Event>) {
+        loop {
+            let next = lock(&self.digests).next_time(&lock(&self.extras).digests);
+            let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(self.now())));
+            let event = match wait {
+                None => events.recv().await,
+                Some(wait) => match tokio::time::timeout(wait, events.recv()).await {
+                    Ok(event) => event,
+                    Err(_) => {
+                        self.send_due().await;
+                        continue;
+                    }
+                },
+            };
+            match event {
+                Some(event) => self.tell(event).await,
+                None => return,
+            }
+        }
+    }
+
+    async fn tell(&self, event: Event) {
+        let pipeline = self.pipeline.read().await;
+        let Some(running) = &pipeline.running else {
+            return;
+        };
+        let schema = &running.schema;
+        match event {
+            Event::PacketIn(bytes) => match packet_io::packet_in(schema, &bytes) {
+                Some(packet) => {
+                    let told = self.notify(None, Notice::Packet(packet));
+                    self.cells.packet_ins.add(told);
+                }
+                None => self.lose(),
+            },
+            Event::Digest(digest) if Arc::ptr_eq(&digest.program, &schema.program) => {
+                let config = lock(&self.extras).digests.get(&digest.digest).copied();
+                let Some(config) = config else { return };
+                let now = self.now();
+                let list = lock(&self.digests).take(digest.digest, digest.limbs, now, &config);
+                if let Some(list) = list {
+                    self.send_list(schema, &list);
+                }
+            }
+            Event::Idle(program, table, entries) if Arc::ptr_eq(&program, &schema.program) => {
+                let Some(view) = schema.tables.values().find(|view| view.table == table) else {
+                    return;
+                };
+                let entries = entries
+                    .iter()
+                    .map(|entry| read::idle_entry(schema, view, entry));
+                let notice = rt::IdleTimeoutNotification {
+                    table_entry: entries.collect(),
+                    timestamp: since_epoch(),
+                };
+                self.notify(
+                    view.role.as_deref(),
+                    Notice::IdleTimeoutNotification(notice),
+                );
+            }
+            // Of a program that is gone.
+            Event::Digest(..) | Event::Idle(..) => {}
+        }
+    }
+
+    async fn send_due(&self) {
+        let pipeline = self.pipeline.read().await;
+        let configs = lock(&self.extras).digests.clone();
+        let due = lock(&self.digests).due(self.now(), &configs);
+        if let Some(running) = &pipeline.running {
+            for list in &due {
+                self.send_list(&running.schema, list);
+            }
+        }
+    }
+
+    fn send_list(&self, schema: &Schema, list: &List) {
+        let mut views = schema.digests.values();
+        let Some(view) = views.find(|view| view.instance == list.digest) else {
+            return;
+        };
+        let ir::ExternKind::Digest { fields, data_ty } = &schema.program.externs[list.digest].kind
+        else {
+            return;
+        };
+        let coder = DataCoder {
+            program: &schema.program,
+            names: &schema.names,
+        };
+        let messages = list.messages.iter();
+        let data = messages.filter_map(|limbs| {
+            let mut scalars = scalars(fields, limbs).into_iter();
+            coder.write(data_ty, &mut scalars)
+        });
+        let notice = rt::DigestList {
+            digest_id: view.id,
+            list_id: list.id,
+            data: data.collect(),
+            timestamp: since_epoch(),
+        };
+        let told = self.notify(view.role.as_deref(), Notice::Digest(notice));
+        self.cells.digest_lists.add(told);
+    }
+
+    /// Tells the primaries: of all roles, or of what belongs to one (`@p4runtime_role`) that role's and the default role's. How many were told.
+    fn notify(&self, owner: Option<&str>, notice: Notice) -> usize {
+        let mut told = 0;
+        let sessions = lock(&self.sessions);
+        let is_told = |role: &str| owner.is_none_or(|owner| role.is_empty() || role == owner);
+        for (role, client) in sessions.arbiter.primaries() {
+            let session = sessions.live.get(&client).filter(|_| is_told(role));
+            let Some(session) = session else { continue };
+            match session.answers.try_send(Ok(response(notice.clone()))) {
+                Ok(()) => told += 1,
+                Err(_) => self.lose(),
+            }
+        }
+        told
+    }
+}
+
+/// A message of a session.
+pub(crate) fn response(update: Notice) -> StreamMessageResponse {
+    StreamMessageResponse {
+        update: Some(update),
+    }
+}
+
+/// Nanoseconds since 1970, for time stamps of messages; they decide nothing.
+fn since_epoch() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}

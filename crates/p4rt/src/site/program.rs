@@ -1,0 +1,260 @@
+//! How a controller sets the program, and gets it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::ForwardingPipelineConfig;
+use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use switch::{AdoptError, Carry, Device, MayLose};
+use tonic::Code;
+
+use super::{Purpose, Site};
+use crate::extras::Extras;
+use crate::fault::{Checked, Fault, invalid, refuse};
+use crate::keeping;
+use crate::notes;
+use crate::pipeline::{self, Apart, Config, Pipeline, Saved, lock};
+
+impl Site {
+    /// Sets the program; where state is kept, all of it is but what `may_lose` names.
+    pub(crate) async fn set_config(
+        &self,
+        request: rt::SetForwardingPipelineConfigRequest,
+        may_lose: MayLose,
+    ) -> Checked {
+        let (action, begin) = (request.action(), Instant::now());
+        let set = self.try_set_config(request, may_lose).await;
+        if set.is_ok() {
+            self.cells.configs.add(1);
+        }
+        self.lines.configured(action, &set, begin.elapsed());
+        set
+    }
+
+    async fn try_set_config(
+        &self,
+        request: rt::SetForwardingPipelineConfigRequest,
+        may_lose: MayLose,
+    ) -> Checked {
+        self.check_primary(&request.role, request.election_id.as_ref())?;
+        let action = request.action();
+        let (role, election) = (request.role, request.election_id);
+        match (action, request.config) {
+            (Action::Unspecified, _) => invalid("the action is not set"),
+            (Action::Commit, Some(_)) => {
+                invalid("COMMIT takes no config: it commits the saved one")
+            }
+            (Action::Commit, None) => {
+                let mut pipeline = self.pipeline.write().await;
+                self.check_primary(&role, election.as_ref())?;
+                self.commit(&mut pipeline).await
+            }
+            (_, None) => invalid("the config is not set"),
+            (action, Some(config)) => {
+                let purpose = match action {
+                    Action::Verify => Purpose::Verify,
+                    _ => Purpose::Run,
+                };
+                let (config, device) = self.build(config, purpose).await?;
+                let mut pipeline = self.pipeline.write().await;
+                // Another controller may have become primary meanwhile.
+                self.check_primary(&role, election.as_ref())?;
+                match action {
+                    Action::ReconcileAndCommit => {
+                        self.reconcile(&mut pipeline, config, device, may_lose)
+                            .await
+                    }
+                    action => self.put(&mut pipeline, action, config, device).await,
+                }
+            }
+        }
+    }
+
+    async fn build(
+        &self,
+        config: ForwardingPipelineConfig,
+        purpose: Purpose,
+    ) -> Checked<(Config, Device)> {
+        let loader = Arc::clone(&self.loader);
+        let built = tokio::task::spawn_blocking(move || pipeline::build(&*loader, config, purpose));
+        built
+            .await
+            .unwrap_or_else(|_| refuse(Code::Internal, "the compiler failed on this program"))
+    }
+
+    async fn put(
+        &self,
+        pipeline: &mut Pipeline,
+        action: Action,
+        config: Config,
+        mut device: Device,
+    ) -> Checked {
+        match action {
+            Action::VerifyAndSave => {
+                // Idle time-outs of what is written meanwhile begin now.
+                let now = self.remote.ask(|running| running.now()).await?;
+                device.step(now);
+                let extras = Extras {
+                    down: lock(&self.extras).down.clone(),
+                    ..Extras::default()
+                };
+                let apart = Apart {
+                    device,
+                    extras,
+                    begin: (Instant::now(), now),
+                };
+                let apart = Arc::new(Mutex::new(apart));
+                pipeline.saved = Some(Saved { config, apart });
+            }
+            Action::VerifyAndCommit => {
+                self.adopt(device, Carry::Nothing, &config, Extras::cleared)
+                    .await?;
+                pipeline.saved = None;
+                pipeline.running = Some(config);
+            }
+            Action::Verify | Action::Commit | Action::ReconcileAndCommit | Action::Unspecified => {}
+        }
+        Ok(())
+    }
+
+    /// Runs a program with the state of the running one (section "`SetForwardingPipelineConfig` RPC", `RECONCILE_AND_COMMIT`).
+    async fn reconcile(
+        &self,
+        pipeline: &mut Pipeline,
+        mut config: Config,
+        device: Device,
+        may_lose: MayLose,
+    ) -> Checked {
+        let running = pipeline.running.as_ref();
+        let before = running.map(|config| Arc::clone(&config.schema));
+        if let (Some(before), Some(after)) = (&before, Arc::get_mut(&mut config.schema)) {
+            after.names = Arc::clone(&before.names);
+        }
+        let after = Arc::clone(&config.schema);
+        let carry = Carry::State(may_lose);
+        self.adopt(device, carry, &config, move |extras| match before {
+            Some(before) => extras.moved(&before.program, &after.program),
+            None => extras.cleared(),
+        })
+        .await?;
+        pipeline.saved = None;
+        pipeline.running = Some(config);
+        Ok(())
+    }
+
+    /// Lets a new device take the running one's place.
+    async fn adopt(
+        &self,
+        device: Device,
+        carry: Carry,
+        config: &Config,
+        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
+    ) -> Checked {
+        let adopted = self.try_adopt(device, carry, config, extras).await?;
+        adopted.map_err(|(fault, _)| fault)
+    }
+
+    async fn commit(&self, pipeline: &mut Pipeline) -> Checked {
+        let Some(Saved { config, apart }) = pipeline.saved.take() else {
+            return refuse(
+                Code::NotFound,
+                "no config is saved; save one first (VERIFY_AND_SAVE)",
+            );
+        };
+        // Nobody else has it: reads and writes hold the lock that this one holds.
+        let Some(Apart {
+            device,
+            extras,
+            begin,
+        }) = Arc::into_inner(apart).map(|apart| {
+            apart
+                .into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+        })
+        else {
+            return refuse(Code::Internal, "the saved config is in use");
+        };
+        let own = extras.clone();
+        let committed = self.try_adopt(device, Carry::Nothing, &config, move |_| own);
+        match committed.await? {
+            Ok(()) => {
+                pipeline.running = Some(config);
+                Ok(())
+            }
+            Err((fault, device)) => {
+                // It waits, with what was written to it, to be committed again.
+                let apart = Apart {
+                    device,
+                    extras,
+                    begin,
+                };
+                let apart = Arc::new(Mutex::new(apart));
+                pipeline.saved = Some(Saved { config, apart });
+                Err(fault)
+            }
+        }
+    }
+
+    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept; if it
+    /// cannot be kept, the device comes back as it was.
+    async fn try_adopt(
+        &self,
+        device: Device,
+        carry: Carry,
+        config: &Config,
+        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
+    ) -> Checked<Result<(), (Fault, Device)>> {
+        let (kept, unkept, config) = (
+            Arc::clone(&self.extras),
+            Arc::clone(&self.unkept),
+            config.clone(),
+        );
+        let adopted = self.remote.ask(move |running| {
+            let (mut other, mut kept) = (Box::new(device), lock(&kept));
+            let exchange = running.exchange(&mut other, carry)?;
+            let before = (kept.clone(), running.notes().clone());
+            *kept = extras(std::mem::take(&mut kept));
+            kept.forget_lost(running);
+            // It is taken back as a whole, and objects had other numbers before.
+            kept.take_changes();
+            if !running.is_kept() {
+                running.publish();
+                return Ok((other, exchange, before, None));
+            }
+            notes::renew(running, &config, &kept);
+            let names = &config.schema.names;
+            let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
+            Ok((other, exchange, before, waiting))
+        });
+        let adopted: Result<_, AdoptError> = adopted.await?;
+        let (mut other, exchange, (extras, notes), waiting) =
+            adopted.or_else(|refused| invalid(pipeline::told(&refused)))?;
+        if let Some(waiting) = waiting {
+            if let Err(fault) = keeping::check(waiting.await) {
+                let (kept, unkept) = (Arc::clone(&self.extras), Arc::clone(&self.unkept));
+                let taken_back = self.remote.ask(move |running| {
+                    running.go_back(&mut other, exchange);
+                    let mut kept = lock(&kept);
+                    *kept = extras;
+                    notes::put_back(running, notes);
+                    keeping::take_back(running, &mut kept, &unkept);
+                    *other
+                });
+                return Ok(Err((fault, taken_back.await?)));
+            }
+            self.remote.ask(Device::stay).await?;
+        }
+        // What was there before may take its time to go.
+        tokio::task::spawn_blocking(move || drop(other));
+        lock(&self.digests).clear();
+        Ok(Ok(()))
+    }
+
+    /// The program, as it was set.
+    pub(crate) async fn config(&self) -> Option<ForwardingPipelineConfig> {
+        let pipeline = self.pipeline.read().await;
+        let config = pipeline.current().ok()?.0;
+        Some(config.message.clone())
+    }
+}

@@ -1,0 +1,227 @@
+//! Writes and reads.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::WriteRequest;
+use p4info::p4::v1::write_request::Atomicity;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::Site;
+use crate::batch;
+use crate::fault::{Checked, batch_status};
+use crate::keeping::{self, Waiting};
+use crate::pipeline::Ground;
+use crate::read;
+use crate::schema::Schema;
+use crate::undo::{Op, Target};
+use crate::write::{self, Seen};
+
+/// Updates of a batch that one job makes, where packets may see the batch half made: with packets behind the job, and without.
+const PART: usize = 64;
+const PART_APART: usize = 1024;
+
+/// What became of a batch's updates, and what tells when they are kept.
+type Made = (Vec<Checked>, Option<Waiting>);
+
+impl Site {
+    /// Makes a batch of updates, and has it kept.
+    pub(crate) async fn write(&self, request: WriteRequest) -> Result<(), Status> {
+        let begin = Instant::now();
+        let count = request.updates.len();
+        let results = self.make_and_keep(&request).await;
+        self.cells.wrote(begin.elapsed());
+        let refused = match &results {
+            Ok(results) => results.iter().filter(|result| result.is_err()).count(),
+            Err(_) => count,
+        };
+        self.cells.refused.add(refused);
+        self.cells.updates.add(count - refused);
+        let status = results.and_then(|results| batch_status(&results));
+        self.lines.wrote(count, refused, begin.elapsed(), &status);
+        status
+    }
+
+    async fn make_and_keep(&self, request: &WriteRequest) -> Result<Vec<Checked>, Status> {
+        let (results, waiting) = self.make(request).await?;
+        // Others write meanwhile, and one sync keeps what they have written.
+        if let Some(waiting) = waiting
+            && let Err(fault) = keeping::check(waiting.await)
+        {
+            self.take_back().await?;
+            return Err(fault.into());
+        }
+        Ok(results)
+    }
+
+    async fn make(&self, request: &WriteRequest) -> Result<Made, Status> {
+        let pipeline = self.pipeline.write().await;
+        self.check_primary(&request.role, request.election_id.as_ref())?;
+        let (config, ground) = pipeline.current()?;
+        let schema = &config.schema;
+        let updates = request.updates.iter();
+        let ops: Vec<Checked<Op>> = updates
+            .map(|update| write::convert(schema, &request.role, update))
+            .collect();
+        match Atomicity::try_from(request.atomicity) {
+            Ok(Atomicity::ContinueOnError) => Ok(self.write_each(schema, &ground, ops).await?),
+            Ok(Atomicity::RollbackOnError) => Ok(self.write_all(schema, &ground, ops).await?),
+            Ok(Atomicity::DataplaneAtomic) => {
+                write::check_at_once(schema, &request.updates)?;
+                let seen = request.updates.iter().map(write::seen);
+                let made = self.write_at_once(schema, &ground, ops, seen.collect());
+                Ok(made.await?)
+            }
+            Err(_) => {
+                let message = format!("there is no atomicity {}", request.atomicity);
+                Err(Status::invalid_argument(message))
+            }
+        }
+    }
+
+    /// Takes back what could not be kept.
+    async fn take_back(&self) -> Checked {
+        let _pipeline = self.pipeline.write().await;
+        let unkept = Arc::clone(&self.unkept);
+        self.on(&Ground::Running, move |device, extras| {
+            keeping::take_back(device, extras, &unkept);
+        })
+        .await
+    }
+
+    /// Makes what can be made.
+    async fn write_each(
+        &self,
+        schema: &Arc<Schema>,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+    ) -> Checked<Made> {
+        let mut results = Vec::with_capacity(ops.len());
+        let mut undos = Vec::new();
+        let mut ops = ops.into_iter().peekable();
+        let mut most = PART;
+        loop {
+            let part: Vec<Checked<Op>> = ops.by_ref().take(most).collect();
+            let is_last = ops.peek().is_none();
+            let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
+            let made = self.on(ground, move |device, extras| {
+                device.hold();
+                let is_kept = device.is_kept();
+                let mut target = Target::new(device, extras, is_kept);
+                let made = part.into_iter().map(|op| op.and_then(|op| op(&mut target)));
+                let made: Vec<Checked> = made.collect();
+                undos.append(&mut target.into_undos());
+                if !is_last {
+                    return (made, undos, None, device.has_workers());
+                }
+                let waiting = keeping::commit(device, extras, &names, undos, &unkept);
+                device.publish();
+                (made, Vec::new(), waiting, false)
+            });
+            let (made, rest, waiting, is_apart) = made.await?;
+            undos = rest;
+            most = if is_apart { PART_APART } else { PART };
+            results.extend(made);
+            if is_last {
+                return Ok((results, waiting));
+            }
+        }
+    }
+
+    /// Makes all or nothing, between two packets of the device's own. Workers see cells at once, all else when it is published.
+    async fn write_all(
+        &self,
+        schema: &Arc<Schema>,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+    ) -> Checked<Made> {
+        let seen = vec![Seen::WhenPublished; ops.len()];
+        self.write_at_once(schema, ground, ops, seen).await
+    }
+
+    /// Makes all or nothing. What packets see at once is written while no worker has a packet in hand, so that every packet sees all or nothing
+    /// (section "Batch Atomicity").
+    async fn write_at_once(
+        &self,
+        schema: &Arc<Schema>,
+        ground: &Ground,
+        ops: Vec<Checked<Op>>,
+        seen: Vec<Seen>,
+    ) -> Checked<Made> {
+        let ops = match batch::well_formed(ops) {
+            Ok(ops) => ops,
+            Err(results) => return Ok((results, None)),
+        };
+        let (names, unkept) = (Arc::clone(&schema.names), Arc::clone(&self.unkept));
+        let made = self.on(ground, move |device, extras| {
+            device.hold();
+            let (results, undos) = batch::make(device, extras, ops, &seen);
+            let waiting = keeping::commit(device, extras, &names, undos, &unkept);
+            device.publish();
+            (results, waiting)
+        });
+        made.await
+    }
+
+    /// Reads entities; each part is sent as soon as it is made.
+    pub(crate) async fn read(
+        &self,
+        request: rt::ReadRequest,
+        answers: &mpsc::Sender<Result<rt::ReadResponse, Status>>,
+    ) -> Result<(), Status> {
+        self.cells.reads.add(1);
+        let (schema, results, found) = self.collect(&request).await?;
+        for found in found {
+            let entities = found.entities(&schema);
+            for part in entities.chunks(1024) {
+                let response = rt::ReadResponse {
+                    entities: part.to_vec(),
+                };
+                if answers.send(Ok(response)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        batch_status(&results)
+    }
+
+    /// Collects what requests ask for, between two writes.
+    async fn collect(
+        &self,
+        request: &rt::ReadRequest,
+    ) -> Checked<(Arc<Schema>, Vec<Checked>, Vec<read::Found>)> {
+        let pipeline = self.pipeline.read().await;
+        let (config, ground) = pipeline.current()?;
+        let schema = Arc::clone(&config.schema);
+        let mut found = Vec::new();
+        let mut results = Vec::new();
+        for entity in &request.entities {
+            let mut query = match read::plan(&schema, &request.role, entity) {
+                Ok(query) => query,
+                Err(fault) => {
+                    results.push(Err(fault));
+                    continue;
+                }
+            };
+            let result = loop {
+                let own = Arc::clone(&schema);
+                let part = self.on(&ground, move |device, extras| {
+                    let part = query.collect(&own, device, extras);
+                    (query, part)
+                });
+                let (rest, part) = part.await?;
+                query = rest;
+                match part {
+                    Ok(Some(part)) => found.push(part),
+                    Ok(None) => break Ok(()),
+                    Err(fault) => break Err(fault),
+                }
+            };
+            results.push(result);
+        }
+        Ok((schema, results, found))
+    }
+}
