@@ -2,6 +2,36 @@
 
 use super::*;
 
+/// A thousand cycles a microsecond, in intervals and quanta of so long.
+fn fairness(interval: Nanos, quantum: Nanos) -> Fairness {
+    Fairness {
+        interval,
+        cycles_per_second: 1_000_000_000,
+        quantum,
+    }
+}
+
+/// So many packets of one come; how many of them a visit serves.
+fn come(shares: &mut Shares, slot: Slot, packets: usize) -> usize {
+    shares.receive_for(slot, packets, 0.0);
+    let visit = shares.visit(slot);
+    if packets >= visit {
+        shares.has_more(slot);
+    }
+    packets.min(visit)
+}
+
+/// Serves so many packets of one, each for so many cycles, as far as its share goes; how many were served.
+fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost: u64) -> u64 {
+    let (given, _) = shares.admit(slot, weight, packets);
+    let work = Work {
+        packets: given as u64,
+        passes: 0,
+    };
+    shares.book(slot, work, work.packets * cost, false);
+    work.packets
+}
+
 fn level_of(capacity: f64, asked: &[(f64, f64)]) -> f64 {
     level(capacity, asked.iter().copied())
 }
@@ -20,29 +50,19 @@ fn the_level_is_the_highest_that_fits() {
     assert_eq!(level_of(100.0, &[(500.0, 1.0), (0.0, 1.0)]), f64::INFINITY);
 }
 
-/// Serves what each of two ask for in a hundred intervals of a thousand cycles' capacity; cycles served in the last ninety.
-fn serve(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
-    let fairness = Fairness {
-        interval: Nanos::from_micros(10),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos::from_micros(1),
-    };
+/// Cycles of what each of two asks for (packets, their cycles, its weight) every microsecond, that were served in the last ninety of a hundred intervals
+/// of ten thousand cycles' capacity.
+fn serve_two(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
+    let fairness = fairness(Nanos::from_micros(10), Nanos::from_micros(1));
     let mut shares = Shares::default();
     let mut cycles = [0; 2];
     for round in 0..1000u64 {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
-        for (slot, (packets, cost, weight)) in asks.iter().enumerate() {
-            shares.receive(Reception::default());
-            let (given, _) = shares.admit(Slot(slot as u32), *weight, *packets);
-            let work = Work {
-                packets: given as u64,
-                passes: 0,
-            };
-            let used = work.packets * cost;
-            shares.book(Slot(slot as u32), work, used, false);
-            if round >= 100 {
-                cycles[slot] += used;
-            }
+        shares.receive(Reception::default());
+        for (number, (packets, cost, weight)) in asks.into_iter().enumerate() {
+            let one = (Slot(number as u32), weight);
+            let served = serve(&mut shares, one, packets, cost);
+            cycles[number] += served * cost * u64::from(round >= 100);
         }
     }
     cycles
@@ -51,12 +71,12 @@ fn serve(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
 #[test]
 fn without_contention_nothing_is_refused() {
     // 1,000 cycles a microsecond are there; 900 are asked for.
-    assert_eq!(serve([(3, 200, 1), (3, 100, 1)]), [540_000, 270_000]);
+    assert_eq!(serve_two([(3, 200, 1), (3, 100, 1)]), [540_000, 270_000]);
 }
 
 #[test]
 fn who_asks_for_less_than_a_share_gets_it_and_the_other_gets_the_rest() {
-    let [victim, hog] = serve([(2, 100, 1), (100, 500, 1)]);
+    let [victim, hog] = serve_two([(2, 100, 1), (100, 500, 1)]);
     assert_eq!(victim, 900 * 200);
     let rest = 900 * 800;
     assert!(hog.abs_diff(rest) < rest / 20, "{hog} of {rest}");
@@ -65,7 +85,7 @@ fn who_asks_for_less_than_a_share_gets_it_and_the_other_gets_the_rest() {
 #[test]
 fn a_surprise_is_paid_back() {
     // Packets of a hundred intervals each; the first ones come before their cost is known.
-    let [victim, hog] = serve([(2, 100, 1), (5, 100_000, 1)]);
+    let [victim, hog] = serve_two([(2, 100, 1), (5, 100_000, 1)]);
     assert_eq!(victim, 900 * 200);
     // The first burst took what there is for it in 625 microseconds: of the others it has 375, and a packet more.
     assert!((300_000..=400_000).contains(&hog), "{hog}");
@@ -73,11 +93,7 @@ fn a_surprise_is_paid_back() {
 
 /// Cycles of each of two that are alike and ask for twice as much as there is, in the last ninety of a hundred intervals.
 fn serve_both(cycles: u64, is_behind: bool) -> u64 {
-    let fairness = Fairness {
-        interval: Nanos::from_micros(10),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos::from_micros(1),
-    };
+    let fairness = fairness(Nanos::from_micros(10), Nanos::from_micros(1));
     let mut shares = Shares::default();
     let mut used = 0;
     for round in 0..1000u64 {
@@ -88,42 +104,28 @@ fn serve_both(cycles: u64, is_behind: bool) -> u64 {
             is_behind,
         });
         for slot in [0, 1].map(Slot) {
-            let (given, _) = shares.admit(slot, 1, 10);
-            let work = Work {
-                packets: given as u64,
-                passes: 0,
-            };
-            shares.book(slot, work, work.packets * 100, false);
-            used += work.packets * 100 * u64::from(round >= 100);
+            used += serve(&mut shares, (slot, 1), 10, 100) * 100 * u64::from(round >= 100);
         }
     }
     used / 2
 }
 
+/// What [`settled`] has shares settle in.
+fn short() -> Fairness {
+    fairness(Nanos::from_micros(10), Nanos(500))
+}
+
 /// Shares of two that each ask for so many packets of so many cycles every microsecond, after ten intervals.
 fn settled(asks: [(usize, u64); 2]) -> Shares {
-    let fairness = Fairness {
-        interval: Nanos::from_micros(10),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(500),
-    };
+    let fairness = short();
     let mut shares = Shares::default();
     for round in 0..100 {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
         shares.meet(2);
         for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
-            shares.receive_for(slot, packets, 0.0);
-            let visit = shares.visit(slot);
-            if packets >= visit {
-                shares.has_more(slot);
-            }
-            let (given, _) = shares.admit(slot, 1, packets.min(visit));
-            let work = Work {
-                packets: given as u64,
-                passes: 0,
-            };
-            shares.book(slot, work, work.packets * cost, false);
+            let visit = come(&mut shares, slot, packets);
+            serve(&mut shares, (slot, 1), visit, cost);
         }
     }
     shares
@@ -131,24 +133,11 @@ fn settled(asks: [(usize, u64); 2]) -> Shares {
 
 #[test]
 fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest() {
-    let fairness = Fairness {
-        interval: Nanos::from_micros(10),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(20),
-    };
+    let fairness = fairness(Nanos::from_micros(10), Nanos(20));
     let mut shares = Shares::default();
-    let came = |shares: &mut Shares, slot: Slot, packets: usize, cost: u64| {
-        shares.receive_for(slot, packets, 0.0);
-        if packets >= shares.visit(slot) {
-            shares.has_more(slot);
-        }
-        let (given, _) = shares.admit(slot, 1, packets);
-        let work = Work {
-            packets: given as u64,
-            passes: 0,
-        };
-        shares.book(slot, work, work.packets * cost, false);
-        given
+    let come_all = |shares: &mut Shares, slot: Slot, packets: usize, cost: u64| {
+        come(shares, slot, packets);
+        serve(shares, (slot, 1), packets, cost)
     };
     for round in 0..400 {
         let is_dear = round % 10 == 0;
@@ -157,10 +146,10 @@ fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest(
         shares.meet(1 + usize::from(is_dear));
         if is_dear {
             // More than a visit has cycles for, and a twenty-fifth of what there is.
-            came(&mut shares, Slot(0), 1, 400);
+            come_all(&mut shares, Slot(0), 1, 400);
         }
         // Nine tenths.
-        let given = came(&mut shares, Slot(1), 9, 100);
+        let given = come_all(&mut shares, Slot(1), 9, 100);
         assert!(round < 100 || given == 9, "{given} in round {round}");
     }
 }
@@ -179,12 +168,7 @@ fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
 fn what_takes_many_intervals_comes_one_by_one_when_those_before_are_paid_for() {
     let mut shares = settled([(2, 100), (5, 100_000)]);
     assert_eq!(shares.visit(Slot(1)), 0);
-    let fairness = Fairness {
-        interval: Nanos::from_micros(10),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(500),
-    };
-    shares.begin(&fairness, 2, Nanos::from_millis(100));
+    shares.begin(&short(), 2, Nanos::from_millis(100));
     assert_eq!(shares.grant(Slot(1)), 1);
 }
 
@@ -210,12 +194,7 @@ fn while_the_others_send_nothing_visits_are_longer() {
 fn who_sent_nothing_is_not_taken_to_be_alone() {
     let mut shares = settled([(2, 100), (100, 100)]);
     let among_others = shares.visit(Slot(1));
-    let fairness = Fairness {
-        interval: Nanos::from_micros(10),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(500),
-    };
-    shares.begin(&fairness, 2, shares.now);
+    shares.begin(&short(), 2, shares.now);
     shares.meet(1);
     shares.receive_for(Slot(0), 2, 0.0);
     assert_eq!(shares.visit(Slot(1)), among_others);
@@ -223,11 +202,7 @@ fn who_sent_nothing_is_not_taken_to_be_alone() {
 
 #[test]
 fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
-    let fairness = Fairness {
-        interval: Nanos::from_micros(100),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(500),
-    };
+    let fairness = fairness(Nanos::from_micros(100), Nanos(500));
     let mut shares = Shares::default();
     let (mut visits, mut packets) = (0, 0);
     for round in 0..1000 {
@@ -243,14 +218,8 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
             if granted == 0 {
                 continue;
             }
-            shares.receive_for(slot, granted, 0.0);
-            shares.has_more(slot);
-            let (given, _) = shares.admit(slot, 1, granted.min(shares.visit(slot)));
-            let work = Work {
-                packets: given as u64,
-                passes: 0,
-            };
-            shares.book(slot, work, work.packets * cost, false);
+            let visit = come(&mut shares, slot, granted);
+            let given = serve(&mut shares, (slot, 1), visit, cost);
             if slot == Slot(1) && round >= 500 {
                 visits += 1;
                 packets += given;
@@ -294,7 +263,7 @@ fn while_a_worker_keeps_up_nobody_is_limited() {
 
 #[test]
 fn contenders_share_by_weight() {
-    let [one, three] = serve([(100, 100, 1), (100, 300, 3)]);
+    let [one, three] = serve_two([(100, 100, 1), (100, 300, 3)]);
     let share = three as f64 / one as f64;
     assert!((share - 3.0).abs() < 0.15, "{three} to {one}");
     assert!((one + three).abs_diff(900_000) < 45_000, "{}", one + three);
@@ -303,11 +272,7 @@ fn contenders_share_by_weight() {
 /// What part of a worker's time one takes whose port always has packets that take 4,000 cycles, beside nine that ask for so much of it together in
 /// packets of 250. A round takes 500 cycles beside its packets.
 fn beside_nine(asked: f64) -> f64 {
-    let fairness = Fairness {
-        interval: Nanos::from_millis(2),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(500),
-    };
+    let fairness = fairness(Nanos::from_millis(2), Nanos(500));
     let (until, from) = (40_000_000, 10_000_000);
     let mut shares = Shares::default();
     let (mut now, mut served, mut used) = (0, [0; 10], 0);
@@ -334,16 +299,11 @@ fn beside_nine(asked: f64) -> f64 {
         shares.meet(came.iter().filter(|came| **came > 0).count());
         for (number, came) in came.into_iter().enumerate().filter(|(_, came)| *came > 0) {
             let slot = Slot(number as u32);
-            shares.receive_for(slot, came, 0.0);
-            shares.has_more(slot);
-            let (given, _) = shares.admit(slot, 1, came.min(shares.visit(slot)));
-            let work = Work {
-                packets: given as u64,
-                passes: 0,
-            };
-            let cycles = work.packets * if number == 0 { 4000 } else { 250 };
-            shares.book(slot, work, cycles, false);
-            served[number] += given;
+            let visit = come(&mut shares, slot, came);
+            let cost = if number == 0 { 4000 } else { 250 };
+            let given = serve(&mut shares, (slot, 1), visit, cost);
+            let cycles = given * cost;
+            served[number] += given as usize;
             now += cycles;
             used += if number == 0 && now > from { cycles } else { 0 };
         }
@@ -355,11 +315,7 @@ fn beside_nine(asked: f64) -> f64 {
 /// What the second of two that ask for all there is gets for what the first gets, by weights of 3 and 1, where the thread has this part of its core, in
 /// slices of 4 ms.
 fn weighed_on(part: f64) -> f64 {
-    let fairness = Fairness {
-        interval: Nanos::from_millis(2),
-        cycles_per_second: 1_000_000_000,
-        quantum: Nanos(500),
-    };
+    let fairness = fairness(Nanos::from_millis(2), Nanos(500));
     let mut shares = Shares::default();
     let (mut now, mut ran, mut used) = (0, 0, [0, 0]);
     while now < 2_000_000_000 {
@@ -369,15 +325,8 @@ fn weighed_on(part: f64) -> f64 {
         for (number, weight) in [(0, 1), (1, 3)] {
             let slot = Slot(number as u32);
             let granted = shares.grant(slot).min(64);
-            shares.receive_for(slot, granted, 0.0);
-            shares.has_more(slot);
-            let (given, _) = shares.admit(slot, weight, granted.min(shares.visit(slot)));
-            let work = Work {
-                packets: given as u64,
-                passes: 0,
-            };
-            let cycles = 250 * work.packets;
-            shares.book(slot, work, cycles, false);
+            let visit = come(&mut shares, slot, granted);
+            let cycles = 250 * serve(&mut shares, (slot, weight), visit, 250);
             now += cycles;
             ran += cycles;
             if now > 1_000_000_000 {
