@@ -1,5 +1,7 @@
 //! What packets cost: processor cycles, counted by whoever runs the workers, or reckoned.
 
+use packet::Nanos;
+
 /// What a group of packets did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -14,8 +16,8 @@ pub struct Work {
 pub struct Reception {
     /// What it took to receive them, in the gauge's cycles.
     pub cycles: u64,
-    /// What went by meanwhile while the thread did not run: [`Gauge::missed`].
-    pub missed: u64,
+    /// The time meanwhile in which the thread did not run: [`Gauge::missed`].
+    pub missed: Nanos,
     /// Whether more wait than were taken.
     pub is_behind: bool,
 }
@@ -24,7 +26,7 @@ impl Default for Reception {
     fn default() -> Reception {
         Reception {
             cycles: 0,
-            missed: 0,
+            missed: Nanos::ZERO,
             is_behind: true,
         }
     }
@@ -44,9 +46,9 @@ pub trait Gauge: Send {
         0
     }
 
-    /// Cycles that went by in groups, since it was asked last, while the thread did not run: nobody has used them, and nobody can.
-    fn missed(&mut self) -> u64 {
-        0
+    /// The time in groups, since it was asked last, in which the thread did not run: nobody has used it, and nobody can.
+    fn missed(&mut self) -> Nanos {
+        Nanos::ZERO
     }
 }
 

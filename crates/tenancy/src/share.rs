@@ -109,6 +109,8 @@ struct Account {
     granted: usize,
     /// Whether as many of its packets came at once as are served in a visit: more may wait.
     has_more: bool,
+    /// The last burst in which that was so while it had not used what it could have at least.
+    cut: Option<u64>,
     /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
     /// Up to when its share has come.
@@ -137,6 +139,7 @@ impl Default for Account {
             is_put_off: false,
             granted: 0,
             has_more: false,
+            cut: None,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
         }
@@ -144,9 +147,14 @@ impl Default for Account {
 }
 
 impl Account {
-    /// What it asked for in an interval, where so many have gone: more than there is, if packets inside still wait, or outside for its turn.
-    fn asked(&self, intervals: f64, capacity: f64) -> f64 {
+    /// What it asked for in an interval, where so many have gone and the last burst has this number: more than there is, if packets inside still wait, or
+    /// outside for its turn; what it could have at least, if visits to it do not suffice for that.
+    fn asked(&self, intervals: f64, capacity: f64, met: u64) -> f64 {
         let asked = (self.used + self.refused as f64 * self.cost) / intervals;
+        let asked = match self.cut == Some(met) {
+            true => asked.max(self.own),
+            false => asked,
+        };
         let asked = match self.is_put_off {
             true => asked.max(self.asked_before),
             false => asked,
@@ -231,8 +239,8 @@ pub(crate) struct Shares {
     /// Cycles that all have used in this interval, and what receiving and sorting took.
     used: f64,
     reception: f64,
-    /// Cycles that went by in this interval while the thread did not run, and the part of an interval's that does on average.
-    missed: f64,
+    /// Time of this interval in which the thread did not run, and what part of an interval that is on average.
+    missed: Nanos,
     lost: f64,
     /// How many asked for anything in the last interval, and of how many there were packets in the last burst, which has this number.
     askers: usize,
@@ -265,11 +273,12 @@ impl Shares {
         self.accounts.iter_mut().for_each(Account::learn);
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
-        self.learn_lost(fairness, long);
+        self.learn_lost(past);
         let part = self.part_of_core();
         let capacity = fairness.capacity(self.reception / long, part);
         let asked = self.accounts.iter();
-        let asked = asked.map(|account| (account.asked(long, capacity), account.weight));
+        let met = self.met;
+        let asked = asked.map(|account| (account.asked(long, capacity, met), account.weight));
         let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
         self.askers = active.clone().count();
         let weights: f64 = active.map(|(_, weight)| weight).sum();
@@ -279,12 +288,16 @@ impl Shares {
         };
         self.is_contended = level.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
-        // What each could have at least if all asked for more, of what receiving takes too.
-        let least = fairness.capacity(0.0, part) / weights.max(1.0);
+        // What each could have at least if all asked for more, and it too, of what receiving takes too.
+        let most = fairness.capacity(0.0, part);
         for account in &mut self.accounts {
-            let asked = account.asked(long, capacity);
+            let asked = account.asked(long, capacity, met);
             account.fill(now, fairness.interval);
-            account.own = least * account.weight;
+            let others = match asked > 0.0 {
+                true => weights - account.weight,
+                false => weights,
+            };
+            account.own = most * account.weight / (others + account.weight);
             let share = level * account.weight;
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
@@ -301,18 +314,17 @@ impl Shares {
         (1.0 - self.lost).max(LEAST_OF_CORE)
     }
 
-    /// Learns from an interval, which was so many long, what part of its core the thread does not have.
-    fn learn_lost(&mut self, fairness: &Fairness, intervals: f64) {
-        let whole = fairness.cycles_per_second as f64 * self.interval.as_secs_f64() * intervals;
-        let lost = (self.missed / whole).min(1.0);
-        let weight = (intervals / SMOOTHING).min(1.0);
+    /// Learns what part of its core the thread does not have from so many intervals that went by, which are less than one where contention shows.
+    fn learn_lost(&mut self, past: f64) {
+        let missed = intervals(std::mem::take(&mut self.missed), self.interval);
+        let lost = (missed / past).min(1.0);
+        let weight = (past / SMOOTHING).min(1.0);
         self.lost += (lost - self.lost) * weight;
-        self.missed = 0.0;
     }
 
-    /// Books cycles that nobody could use.
-    pub(crate) fn miss(&mut self, cycles: u64) {
-        self.missed += cycles as f64;
+    /// Books time that nobody could use.
+    pub(crate) fn miss(&mut self, time: Nanos) {
+        self.missed += time;
     }
 
     /// Books what receiving and sorting took.
@@ -324,6 +336,7 @@ impl Shares {
 
     /// Books of so many cycles that receiving and sorting a burst took what is one's, with so many packets.
     pub(crate) fn receive_for(&mut self, slot: Slot, packets: usize, cycles: f64) {
+        self.fill(slot);
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
@@ -358,7 +371,8 @@ impl Shares {
     }
 
     /// How many packets are served in a visit, of those that are here; no bound where nobody else asks.
-    pub(crate) fn visit(&self, slot: Slot) -> usize {
+    pub(crate) fn visit(&mut self, slot: Slot) -> usize {
+        self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
         };
@@ -405,11 +419,18 @@ impl Shares {
     }
 
     /// As many packets of one came at once as are served in a visit: it asks for more than there is, unless it has not used what it could have at least. What
-    /// is its own is no more than its share, however it comes.
+    /// is its own is no more than its share, however it comes; but where that goes on, visits are too short for what is its own, and others leave it that. A
+    /// packet that is dearer than a visit is one visit's, and tells nothing of what waits.
     pub(crate) fn has_more(&mut self, slot: Slot) {
-        let has_credit = self.has_credit(slot);
-        if let Some(account) = self.accounts.get_mut(slot.index()) {
-            account.has_more |= !has_credit;
+        let round = self.round;
+        let Some(account) = self.accounts.get(slot.index()) else {
+            return;
+        };
+        let (has_credit, is_cut) = (account.has_credit(), account.cost <= self.cycles(account));
+        let account = &mut self.accounts[slot.index()];
+        account.has_more |= !has_credit;
+        if has_credit && is_cut {
+            account.cut = Some(round);
         }
     }
 
@@ -465,7 +486,13 @@ impl Shares {
         match self.accounts.get(slot.index()) {
             Some(account) if account.share.is_finite() && account.left <= 0.0 => {
                 let wait = -account.left / account.share * self.interval.0 as f64;
-                Nanos(account.filled.0.saturating_add(wait as u64 + 1))
+                Nanos(
+                    account
+                        .filled
+                        .0
+                        .saturating_add(wait as u64)
+                        .saturating_add(1),
+                )
             }
             _ => self.now,
         }

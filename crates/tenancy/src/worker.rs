@@ -363,7 +363,7 @@ impl Worker {
     }
 
     /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
-    fn most_served(&self, slot: Slot) -> usize {
+    fn most_served(&mut self, slot: Slot) -> usize {
         match self.fairness {
             Some(_) if self.postponed(slot) > 0 => self.shares.visit(slot).min(BURST),
             Some(_) => self.shares.visit(slot),

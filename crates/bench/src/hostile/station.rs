@@ -131,7 +131,7 @@ impl Station {
             let (count, is_behind) = fill(sources, worker, frames, seconds());
             worker.received(Reception {
                 cycles: clock.ticks() - before,
-                missed: 0,
+                missed: Nanos::ZERO,
                 is_behind,
             });
             let now = Nanos::from(start.elapsed());

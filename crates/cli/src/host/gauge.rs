@@ -48,7 +48,7 @@ pub(crate) struct Cycles {
     ticks_per_ns: f64,
     begin: u64,
     last: Look,
-    /// What its thread missed in visits, and nobody was told of yet.
+    /// Ticks that its thread missed in visits, and nobody was told of yet.
     missed: u64,
     /// The fewest cycles that a visit took in which there were packets.
     shortest: u64,
@@ -113,8 +113,9 @@ impl Gauge for Cycles {
         self.shortest
     }
 
-    fn missed(&mut self) -> u64 {
-        std::mem::take(&mut self.missed)
+    fn missed(&mut self) -> Nanos {
+        let ticks = std::mem::take(&mut self.missed);
+        Nanos((ticks as f64 / self.ticks_per_ns) as u64)
     }
 }
 
@@ -129,11 +130,8 @@ mod tests {
         gauge.begin();
         work();
         let (cost, missed) = (gauge.end(Work::default()), gauge.missed());
-        assert_eq!(gauge.missed(), 0, "it is told once");
-        (
-            cost as f64 / gauge.ticks_per_ns,
-            missed as f64 / gauge.ticks_per_ns,
-        )
+        assert_eq!(gauge.missed(), Nanos::ZERO, "it is told once");
+        (cost as f64 / gauge.ticks_per_ns, missed.0 as f64)
     }
 
     #[test]

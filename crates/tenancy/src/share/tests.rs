@@ -100,7 +100,7 @@ fn serve_both(cycles: u64, is_behind: bool) -> u64 {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception {
             cycles,
-            missed: 0,
+            missed: Nanos::ZERO,
             is_behind,
         });
         for slot in [0, 1].map(Slot) {
@@ -156,7 +156,7 @@ fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest(
 
 #[test]
 fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
-    let shares = settled([(2, 100), (100, 100)]);
+    let mut shares = settled([(2, 100), (100, 100)]);
     // Of 500 cycles a microsecond, 300 were left for ten of them.
     let [modest, greedy] = [Slot(0), Slot(1)];
     assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
@@ -269,6 +269,45 @@ fn contenders_share_by_weight() {
     assert!((one + three).abs_diff(900_000) < 45_000, "{}", one + three);
 }
 
+/// Packets that a port gives before the others have their turn.
+const TURN: usize = 64;
+
+/// One with a port of its own: its weight, the cycles of its packets, and how many wait at the port.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    weight: u32,
+    cost: u64,
+    waiting: usize,
+}
+
+/// A worker's round; how many packets of each were served.
+fn round(shares: &mut Shares, fairness: &Fairness, now: u64, asking: &[Asking]) -> Vec<u64> {
+    let all = (0..).map(Slot).zip(asking);
+    let mut is_behind = false;
+    let came = all.clone().map(|(slot, one)| {
+        let most = shares.grant(slot).min(TURN);
+        let is_full = most > 0 && one.waiting >= most;
+        is_behind |= is_full && (most == TURN || !shares.has_credit(slot));
+        one.waiting.min(most)
+    });
+    let came: Vec<usize> = came.collect();
+    shares.begin(fairness, asking.len(), Nanos(now));
+    shares.receive(Reception {
+        cycles: 0,
+        missed: Nanos::ZERO,
+        is_behind,
+    });
+    shares.meet(came.iter().filter(|came| **came > 0).count());
+    let served = all.zip(came).map(|((slot, one), came)| {
+        if came == 0 {
+            return 0;
+        }
+        let visit = come(shares, slot, came);
+        serve(shares, (slot, one.weight), visit, one.cost)
+    });
+    served.collect()
+}
+
 /// What part of a worker's time one takes whose port always has packets that take 4,000 cycles, beside nine that ask for so much of it together in
 /// packets of 250. A round takes 500 cycles beside its packets.
 fn beside_nine(asked: f64) -> f64 {
@@ -277,33 +316,22 @@ fn beside_nine(asked: f64) -> f64 {
     let mut shares = Shares::default();
     let (mut now, mut served, mut used) = (0, [0; 10], 0);
     while now < until {
-        let mut reception = Reception {
-            cycles: 0,
-            missed: 0,
-            is_behind: false,
-        };
-        let came: [usize; 10] = std::array::from_fn(|number| {
-            let slot = Slot(number as u32);
+        let asking: [Asking; 10] = std::array::from_fn(|number| {
             let sent = now as f64 * asked / 9.0 / 250.0 + number as f64 / 9.0;
-            let waiting = match number {
-                0 => 64,
-                _ => sent as usize - served[number],
+            let (cost, waiting) = match number {
+                0 => (4000, TURN),
+                _ => (250, (sent as u64 - served[number]) as usize),
             };
-            let granted = shares.grant(slot);
-            let is_full = granted > 0 && waiting >= granted;
-            reception.is_behind |= is_full && !shares.has_credit(slot);
-            waiting.min(granted)
+            Asking {
+                weight: 1,
+                cost,
+                waiting,
+            }
         });
-        shares.begin(&fairness, 10, Nanos(now));
-        shares.receive(reception);
-        shares.meet(came.iter().filter(|came| **came > 0).count());
-        for (number, came) in came.into_iter().enumerate().filter(|(_, came)| *came > 0) {
-            let slot = Slot(number as u32);
-            let visit = come(&mut shares, slot, came);
-            let cost = if number == 0 { 4000 } else { 250 };
-            let given = serve(&mut shares, (slot, 1), visit, cost);
-            let cycles = given * cost;
-            served[number] += given as usize;
+        let packets = round(&mut shares, &fairness, now, &asking);
+        for (number, packets) in packets.into_iter().enumerate() {
+            let cycles = packets * asking[number].cost;
+            served[number] += packets;
             now += cycles;
             used += if number == 0 && now > from { cycles } else { 0 };
         }
@@ -312,46 +340,182 @@ fn beside_nine(asked: f64) -> f64 {
     used as f64 / (until - from) as f64
 }
 
-/// What the second of two that ask for all there is gets for what the first gets, by weights of 3 and 1, where the thread has this part of its core, in
-/// slices of 4 ms.
-fn weighed_on(part: f64) -> f64 {
+#[test]
+fn who_sends_a_tenth_in_bursts_leaves_another_what_it_does_not_use() {
     let fairness = fairness(Nanos::from_millis(2), Nanos(500));
     let mut shares = Shares::default();
-    let (mut now, mut ran, mut used) = (0, 0, [0, 0]);
-    while now < 2_000_000_000 {
-        shares.begin(&fairness, 2, Nanos(now));
-        shares.receive(Reception::default());
-        shares.meet(2);
-        for (number, weight) in [(0, 1), (1, 3)] {
-            let slot = Slot(number as u32);
-            let granted = shares.grant(slot).min(64);
-            let visit = come(&mut shares, slot, granted);
-            let cycles = 250 * serve(&mut shares, (slot, weight), visit, 250);
-            now += cycles;
-            ran += cycles;
-            if now > 1_000_000_000 {
-                used[number] += cycles;
+    let (mut now, mut served) = (0, [0; 2]);
+    while now < 200_000_000 {
+        // A tenth of the time every millisecond, and 7 tenths each ten microseconds: more than half.
+        let sent = [now / 1_000_000 * 400, now / 10_000 * 28];
+        let asking = [0, 1].map(|number: usize| Asking {
+            weight: 1,
+            cost: 250,
+            waiting: (sent[number] - served[number]) as usize,
+        });
+        let packets = round(&mut shares, &fairness, now, &asking);
+        for (served, packets) in served.iter_mut().zip(packets) {
+            *served += packets;
+            now += packets * 250;
+        }
+        now += 200;
+    }
+    let sent = [now / 1_000_000 * 400, now / 10_000 * 28];
+    for (sent, served) in sent.into_iter().zip(served) {
+        assert!(served as f64 >= sent as f64 * 0.98, "{served} of {sent}");
+    }
+}
+
+/// What part of the time that packets take each of several gets whose ports always have packets, by its weight and the cycles of its packets, where the
+/// thread has this part of its core, in slices of 4 ms.
+fn contend(asks: &[(u32, u64)], part: f64) -> Vec<f64> {
+    let fairness = fairness(Nanos::from_millis(2), Nanos(500));
+    let asking = asks.iter().map(|&(weight, cost)| Asking {
+        weight,
+        cost,
+        waiting: TURN,
+    });
+    let asking: Vec<Asking> = asking.collect();
+    let mut shares = Shares::default();
+    let (mut now, mut ran, mut used) = (0, 0, vec![0.0; asks.len()]);
+    while now < 600_000_000 {
+        let packets = round(&mut shares, &fairness, now, &asking);
+        // What a round takes beside its packets.
+        let mut took = 100;
+        for (number, packets) in packets.into_iter().enumerate() {
+            let cycles = packets * asking[number].cost;
+            took += cycles;
+            if now > 300_000_000 {
+                used[number] += cycles as f64;
             }
         }
-        // What a round takes beside its packets.
-        now += 100;
-        ran += 100;
+        now += took;
+        ran += took;
         if ran > 4_000_000 {
             let missed = (ran as f64 * (1.0 / part - 1.0)) as u64;
-            shares.miss(missed);
+            shares.miss(Nanos(missed));
             now += missed;
             ran = 0;
         }
     }
-    used[1] as f64 / used[0] as f64
+    let all: f64 = used.iter().sum();
+    used.iter().map(|used| used / all).collect()
 }
 
 #[test]
 fn weights_hold_where_the_thread_has_a_part_of_its_core_alone() {
     for part in [1.0, 0.5, 0.25] {
-        let ratio = weighed_on(part);
+        let parts = contend(&[(1, 250), (3, 250)], part);
+        let ratio = parts[1] / parts[0];
         assert!((ratio - 3.0).abs() < 0.3, "{ratio} on {part} of a core");
     }
+}
+
+#[test]
+fn weights_hold_whatever_packets_take() {
+    for asks in [
+        &[(1, 4000), (3, 250)][..],
+        &[(1, 250), (3, 4000)],
+        &[(1, 20_000), (3, 250)],
+        &[(1, 4000), (1, 4000), (1, 4000), (10, 250)],
+        &[(1, 1000), (1, 1000), (1, 1000), (30, 1000)],
+    ] {
+        let weights: u32 = asks.iter().map(|(weight, _)| weight).sum();
+        let parts = contend(asks, 1.0);
+        for ((weight, _), part) in asks.iter().zip(&parts) {
+            let due = f64::from(*weight) / f64::from(weights);
+            assert!((part / due - 1.0).abs() < 0.15, "{parts:?} of {asks:?}");
+        }
+    }
+}
+
+/// Shares on which one asks for all there is, alone, while the thread has a quarter of its core, in slices of 4 ms.
+fn alone_on_a_quarter(fairness: &Fairness) -> Shares {
+    let mut shares = Shares::default();
+    let mut now = 0;
+    while now < 600_000_000 {
+        for _ in 0..4000 {
+            shares.begin(fairness, 1, Nanos(now));
+            shares.receive(Reception::default());
+            shares.meet(1);
+            let visit = come(&mut shares, Slot(0), 4);
+            serve(&mut shares, (Slot(0), 1), visit, 250);
+            now += 1000;
+        }
+        shares.miss(Nanos::from_millis(12));
+        now += 12_000_000;
+    }
+    shares
+}
+
+#[test]
+fn one_alone_does_not_hide_what_part_of_its_core_the_thread_has() {
+    let part = alone_on_a_quarter(&fairness(Nanos::from_millis(2), Nanos(500))).part_of_core();
+    assert!((0.2..0.35).contains(&part), "{part}");
+}
+
+#[test]
+fn what_part_of_its_core_the_thread_has_is_of_all_its_time_not_of_what_packets_may_take() {
+    let fairness = Fairness {
+        cycles_per_second: 500_000_000,
+        ..fairness(Nanos::from_millis(2), Nanos(500))
+    };
+    let part = alone_on_a_quarter(&fairness).part_of_core();
+    assert!((0.2..0.35).contains(&part), "{part}");
+}
+
+#[test]
+fn who_asks_for_nothing_could_have_what_its_weight_leaves_it_beside_the_others() {
+    let shares = settled([(0, 100), (100, 100)]);
+    assert_eq!(shares.accounts[1].own, 10_000.0);
+    assert_eq!(shares.accounts[0].own, 5000.0);
+}
+
+#[test]
+fn what_waits_in_the_worker_is_served_as_the_share_comes() {
+    let fairness = fairness(Nanos::from_micros(100), Nanos(500));
+    let mut shares = Shares::default();
+    let (mut last, mut longest) = (0, 0);
+    for round in 0..2000 {
+        shares.begin(&fairness, 2, Nanos::from_micros(round));
+        shares.receive(Reception::default());
+        shares.meet(2);
+        // They come by a port that is not one's own: nobody asks what it may give.
+        for (number, packets, cost) in [(0, 10, 100), (1, 10, 2000)] {
+            let slot = Slot(number);
+            let visit = come(&mut shares, slot, packets);
+            let served = if visit > 0 {
+                serve(&mut shares, (slot, 1), visit, cost)
+            } else {
+                0
+            };
+            if number == 1 && served > 0 {
+                if round > 1000 {
+                    longest = longest.max(round - last);
+                }
+                last = round;
+            }
+        }
+    }
+    // Half of the time is a packet every four microseconds.
+    assert!(longest <= 20, "{longest} us without a packet");
+}
+
+#[test]
+fn where_there_is_no_share_the_next_pass_never_comes() {
+    let nothing = Fairness {
+        cycles_per_second: 0,
+        ..short()
+    };
+    let mut shares = Shares::default();
+    for round in 0..30 {
+        shares.begin(&nothing, 2, Nanos::from_micros(round));
+        shares.receive(Reception::default());
+        for slot in [0, 1].map(Slot) {
+            serve(&mut shares, (slot, 1), 10, 100);
+        }
+    }
+    assert_eq!(shares.next_pass(Slot(0)), Nanos(u64::MAX));
 }
 
 #[test]
