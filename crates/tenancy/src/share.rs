@@ -17,7 +17,8 @@
 //! if all asked for more, at most 16 quanta of it, and a quantum where that is less; four quanta where nobody else's packets came, and 16
 //! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
 //! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for, out of the share: most
-//! rounds are without it, and short. One alone is visited without bound.
+//! rounds are without it, and short. For whom such visits do not suffice for what it could have at least asks for that much: the others leave it that,
+//! however dear their packets are. One alone is visited without bound.
 
 use packet::Nanos;
 
