@@ -1,0 +1,265 @@
+//! A victim and its neighbour on one worker, and what the victim is to keep.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use exec::{
+    ControlVerdict, DropReason, Engine, Loaded, Natives, PacketContext, ParserVerdict, State,
+    Tracer, Unsupported,
+};
+use packet::{Frame, Nanos};
+use tenancy::{Fairness, Hypervisor, Reckoned, Work, Worker};
+
+use crate::common::{frame, hypervisor, id, marker, spec};
+
+/// The processor of these tests: 1.25 GHz, of which packets may have a gigahertz; a packet takes 1,000 cycles, and each pass after its first as many.
+pub(crate) const COST: Reckoned = Reckoned {
+    per_packet: 1000,
+    per_pass: 1000,
+};
+pub(crate) const FAIRNESS: Fairness = Fairness {
+    interval: Nanos::from_micros(100),
+    cycles_per_second: 1_000_000_000,
+    quantum: Nanos::from_micros(4),
+};
+
+/// Bursts of a run, and the time between them: a fiftieth of a second.
+pub(crate) const BURSTS: u64 = 1000;
+pub(crate) const BETWEEN_BURSTS: u64 = 20_000;
+
+/// Half of what the processor can do in a run is the victim's share: packets and cycles.
+pub(crate) const GUARANTEED: u64 = 10_000;
+pub(crate) const CYCLES: u64 = 20_000_000;
+
+/// A gauge that also sums what it told, for all vPDPs: what the processor did.
+pub(crate) struct Summed {
+    reckoned: Reckoned,
+    /// Cycles of what packets do inside, where that is looked at.
+    inside: Arc<AtomicU64>,
+    sum: Arc<Mutex<u64>>,
+}
+
+impl tenancy::Gauge for Summed {
+    fn begin(&mut self) {
+        self.reckoned.begin();
+        self.inside.store(0, Relaxed);
+    }
+
+    fn end(&mut self, work: Work) -> u64 {
+        let cycles = self.reckoned.end(work) + self.inside.load(Relaxed);
+        *self.sum.lock().unwrap() += cycles;
+        cycles
+    }
+}
+
+/// The interpreter, with the units of work that packets take in parsers counted, at a cycle a step.
+pub(crate) struct Metered(Arc<AtomicU64>);
+
+/// What a packet of a program takes beside its parser's one state, so that it takes as much as [`COST`] says.
+pub(crate) const BESIDE_PARSER: Reckoned = Reckoned {
+    per_packet: 1000 - ir::work::STEPS_PER_UNIT,
+    per_pass: 1000 - ir::work::STEPS_PER_UNIT,
+};
+
+pub(crate) struct MeteredCode(Arc<dyn Loaded>, Arc<AtomicU64>);
+
+impl Engine for Metered {
+    fn name(&self) -> &'static str {
+        "metered"
+    }
+
+    fn load(
+        &self,
+        program: &Arc<ir::Program>,
+        layout: &ir::Layout,
+        natives: &Natives,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        let loaded = interp::Interp.load(program, layout, natives)?;
+        Ok(Arc::new(MeteredCode(loaded, Arc::clone(&self.0))))
+    }
+}
+
+impl Loaded for MeteredCode {
+    fn scratch_limbs(&self) -> usize {
+        self.0.scratch_limbs()
+    }
+
+    fn prepare(&self, packet: &mut PacketContext) {
+        self.0.prepare(packet);
+    }
+
+    fn run_parser(
+        &self,
+        parser: ir::ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ParserVerdict {
+        let before = packet.work_left;
+        let verdict = self.0.run_parser(parser, packet, state);
+        let units = u64::from(before - packet.work_left);
+        self.1.fetch_add(units * ir::work::STEPS_PER_UNIT, Relaxed);
+        verdict
+    }
+
+    fn run_control(
+        &self,
+        control: ir::ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+    ) -> ControlVerdict {
+        self.0.run_control(control, packet, state)
+    }
+
+    fn trace_parser(
+        &self,
+        parser: ir::ParserId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ParserVerdict {
+        self.0.trace_parser(parser, packet, state, tracer)
+    }
+
+    fn trace_control(
+        &self,
+        control: ir::ControlId,
+        packet: &mut PacketContext,
+        state: &State,
+        tracer: &mut dyn Tracer,
+    ) -> ControlVerdict {
+        self.0.trace_control(control, packet, state, tracer)
+    }
+}
+
+/// The victim, vPDP 1 on ports 10 and 11, and the hog, vPDP 2 on ports 20 and 21, on one worker that is shared fairly.
+pub(crate) struct Scene {
+    pub(crate) hypervisor: Hypervisor,
+    pub(crate) worker: Worker,
+    pub(crate) cycles: Arc<Mutex<u64>>,
+    pub(crate) now: u64,
+    /// When the processor has done what came so far.
+    pub(crate) is_free: u64,
+}
+
+/// What came out of a run.
+pub(crate) struct Outcome {
+    pub(crate) victim: u64,
+    pub(crate) cycles: u64,
+    /// The median of the time from a victim's packets' arrival until their turn, in nanoseconds.
+    pub(crate) wait: u64,
+}
+
+impl Scene {
+    pub(crate) fn new(hog: Arc<ir::Program>) -> Scene {
+        Scene::of(hypervisor(), hog, COST, Arc::default())
+    }
+
+    /// A scene in which parsers' work counts.
+    pub(crate) fn metered(hog: Arc<ir::Program>) -> Scene {
+        let inside = Arc::new(AtomicU64::new(0));
+        let engine = Arc::new(Metered(Arc::clone(&inside)));
+        Scene::of(Hypervisor::new(engine), hog, BESIDE_PARSER, inside)
+    }
+
+    pub(crate) fn of(
+        mut hypervisor: Hypervisor,
+        hog: Arc<ir::Program>,
+        reckoned: Reckoned,
+        inside: Arc<AtomicU64>,
+    ) -> Scene {
+        for (number, program) in [(1, marker(1)), (2, hog)] {
+            let first = u32::from(number) * 10;
+            hypervisor
+                .create(spec(number, &[first, first + 1]))
+                .unwrap();
+            hypervisor.load(id(number), program).unwrap();
+        }
+        hypervisor.set_fairness(Some(FAIRNESS));
+        let mut worker = hypervisor.workers(1).remove(0);
+        let cycles = Arc::new(Mutex::new(0));
+        worker.measure_by(Summed {
+            reckoned,
+            inside,
+            sum: Arc::clone(&cycles),
+        });
+        Scene {
+            hypervisor,
+            worker,
+            cycles,
+            now: 0,
+            is_free: 0,
+        }
+    }
+
+    /// The victim sends ten packets each time, its guaranteed rate, the hog as many packets of so many bytes each time; `beside` is done between bursts.
+    pub(crate) fn run(
+        &mut self,
+        hog_packets: usize,
+        bytes: usize,
+        mut beside: impl FnMut(&mut Hypervisor, u64),
+    ) -> Outcome {
+        let mut waits = Vec::new();
+        let packet = vec![0; bytes];
+        for round in 0..BURSTS {
+            self.now += BETWEEN_BURSTS;
+            // What comes waits until all before it is done.
+            let begin = self.is_free.max(self.now);
+            let mut frames: Vec<Frame> = (0..hog_packets).map(|_| frame(20, &packet)).collect();
+            frames.extend((0..10).map(|number| frame(10, &[0, number])));
+            let (cycles, came) = (Arc::clone(&self.cycles), self.now);
+            let spent = move || *cycles.lock().unwrap();
+            let before = spent();
+            self.worker.forward(&mut frames, Nanos(came), |port, _, _| {
+                if port.0 == 11 {
+                    waits.push(begin - came + nanos(spent() - before));
+                }
+            });
+            self.is_free = begin + nanos(*self.cycles.lock().unwrap() - before);
+            beside(&mut self.hypervisor, round);
+        }
+        let now = Nanos(self.now);
+        self.worker.forward(&mut [], now, |_, _, _| {});
+        self.hypervisor.step(now, |_, _, _| {});
+        self.hypervisor.check_conservation().unwrap();
+        let cycles = *self.cycles.lock().unwrap();
+        waits.sort_unstable();
+        Outcome {
+            victim: waits.len() as u64,
+            cycles,
+            wait: waits[waits.len() / 2],
+        }
+    }
+
+    pub(crate) fn dropped(&self, number: u16, reason: DropReason) -> u64 {
+        let vpdp = self.hypervisor.vpdp(id(number)).unwrap();
+        vpdp.device().unwrap().ledger().dropped(reason)
+    }
+}
+
+/// The time that cycles take.
+pub(crate) fn nanos(cycles: u64) -> u64 {
+    cycles * 4 / 5
+}
+
+/// Cycles of the victim's ten packets of a burst.
+pub(crate) const OWN: u64 = 10_000;
+
+/// The victim had at least 0.95 of its share, and the processor no more work than it can do, a twentieth aside.
+pub(crate) fn check_share(outcome: &Outcome) {
+    let Outcome { victim, cycles, .. } = outcome;
+    assert!(victim * 100 >= GUARANTEED * 95, "{victim} of {GUARANTEED}");
+    assert!(*cycles <= CYCLES / 100 * 105, "{cycles} cycles");
+}
+
+/// Its packets also took, in the median, no more than a tenth longer than beside a neighbour that asks for its own share and no more.
+pub(crate) fn check(outcome: &Outcome) {
+    check_share(outcome);
+    static USUAL: OnceLock<u64> = OnceLock::new();
+    let usual = *USUAL.get_or_init(|| {
+        let usual = Scene::new(marker(2)).run(10, 60, |_, _| {});
+        assert_eq!(usual.victim, GUARANTEED);
+        usual.wait
+    });
+    let [latency, usual] = [outcome.wait, usual].map(|wait| wait + nanos(OWN));
+    assert!(latency * 10 <= usual * 11, "{latency} ns, usually {usual}");
+}
