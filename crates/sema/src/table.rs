@@ -373,6 +373,33 @@ impl Checker<'_> {
         draft.refs.push(reference);
     }
 
+    /// Binds what is written at this place in a list of actions, or with an action of it, to parameters of the action of this name.
+    fn bind_listed(
+        &mut self,
+        params: &[Param],
+        rule: Rule,
+        name: &str,
+        (args, span): (&[AstArg], Span),
+    ) -> Option<Vec<Arg>> {
+        let written = Written {
+            name,
+            type_args: &[],
+            args,
+            span,
+            expected: None,
+        };
+        self.with_cx(
+            |cx| {
+                cx.place = Place::ControlApply;
+                cx.tables = false;
+            },
+            |this| {
+                let bindings = &mut Bindings::default();
+                this.bind_args(params, &Subst::new(), bindings, None, rule, written)
+            },
+        )
+    }
+
     /// Arguments in an action list: all parameters with a direction, and no other.
     fn bound_args(&mut self, action: ActionId, reference: &ActionRef) -> Option<Vec<Option<Arg>>> {
         let params = self.p.actions[action].params.clone();
@@ -396,29 +423,7 @@ impl Checker<'_> {
             self.report(diagnostic.label(param.span, "the parameter has no direction"));
             return None;
         }
-        let written = Written {
-            name: &name,
-            type_args: &[],
-            args: given,
-            span: reference.span,
-            expected: None,
-        };
-        let args = self.with_cx(
-            |cx| {
-                cx.place = Place::ControlApply;
-                cx.tables = false;
-            },
-            |this| {
-                this.bind_args(
-                    &directed,
-                    &Subst::new(),
-                    &mut Bindings::default(),
-                    None,
-                    Rule::Action,
-                    written,
-                )
-            },
-        )?;
+        let args = self.bind_listed(&directed, Rule::Action, &name, (given, reference.span))?;
         let mut args = args.into_iter();
         Some(
             params
@@ -510,29 +515,7 @@ impl Checker<'_> {
     ) -> Option<Vec<Expr>> {
         let params = self.p.actions[action].params.clone();
         let name = self.p.actions[action].name.text.clone();
-        let written = Written {
-            name: &name,
-            type_args: &[],
-            args,
-            span,
-            expected: None,
-        };
-        let bound = self.with_cx(
-            |cx| {
-                cx.place = Place::ControlApply;
-                cx.tables = false;
-            },
-            |this| {
-                this.bind_args(
-                    &params,
-                    &Subst::new(),
-                    &mut Bindings::default(),
-                    None,
-                    Rule::Constant,
-                    written,
-                )
-            },
-        )?;
+        let bound = self.bind_listed(&params, Rule::Constant, &name, (args, span))?;
         let mut good = true;
         for ((mine, theirs), param) in bound.iter().zip(listed).zip(&params) {
             let (Some(theirs), true) = (theirs, self.is_directed(param)) else {

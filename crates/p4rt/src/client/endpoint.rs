@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::error::ClientError;
@@ -34,7 +35,18 @@ pub struct Tls {
 }
 
 impl Endpoint {
-    pub(super) async fn channel(&self) -> Result<Channel, ClientError> {
+    /// A connection, and the runtime that it runs on.
+    pub(super) fn connect(&self) -> Result<(Runtime, Channel), ClientError> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(ClientError::Runtime)?;
+        let channel = runtime.block_on(self.channel())?;
+        Ok((runtime, channel))
+    }
+
+    async fn channel(&self) -> Result<Channel, ClientError> {
         let scheme = match self.tls {
             Some(_) => "https",
             None => "http",

@@ -18,7 +18,7 @@ use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::write_request::Atomicity;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
@@ -99,12 +99,7 @@ impl Client {
     /// # Errors
     /// The server cannot be reached, or what TLS needs is not there.
     pub fn connect(endpoint: &Endpoint, device: u64, role: &str) -> Result<Client, ClientError> {
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ClientError::Runtime)?;
-        let channel = runtime.block_on(endpoint.channel())?;
+        let (runtime, channel) = endpoint.connect()?;
         let rpc = P4RuntimeClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);

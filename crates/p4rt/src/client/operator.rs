@@ -1,7 +1,7 @@
 //! An operator's connection to a switch that hosts virtual data planes.
 
 use p4info::polyplane::tenancy::v1 as wire;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
 use crate::client::{ClientError, Endpoint};
@@ -19,12 +19,7 @@ impl Operator {
     /// # Errors
     /// It cannot be reached, or what TLS needs is not there.
     pub fn connect(endpoint: &Endpoint) -> Result<Operator, ClientError> {
-        let runtime = Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ClientError::Runtime)?;
-        let channel = runtime.block_on(endpoint.channel())?;
+        let (runtime, channel) = endpoint.connect()?;
         let rpc = TenancyClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
