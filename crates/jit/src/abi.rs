@@ -24,6 +24,7 @@ use packet::{Frame, FrameError};
 use table::prefetch::prefetch_at;
 
 use crate::translate::{PassUses, ScoutSite};
+use crate::notes::RowList;
 use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
@@ -54,6 +55,8 @@ pub(crate) struct Invocation<'i> {
     /// For a pass: what [`crate::view`] says of the state, and the notes of its scout.
     view_at: *const u64,
     notes_at: *mut u64,
+    /// Of what rows its scouts' answers list which: [`view::marks`].
+    rows_wanted: u64,
     /// For a pass: the time, and how many ports are busy.
     nanos: u64,
     micros: u64,
@@ -157,6 +160,7 @@ pub(crate) mod offset {
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
     pub(crate) const FIRST_FLAGS: i32 = offset_of!(Invocation<'_>, first_flags) as i32;
     pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
+    pub(crate) const ROWS_WANTED: i32 = offset_of!(Invocation<'_>, rows_wanted) as i32;
     pub(crate) const VIEW: i32 = offset_of!(Invocation<'_>, view_at) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
 }
@@ -186,6 +190,10 @@ pub(crate) struct Code {
     pub(crate) wides: Vec<WideStep>,
     pub(crate) scouts: Vec<ScoutSite>,
     pub(crate) constants: Vec<Box<[u64]>>,
+    /// Where its scouts' answers list what the pass will read.
+    pub(crate) rows: RowList,
+    /// Tables whose keys native code looks up in hash tables, if they have no direct index, and limbs of their packed keys.
+    pub(crate) hashed_tables: BTreeMap<TableId, usize>,
     /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
     pub(crate) direct_tables: BTreeMap<TableId, u64>,
     pub(crate) errors: ParserErrors,
@@ -273,8 +281,18 @@ pub(crate) fn run(
     Outcome::of(number)
 }
 
-/// A compiled pass: its function, its scouts with their levels, in their order, and what it needs of a packet's context.
-pub(crate) type NativePass<'p> = (Native, &'p [(usize, Native)], PassUses);
+/// A compiled scout of a pass.
+#[derive(Clone, Copy)]
+pub(crate) struct Scout {
+    pub(crate) level: usize,
+    /// Writes down questions.
+    pub(crate) asks: Native,
+    /// Answers those about hash tables, if there are any.
+    pub(crate) answers: Option<Native>,
+}
+
+/// A compiled pass: its function, its scouts in their order, and what it needs of a packet's context.
+pub(crate) type NativePass<'p> = (Native, &'p [Scout], PassUses);
 
 /// Runs a compiled pass of `code` on a burst; how many packets have an outcome.
 pub(crate) fn run_pass(
@@ -295,11 +313,12 @@ pub(crate) fn run_pass(
         prefetch_at(wire.bytes_at.addr());
     }
     let mut notes = std::mem::take(&mut packet.notes);
-    notes::clear(&code.scouts, &mut notes, count);
+    notes::clear(code, &mut notes, count);
     let mut limbs = std::mem::take(&mut packet.limbs);
     packet.now = burst.now;
     let mut invocation = Invocation {
         notes_at: notes.as_mut_ptr(),
+        rows_wanted: view::marks::wanted(lots.len() > 1),
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         wires_at: wires.as_mut_ptr().cast(),
@@ -369,19 +388,28 @@ impl<'i> Invocation<'i> {
     /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
     fn scout(
         &mut self,
-        (level, scout): (usize, Native),
+        scout: Scout,
         lots: &'i [Lot<'i>],
         count: usize,
         notes: &mut [u64],
     ) {
+        let Scout { level, .. } = scout;
         let asking = || parts(lots, count).filter(|(lot, _)| view::is_scouted(lot.derived, level));
         for (lot, packets) in asking() {
             self.take_up(lot, &packets);
-            enter(scout, self);
+            enter(scout.asks, self);
         }
         let code = self.code;
-        let sites = || code.scouts.iter().filter(|site| site.is_asked_on(level));
+        let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         let are_many = lots.len() > 1;
+        if let Some(answers) = scout.answers {
+            notes::ask_for_lines(code, level, notes, count);
+            for (lot, packets) in asking() {
+                self.take_up(lot, &packets);
+                enter(answers, self);
+            }
+            read_ahead(code.rows.take(notes), are_many);
+        }
         if are_many {
             for (lot, packets) in asking() {
                 sites().for_each(|site| notes::announce(site, notes, packets.clone(), lot.state));
@@ -456,6 +484,20 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     std::hint::black_box(seen);
 }
 
+/// Loads from rows that the answers of scouts have listed, or asks the processor for them if they are of many lots: as in [`crate::notes::answer`].
+fn read_ahead(rows: &[u64], are_many: bool) {
+    if are_many {
+        return rows.iter().for_each(|&row| prefetch_at(row as usize));
+    }
+    let seen = rows.iter().fold(0, |seen, &row| {
+        let word = std::ptr::with_exposed_provenance_mut(row as usize);
+        // SAFETY: native code lists rows of numbers alone that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be
+        // there (`enter`); they live as long as the state, and their words are written by atomic stores alone, if at all.
+        seen ^ unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
+    });
+    std::hint::black_box(seen);
+}
+
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
@@ -482,6 +524,7 @@ impl<'i> Invocation<'i> {
             params_at: std::ptr::null(),
             view_at: std::ptr::null(),
             notes_at: std::ptr::null_mut(),
+            rows_wanted: 0,
             nanos: 0,
             micros: 0,
             busy: 0,

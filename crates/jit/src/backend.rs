@@ -11,7 +11,8 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
-use crate::abi::{Code, Native};
+use crate::abi::{Code, Native, Scout};
+use crate::notes;
 use crate::simplify::simplify;
 use crate::translate::{Body, PassUses, ScoutedStages, Shared, translate};
 
@@ -78,8 +79,8 @@ pub(crate) fn compile(
 pub(crate) struct CompiledPass {
     pub(crate) code: Code,
     pub(crate) run: Native,
-    /// What goes before, by level, if it is worth it.
-    pub(crate) scouts: Vec<(usize, Native)>,
+    /// What goes before, in the order of levels, if it is worth it.
+    pub(crate) scouts: Vec<Scout>,
     pub(crate) uses: PassUses,
     _memory: Memory,
 }
@@ -106,14 +107,26 @@ pub(crate) fn compile_pass(
     let mut scouts = Vec::with_capacity(levels.len());
     for level in levels {
         let scout = Body::Scout(pass, &stages, level);
-        scouts.push((level, compiler.one(&mut shared, scout)?.0));
+        let (asks, _) = compiler.one(&mut shared, scout)?;
+        scouts.push((level, asks, None));
+    }
+    shared.code.rows = notes::list_of_rows(&shared.code);
+    for (level, _, answers) in &mut scouts {
+        if shared.code.scouts.iter().any(|site| site.is_hashed_on(*level)) {
+            let body = Body::Answers(*level, shared.code.rows);
+            *answers = Some(compiler.one(&mut shared, body)?.0);
+        }
     }
     let mut module = compiler.module;
     module.finalize_definitions().map_err(failed)?;
     Ok(CompiledPass {
         scouts: scouts
             .into_iter()
-            .map(|(level, id)| (level, native(&module, id)))
+            .map(|(level, asks, answers)| Scout {
+                level,
+                asks: native(&module, asks),
+                answers: answers.map(|id| native(&module, id)),
+            })
             .collect(),
         code: shared.finish(),
         run: native(&module, id),
@@ -176,6 +189,7 @@ impl Compiler {
             Body::Control(id) => format!("control{}", id.get()),
             Body::Pass(_) => String::from("pass"),
             Body::Scout(_, _, level) => format!("scout{level}"),
+            Body::Answers(level, _) => format!("answers{level}"),
         };
         let declared = self
             .module

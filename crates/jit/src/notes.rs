@@ -6,18 +6,62 @@ use exec::{BURST, Lot, State};
 use table::EntryIdx;
 use table::prefetch::prefetch_at;
 
-use crate::abi;
-use crate::translate::ScoutSite;
+use crate::abi::{self, Code};
+use crate::translate::{ScoutSite, words_of_rows};
 use crate::view::{self, Rows};
 
-/// None of so many packets asks; the notes are as long as these sites want them.
-pub(crate) fn clear(sites: &[ScoutSite], notes: &mut Vec<u64>, packets: usize) {
-    let words = sites.last().map_or(0, |site| site.first + site.words());
+/// What a packet's note has beside the number of the record that native code found in a hash table.
+pub(crate) const ANSWERED: u64 = 1 << 32;
+
+/// Where among the notes the rows are listed that native code will read: how many, and their addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RowList {
+    pub(crate) first: usize,
+    /// Words of the list.
+    words: usize,
+}
+
+impl RowList {
+    /// What is listed; then nothing is.
+    pub(crate) fn take(self, notes: &mut [u64]) -> &[u64] {
+        match notes[self.first..][..self.words].split_first_mut() {
+            Some((count, rows)) => &rows[..std::mem::take(count) as usize],
+            None => &[],
+        }
+    }
+}
+
+/// The list behind the notes of all sites, long enough for all that packets find in hash tables.
+pub(crate) fn list_of_rows(code: &Code) -> RowList {
+    let hashed = code.scouts.iter().filter(|site| site.is_hashed_on(site.level));
+    let rows = hashed.map(|site| words_of_rows(code.tables[site.table].most_params()));
+    let rows: usize = rows.sum();
+    RowList {
+        first: code.scouts.last().map_or(0, |site| site.first + site.words()),
+        words: if rows > 0 { 1 + rows } else { 0 },
+    }
+}
+
+/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them.
+pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize) {
+    let words = code.rows.first + code.rows.words;
     if notes.len() < words {
         notes.resize(words, 0);
     }
-    for site in sites {
+    for site in &code.scouts {
         site.clear(notes, packets);
+    }
+    if code.rows.words > 0 {
+        notes[code.rows.first] = 0;
+    }
+}
+
+/// Asks the processor for the lines of hash tables in which native code will look for what so many packets have asked.
+pub(crate) fn ask_for_lines(code: &Code, level: usize, notes: &[u64], packets: usize) {
+    for site in code.scouts.iter().filter(|site| site.is_hashed_on(level)) {
+        for &line in site.places(notes, packets).iter().filter(|&&line| line != 0) {
+            prefetch_at(line as usize);
+        }
     }
 }
 

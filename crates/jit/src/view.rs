@@ -1,24 +1,24 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Eleven words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask, and whether packets
+//! Twelve words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask, and whether packets
 //! note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::{Derived, ExternState, Lot, State};
 use ir::{ExternId, Program, TableId};
-use table::{COUNTER_WORDS, Cells, Lane, Lookup, USAGE_WORDS};
+use table::{COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, USAGE_WORDS};
 
 use crate::abi::Code;
 use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
-const TABLE: i32 = 88;
+const TABLE: i32 = 96;
 
 /// Bytes of an extern's part.
 const EXTERN: i32 = 16;
 
 /// Limbs of a key that native code looks up by itself, at most.
-pub(crate) const MOST_DIGITS: usize = 2;
+pub(crate) const MOST_DIGITS: usize = DirectIndex::MOST_LIMBS;
 
 /// The offsets of a table's words.
 pub(crate) struct TableView {
@@ -30,12 +30,19 @@ pub(crate) struct TableView {
     pub(crate) counts: i32,
     /// Its totals.
     pub(crate) totals: i32,
-    /// The slots of its [`table::DirectIndex`], if it has one; else 0, and nothing in the words behind.
+    /// The slots of its [`DirectIndex`], if it has one; else 0.
     pub(crate) slots: i32,
-    /// The number of the last slot.
+    /// The lines of its [`HashIndex`], if it has one; else 0.
+    pub(crate) lines: i32,
+    /// Of a direct index, the number of the last slot.
     pub(crate) last_slot: i32,
-    /// By limb of the key: how far it is shifted, and which of its bits are outside.
+    /// Of a direct index, by limb of the key: how far it is shifted, and which of its bits are outside.
     pub(crate) digits: [(i32, i32); MOST_DIGITS],
+    /// Of a hash table, in the same words: how many lines there are, and both numbers of the seed.
+    pub(crate) line_count: i32,
+    pub(crate) seed: [i32; 2],
+    /// What there is beside the table's index, and what of that is not near: [`marks`].
+    pub(crate) marks: i32,
 }
 
 /// Where a table's words are.
@@ -47,9 +54,13 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         counts: first + 16,
         totals: first + 24,
         slots: first + 32,
-        last_slot: first + 40,
+        lines: first + 40,
+        last_slot: first + 48,
         // The first digit is not shifted, and nobody reads by how much.
-        digits: [(first + 56, first + 48), (first + 56, first + 64)],
+        digits: [(first + 64, first + 56), (first + 64, first + 72)],
+        line_count: first + 48,
+        seed: [first + 56, first + 64],
+        marks: first + 80,
     }
 }
 
@@ -90,11 +101,32 @@ impl Rows {
 /// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
 const NEAR: usize = 1024;
 
-/// What the last but one of a table's words says beside its records' stride, which is below: what has to be asked for in any case, and what only if many take turns.
-const COUNTS_ARE_THERE: u64 = 1 << 32;
-const RECORDS_ARE_FAR: u64 = 1 << 33;
-const COUNTS_ARE_FAR: u64 = 1 << 34;
-const USAGE_IS_FAR: u64 = 1 << 35;
+/// What the last but one of a table's words says beside its records' stride, which is below: which rows there are, and which of them are not near. What is there has to be
+/// asked for where many take turns, what is far in any case.
+pub(crate) mod marks {
+    const RECORDS_ARE_THERE: u64 = 1 << 32;
+    const COUNTS_ARE_THERE: u64 = 1 << 33;
+    const USAGE_IS_THERE: u64 = 1 << 34;
+    /// So much further up is what says that rows are far.
+    const FAR: u32 = 8;
+
+    /// What says of each kind that it is there, or far.
+    pub(crate) const RECORDS: u64 = RECORDS_ARE_THERE | RECORDS_ARE_THERE << FAR;
+    pub(crate) const COUNTS: u64 = COUNTS_ARE_THERE | COUNTS_ARE_THERE << FAR;
+    pub(crate) const USAGE: u64 = USAGE_IS_THERE | USAGE_IS_THERE << FAR;
+
+    /// What says that rows are to be asked for.
+    pub(crate) const fn wanted(are_many: bool) -> u64 {
+        let there = RECORDS_ARE_THERE | COUNTS_ARE_THERE | USAGE_IS_THERE;
+        if are_many { there } else { there << FAR }
+    }
+
+    /// Of one of these kinds, which has so many words.
+    pub(super) fn of(kind: u64, words: usize) -> u64 {
+        let there = wanted(true) | if words > super::NEAR { wanted(false) } else { 0 };
+        if words > 0 { kind & there } else { 0 }
+    }
+}
 
 /// The entries of a table of a lot's state.
 #[inline]
@@ -102,19 +134,16 @@ pub(crate) fn entries(lot: &Lot<'_>, table: TableId, are_many: bool) -> Option<E
     let first = table.get() as usize * (TABLE / 8) as usize;
     let words: &[u64; (TABLE / 8) as usize] = words_of(lot).get(first..)?.first_chunk()?;
     let [records, usage, counts, .., marks, rows] = *words;
-    let given = |at: u64, stride: usize, far: u64, is_there: bool| {
-        let is_asked = (are_many && is_there) || marks & far != 0;
-        Rows {
-            first: at as usize,
-            stride,
-            count: if is_asked && at != 0 { rows } else { 0 },
-        }
+    let wanted = marks & marks::wanted(are_many);
+    let given = |at: u64, stride: usize, kind: u64| Rows {
+        first: at as usize,
+        stride,
+        count: if wanted & kind != 0 { rows } else { 0 },
     };
-    let has_counts = marks & COUNTS_ARE_THERE != 0;
     Some(Entries {
-        records: given(records, marks as u32 as usize, RECORDS_ARE_FAR, true),
-        usage: given(usage, USAGE_WORDS * WORD, USAGE_IS_FAR, true),
-        counts: given(counts, COUNTER_WORDS * WORD, COUNTS_ARE_FAR, has_counts),
+        records: given(records, marks as u32 as usize, marks::RECORDS),
+        usage: given(usage, USAGE_WORDS * WORD, marks::USAGE),
+        counts: given(counts, COUNTER_WORDS * WORD, marks::COUNTS),
     })
 }
 
@@ -134,13 +163,14 @@ fn rows(lookup: &Lookup, lane: Lane) -> u64 {
 
 /// The last but one of a table's words.
 fn marks(lookup: &Lookup, lane: Lane) -> u64 {
-    let counts = lookup.counts().lane(lane).len();
-    let mark = |holds, mark| if holds { mark } else { 0 };
+    let usage = match lookup.notes_usage() {
+        true => lookup.usage().lane(lane).len(),
+        false => 0,
+    };
     (lookup.records().stride() * size_of::<u64>()) as u64
-        | mark(counts > 0, COUNTS_ARE_THERE)
-        | mark(lookup.records().limbs().len() > NEAR, RECORDS_ARE_FAR)
-        | mark(counts > NEAR, COUNTS_ARE_FAR)
-        | mark(lookup.usage().lane(lane).len() > NEAR, USAGE_IS_FAR)
+        | marks::of(marks::RECORDS, lookup.records().limbs().len())
+        | marks::of(marks::COUNTS, lookup.counts().lane(lane).len())
+        | marks::of(marks::USAGE, usage)
 }
 
 /// The offset of an extern's cells; how many they are is eight bytes behind.
@@ -202,7 +232,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         let (counts, totals) = (first(lookup.counts()), first(lookup.totals()));
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
-        words.extend(direct_words(lookup));
+        words.extend(index_words(lookup));
         words.extend([marks(lookup, lane), rows(lookup, lane)]);
     }
     for (&table, &last_needed) in &code.direct_tables {
@@ -217,6 +247,13 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
             "a table without the slots it must have"
         );
     }
+    for (&table, &limbs) in &code.hashed_tables {
+        let lookup = state.table(table).map(|table| &table.lookup);
+        let is_direct = lookup.is_some_and(|lookup| lookup.direct().is_some());
+        let hashed = lookup.and_then(|lookup| lookup.hashed());
+        let is_as_told = hashed.is_some_and(|index| index.limbs == limbs);
+        assert!(is_direct || is_as_told, "a table of exact keys without an index of them");
+    }
     for instance in &state.externs {
         let (cells, count) = match instance {
             ExternState::Counter(counters) => {
@@ -229,7 +266,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     }
     let asks = |site: &&ScoutSite| {
         let table = state.table(site.table);
-        let is_direct = table.is_some_and(|table| direct_words(&table.lookup)[0] != 0);
+        let is_direct = table.is_some_and(|table| table.lookup.direct().is_some());
         let is_native = site.answers_at_once || site.may_be_direct() && is_direct;
         !is_native
     };
@@ -240,17 +277,29 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
 }
 
 /// The words about a table's index from its slots on.
-fn direct_words(lookup: &Lookup) -> [u64; 5] {
-    let direct = lookup.direct();
-    let Some(direct) = direct.filter(|direct| direct.digits.len() <= MOST_DIGITS) else {
-        return [0; 5];
-    };
+fn index_words(lookup: &Lookup) -> [u64; 6] {
+    if let Some(direct) = lookup.direct() {
+        return direct_words(&direct);
+    }
+    match lookup.hashed() {
+        Some(HashIndex {
+            lines,
+            count,
+            seed: [a, b],
+            ..
+        }) => [0, lines as u64, count, a, b, 0],
+        None => [0; 6],
+    }
+}
+
+fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {
     let digit = |limb: usize| direct.digits.get(limb).copied().unwrap_or_default();
     let (first, second) = (digit(0), digit(1));
     let slots = direct.slots.as_ptr().expose_provenance();
     let last = direct.slots.len() as u64 - 1;
     [
         slots as u64,
+        0,
         last,
         first.outside,
         second.shift.into(),

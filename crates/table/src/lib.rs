@@ -54,11 +54,13 @@ pub use entry::{
     ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,
     UsageReading,
 };
+pub use flat_map::HashIndex;
 pub use key::{FieldMatch, KeyError, KeyFault, KeyField, KeyShape, MatchKind};
 pub use learning::{Learn, LearnError, Learned, LearnedEntry, LearningTable};
 pub use meter::{
     Color, ColorCounts, MeterArray, MeterCell, MeterConfig, MeterConfigError, MeterUnit,
 };
+pub use packing::{PackStep, PackedKey};
 pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
 pub use records::Records;
 pub use register::RegisterArray;

@@ -3,7 +3,8 @@
 //! Each field of a key starts on its own limb. What an index stores, hashes and compares is shorter
 //! when narrow fields share limbs: a port and a MAC address are one limb, an IPv4 5-tuple is two.
 
-use crate::key::{FieldMatch, KeyShape};
+use crate::flat_map::HashIndex;
+use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::limbs_for;
 
 /// The longest key that is packed, in limbs after it.
@@ -27,13 +28,13 @@ pub(crate) struct Packing {
 #[derive(Debug, Clone)]
 enum Steps {
     /// So many of these.
-    Few(u8, [Step; FEW]),
-    Many(Box<[Step]>),
+    Few(u8, [PackStep; FEW]),
+    Many(Box<[PackStep]>),
 }
 
 impl Steps {
-    fn new(steps: &[Step]) -> Self {
-        let mut few = [Step::default(); FEW];
+    fn new(steps: &[PackStep]) -> Self {
+        let mut few = [PackStep::default(); FEW];
         match few.get_mut(..steps.len()) {
             Some(own) => {
                 own.copy_from_slice(steps);
@@ -44,7 +45,7 @@ impl Steps {
     }
 
     #[inline(always)]
-    fn as_slice(&self) -> &[Step] {
+    fn as_slice(&self) -> &[PackStep] {
         match self {
             Self::Few(count, steps) => &steps[..*count as usize],
             Self::Many(steps) => steps,
@@ -54,13 +55,15 @@ impl Steps {
 
 /// Bits of one limb of the key, and where in the packed key they begin.
 #[derive(Debug, Clone, Copy, Default)]
-struct Step {
+pub struct PackStep {
     /// Which limb of the key.
-    from: u32,
-    to: u32,
-    shift: u8,
+    pub from: u32,
+    /// Which limb of the packed key.
+    pub to: u32,
+    /// How far they are shifted up there.
+    pub shift: u8,
     /// Whether the bits go on into limb `to + 1`.
-    spills: bool,
+    pub spills: bool,
 }
 
 impl Packing {
@@ -80,7 +83,7 @@ impl Packing {
             for limb in 0..limbs_for(width(&field)) {
                 let taken = (width(&field) as usize - limb * 64).min(64);
                 origins.push((field, limb));
-                steps.push(Step {
+                steps.push(PackStep {
                     from: (shape.offset(field) + limb) as u32,
                     to: (bits / 64) as u32,
                     shift: (bits % 64) as u8,
@@ -110,6 +113,11 @@ impl Packing {
         self.limbs
     }
 
+    /// One step a limb of the key that has bits: shifted, they are put together.
+    pub(crate) fn steps(&self) -> &[PackStep] {
+        self.steps.as_slice()
+    }
+
     /// Whether a key is its own packed form.
     #[inline(always)]
     pub(crate) fn is_identity(&self) -> bool {
@@ -134,7 +142,7 @@ impl Packing {
     }
 
     #[inline(always)]
-    fn pack_from(&self, packed: &mut [u64], limb: impl Fn(usize, &Step) -> u64) {
+    fn pack_from(&self, packed: &mut [u64], limb: impl Fn(usize, &PackStep) -> u64) {
         packed.fill(0);
         for (number, step) in self.steps.as_slice().iter().enumerate() {
             let (limb, to) = (limb(number, step), step.to as usize);
@@ -146,10 +154,35 @@ impl Packing {
     }
 }
 
+/// A key of exact fields as a [`HashIndex`] has it.
+#[derive(Debug, Clone)]
+pub struct PackedKey {
+    /// Its limbs, one at least.
+    pub limbs: usize,
+    /// What they are put together of.
+    pub steps: Vec<PackStep>,
+}
+
+impl PackedKey {
+    /// Of fields of so many bits each. `None` if no hash table that has such keys is a [`HashIndex`].
+    pub fn of(widths: &[u32]) -> Option<Self> {
+        let kind = MatchKind::Exact;
+        let shape = KeyShape::new(widths.iter().map(|&width| KeyField { width, kind }));
+        let all: Vec<usize> = (0..widths.len()).collect();
+        let packing = Packing::new(&shape, &all)?;
+        let limbs = packing.limbs();
+        (1..=HashIndex::MOST_LIMBS)
+            .contains(&limbs)
+            .then(|| Self {
+                limbs,
+                steps: packing.steps().to_vec(),
+            })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{KeyField, MatchKind};
     use bits::Value;
     use proptest::prelude::*;
 

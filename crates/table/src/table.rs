@@ -1,6 +1,7 @@
 //! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
 
 use crate::counter::{CounterKind, CounterReading};
+use crate::flat_map::HashIndex;
 use crate::engine::{self, DirectIndex, Improved, MatchEngine, Matcher, Rule};
 use crate::entry::{
     Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
@@ -755,6 +756,11 @@ impl Lookup {
     /// The index of this snapshot, where it is so simple that code had better look keys up by itself.
     pub fn direct(&self) -> Option<DirectIndex<'_>> {
         self.matcher.direct()
+    }
+
+    /// The index of this snapshot, where it is a hash table that code had better look keys up in by itself.
+    pub fn hashed(&self) -> Option<HashIndex<'_>> {
+        self.matcher.hashed()
     }
 
     /// The entry at `idx`, which [`find`](Self::find) of this same snapshot gave. Panics for others.

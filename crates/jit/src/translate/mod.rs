@@ -17,6 +17,7 @@ mod deparse;
 mod emit;
 mod expr;
 mod extract;
+mod hashed;
 mod homes;
 mod levels;
 mod parser;
@@ -50,10 +51,12 @@ use ir::{
 
 use crate::abi::{Code, Outcome, offset};
 use crate::helpers::Helper;
+use crate::notes::RowList;
 use action::{ActionCosts, Param, SharedAction};
 use count::Applying;
 use current::CurrentUses;
 use pass::Fusing;
+pub(crate) use hashed::words_of_rows;
 pub(crate) use pass::PassUses;
 pub(crate) use scout::{ScoutSite, ScoutedStages};
 
@@ -165,6 +168,8 @@ pub(crate) enum Body<'p> {
     Pass(&'p Pass),
     /// A scout of a pass, which takes answers at these stages: the one of this level.
     Scout(&'p Pass, &'p ScoutedStages, usize),
+    /// What answers the questions about hash tables of the scout of this level, and lists rows.
+    Answers(usize, RowList),
 }
 
 /// Translates code into the function at hand. Of a pass it tells where it takes answers of a scout.
@@ -185,6 +190,7 @@ pub(crate) fn translate(
         }
         Body::Pass(pass) => return translator.pass(pass),
         Body::Scout(pass, stages, level) => translator.scout(pass, stages, level)?,
+        Body::Answers(level, rows) => translator.answers(level, rows),
     }
     Ok(ScoutedStages::new())
 }

@@ -19,7 +19,7 @@ use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
-use table::Directness;
+use table::{Directness, PackedKey};
 
 use super::extract::is_inline;
 use super::homes::{Homes, written_in_control};
@@ -45,10 +45,15 @@ pub(crate) struct ScoutSite {
     directness: Option<Directness>,
     /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
     pub(crate) answers_at_once: bool,
+    /// Limbs of a packed key, where native code looks keys up in a hash table ([`super::hashed`]).
+    hashed: Option<usize>,
 }
 
 /// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
 /// that was found, and the keys.
+///
+/// For a hash table there is by packet, first, the line that has its key (0: it does not ask), and the number of the record once that was found, with [`ANSWERED`](crate::notes::ANSWERED); then
+/// the first limb of each packet's packed key; then the second.
 impl ScoutSite {
     const ASKING: usize = 1;
     const FOUND: usize = Self::ASKING + BURST;
@@ -57,6 +62,36 @@ impl ScoutSite {
     /// Whether the questions of a level's packets are answered together.
     pub(crate) fn is_asked_on(&self, level: Level) -> bool {
         self.level == level && !self.answers_at_once && !self.is_direct()
+    }
+
+    /// Whether native code asks on a level, and finds the answers when all packets have asked.
+    pub(crate) fn is_hashed_on(&self, level: Level) -> bool {
+        self.is_asked_on(level) && self.hashed.is_some()
+    }
+
+    /// Whether the questions of a level's packets are answered by the table.
+    pub(crate) fn is_searched_on(&self, level: Level) -> bool {
+        self.is_asked_on(level) && self.hashed.is_none()
+    }
+
+    /// The lines, or numbers, of so many packets' questions, which [native code](super::hashed) has noted.
+    pub(crate) fn places<'n>(&self, notes: &'n [u64], packets: usize) -> &'n [u64] {
+        &notes[self.first..][..packets.min(BURST)]
+    }
+
+    /// Where the first packet's line or number is, in bytes from the notes' beginning.
+    pub(super) fn place(&self) -> i32 {
+        8 * self.first as i32
+    }
+
+    /// The same of a limb of its packed key.
+    pub(super) fn packed(&self, limb: usize) -> i32 {
+        self.place() + (8 * BURST * (1 + limb)) as i32
+    }
+
+    /// Limbs of a packed key.
+    pub(super) fn packed_limbs(&self) -> usize {
+        self.hashed.unwrap_or(0)
     }
 
     /// Whether native code always finds the answers in the table's direct index.
@@ -80,16 +115,21 @@ impl ScoutSite {
 
     /// How many words they are.
     pub(crate) fn words(&self) -> usize {
-        match self.is_direct() {
-            true => 0,
-            false => Self::KEYS + BURST * self.limbs,
+        match (self.is_direct(), self.hashed) {
+            (true, _) => 0,
+            (false, Some(limbs)) => BURST * (1 + limbs),
+            (false, None) => Self::KEYS + BURST * self.limbs,
         }
     }
 
     /// None of so many packets asks, in the notes of this site.
     pub(crate) fn clear(&self, notes: &mut [u64], packets: usize) {
         let notes = &mut notes[self.first..][..self.words()];
-        let asking = Self::ASKING + packets.min(BURST);
+        let first = match self.hashed {
+            Some(_) => 0,
+            None => Self::ASKING,
+        };
+        let asking = first + packets.min(BURST);
         notes.iter_mut().take(asking).for_each(|word| *word = 0);
     }
 
@@ -279,7 +319,11 @@ impl Translator<'_> {
             directness: self.directness(table),
             // Not before its scout needs them.
             answers_at_once: false,
+            hashed: self.packed_key(table).map(|packing| packing.limbs),
         };
+        self.code
+            .hashed_tables
+            .extend(site.hashed.map(|limbs| (table, limbs)));
         let number = self.code.scouts.len();
         self.code.scouts.push(site);
         let fused = self.fused.as_mut()?;
@@ -328,6 +372,9 @@ impl Translator<'_> {
         key: &[Value],
         otherwise: Block,
     ) -> Value {
+        if let Some(packing) = self.packing_of(site) {
+            return self.answered_hashed(site, &packing, key, otherwise);
+        }
         let asking = self.notes(site, ScoutSite::ASKING);
         let at = self.at();
         let behind = self.b.ins().ishl_imm(at, 3);
@@ -590,8 +637,7 @@ impl Translator<'_> {
     /// Writes down the key of a table, if that has no direct index.
     fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
         if !site.may_be_direct() {
-            self.ask(site)?;
-            return Ok(());
+            return self.ask(site);
         }
         let (searched, after) = (self.b.create_block(), self.b.create_block());
         let slots = self.slots_of(site.table);
@@ -611,11 +657,28 @@ impl Translator<'_> {
         self.jump_with(after, &[noted]);
         self.start_sealed(unknown);
         let found = self.find(site.table)?;
-        let question = self.ask(site)?;
-        self.store_found(site, question, found);
+        match self.packing_of(site) {
+            Some(packing) => self.note_found(site, &packing, found)?,
+            None => {
+                let question = self.ask_table(site)?;
+                self.store_found(site, question, found);
+            }
+        }
         self.jump_with(after, &[found]);
         self.start_sealed(after);
         Ok(number)
+    }
+
+    fn packing_of(&self, site: ScoutSite) -> Option<PackedKey> {
+        site.hashed.and_then(|_| self.packed_key(site.table))
+    }
+
+    /// Writes down the key of a table.
+    fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+        match self.packing_of(site) {
+            Some(packing) => self.ask_hashed(site, &packing),
+            None => self.ask_table(site).map(|_| ()),
+        }
     }
 
     /// Notes the answer to a question.
@@ -632,8 +695,8 @@ impl Translator<'_> {
         self.b.ins().iadd(found, behind)
     }
 
-    /// Writes down the key of a table; the number of the question.
-    fn ask(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+    /// Writes down the key of a table that is asked for all packets together; the number of the question.
+    fn ask_table(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         let key = self.key_of(site.table)?;
         let count_at = self.notes(site, 0);
         let count = self.b.ins().load(I64, in_limbs(), count_at, 0);

@@ -216,7 +216,7 @@ impl Translator<'_> {
     }
 
     /// The bits of the parts of a table's key.
-    fn key_widths(&self, table: TableId) -> Vec<u32> {
+    pub(super) fn key_widths(&self, table: TableId) -> Vec<u32> {
         let keys = self.program.tables.get(table).map(|table| &table.keys);
         let keys = keys.into_iter().flatten();
         keys.map(|key| self.ty(&key.expr).map_or(u32::MAX, |ty| ty.width()))

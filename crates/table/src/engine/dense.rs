@@ -68,6 +68,11 @@ pub struct DirectIndex<'m> {
     pub slots: &'m [u32],
 }
 
+impl DirectIndex<'_> {
+    /// Limbs of a key, at most.
+    pub const MOST_LIMBS: usize = 2;
+}
+
 impl Dense {
     /// Without entries, for keys of exact fields.
     pub(super) fn new(shape: &KeyShape) -> Self {

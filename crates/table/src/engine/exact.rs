@@ -4,7 +4,7 @@ use super::dense::{Dense, DirectIndex};
 use super::steady::{ASK, Base, Steady};
 use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange};
 use crate::entry::EntryIdx;
-use crate::flat_map::{BATCH, FlatMap, Hash, OUTDATED};
+use crate::flat_map::{BATCH, FlatMap, Hash, HashIndex, OUTDATED};
 use crate::key::{FieldMatch, KeyShape};
 use crate::packing::{self, Packing};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl MatchEngine for Exact {
 /// How keys are found.
 #[derive(Debug, Clone)]
 enum Index {
-    /// By slot, as long as slots are few.
+    /// By slot, as long as slots are few and keys short.
     Dense { dense: Dense, packing: Arc<Packing> },
     /// By hash, from then on.
     Hashed(Hashed),
@@ -70,6 +70,10 @@ enum Index {
 
 impl Index {
     fn new(packing: Arc<Packing>, shape: &KeyShape) -> Self {
+        // Code that looks keys up by itself knows no slots of longer keys.
+        if shape.limbs() > DirectIndex::MOST_LIMBS {
+            return Self::Hashed(Hashed::new(&packing));
+        }
         let dense = Dense::new(shape);
         Self::Dense { dense, packing }
     }
@@ -325,6 +329,13 @@ impl Matcher for Index {
         match self {
             Self::Dense { dense, .. } => Some(dense.direct()),
             Self::Hashed(_) => None,
+        }
+    }
+
+    fn hashed(&self) -> Option<HashIndex<'_>> {
+        match self {
+            Self::Dense { .. } => None,
+            Self::Hashed(hashed) => hashed.map.index(),
         }
     }
 

@@ -24,7 +24,7 @@ pub use ternary::Ternary;
 pub use versions::{Replay, RuleChange, Versions};
 
 use crate::entry::{EntryIdx, Rank};
-use crate::flat_map::BATCH;
+use crate::flat_map::{BATCH, HashIndex};
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use std::fmt;
 use std::sync::Arc;
@@ -127,6 +127,11 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 
     /// The index, where it is so simple that code had better look keys up by itself.
     fn direct(&self) -> Option<DirectIndex<'_>> {
+        None
+    }
+
+    /// The index, where it is a hash table that code had better look keys up in by itself.
+    fn hashed(&self) -> Option<HashIndex<'_>> {
         None
     }
 

@@ -13,7 +13,7 @@
 
 use super::{Improved, Matcher, Replay, Versions};
 use crate::entry::EntryIdx;
-use crate::flat_map::BATCH;
+use crate::flat_map::{BATCH, HashIndex};
 use std::fmt;
 use std::sync::Arc;
 
@@ -190,6 +190,11 @@ impl<T: Base> Matcher for Steadied<T> {
     /// as batches are, and these are hashed again.
     fn announce(&self, keys: &[u64], notes: &mut [u64]) {
         self.base.announce(keys, notes);
+    }
+
+    /// The base: of what is outdated there it says so.
+    fn hashed(&self) -> Option<HashIndex<'_>> {
+        self.base.hashed()
     }
 
     fn memory(&self) -> usize {

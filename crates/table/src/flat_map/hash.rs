@@ -34,6 +34,11 @@ impl Seed {
         }
     }
 
+    /// Its numbers.
+    pub(crate) fn numbers(self) -> [u64; 2] {
+        [self.a, self.b]
+    }
+
     /// Another seed, which whoever does not know this one does not know.
     pub(crate) fn next(self) -> Self {
         Self::from_number(self.a ^ self.b.rotate_left(17))

@@ -1,10 +1,11 @@
 //! Keys of one or two limbs, which lie in the lines themselves.
 
 use std::hint::select_unpredictable;
+use std::mem::offset_of;
 
 use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
-use super::{BATCH, MapCore};
+use super::{BATCH, HashIndex, MapCore};
 use crate::prefetch::prefetch;
 use crate::word::Word;
 
@@ -18,7 +19,16 @@ pub(crate) struct InlineLine<const LIMBS: usize, const SLOTS: usize> {
     overflow: Overflow,
 }
 
-const _: () = assert!(size_of::<InlineLine<1, 5>>() == 64 && size_of::<InlineLine<2, 3>>() == 64);
+/// Whether lines are laid out as code expects it that looks keys up by itself.
+const fn is_as_told<const LIMBS: usize, const SLOTS: usize>() -> bool {
+    size_of::<InlineLine<LIMBS, SLOTS>>() == HashIndex::LINE
+        && HashIndex::slots(LIMBS) == SLOTS
+        && offset_of!(InlineLine<LIMBS, SLOTS>, keys) == 0
+        && offset_of!(InlineLine<LIMBS, SLOTS>, values) == HashIndex::places_at(LIMBS)
+        && offset_of!(InlineLine<LIMBS, SLOTS>, overflow) == HashIndex::OVERFLOW_AT
+}
+
+const _: () = assert!(is_as_told::<1, 5>() && is_as_told::<2, 3>());
 
 impl<const LIMBS: usize, const SLOTS: usize> Line for InlineLine<LIMBS, SLOTS> {
     type Mark = [u64; LIMBS];
@@ -92,6 +102,11 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineMap<LIMBS, SLOTS> {
         } else {
             seed.hash(key)
         }
+    }
+
+    /// How code sees it that looks keys up by itself.
+    pub(super) fn index(&self) -> HashIndex<'_> {
+        HashIndex::new(LIMBS, self.lines.lines.as_ptr_range(), self.seed)
     }
 
     /// The slot of a key.

@@ -48,7 +48,7 @@ pub(crate) struct Overflow(Word);
 
 impl Overflow {
     const END: u32 = 7;
-    const IS_OUTDATED: u32 = 8;
+    pub(crate) const IS_OUTDATED: u32 = 8;
 
     /// The bits of a group.
     #[inline(always)]

@@ -4,11 +4,13 @@
 //! memory together. Most keys are found, or found missing, in one line (`lines`).
 
 mod hash;
+mod index;
 mod inline;
 mod lines;
 mod tagged;
 
 pub(crate) use hash::{Hash, Seed};
+pub use index::HashIndex;
 use inline::InlineMap;
 use lines::NoRoom;
 pub(crate) use lines::OUTDATED;
@@ -116,6 +118,15 @@ impl FlatMap {
     #[inline]
     pub(crate) fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
         in_form!(&self.form, map => map.get_batch(keys, out))
+    }
+
+    /// How code sees it that looks keys up by itself, if it can.
+    pub(crate) fn index(&self) -> Option<HashIndex<'_>> {
+        match &self.form {
+            Form::One(map) => Some(map.index()),
+            Form::Two(map) => Some(map.index()),
+            Form::Many(_) => None,
+        }
     }
 
     /// Sets the value of a key; gives the one that it had.

@@ -1,0 +1,362 @@
+//! Lookups in hash tables by native code: a scout hashes the keys of a burst and writes down in which line each must be; when all these lines have been asked for,
+//! another function compares the keys there, and lists what the pass will read of the entries. How tables are laid out, [`table::HashIndex`] says.
+//!
+//! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I32, I128};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value};
+use cranelift_frontend::Variable;
+use exec::{BURST, Unsupported};
+use ir::{MatchKind, TableId};
+use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, Records, USAGE_WORDS};
+
+use super::levels::{Follows, Level};
+use super::scout::ScoutSite;
+use super::{I64, Translator, in_limbs};
+use crate::abi::{LINE, offset};
+use crate::notes::{ANSWERED, RowList};
+use crate::view;
+
+/// Shifted so far, a number of bytes is one of words.
+const WORD_SHIFT: i64 = 3;
+
+impl Translator<'_> {
+    /// How a table's keys are packed, if native code looks them up wherever the table has no slots.
+    pub(super) fn packed_key(&self, table: TableId) -> Option<PackedKey> {
+        let keys = &self.program.tables.get(table)?.keys;
+        let is_exact =
+            |key: &ir::Key| key.match_kind == MatchKind::Exact && self.follows(&key.expr);
+        let has_slots = self
+            .directness(table)
+            .is_some_and(|it| it != Directness::Sometimes);
+        let is_hashed = self.fused.is_some() && !has_slots && keys.iter().all(is_exact);
+        is_hashed.then(|| PackedKey::of(&self.key_widths(table)))?
+    }
+
+    /// Puts a key together as its table has it.
+    fn pack(&mut self, packing: &PackedKey, key: &[Value]) -> Vec<Value> {
+        let mut packed: Vec<Option<Value>> = vec![None; packing.limbs];
+        for step in &packing.steps {
+            let (limb, to) = (key[step.from as usize], step.to as usize);
+            let shift = i64::from(step.shift);
+            let lower = self.b.ins().ishl_imm(limb, shift);
+            self.put_in(&mut packed[to], lower);
+            if step.spills {
+                let upper = self.b.ins().ushr_imm(limb, 64 - shift);
+                self.put_in(&mut packed[to + 1], upper);
+            }
+        }
+        let zero = self.number(0);
+        packed.into_iter().map(|limb| limb.unwrap_or(zero)).collect()
+    }
+
+    /// The lower half of a product, exclusive or the upper one.
+    fn fold(&mut self, a: Value, b: Value) -> Value {
+        let [a, b] = [a, b].map(|factor| self.b.ins().uextend(I128, factor));
+        let product = self.b.ins().imul(a, b);
+        let (low, high) = self.b.ins().isplit(product);
+        self.b.ins().bxor(low, high)
+    }
+
+    /// The hash of a packed key.
+    fn hash(&mut self, table: TableId, packed: &[Value]) -> Value {
+        let [a, b] = view::of_table(table).seed.map(|at| self.load_view(at));
+        let first = self.b.ins().bxor(packed[0], a);
+        let factor = match packed.get(1) {
+            Some(&second) => self.b.ins().bxor(second, b),
+            None => b,
+        };
+        let hash = self.fold(first, factor);
+        let turned = self.b.ins().rotl_imm(b, 32);
+        let factor = self.b.ins().bor_imm(turned, 1);
+        self.fold(hash, factor)
+    }
+
+    /// The line that half of a hash names.
+    fn line(&mut self, table: TableId, half: Value) -> Value {
+        let words = view::of_table(table);
+        let (lines, count) = (self.load_view(words.lines), self.load_view(words.line_count));
+        let scaled = self.b.ins().imul(half, count);
+        let number = self.b.ins().ushr_imm(scaled, 32);
+        let behind = self.b.ins().imul_imm(number, HashIndex::LINE as i64);
+        self.b.ins().iadd(lines, behind)
+    }
+
+    fn first_line(&mut self, table: TableId, hash: Value) -> Value {
+        let half = self.b.ins().ushr_imm(hash, 32);
+        self.line(table, half)
+    }
+
+    /// Writes down the key of a table, packed, and in which line it must be.
+    pub(super) fn ask_hashed(
+        &mut self,
+        site: ScoutSite,
+        packing: &PackedKey,
+    ) -> Result<(), Unsupported> {
+        let key = self.key_of(site.table)?;
+        let packed = self.pack(packing, &key);
+        let hash = self.hash(site.table, &packed);
+        let line = self.first_line(site.table, hash);
+        let at = self.at();
+        self.note(site, at, line, &packed);
+        Ok(())
+    }
+
+    /// Notes what was found for a key by other means.
+    pub(super) fn note_found(
+        &mut self,
+        site: ScoutSite,
+        packing: &PackedKey,
+        found: Value,
+    ) -> Result<(), Unsupported> {
+        let key = self.key_of(site.table)?;
+        let packed = self.pack(packing, &key);
+        let found = self.b.ins().bor_imm(found, ANSWERED as i64);
+        let at = self.at();
+        self.note(site, at, found, &packed);
+        Ok(())
+    }
+
+    fn note(&mut self, site: ScoutSite, at: Value, note: Value, packed: &[Value]) {
+        let notes = self.notes_of(at);
+        self.b.ins().store(in_limbs(), note, notes, site.place());
+        for (limb, &part) in packed.iter().enumerate() {
+            self.b.ins().store(in_limbs(), part, notes, site.packed(limb));
+        }
+    }
+
+    /// Where the first word for a packet is.
+    fn notes_of(&mut self, at: Value) -> Value {
+        let notes = self.load_constant(offset::NOTES);
+        let behind = self.b.ins().ishl_imm(at, WORD_SHIFT);
+        self.b.ins().iadd(notes, behind)
+    }
+
+    /// The number of the record that the packet at hand hits, as was found for this key, if one is given; `otherwise` if nothing was.
+    pub(super) fn answered_hashed(
+        &mut self,
+        site: ScoutSite,
+        packing: &PackedKey,
+        key: &[Value],
+        otherwise: Block,
+    ) -> Value {
+        let at = self.at();
+        let notes = self.notes_of(at);
+        let note = self.b.ins().load(I64, in_limbs(), notes, site.place());
+        let answered = self.b.create_block();
+        self.branch(note, answered, otherwise);
+        self.start_sealed(answered);
+        if !key.is_empty() {
+            let packed = self.pack(packing, key);
+            let mut differs = self.number(0);
+            for (limb, part) in packed.into_iter().enumerate() {
+                let asked = self.b.ins().load(I64, in_limbs(), notes, site.packed(limb));
+                let here = self.b.ins().bxor(part, asked);
+                differs = self.b.ins().bor(differs, here);
+            }
+            let same = self.b.create_block();
+            self.branch(differs, otherwise, same);
+            self.start_sealed(same);
+        }
+        let number = self.b.ins().ireduce(I32, note);
+        self.b.ins().uextend(I64, number)
+    }
+
+    /// What a line has for a key: a place plus 1, perhaps outdated, or 0. Without branches: which slot it is cannot be foreseen.
+    fn probe(&mut self, line: Value, packed: &[Value]) -> Value {
+        let limbs = packed.len();
+        let none = self.b.ins().iconst(I32, 0);
+        let mut found = none;
+        for slot in 0..HashIndex::slots(limbs) {
+            let at = (8 * slot * limbs) as i32;
+            let mut is_it = None;
+            for (limb, &part) in packed.iter().enumerate() {
+                let stored = self.b.ins().load(I64, in_limbs(), line, at + 8 * limb as i32);
+                let same = self.b.ins().icmp(IntCC::Equal, stored, part);
+                is_it = Some(match is_it {
+                    Some(before) => self.b.ins().band(before, same),
+                    None => same,
+                });
+            }
+            let place = HashIndex::places_at(limbs) + 4 * slot;
+            let place = self.b.ins().load(I32, in_limbs(), line, place as i32);
+            if let Some(is_it) = is_it {
+                let here = self.b.ins().select(is_it, place, none);
+                found = self.b.ins().bor(found, here);
+            }
+        }
+        self.b.ins().uextend(I64, found)
+    }
+
+    /// Whether what a line has for a key is neither missing nor outdated.
+    fn is_certain(&mut self, found: Value) -> Value {
+        let less = self.b.ins().iadd_imm(found, -1);
+        let most = i64::from(HashIndex::OUTDATED) - 1;
+        self.b.ins().icmp_imm(IntCC::UnsignedLessThan, less, most)
+    }
+
+    /// What a key hits that its first line has not: to `known` with the number, or to `unknown`.
+    fn look_further(
+        &mut self,
+        table: TableId,
+        (line, packed): (Value, &[Value]),
+        found: Value,
+        known: Block,
+        unknown: Block,
+    ) {
+        let (missing, second, again) = (self.cold_block(), self.cold_block(), self.cold_block());
+        self.branch(found, unknown, missing);
+        self.start_sealed(missing);
+        let hash = self.hash(table, packed);
+        let overflow = self.b.ins().load(I32, in_limbs(), line, HashIndex::OVERFLOW_AT as i32);
+        let overflow = self.b.ins().uextend(I64, overflow);
+        let group = self.b.ins().ushr_imm(hash, 40);
+        let group = self.b.ins().band_imm(group, 7);
+        let shift = self.b.ins().ishl_imm(group, 2);
+        let overflow = self.b.ins().ushr(overflow, shift);
+        let may_have = self.b.ins().band_imm(overflow, 15);
+        let zero = self.number(0);
+        let to_known = [BlockArg::Value(zero)];
+        self.b.ins().brif(may_have, second, &[], known, &to_known);
+        self.start_sealed(second);
+        let half = self.b.ins().band_imm(hash, 0xffff_ffff);
+        let line = self.line(table, half);
+        let found = self.probe(line, packed);
+        let is_certain = self.is_certain(found);
+        let to_found = [BlockArg::Value(found)];
+        self.b.ins().brif(is_certain, known, &to_found, again, &[]);
+        self.start_sealed(again);
+        // It is nowhere, and nothing of its group is outdated; or else nobody knows.
+        let outdated = self.b.ins().band_imm(overflow, i64::from(HashIndex::MISSING_OUTDATED));
+        let doubt = self.b.ins().bor(outdated, found);
+        self.b.ins().brif(doubt, unknown, &[], known, &to_known);
+        self.is_live = false;
+    }
+
+    /// Translates the function that answers the questions of a level's scout.
+    pub(super) fn answers(mut self, level: Level, list: RowList) {
+        let callers = self.see_state();
+        let sites = self.code.scouts.iter();
+        let sites: Vec<ScoutSite> = sites.filter(|s| s.is_hashed_on(level)).copied().collect();
+        let notes = self.load_constant(offset::NOTES);
+        let rows = self.b.ins().iadd_imm(notes, 8 * list.first as i64);
+        let listed = self.b.ins().load(I64, in_limbs(), rows, 0);
+        let behind = self.b.ins().ishl_imm(listed, WORD_SHIFT);
+        let next = self.b.ins().iadd(rows, behind);
+        let (next, first) = (self.variable(next), self.load_invocation(offset::AT));
+        let at = self.variable(first);
+        let (begin, through) = (self.b.create_block(), self.b.create_block());
+        self.jump(begin);
+        self.start(begin);
+        for site in sites {
+            self.answer(site, at, next);
+        }
+        let following = self.b.use_var(at);
+        let following = self.b.ins().iadd_imm(following, 1);
+        self.b.def_var(at, following);
+        let count = self.load_constant(offset::COUNT);
+        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, following, count);
+        self.branch(goes_on, begin, through);
+        self.start(through);
+        let next = self.b.use_var(next);
+        let behind = self.b.ins().isub(next, rows);
+        let listed = self.b.ins().ushr_imm(behind, WORD_SHIFT);
+        self.b.ins().store(in_limbs(), listed, rows, 0);
+        self.b.ins().set_pinned_reg(callers);
+        self.b.ins().return_(&[following]);
+        let never = self.end;
+        self.start(never);
+        let number = self.b.block_params(never)[0];
+        self.b.ins().return_(&[number]);
+        self.b.seal_all_blocks();
+        self.b.finalize();
+    }
+
+    /// Answers the question of a packet, if it has one.
+    fn answer(&mut self, site: ScoutSite, at: Variable, next: Variable) {
+        let (asked, after) = (self.b.create_block(), self.b.create_block());
+        let (further, unknown) = (self.cold_block(), self.cold_block());
+        let (known, number) = self.block_with(1);
+        let at = self.b.use_var(at);
+        let notes = self.notes_of(at);
+        let line = self.b.ins().load(I64, in_limbs(), notes, site.place());
+        self.branch(line, asked, after);
+        self.start_sealed(asked);
+        let limbs = 0..site.packed_limbs();
+        let packed: Vec<Value> = limbs
+            .map(|limb| self.b.ins().load(I64, in_limbs(), notes, site.packed(limb)))
+            .collect();
+        let found = self.probe(line, &packed);
+        let is_certain = self.is_certain(found);
+        let to_known = [BlockArg::Value(found)];
+        self.b.ins().brif(is_certain, known, &to_known, further, &[]);
+        self.start_sealed(further);
+        self.look_further(site.table, (line, &packed), found, known, unknown);
+        self.start_sealed(unknown);
+        let nobody = self.number(0);
+        self.b.ins().store(in_limbs(), nobody, notes, site.place());
+        self.jump(after);
+        self.start_sealed(known);
+        let answer = self.b.ins().bor_imm(number[0], ANSWERED as i64);
+        self.b.ins().store(in_limbs(), answer, notes, site.place());
+        self.list_rows(site.table, number[0], next);
+        self.jump(after);
+        self.start_sealed(after);
+    }
+
+    /// Lists what the pass will read of an entry and what is not near.
+    fn list_rows(&mut self, table: TableId, number: Value, next: Variable) {
+        let words = view::of_table(table);
+        let marks = self.load_view(words.marks);
+        let wanted = self.load_constant(offset::ROWS_WANTED);
+        let wanted = self.b.ins().band(marks, wanted);
+        let (some, after) = (self.b.create_block(), self.b.create_block());
+        self.branch(wanted, some, after);
+        self.start_sealed(some);
+        let records = 8 * Records::stride_of(self.code.tables[table].most_params());
+        let counts = 8 * COUNTER_WORDS;
+        let usage = 8 * USAGE_WORDS;
+        let all = [
+            (view::marks::RECORDS, words.records, records),
+            (view::marks::COUNTS, words.counts, counts),
+            (view::marks::USAGE, words.usage, usage),
+        ];
+        for (mark, first, stride) in all {
+            let (these, others) = (self.b.create_block(), self.b.create_block());
+            let is_wanted = self.b.ins().band_imm(wanted, mark as i64);
+            self.branch(is_wanted, these, others);
+            self.start_sealed(these);
+            let first = self.load_view(first);
+            let behind = self.b.ins().imul_imm(number, stride as i64);
+            let row = self.b.ins().iadd(first, behind);
+            for behind in (0..stride).step_by(LINE) {
+                let line = self.b.ins().iadd_imm(row, behind as i64);
+                let place = self.b.use_var(next);
+                // The list's first word is how many there are.
+                self.b.ins().store(in_limbs(), line, place, 8);
+                let place = self.b.ins().iadd_imm(place, 8);
+                self.b.def_var(next, place);
+            }
+            self.jump(others);
+            self.start_sealed(others);
+        }
+        self.jump(after);
+        self.start_sealed(after);
+    }
+
+    /// A part of a limb, beside those that are there.
+    fn put_in(&mut self, place: &mut Option<Value>, part: Value) {
+        *place = Some(match *place {
+            Some(before) => self.b.ins().bor(before, part),
+            None => part,
+        });
+    }
+}
+
+/// Words that a table's rows take in the list, at most.
+pub(crate) fn words_of_rows(params: usize) -> usize {
+    let strides = [Records::stride_of(params), COUNTER_WORDS, USAGE_WORDS];
+    let lines = strides.map(|stride| (8 * stride).div_ceil(LINE));
+    BURST * lines.iter().sum::<usize>()
+}
