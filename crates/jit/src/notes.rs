@@ -10,9 +10,6 @@ use crate::abi::{self, Code};
 use crate::translate::{ScoutSite, words_of_rows};
 use crate::view::{self, Rows};
 
-/// What a packet's note has beside the number of the record that native code found in a hash table.
-pub(crate) const ANSWERED: u64 = 1 << 32;
-
 /// Where among the notes the rows are listed that native code will read: how many, and their addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowList {

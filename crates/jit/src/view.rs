@@ -38,9 +38,9 @@ pub(crate) struct TableView {
     pub(crate) last_slot: i32,
     /// Of a direct index, by limb of the key: how far it is shifted, and which of its bits are outside.
     pub(crate) digits: [(i32, i32); MOST_DIGITS],
-    /// Of a hash table, in the same words: how many lines there are, and both numbers of the seed.
+    /// Of a hash table, in the same words: how many lines there are, and both numbers of the seed, with the second one as the last factor.
     pub(crate) line_count: i32,
-    pub(crate) seed: [i32; 2],
+    pub(crate) seed: [i32; 3],
     /// What there is beside the table's index, and what of that is not near: [`marks`].
     pub(crate) marks: i32,
 }
@@ -59,7 +59,7 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         // The first digit is not shifted, and nobody reads by how much.
         digits: [(first + 64, first + 56), (first + 64, first + 72)],
         line_count: first + 48,
-        seed: [first + 56, first + 64],
+        seed: [first + 56, first + 64, first + 72],
         marks: first + 80,
     }
 }
@@ -101,12 +101,12 @@ impl Rows {
 /// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
 const NEAR: usize = 1024;
 
-/// What the last but one of a table's words says beside its records' stride, which is below: which rows there are, and which of them are not near. What is there has to be
+/// What the last but one of a table's words says beside its records' stride, which is in its upper half: which rows there are, and which of them are not near. What is there has to be
 /// asked for where many take turns, what is far in any case.
 pub(crate) mod marks {
-    const RECORDS_ARE_THERE: u64 = 1 << 32;
-    const COUNTS_ARE_THERE: u64 = 1 << 33;
-    const USAGE_IS_THERE: u64 = 1 << 34;
+    const RECORDS_ARE_THERE: u64 = 1;
+    const COUNTS_ARE_THERE: u64 = 2;
+    const USAGE_IS_THERE: u64 = 4;
     /// So much further up is what says that rows are far.
     const FAR: u32 = 8;
 
@@ -141,7 +141,7 @@ pub(crate) fn entries(lot: &Lot<'_>, table: TableId, are_many: bool) -> Option<E
         count: if wanted & kind != 0 { rows } else { 0 },
     };
     Some(Entries {
-        records: given(records, marks as u32 as usize, marks::RECORDS),
+        records: given(records, (marks >> 32) as usize, marks::RECORDS),
         usage: given(usage, USAGE_WORDS * WORD, marks::USAGE),
         counts: given(counts, COUNTER_WORDS * WORD, marks::COUNTS),
     })
@@ -167,7 +167,7 @@ fn marks(lookup: &Lookup, lane: Lane) -> u64 {
         true => lookup.usage().lane(lane).len(),
         false => 0,
     };
-    (lookup.records().stride() * size_of::<u64>()) as u64
+    ((lookup.records().stride() * size_of::<u64>()) as u64) << 32
         | marks::of(marks::RECORDS, lookup.records().limbs().len())
         | marks::of(marks::COUNTS, lookup.counts().lane(lane).len())
         | marks::of(marks::USAGE, usage)
@@ -287,7 +287,7 @@ fn index_words(lookup: &Lookup) -> [u64; 6] {
             count,
             seed: [a, b],
             ..
-        }) => [0, lines as u64, count, a, b, 0],
+        }) => [0, lines as u64, count, a, b, b.rotate_left(32) | 1],
         None => [0; 6],
     }
 }

@@ -4,8 +4,10 @@
 //! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I32, I128};
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value};
+use cranelift_codegen::ir::types::{I8X16, I32, I64X2, I128};
+use cranelift_codegen::ir::{
+    AliasRegion, Block, BlockArg, ConstantData, Endianness, InstBuilder, MemFlags, Value,
+};
 use cranelift_frontend::Variable;
 use exec::{BURST, Unsupported};
 use ir::{MatchKind, TableId};
@@ -13,10 +15,23 @@ use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, Records, USAGE_WORD
 
 use super::levels::{Follows, Level};
 use super::scout::ScoutSite;
-use super::{I64, Translator, in_limbs};
+use super::{I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
-use crate::notes::{ANSWERED, RowList};
+use crate::notes::RowList;
 use crate::view;
+
+/// Slots of keys of one limb that are compared two at a time.
+const VECTORED: usize = 4;
+
+/// Lines, of which vectors begin anywhere.
+fn in_lines() -> MemFlags {
+    memory(AliasRegion::Heap)
+}
+
+/// Bytes of vectors stay in the order that they have in memory.
+fn in_order() -> MemFlags {
+    MemFlags::new().with_endianness(Endianness::Little)
+}
 
 /// Shifted so far, a number of bytes is one of words.
 const WORD_SHIFT: i64 = 3;
@@ -61,16 +76,14 @@ impl Translator<'_> {
 
     /// The hash of a packed key.
     fn hash(&mut self, table: TableId, packed: &[Value]) -> Value {
-        let [a, b] = view::of_table(table).seed.map(|at| self.load_view(at));
+        let [a, b, c] = view::of_table(table).seed.map(|at| self.load_view(at));
         let first = self.b.ins().bxor(packed[0], a);
         let factor = match packed.get(1) {
             Some(&second) => self.b.ins().bxor(second, b),
             None => b,
         };
         let hash = self.fold(first, factor);
-        let turned = self.b.ins().rotl_imm(b, 32);
-        let factor = self.b.ins().bor_imm(turned, 1);
-        self.fold(hash, factor)
+        self.fold(hash, c)
     }
 
     /// The line that half of a hash names.
@@ -112,9 +125,9 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let key = self.key_of(site.table)?;
         let packed = self.pack(packing, &key);
-        let found = self.b.ins().bor_imm(found, ANSWERED as i64);
+        let answer = self.b.ins().iadd_imm(found, 1);
         let at = self.at();
-        self.note(site, at, found, &packed);
+        self.note(site, at, answer, &packed);
         Ok(())
     }
 
@@ -159,34 +172,68 @@ impl Translator<'_> {
             self.branch(differs, otherwise, same);
             self.start_sealed(same);
         }
-        let number = self.b.ins().ireduce(I32, note);
-        self.b.ins().uextend(I64, number)
+        self.b.ins().iadd_imm(note, -1)
     }
 
     /// What a line has for a key: a place plus 1, perhaps outdated, or 0. Without branches: which slot it is cannot be foreseen.
     fn probe(&mut self, line: Value, packed: &[Value]) -> Value {
-        let limbs = packed.len();
-        let none = self.b.ins().iconst(I32, 0);
-        let mut found = none;
-        for slot in 0..HashIndex::slots(limbs) {
-            let at = (8 * slot * limbs) as i32;
-            let mut is_it = None;
-            for (limb, &part) in packed.iter().enumerate() {
-                let stored = self.b.ins().load(I64, in_limbs(), line, at + 8 * limb as i32);
-                let same = self.b.ins().icmp(IntCC::Equal, stored, part);
-                is_it = Some(match is_it {
-                    Some(before) => self.b.ins().band(before, same),
-                    None => same,
-                });
-            }
-            let place = HashIndex::places_at(limbs) + 4 * slot;
-            let place = self.b.ins().load(I32, in_limbs(), line, place as i32);
-            if let Some(is_it) = is_it {
-                let here = self.b.ins().select(is_it, place, none);
-                found = self.b.ins().bor(found, here);
-            }
-        }
+        let found = match packed {
+            [key] => self.probe_four(line, *key),
+            _ => self.b.ins().iconst(I32, 0),
+        };
+        let compared = if packed.len() == 1 { VECTORED } else { 0 };
+        let slots = compared..HashIndex::slots(packed.len());
+        let found = slots.fold(found, |found, slot| {
+            let here = self.probe_slot(line, packed, slot);
+            self.b.ins().bor(found, here)
+        });
         self.b.ins().uextend(I64, found)
+    }
+
+    /// The place in a slot, if that has this key.
+    fn probe_slot(&mut self, line: Value, packed: &[Value], slot: usize) -> Value {
+        let limbs = packed.len();
+        let mut differs = None;
+        for (limb, &part) in packed.iter().enumerate() {
+            let at = 8 * (slot * limbs + limb) as i32;
+            let stored = self.b.ins().load(I64, in_limbs(), line, at);
+            let here = self.b.ins().bxor(stored, part);
+            differs = Some(match differs {
+                Some(before) => self.b.ins().bor(before, here),
+                None => here,
+            });
+        }
+        let none = self.b.ins().iconst(I32, 0);
+        let place = HashIndex::places_at(limbs) + 4 * slot;
+        let place = self.b.ins().load(I32, in_limbs(), line, place as i32);
+        match differs {
+            Some(differs) => self.b.ins().select(differs, none, place),
+            None => none,
+        }
+    }
+
+    /// The place in one of the first [`VECTORED`] slots of a line of keys of one limb, two at a time.
+    fn probe_four(&mut self, line: Value, key: Value) -> Value {
+        let key = self.b.ins().splat(I64X2, key);
+        let pairs = [0, 16].map(|at| {
+            let stored = self.b.ins().load(I64X2, in_lines(), line, at);
+            let same = self.b.ins().icmp(IntCC::Equal, stored, key);
+            self.b.ins().bitcast(I8X16, in_order(), same)
+        });
+        // Half of each lane of 64 bits says what all of it does: as many bits as places have.
+        let halves = [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
+        let halves = ConstantData::from(halves.as_slice());
+        let halves = self.b.func.dfg.immediates.push(halves);
+        let same = self.b.ins().shuffle(pairs[0], pairs[1], halves);
+        let places_at = HashIndex::places_at(1) as i32;
+        let places = self.b.ins().load(I8X16, in_lines(), line, places_at);
+        let found = self.b.ins().band(same, places);
+        let found = self.b.ins().bitcast(I64X2, in_order(), found);
+        let [low, high] = [0, 1].map(|lane| self.b.ins().extractlane(found, lane));
+        let either = self.b.ins().bor(low, high);
+        let upper = self.b.ins().ushr_imm(either, 32);
+        let found = self.b.ins().bor(either, upper);
+        self.b.ins().ireduce(I32, found)
     }
 
     /// Whether what a line has for a key is neither missing nor outdated.
@@ -244,19 +291,21 @@ impl Translator<'_> {
         let listed = self.b.ins().load(I64, in_limbs(), rows, 0);
         let behind = self.b.ins().ishl_imm(listed, WORD_SHIFT);
         let next = self.b.ins().iadd(rows, behind);
-        let (next, first) = (self.variable(next), self.load_invocation(offset::AT));
-        let at = self.variable(first);
+        let next = self.variable(next);
+        let [first, count] = [offset::AT, offset::COUNT].map(|at| self.load_constant(at));
+        let [first, end] = [first, count].map(|at| self.notes_of(at));
+        let packet = self.variable(first);
         let (begin, through) = (self.b.create_block(), self.b.create_block());
         self.jump(begin);
         self.start(begin);
         for site in sites {
-            self.answer(site, at, next);
+            let notes = self.b.use_var(packet);
+            self.answer(site, notes, next);
         }
-        let following = self.b.use_var(at);
-        let following = self.b.ins().iadd_imm(following, 1);
-        self.b.def_var(at, following);
-        let count = self.load_constant(offset::COUNT);
-        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, following, count);
+        let notes = self.b.use_var(packet);
+        let notes = self.b.ins().iadd_imm(notes, 1 << WORD_SHIFT);
+        self.b.def_var(packet, notes);
+        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, notes, end);
         self.branch(goes_on, begin, through);
         self.start(through);
         let next = self.b.use_var(next);
@@ -264,7 +313,7 @@ impl Translator<'_> {
         let listed = self.b.ins().ushr_imm(behind, WORD_SHIFT);
         self.b.ins().store(in_limbs(), listed, rows, 0);
         self.b.ins().set_pinned_reg(callers);
-        self.b.ins().return_(&[following]);
+        self.b.ins().return_(&[listed]);
         let never = self.end;
         self.start(never);
         let number = self.b.block_params(never)[0];
@@ -273,13 +322,11 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
-    /// Answers the question of a packet, if it has one.
-    fn answer(&mut self, site: ScoutSite, at: Variable, next: Variable) {
+    /// Answers the question of a packet, whose notes these are, if it has one.
+    fn answer(&mut self, site: ScoutSite, notes: Value, next: Variable) {
         let (asked, after) = (self.b.create_block(), self.b.create_block());
         let (further, unknown) = (self.cold_block(), self.cold_block());
         let (known, number) = self.block_with(1);
-        let at = self.b.use_var(at);
-        let notes = self.notes_of(at);
         let line = self.b.ins().load(I64, in_limbs(), notes, site.place());
         self.branch(line, asked, after);
         self.start_sealed(asked);
@@ -298,7 +345,7 @@ impl Translator<'_> {
         self.b.ins().store(in_limbs(), nobody, notes, site.place());
         self.jump(after);
         self.start_sealed(known);
-        let answer = self.b.ins().bor_imm(number[0], ANSWERED as i64);
+        let answer = self.b.ins().iadd_imm(number[0], 1);
         self.b.ins().store(in_limbs(), answer, notes, site.place());
         self.list_rows(site.table, number[0], next);
         self.jump(after);
@@ -315,34 +362,42 @@ impl Translator<'_> {
         self.branch(wanted, some, after);
         self.start_sealed(some);
         let records = 8 * Records::stride_of(self.code.tables[table].most_params());
-        let counts = 8 * COUNTER_WORDS;
-        let usage = 8 * USAGE_WORDS;
-        let all = [
-            (view::marks::RECORDS, words.records, records),
-            (view::marks::COUNTS, words.counts, counts),
-            (view::marks::USAGE, words.usage, usage),
-        ];
-        for (mark, first, stride) in all {
-            let (these, others) = (self.b.create_block(), self.b.create_block());
-            let is_wanted = self.b.ins().band_imm(wanted, mark as i64);
-            self.branch(is_wanted, these, others);
-            self.start_sealed(these);
-            let first = self.load_view(first);
-            let behind = self.b.ins().imul_imm(number, stride as i64);
-            let row = self.b.ins().iadd(first, behind);
-            for behind in (0..stride).step_by(LINE) {
-                let line = self.b.ins().iadd_imm(row, behind as i64);
-                let place = self.b.use_var(next);
-                // The list's first word is how many there are.
-                self.b.ins().store(in_limbs(), line, place, 8);
-                let place = self.b.ins().iadd_imm(place, 8);
-                self.b.def_var(next, place);
-            }
-            self.jump(others);
-            self.start_sealed(others);
+        self.list_kind(number, (wanted, view::marks::RECORDS), (words.records, records), next);
+        let declared = self.program.tables.get(table);
+        if declared.is_some_and(|table| table.direct_counter.is_some()) {
+            let rows = (words.counts, 8 * COUNTER_WORDS);
+            self.list_kind(number, (wanted, view::marks::COUNTS), rows, next);
         }
+        self.list_kind(number, (wanted, view::marks::USAGE), (words.usage, 8 * USAGE_WORDS), next);
         self.jump(after);
         self.start_sealed(after);
+    }
+
+    /// Lists a row, all of its lines, if those of its kind are wanted.
+    fn list_kind(
+        &mut self,
+        number: Value,
+        (wanted, kind): (Value, u64),
+        (first, stride): (i32, usize),
+        next: Variable,
+    ) {
+        let (these, others) = (self.b.create_block(), self.b.create_block());
+        let is_wanted = self.b.ins().band_imm(wanted, kind as i64);
+        self.branch(is_wanted, these, others);
+        self.start_sealed(these);
+        let first = self.load_view(first);
+        let behind = self.b.ins().imul_imm(number, stride as i64);
+        let row = self.b.ins().iadd(first, behind);
+        for behind in (0..stride).step_by(LINE) {
+            let line = self.b.ins().iadd_imm(row, behind as i64);
+            let place = self.b.use_var(next);
+            // The list's first word is how many there are.
+            self.b.ins().store(in_limbs(), line, place, 8);
+            let place = self.b.ins().iadd_imm(place, 8);
+            self.b.def_var(next, place);
+        }
+        self.jump(others);
+        self.start_sealed(others);
     }
 
     /// A part of a limb, beside those that are there.

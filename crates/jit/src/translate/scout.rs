@@ -52,8 +52,7 @@ pub(crate) struct ScoutSite {
 /// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
 /// that was found, and the keys.
 ///
-/// For a hash table there is by packet, first, the line that has its key (0: it does not ask), and the number of the record once that was found, with [`ANSWERED`](crate::notes::ANSWERED); then
-/// the first limb of each packet's packed key; then the second.
+/// For a hash table there is by packet, first, the line that has its key (0: it does not ask), and the number of the record plus 1 once that was found; then the first limb of each packet's packed key; then the second.
 impl ScoutSite {
     const ASKING: usize = 1;
     const FOUND: usize = Self::ASKING + BURST;
