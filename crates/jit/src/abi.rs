@@ -403,7 +403,7 @@ impl<'i> Invocation<'i> {
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         let are_many = lots.len() > 1;
         if let Some(answers) = scout.answers {
-            notes::ask_for_lines(code, level, notes, count);
+            notes::ask_for_lines(code, level, notes);
             for (lot, packets) in asking() {
                 self.take_up(lot, &packets);
                 enter(answers, self);

@@ -14,7 +14,6 @@ use ir::{MatchKind, TableId};
 use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, Records, USAGE_WORDS};
 
 use super::levels::{Follows, Level};
-use super::scout::ScoutSite;
 use super::{I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
 use crate::notes::RowList;
@@ -31,6 +30,58 @@ fn in_lines() -> MemFlags {
 /// Bytes of vectors stay in the order that they have in memory.
 fn in_order() -> MemFlags {
     MemFlags::new().with_endianness(Endianness::Little)
+}
+
+/// The notes about a hash table, in words. By question: the line that has its key, and the packet that asks, as 8 times its place in the burst. By packet: the number of the
+/// record that was found, plus 1 (0: nobody asked, or it is not certain); the first limb of its packed key; the second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashedNotes {
+    /// The first word: how many questions there are. Behind it: how many are answered.
+    first: usize,
+    /// Limbs of a packed key.
+    limbs: usize,
+}
+
+impl HashedNotes {
+    const LINES: usize = 2;
+    const ASKERS: usize = Self::LINES + BURST;
+    /// One asker more stands behind the last one, which is none.
+    const ANSWERS: usize = Self::ASKERS + BURST + 1;
+    const KEYS: usize = Self::ANSWERS + BURST;
+
+    pub(super) fn new(first: usize, packing: &PackedKey) -> HashedNotes {
+        let limbs = packing.limbs;
+        HashedNotes { first, limbs }
+    }
+
+    /// How many words they are.
+    pub(super) fn words(self) -> usize {
+        Self::KEYS + BURST * self.limbs
+    }
+
+    /// None of so many packets asks.
+    pub(super) fn clear(self, notes: &mut [u64], packets: usize) {
+        notes[self.first..][..Self::LINES].fill(0);
+        notes[self.first + Self::ANSWERS..][..packets.min(BURST)].fill(0);
+    }
+
+    /// All have asked: the lines of their questions.
+    pub(crate) fn lines(self, notes: &mut [u64]) -> &[u64] {
+        let notes = &mut notes[self.first..];
+        let count = (notes[0] as usize).min(BURST);
+        notes[Self::ASKERS + count] = u64::MAX;
+        &notes[Self::LINES..][..count]
+    }
+
+    /// Where a word is, in bytes from the notes' beginning.
+    fn at(self, word: usize) -> i32 {
+        8 * (self.first + word) as i32
+    }
+
+    /// Where a limb of the first packet's key is.
+    fn key(self, limb: usize) -> i32 {
+        self.at(Self::KEYS + BURST * limb)
+    }
 }
 
 /// Shifted so far, a number of bytes is one of words.
@@ -104,44 +155,60 @@ impl Translator<'_> {
     /// Writes down the key of a table, packed, and in which line it must be.
     pub(super) fn ask_hashed(
         &mut self,
-        site: ScoutSite,
+        table: TableId,
+        to: HashedNotes,
         packing: &PackedKey,
     ) -> Result<(), Unsupported> {
-        let key = self.key_of(site.table)?;
+        let key = self.key_of(table)?;
         let packed = self.pack(packing, &key);
-        let hash = self.hash(site.table, &packed);
-        let line = self.first_line(site.table, hash);
-        let at = self.at();
-        self.note(site, at, line, &packed);
+        let hash = self.hash(table, &packed);
+        let line = self.first_line(table, hash);
+        let (notes, asker) = (self.load_constant(offset::NOTES), self.at());
+        let count = self.b.ins().load(I64, in_limbs(), notes, to.at(0));
+        let asker = self.b.ins().ishl_imm(asker, WORD_SHIFT);
+        let behind = self.b.ins().ishl_imm(count, WORD_SHIFT);
+        let question = self.b.ins().iadd(notes, behind);
+        for (word, at) in [(line, HashedNotes::LINES), (asker, HashedNotes::ASKERS)] {
+            self.b.ins().store(in_limbs(), word, question, to.at(at));
+        }
+        let packet = self.b.ins().iadd(notes, asker);
+        self.note_key(to, packet, &packed);
+        let count = self.b.ins().iadd_imm(count, 1);
+        self.b.ins().store(in_limbs(), count, notes, to.at(0));
         Ok(())
     }
 
-    /// Notes what was found for a key by other means.
-    pub(super) fn note_found(
-        &mut self,
-        site: ScoutSite,
-        packing: &PackedKey,
-        found: Value,
-    ) -> Result<(), Unsupported> {
-        let key = self.key_of(site.table)?;
-        let packed = self.pack(packing, &key);
-        let answer = self.b.ins().iadd_imm(found, 1);
-        let at = self.at();
-        self.note(site, at, answer, &packed);
-        Ok(())
-    }
-
-    fn note(&mut self, site: ScoutSite, at: Value, note: Value, packed: &[Value]) {
-        let notes = self.notes_of(at);
-        self.b.ins().store(in_limbs(), note, notes, site.place());
+    fn note_key(&mut self, to: HashedNotes, packet: Value, packed: &[Value]) {
         for (limb, &part) in packed.iter().enumerate() {
-            self.b.ins().store(in_limbs(), part, notes, site.packed(limb));
+            self.b.ins().store(in_limbs(), part, packet, to.key(limb));
         }
     }
 
-    /// Where the first word for a packet is.
-    fn notes_of(&mut self, at: Value) -> Value {
-        let notes = self.load_constant(offset::NOTES);
+    /// Notes what was found for the key of the packet at hand by other means.
+    pub(super) fn note_found(
+        &mut self,
+        table: TableId,
+        to: HashedNotes,
+        packing: &PackedKey,
+        found: Value,
+    ) -> Result<(), Unsupported> {
+        let key = self.key_of(table)?;
+        let packed = self.pack(packing, &key);
+        let packet = self.notes_of_packet();
+        self.note_key(to, packet, &packed);
+        self.note_answer(to, packet, found);
+        Ok(())
+    }
+
+    fn note_answer(&mut self, to: HashedNotes, packet: Value, number: Value) {
+        let answer = self.b.ins().iadd_imm(number, 1);
+        let at = to.at(HashedNotes::ANSWERS);
+        self.b.ins().store(in_limbs(), answer, packet, at);
+    }
+
+    /// What is noted of the first packet, so far behind the notes as the packet at hand's is behind that.
+    fn notes_of_packet(&mut self) -> Value {
+        let (notes, at) = (self.load_constant(offset::NOTES), self.at());
         let behind = self.b.ins().ishl_imm(at, WORD_SHIFT);
         self.b.ins().iadd(notes, behind)
     }
@@ -149,22 +216,22 @@ impl Translator<'_> {
     /// The number of the record that the packet at hand hits, as was found for this key, if one is given; `otherwise` if nothing was.
     pub(super) fn answered_hashed(
         &mut self,
-        site: ScoutSite,
+        from: HashedNotes,
         packing: &PackedKey,
         key: &[Value],
         otherwise: Block,
     ) -> Value {
-        let at = self.at();
-        let notes = self.notes_of(at);
-        let note = self.b.ins().load(I64, in_limbs(), notes, site.place());
+        let packet = self.notes_of_packet();
+        let at = from.at(HashedNotes::ANSWERS);
+        let answer = self.b.ins().load(I64, in_limbs(), packet, at);
         let answered = self.b.create_block();
-        self.branch(note, answered, otherwise);
+        self.branch(answer, answered, otherwise);
         self.start_sealed(answered);
         if !key.is_empty() {
             let packed = self.pack(packing, key);
             let mut differs = self.number(0);
             for (limb, part) in packed.into_iter().enumerate() {
-                let asked = self.b.ins().load(I64, in_limbs(), notes, site.packed(limb));
+                let asked = self.b.ins().load(I64, in_limbs(), packet, from.key(limb));
                 let here = self.b.ins().bxor(part, asked);
                 differs = self.b.ins().bor(differs, here);
             }
@@ -172,7 +239,7 @@ impl Translator<'_> {
             self.branch(differs, otherwise, same);
             self.start_sealed(same);
         }
-        self.b.ins().iadd_imm(note, -1)
+        self.b.ins().iadd_imm(answer, -1)
     }
 
     /// What a line has for a key: a place plus 1, perhaps outdated, or 0. Without branches: which slot it is cannot be foreseen.
@@ -281,33 +348,21 @@ impl Translator<'_> {
         self.is_live = false;
     }
 
-    /// Translates the function that answers the questions of a level's scout.
+    /// Translates the function that answers the questions of a level's scout, those of a lot: of each table one after the other, so that which packets ask is no matter.
     pub(super) fn answers(mut self, level: Level, list: RowList) {
         let callers = self.see_state();
         let sites = self.code.scouts.iter();
-        let sites: Vec<ScoutSite> = sites.filter(|s| s.is_hashed_on(level)).copied().collect();
+        let sites = sites.filter_map(|site| Some((site.table, site.hashed_on(level)?)));
+        let sites: Vec<(TableId, HashedNotes)> = sites.collect();
         let notes = self.load_constant(offset::NOTES);
         let rows = self.b.ins().iadd_imm(notes, 8 * list.first as i64);
         let listed = self.b.ins().load(I64, in_limbs(), rows, 0);
         let behind = self.b.ins().ishl_imm(listed, WORD_SHIFT);
         let next = self.b.ins().iadd(rows, behind);
         let next = self.variable(next);
-        let [first, count] = [offset::AT, offset::COUNT].map(|at| self.load_constant(at));
-        let [first, end] = [first, count].map(|at| self.notes_of(at));
-        let packet = self.variable(first);
-        let (begin, through) = (self.b.create_block(), self.b.create_block());
-        self.jump(begin);
-        self.start(begin);
-        for site in sites {
-            let notes = self.b.use_var(packet);
-            self.answer(site, notes, next);
+        for (table, site) in sites {
+            self.answer_table(table, site, next);
         }
-        let notes = self.b.use_var(packet);
-        let notes = self.b.ins().iadd_imm(notes, 1 << WORD_SHIFT);
-        self.b.def_var(packet, notes);
-        let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, notes, end);
-        self.branch(goes_on, begin, through);
-        self.start(through);
         let next = self.b.use_var(next);
         let behind = self.b.ins().isub(next, rows);
         let listed = self.b.ins().ushr_imm(behind, WORD_SHIFT);
@@ -322,34 +377,62 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
-    /// Answers the question of a packet, whose notes these are, if it has one.
-    fn answer(&mut self, site: ScoutSite, notes: Value, next: Variable) {
-        let (asked, after) = (self.b.create_block(), self.b.create_block());
-        let (further, unknown) = (self.cold_block(), self.cold_block());
-        let (known, number) = self.block_with(1);
-        let line = self.b.ins().load(I64, in_limbs(), notes, site.place());
-        self.branch(line, asked, after);
+    /// Answers questions about a table, from the first that is not answered to the last of the lot's packets.
+    fn answer_table(&mut self, table: TableId, site: HashedNotes, next: Variable) {
+        let (begin, asked) = (self.b.create_block(), self.b.create_block());
+        let (after, through) = (self.b.create_block(), self.b.create_block());
+        let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
+        let end = self.b.ins().ishl_imm(end, WORD_SHIFT);
+        let answered = self.b.ins().load(I64, in_limbs(), notes, site.at(1));
+        let behind = self.b.ins().ishl_imm(answered, WORD_SHIFT);
+        let first = self.b.ins().iadd(notes, behind);
+        let question = self.variable(first);
+        self.jump(begin);
+        self.start(begin);
+        let here = self.b.use_var(question);
+        let asker = self.b.ins().load(I64, in_limbs(), here, site.at(HashedNotes::ASKERS));
+        let is_of_lot = self.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
+        self.branch(is_of_lot, asked, through);
         self.start_sealed(asked);
-        let limbs = 0..site.packed_limbs();
-        let packed: Vec<Value> = limbs
-            .map(|limb| self.b.ins().load(I64, in_limbs(), notes, site.packed(limb)))
+        let line = self.b.ins().load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
+        let packet = self.b.ins().iadd(notes, asker);
+        self.answer(table, site, (line, packet), after, next);
+        self.start_sealed(after);
+        let following = self.b.ins().iadd_imm(here, 1 << WORD_SHIFT);
+        self.b.def_var(question, following);
+        self.jump(begin);
+        self.start_sealed(through);
+        self.b.seal_block(begin);
+        let last = self.b.use_var(question);
+        let behind = self.b.ins().isub(last, notes);
+        let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
+        self.b.ins().store(in_limbs(), answered, notes, site.at(1));
+    }
+
+    /// Answers the question of a packet.
+    fn answer(
+        &mut self,
+        table: TableId,
+        site: HashedNotes,
+        (line, packet): (Value, Value),
+        after: Block,
+        next: Variable,
+    ) {
+        let further = self.cold_block();
+        let (known, number) = self.block_with(1);
+        let packed: Vec<Value> = (0..site.limbs)
+            .map(|limb| self.b.ins().load(I64, in_limbs(), packet, site.key(limb)))
             .collect();
         let found = self.probe(line, &packed);
         let is_certain = self.is_certain(found);
         let to_known = [BlockArg::Value(found)];
         self.b.ins().brif(is_certain, known, &to_known, further, &[]);
         self.start_sealed(further);
-        self.look_further(site.table, (line, &packed), found, known, unknown);
-        self.start_sealed(unknown);
-        let nobody = self.number(0);
-        self.b.ins().store(in_limbs(), nobody, notes, site.place());
-        self.jump(after);
+        self.look_further(table, (line, &packed), found, known, after);
         self.start_sealed(known);
-        let answer = self.b.ins().iadd_imm(number[0], 1);
-        self.b.ins().store(in_limbs(), answer, notes, site.place());
-        self.list_rows(site.table, number[0], next);
+        self.note_answer(site, packet, number[0]);
+        self.list_rows(table, number[0], next);
         self.jump(after);
-        self.start_sealed(after);
     }
 
     /// Lists what the pass will read of an entry and what is not near.

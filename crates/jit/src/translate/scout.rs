@@ -22,6 +22,7 @@ use ir::{
 use table::{Directness, PackedKey};
 
 use super::extract::is_inline;
+use super::hashed::HashedNotes;
 use super::homes::{Homes, written_in_control};
 use super::levels::{Follows, Level, Levels, assigns};
 use super::pass::stays;
@@ -45,14 +46,12 @@ pub(crate) struct ScoutSite {
     directness: Option<Directness>,
     /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
     pub(crate) answers_at_once: bool,
-    /// Limbs of a packed key, where native code looks keys up in a hash table ([`super::hashed`]).
-    hashed: Option<usize>,
+    /// Other notes, where native code looks keys up in a hash table.
+    hashed: Option<HashedNotes>,
 }
 
 /// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
 /// that was found, and the keys.
-///
-/// For a hash table there is by packet, first, the line that has its key (0: it does not ask), and the number of the record plus 1 once that was found; then the first limb of each packet's packed key; then the second.
 impl ScoutSite {
     const ASKING: usize = 1;
     const FOUND: usize = Self::ASKING + BURST;
@@ -63,34 +62,14 @@ impl ScoutSite {
         self.level == level && !self.answers_at_once && !self.is_direct()
     }
 
-    /// Whether native code asks on a level, and finds the answers when all packets have asked.
-    pub(crate) fn is_hashed_on(&self, level: Level) -> bool {
-        self.is_asked_on(level) && self.hashed.is_some()
+    /// The notes about a hash table that is asked on a level.
+    pub(crate) fn hashed_on(&self, level: Level) -> Option<HashedNotes> {
+        self.hashed.filter(|_| self.is_asked_on(level))
     }
 
     /// Whether the questions of a level's packets are answered by the table.
     pub(crate) fn is_searched_on(&self, level: Level) -> bool {
         self.is_asked_on(level) && self.hashed.is_none()
-    }
-
-    /// The lines, or numbers, of so many packets' questions, which [native code](super::hashed) has noted.
-    pub(crate) fn places<'n>(&self, notes: &'n [u64], packets: usize) -> &'n [u64] {
-        &notes[self.first..][..packets.min(BURST)]
-    }
-
-    /// Where the first packet's line or number is, in bytes from the notes' beginning.
-    pub(super) fn place(&self) -> i32 {
-        8 * self.first as i32
-    }
-
-    /// The same of a limb of its packed key.
-    pub(super) fn packed(&self, limb: usize) -> i32 {
-        self.place() + (8 * BURST * (1 + limb)) as i32
-    }
-
-    /// Limbs of a packed key.
-    pub(super) fn packed_limbs(&self) -> usize {
-        self.hashed.unwrap_or(0)
     }
 
     /// Whether native code always finds the answers in the table's direct index.
@@ -116,19 +95,18 @@ impl ScoutSite {
     pub(crate) fn words(&self) -> usize {
         match (self.is_direct(), self.hashed) {
             (true, _) => 0,
-            (false, Some(limbs)) => BURST * (1 + limbs),
+            (false, Some(hashed)) => hashed.words(),
             (false, None) => Self::KEYS + BURST * self.limbs,
         }
     }
 
     /// None of so many packets asks, in the notes of this site.
     pub(crate) fn clear(&self, notes: &mut [u64], packets: usize) {
+        if let Some(hashed) = self.hashed {
+            return hashed.clear(notes, packets);
+        }
         let notes = &mut notes[self.first..][..self.words()];
-        let first = match self.hashed {
-            Some(_) => 0,
-            None => Self::ASKING,
-        };
-        let asking = first + packets.min(BURST);
+        let asking = Self::ASKING + packets.min(BURST);
         notes.iter_mut().take(asking).for_each(|word| *word = 0);
     }
 
@@ -309,6 +287,7 @@ impl Translator<'_> {
         let limbs = self.code.tables[table].key_limbs as usize;
         let first = self.code.scouts.last();
         let first = first.map_or(0, |site| site.first + site.words());
+        let packing = self.packed_key(table);
         let site = ScoutSite {
             table,
             first,
@@ -318,11 +297,11 @@ impl Translator<'_> {
             directness: self.directness(table),
             // Not before its scout needs them.
             answers_at_once: false,
-            hashed: self.packed_key(table).map(|packing| packing.limbs),
+            hashed: packing.as_ref().map(|packing| HashedNotes::new(first, packing)),
         };
         self.code
             .hashed_tables
-            .extend(site.hashed.map(|limbs| (table, limbs)));
+            .extend(packing.map(|packing| (table, packing.limbs)));
         let number = self.code.scouts.len();
         self.code.scouts.push(site);
         let fused = self.fused.as_mut()?;
@@ -371,8 +350,8 @@ impl Translator<'_> {
         key: &[Value],
         otherwise: Block,
     ) -> Value {
-        if let Some(packing) = self.packing_of(site) {
-            return self.answered_hashed(site, &packing, key, otherwise);
+        if let Some((notes, packing)) = self.hashed_of(site) {
+            return self.answered_hashed(notes, &packing, key, otherwise);
         }
         let asking = self.notes(site, ScoutSite::ASKING);
         let at = self.at();
@@ -656,8 +635,8 @@ impl Translator<'_> {
         self.jump_with(after, &[noted]);
         self.start_sealed(unknown);
         let found = self.find(site.table)?;
-        match self.packing_of(site) {
-            Some(packing) => self.note_found(site, &packing, found)?,
+        match self.hashed_of(site) {
+            Some((notes, packing)) => self.note_found(site.table, notes, &packing, found)?,
             None => {
                 let question = self.ask_table(site)?;
                 self.store_found(site, question, found);
@@ -668,14 +647,14 @@ impl Translator<'_> {
         Ok(number)
     }
 
-    fn packing_of(&self, site: ScoutSite) -> Option<PackedKey> {
-        site.hashed.and_then(|_| self.packed_key(site.table))
+    fn hashed_of(&self, site: ScoutSite) -> Option<(HashedNotes, PackedKey)> {
+        site.hashed.zip(self.packed_key(site.table))
     }
 
     /// Writes down the key of a table.
     fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
-        match self.packing_of(site) {
-            Some(packing) => self.ask_hashed(site, &packing),
+        match self.hashed_of(site) {
+            Some((notes, packing)) => self.ask_hashed(site.table, notes, &packing),
             None => self.ask_table(site).map(|_| ()),
         }
     }
