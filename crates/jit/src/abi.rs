@@ -23,8 +23,8 @@ use ir::TableId;
 use packet::{Frame, FrameError};
 use table::prefetch::prefetch_at;
 
-use crate::translate::{PassUses, ScoutSite};
 use crate::notes::RowList;
+use crate::translate::{PassUses, ScoutSite};
 use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
@@ -386,13 +386,7 @@ impl<'i> Invocation<'i> {
     }
 
     /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
-    fn scout(
-        &mut self,
-        scout: Scout,
-        lots: &'i [Lot<'i>],
-        count: usize,
-        notes: &mut [u64],
-    ) {
+    fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
         let asking = || parts(lots, count).filter(|(lot, _)| view::is_scouted(lot.derived, level));
         for (lot, packets) in asking() {

@@ -30,11 +30,17 @@ impl RowList {
 
 /// The list behind the notes of all sites, long enough for all that packets find in hash tables.
 pub(crate) fn list_of_rows(code: &Code) -> RowList {
-    let hashed = code.scouts.iter().filter(|site| site.hashed_on(site.level).is_some());
+    let hashed = code
+        .scouts
+        .iter()
+        .filter(|site| site.hashed_on(site.level).is_some());
     let rows = hashed.map(|site| words_of_rows(code.tables[site.table].most_params()));
     let rows: usize = rows.sum();
     RowList {
-        first: code.scouts.last().map_or(0, |site| site.first + site.words()),
+        first: code
+            .scouts
+            .last()
+            .map_or(0, |site| site.first + site.words()),
         words: if rows > 0 { 1 + rows } else { 0 },
     }
 }
@@ -56,7 +62,9 @@ pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize) {
 /// Asks the processor for the lines of hash tables in which native code will look for what all packets have asked.
 pub(crate) fn ask_for_lines(code: &Code, level: usize, notes: &mut [u64]) {
     for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
-        site.lines(notes).iter().for_each(|&line| prefetch_at(line as usize));
+        site.lines(notes)
+            .iter()
+            .for_each(|&line| prefetch_at(line as usize));
     }
 }
 

@@ -123,7 +123,12 @@ pub(crate) mod marks {
 
     /// Of one of these kinds, which has so many words.
     pub(super) fn of(kind: u64, words: usize) -> u64 {
-        let there = wanted(true) | if words > super::NEAR { wanted(false) } else { 0 };
+        let there = wanted(true)
+            | if words > super::NEAR {
+                wanted(false)
+            } else {
+                0
+            };
         if words > 0 { kind & there } else { 0 }
     }
 }
@@ -252,7 +257,10 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         let is_direct = lookup.is_some_and(|lookup| lookup.direct().is_some());
         let hashed = lookup.and_then(|lookup| lookup.hashed());
         let is_as_told = hashed.is_some_and(|index| index.limbs == limbs);
-        assert!(is_direct || is_as_told, "a table of exact keys without an index of them");
+        assert!(
+            is_direct || is_as_told,
+            "a table of exact keys without an index of them"
+        );
     }
     for instance in &state.externs {
         let (cells, count) = match instance {

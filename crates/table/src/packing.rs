@@ -171,12 +171,10 @@ impl PackedKey {
         let all: Vec<usize> = (0..widths.len()).collect();
         let packing = Packing::new(&shape, &all)?;
         let limbs = packing.limbs();
-        (1..=HashIndex::MOST_LIMBS)
-            .contains(&limbs)
-            .then(|| Self {
-                limbs,
-                steps: packing.steps().to_vec(),
-            })
+        (1..=HashIndex::MOST_LIMBS).contains(&limbs).then(|| Self {
+            limbs,
+            steps: packing.steps().to_vec(),
+        })
     }
 }
 

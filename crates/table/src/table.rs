@@ -1,12 +1,12 @@
 //! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
 
 use crate::counter::{CounterKind, CounterReading};
-use crate::flat_map::HashIndex;
 use crate::engine::{self, DirectIndex, Improved, MatchEngine, Matcher, Rule};
 use crate::entry::{
     Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
     UsageReading,
 };
+use crate::flat_map::HashIndex;
 use crate::identity::IdentityHash;
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};

@@ -114,7 +114,10 @@ impl Translator<'_> {
             }
         }
         let zero = self.number(0);
-        packed.into_iter().map(|limb| limb.unwrap_or(zero)).collect()
+        packed
+            .into_iter()
+            .map(|limb| limb.unwrap_or(zero))
+            .collect()
     }
 
     /// The lower half of a product, exclusive or the upper one.
@@ -140,7 +143,10 @@ impl Translator<'_> {
     /// The line that half of a hash names.
     fn line(&mut self, table: TableId, half: Value) -> Value {
         let words = view::of_table(table);
-        let (lines, count) = (self.load_view(words.lines), self.load_view(words.line_count));
+        let (lines, count) = (
+            self.load_view(words.lines),
+            self.load_view(words.line_count),
+        );
         let scaled = self.b.ins().imul(half, count);
         let number = self.b.ins().ushr_imm(scaled, 32);
         let behind = self.b.ins().imul_imm(number, HashIndex::LINE as i64);
@@ -323,7 +329,10 @@ impl Translator<'_> {
         self.branch(found, unknown, missing);
         self.start_sealed(missing);
         let hash = self.hash(table, packed);
-        let overflow = self.b.ins().load(I32, in_limbs(), line, HashIndex::OVERFLOW_AT as i32);
+        let overflow = self
+            .b
+            .ins()
+            .load(I32, in_limbs(), line, HashIndex::OVERFLOW_AT as i32);
         let overflow = self.b.ins().uextend(I64, overflow);
         let group = self.b.ins().ushr_imm(hash, 40);
         let group = self.b.ins().band_imm(group, 7);
@@ -342,7 +351,10 @@ impl Translator<'_> {
         self.b.ins().brif(is_certain, known, &to_found, again, &[]);
         self.start_sealed(again);
         // It is nowhere, and nothing of its group is outdated; or else nobody knows.
-        let outdated = self.b.ins().band_imm(overflow, i64::from(HashIndex::MISSING_OUTDATED));
+        let outdated = self
+            .b
+            .ins()
+            .band_imm(overflow, i64::from(HashIndex::MISSING_OUTDATED));
         let doubt = self.b.ins().bor(outdated, found);
         self.b.ins().brif(doubt, unknown, &[], known, &to_known);
         self.is_live = false;
@@ -390,11 +402,17 @@ impl Translator<'_> {
         self.jump(begin);
         self.start(begin);
         let here = self.b.use_var(question);
-        let asker = self.b.ins().load(I64, in_limbs(), here, site.at(HashedNotes::ASKERS));
+        let asker = self
+            .b
+            .ins()
+            .load(I64, in_limbs(), here, site.at(HashedNotes::ASKERS));
         let is_of_lot = self.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
         self.branch(is_of_lot, asked, through);
         self.start_sealed(asked);
-        let line = self.b.ins().load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
+        let line = self
+            .b
+            .ins()
+            .load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
         let packet = self.b.ins().iadd(notes, asker);
         self.answer(table, site, (line, packet), after, next);
         self.start_sealed(after);
@@ -426,7 +444,9 @@ impl Translator<'_> {
         let found = self.probe(line, &packed);
         let is_certain = self.is_certain(found);
         let to_known = [BlockArg::Value(found)];
-        self.b.ins().brif(is_certain, known, &to_known, further, &[]);
+        self.b
+            .ins()
+            .brif(is_certain, known, &to_known, further, &[]);
         self.start_sealed(further);
         self.look_further(table, (line, &packed), found, known, after);
         self.start_sealed(known);
@@ -445,13 +465,23 @@ impl Translator<'_> {
         self.branch(wanted, some, after);
         self.start_sealed(some);
         let records = 8 * Records::stride_of(self.code.tables[table].most_params());
-        self.list_kind(number, (wanted, view::marks::RECORDS), (words.records, records), next);
+        self.list_kind(
+            number,
+            (wanted, view::marks::RECORDS),
+            (words.records, records),
+            next,
+        );
         let declared = self.program.tables.get(table);
         if declared.is_some_and(|table| table.direct_counter.is_some()) {
             let rows = (words.counts, 8 * COUNTER_WORDS);
             self.list_kind(number, (wanted, view::marks::COUNTS), rows, next);
         }
-        self.list_kind(number, (wanted, view::marks::USAGE), (words.usage, 8 * USAGE_WORDS), next);
+        self.list_kind(
+            number,
+            (wanted, view::marks::USAGE),
+            (words.usage, 8 * USAGE_WORDS),
+            next,
+        );
         self.jump(after);
         self.start_sealed(after);
     }

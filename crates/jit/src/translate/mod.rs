@@ -55,8 +55,8 @@ use crate::notes::RowList;
 use action::{ActionCosts, Param, SharedAction};
 use count::Applying;
 use current::CurrentUses;
-use pass::Fusing;
 pub(crate) use hashed::words_of_rows;
+use pass::Fusing;
 pub(crate) use pass::PassUses;
 pub(crate) use scout::{ScoutSite, ScoutedStages};
 

@@ -297,7 +297,9 @@ impl Translator<'_> {
             directness: self.directness(table),
             // Not before its scout needs them.
             answers_at_once: false,
-            hashed: packing.as_ref().map(|packing| HashedNotes::new(first, packing)),
+            hashed: packing
+                .as_ref()
+                .map(|packing| HashedNotes::new(first, packing)),
         };
         self.code
             .hashed_tables
