@@ -269,7 +269,8 @@ fn learning(program: &Program, table: &ir::Table) -> LearningTable {
         width: field.width,
         kind: table::MatchKind::Exact,
     });
-    LearningTable::new(KeyShape::new(exact), spec.params, spec.capacity)
+    let params = spec.records.most_param_limbs();
+    LearningTable::new(KeyShape::new(exact), params, spec.capacity)
 }
 
 fn profile(kind: &ExternKind) -> Option<ActionProfile> {

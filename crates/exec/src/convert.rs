@@ -2,7 +2,10 @@
 
 use bits::{Value, limbs_for};
 use ir::{Action, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, Table};
-use table::{CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, TableSpec};
+use std::sync::Arc;
+use table::{
+    CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, RecordLayout, TableSpec,
+};
 
 /// The match kind in `table`'s words, for a field of this type; `None` for a selector key, which is not matched.
 fn match_kind(kind: MatchKind, ty: ScalarTy) -> Option<table::MatchKind> {
@@ -40,7 +43,7 @@ pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
             PriorityOrder::SmallestWins
         },
         capacity: (table.size as usize).max(table.entries.len()).max(1),
-        params: most_params(program, table),
+        records: Arc::new(record_layout(program, table)),
         notes_usage: table.idle_timeout,
         direct_counter: match kind_of(table.direct_counter) {
             Some(ExternKind::DirectCounter { unit }) => Some(counter_kind(*unit)),
@@ -53,14 +56,18 @@ pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
     }
 }
 
-/// Limbs of the longest parameters of a table's actions.
-pub(crate) fn most_params(program: &Program, table: &Table) -> usize {
-    let params = |action: &ir::TableAction| -> usize {
-        let params = program.actions.get(action.action).map(|a| a.params.iter());
-        let limbs = params.into_iter().flatten().map(|p| ir::limbs_of(p.ty));
-        limbs.sum::<u32>() as usize
+/// Where the records of a table's entries have what: for who writes them and for who reads them.
+pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
+    // A varbit has its size in front, whole limbs all of it.
+    let width = |param: &ir::ActionParam| match param.ty {
+        ScalarTy::Varbit(_) => 64 * ir::limbs_of(param.ty),
+        ty => ty.width(),
     };
-    table.actions.iter().map(params).max().unwrap_or(0)
+    RecordLayout::new(table.actions.iter().map(|listed| {
+        let action = program.actions.get(listed.action);
+        let params = action.map_or(&[][..], |action| &action.params);
+        (listed.action.get(), params.iter().map(width))
+    }))
 }
 
 /// What a counter counts.

@@ -4,7 +4,7 @@
 //! the memory of what is emitted, and the parameters of the action that runs. It calls functions of [`crate::helpers`] for all else; those see the
 //! invocation as Rust does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -196,7 +196,11 @@ pub(crate) struct Code {
     pub(crate) hashed_tables: BTreeMap<TableId, usize>,
     /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
     pub(crate) direct_tables: BTreeMap<TableId, u64>,
+    /// Tables whose records native code reads.
+    pub(crate) recorded_tables: BTreeSet<TableId>,
     pub(crate) errors: ParserErrors,
+    /// Where a record is put together of what is not told in one.
+    pub(crate) settled: Slot,
     /// The first slot of the scratch of wide operations.
     pub(crate) wide_scratch: Slot,
     /// Limbs of frame and scratch together.
@@ -456,7 +460,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
     // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a
     // direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has found there to be where native code does not
-    // ask; the records and counts of what a lookup found there, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    // ask; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
 
@@ -469,9 +473,11 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     // Rows are laid out so that none is in more lines than it must be.
     for behind in (0..rows.stride()).step_by(LINE) {
         for row in numbers.iter().filter_map(|&number| rows.at(number)) {
-            let word = std::ptr::with_exposed_provenance_mut(row + behind);
+            // Several small rows share a word, and none is in two that is not whole words.
+            let word = (row + behind) & !(align_of::<AtomicU64>() - 1);
+            let word = std::ptr::with_exposed_provenance_mut(word);
             // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure, and they live as long
-            // as that; it is whole words, of which `behind` is one's beginning, that others write by atomic stores alone, if at all.
+            // as that; they are whole words altogether, the first of which begins with the first row, and others write them by atomic stores alone, if at all.
             seen ^= unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
         }
     }
@@ -484,7 +490,9 @@ fn read_ahead(rows: &[u64], are_many: bool) {
         return rows.iter().for_each(|&row| prefetch_at(row as usize));
     }
     let seen = rows.iter().fold(0, |seen, &row| {
-        let word = std::ptr::with_exposed_provenance_mut(row as usize);
+        // Several small rows share a word.
+        let word = row as usize & !(align_of::<AtomicU64>() - 1);
+        let word = std::ptr::with_exposed_provenance_mut(word);
         // SAFETY: native code lists rows of numbers alone that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be
         // there (`enter`); they live as long as the state, and their words are written by atomic stores alone, if at all.
         seen ^ unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)

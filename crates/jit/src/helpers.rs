@@ -105,7 +105,7 @@ helpers! {
     Apply = apply(table);
     /// Finds a table's entry: its record's number, 0 for a miss.
     Find = find(table);
-    /// What to run for what was found in a table.
+    /// What to run for what was found in a table; puts a record of it together.
     Settle = settle(table, record);
     /// Calls an extern; 0, or the number of the outcome.
     Call = call(which);
@@ -269,13 +269,18 @@ extern "C" fn find(inv: &mut Invocation<'_>, table: u64) -> u64 {
 
 extern "C" fn settle(inv: &mut Invocation<'_>, table: u64, record: u64) -> u64 {
     inv.begin();
-    let table = &inv.code.tables.as_slice()[table as usize];
+    let code = inv.code;
+    let table = &code.tables.as_slice()[table as usize];
     let found = match record.checked_sub(1) {
         None => Found::Miss,
         Some(idx) => Found::Entry(EntryIdx::new(idx as u32)),
     };
     let applied = table.settle(found, inv.limbs, inv.packet, inv.state);
-    inv.show_params(applied.params);
+    if let Some(position) = applied.position {
+        let params = applied.params.limbs(&inv.packet.learned_params);
+        let record = &mut inv.limbs[code.settled as usize..];
+        table.records.write(position as usize, params, record);
+    }
     applied_number(applied.position, applied.hit)
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn list_of_rows(code: &Code) -> RowList {
         .scouts
         .iter()
         .filter(|site| site.hashed_on(site.level).is_some());
-    let rows = hashed.map(|site| words_of_rows(code.tables[site.table].most_params()));
+    let rows = hashed.map(|site| words_of_rows(code.tables[site.table].records.stride()));
     let rows: usize = rows.sum();
     RowList {
         first: code

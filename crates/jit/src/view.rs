@@ -4,6 +4,7 @@
 //! note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
+use exec::slots::table::TableSite;
 use exec::{Derived, ExternState, Lot, State};
 use ir::{ExternId, Program, TableId};
 use table::{COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, USAGE_WORDS};
@@ -22,7 +23,7 @@ pub(crate) const MOST_DIGITS: usize = DirectIndex::MOST_LIMBS;
 
 /// The offsets of a table's words.
 pub(crate) struct TableView {
-    /// Its records.
+    /// Its records, if native code reads any.
     pub(crate) records: i32,
     /// Its rows of use, if packets note each entry's use there; else 0.
     pub(crate) usage: i32,
@@ -156,24 +157,26 @@ const WORD: usize = size_of::<u64>();
 
 /// How many rows a table's records have, and what is noted and counted of them, where that is.
 fn rows(lookup: &Lookup, lane: Lane) -> u64 {
-    let records = lookup.records();
-    let of_records = records.limbs().len() / records.stride();
     let there = |cells: &Cells| match cells.lane(lane).len() {
         0 => usize::MAX,
         words => words / cells.words(),
     };
     let noted = there(lookup.usage()).min(there(lookup.counts()));
-    of_records.min(noted) as u64
+    lookup.records().count().min(noted) as u64
 }
 
 /// The last but one of a table's words.
-fn marks(lookup: &Lookup, lane: Lane) -> u64 {
+fn marks(lookup: &Lookup, lane: Lane, is_recorded: bool) -> u64 {
     let usage = match lookup.notes_usage() {
         true => lookup.usage().lane(lane).len(),
         false => 0,
     };
-    ((lookup.records().stride() * size_of::<u64>()) as u64) << 32
-        | marks::of(marks::RECORDS, lookup.records().limbs().len())
+    let records = match is_recorded {
+        true => lookup.records().limbs().len(),
+        false => 0,
+    };
+    (lookup.records().stride() as u64) << 32
+        | marks::of(marks::RECORDS, records)
         | marks::of(marks::COUNTS, lookup.counts().lane(lane).len())
         | marks::of(marks::USAGE, usage)
 }
@@ -226,9 +229,13 @@ pub(crate) fn notes_use(derived: &Derived) -> bool {
 #[cold]
 fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     words.clear();
-    for table in &state.tables {
+    for (table, site) in state.tables.iter().zip(code.tables.values()) {
         let lookup = &table.lookup;
-        let records = lookup.records().limbs().as_ptr().expose_provenance();
+        let is_recorded = code.recorded_tables.contains(&site.id);
+        let records = match is_recorded {
+            true => records_of(lookup, site),
+            false => 0,
+        };
         let first = |cells: &Cells| cells.lane(lane).as_ptr().expose_provenance();
         let usage = match lookup.notes_usage() {
             true => first(lookup.usage()),
@@ -238,7 +245,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
         words.extend(index_words(lookup));
-        words.extend([marks(lookup, lane), rows(lookup, lane)]);
+        words.extend([marks(lookup, lane, is_recorded), rows(lookup, lane)]);
     }
     for (&table, &last_needed) in &code.direct_tables {
         let TableView {
@@ -282,6 +289,13 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let first = if notes_use { NOTES_USE } else { 0 };
     words.push(asked.fold(first, |levels, site| levels | 1 << site.level));
+}
+
+/// The first of a table's records, which are as native code reads them.
+fn records_of(lookup: &Lookup, site: &TableSite) -> usize {
+    let is_read = *lookup.record_layout() == *site.records;
+    assert!(is_read, "a table whose records have another layout");
+    lookup.records().limbs().as_ptr().expose_provenance()
 }
 
 /// The words about a table's index from its slots on.

@@ -1,54 +1,54 @@
 //! [`Records`]: what a table's entries do, flat, for code that has found an entry and must not follow pointers.
 //!
-//! A record is a head and the action's parameters in their limbs, at a fixed distance from the next one. Record 0 is the default action's, record
-//! `idx + 1` the entry's in place `idx`: a lookup that counts from 1 and gives 0 for a miss needs no case.
+//! A record is a head and the action's parameters, packed as a [`RecordLayout`] says, at a fixed distance from the next one. Record 0 is the default
+//! action's, record `idx + 1` the entry's in place `idx`: a lookup that counts from 1 and gives 0 for a miss needs no case.
+
+mod layout;
+
+pub use layout::{RecordField, RecordLayout};
 
 use crate::engine::{Replay, Versions};
 use crate::entry::EntryAction;
+use layout::{LIMB, LINE, put};
 use std::sync::Arc;
 
 /// What packets see of all entries' actions. Never changes.
 #[derive(Debug)]
 pub struct Records {
+    /// Bytes from one record to the next.
     stride: usize,
     /// The records begin behind as many limbs as bring them to a cache line's beginning.
     limbs: Vec<u64>,
     skipped: usize,
 }
 
-/// Limbs, and bytes, of a cache line.
-const LINE: usize = 8;
-const LINE_BYTES: usize = 64;
+/// Limbs of nothing but records that tell nothing.
+const NOTHING_TOLD: u64 = u64::MAX;
 
 impl Records {
-    /// The head of what is not told here: an entry that refers to an action profile, or whose parameters have no room.
-    pub const ELSEWHERE: u64 = u64::MAX;
-
-    /// The head of an action with that number and so many limbs of parameters.
-    #[inline]
-    pub const fn head(action: u32, params: u32) -> u64 {
-        (params as u64) << 32 | action as u64
-    }
-
-    /// Limbs from one record to the next, in a table whose longest parameters have so many: no record is in more lines than it must be.
-    pub const fn stride_of(params: usize) -> usize {
-        let limbs = params + 1;
-        match limbs < LINE {
-            true => limbs.next_power_of_two(),
-            false => limbs.next_multiple_of(LINE),
-        }
-    }
-
-    /// Limbs from one record to the next: the head and the parameters.
+    /// Bytes from one record to the next.
     #[inline]
     pub fn stride(&self) -> usize {
         self.stride
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.limbs().len() * LIMB / self.stride
     }
 
     /// All records.
     #[inline]
     pub fn limbs(&self) -> &[u64] {
         &self.limbs[self.skipped..]
+    }
+
+    /// The head of a record: the position of the action that it tells, or [`RecordLayout::ELSEWHERE`].
+    pub fn head(&self, record: usize) -> u16 {
+        let at = record * self.stride;
+        let shift = at % LIMB * 8;
+        (self.limbs()[at / LIMB] >> shift) as u16
     }
 
     fn new(stride: usize) -> Self {
@@ -61,8 +61,8 @@ impl Records {
 
     /// The same with room for so many limbs.
     fn with_room(&self, room: usize) -> Self {
-        let mut limbs: Vec<u64> = Vec::with_capacity(room + LINE);
-        let skipped = limbs.as_ptr().align_offset(LINE_BYTES).min(LINE);
+        let mut limbs: Vec<u64> = Vec::with_capacity(room + LINE / LIMB);
+        let skipped = limbs.as_ptr().align_offset(LINE).min(LINE / LIMB);
         limbs.resize(skipped, 0);
         limbs.extend_from_slice(self.limbs());
         Self {
@@ -81,7 +81,7 @@ impl Records {
         if self.limbs.capacity() < end {
             *self = self.with_room(limbs.next_power_of_two());
         }
-        self.limbs.resize(self.skipped + limbs, Self::ELSEWHERE);
+        self.limbs.resize(self.skipped + limbs, NOTHING_TOLD);
     }
 }
 
@@ -94,17 +94,16 @@ impl Clone for Records {
 /// The control side of [`Records`].
 #[derive(Debug)]
 pub(crate) struct RecordStore {
-    stride: usize,
+    layout: Arc<RecordLayout>,
     versions: Versions<Records>,
 }
 
 impl RecordStore {
-    /// Records with room for so many limbs of parameters; all tell nothing.
-    pub(crate) fn new(params: usize) -> Self {
-        let stride = Records::stride_of(params);
+    /// Records with this layout; all tell nothing.
+    pub(crate) fn new(layout: Arc<RecordLayout>) -> Self {
         Self {
-            stride,
-            versions: Versions::new(Records::new(stride)),
+            versions: Versions::new(Records::new(layout.stride())),
+            layout,
         }
     }
 
@@ -112,26 +111,36 @@ impl RecordStore {
         self.versions.snapshot()
     }
 
+    /// Goes over to another layout if all records say the same with it; whether they do.
+    pub(crate) fn go_over(&mut self, layout: &Arc<RecordLayout>) -> bool {
+        let is_kept = self.layout.is_kept_by(layout);
+        if is_kept {
+            self.layout = layout.clone();
+        }
+        is_kept
+    }
+
     /// Sets a record.
     pub(crate) fn set(&mut self, record: usize, action: &EntryAction) {
-        let limbs = match action {
-            EntryAction::Direct(action) if action.params.len() < self.stride => {
-                let head = Records::head(action.action, action.params.len() as u32);
-                let params = action.params.iter().copied();
-                std::iter::once(head).chain(params).collect()
-            }
-            _ => Box::new([Records::ELSEWHERE]) as Box<[u64]>,
-        };
-        self.versions.change(Change { record, limbs });
+        let mut limbs = vec![NOTHING_TOLD; self.layout.stride().div_ceil(LIMB)];
+        if let EntryAction::Direct(action) = action
+            && let Some(position) = self.layout.position(action.action, &action.params)
+        {
+            self.layout.write(position, &action.params, &mut limbs);
+        }
+        self.versions.change(Change {
+            record,
+            limbs: limbs.into(),
+        });
     }
 
     pub(crate) fn memory(&self) -> usize {
         self.versions
-            .memory(|records| records.limbs.capacity() * size_of::<u64>())
+            .memory(|records| records.limbs.capacity() * LIMB)
     }
 }
 
-/// One record's limbs, as far as they matter.
+/// One record, from the beginning of its first limb on.
 #[derive(Debug)]
 pub struct Change {
     record: usize,
@@ -143,9 +152,9 @@ impl Replay for Records {
 
     fn apply(&mut self, change: &Change) {
         let first = change.record * self.stride;
-        self.grow(first + self.stride);
-        let first = self.skipped + first;
-        self.limbs[first..first + change.limbs.len()].copy_from_slice(&change.limbs);
+        self.grow((first + self.stride).div_ceil(LIMB));
+        let limbs = &mut self.limbs[self.skipped..];
+        put(limbs, first, self.stride, &change.limbs);
     }
 
     fn clone_cost(&self) -> usize {
@@ -158,29 +167,73 @@ mod tests {
     use super::*;
     use crate::entry::ActionRef;
 
+    fn action(action: u32, params: impl IntoIterator<Item = u64>) -> EntryAction {
+        EntryAction::Direct(ActionRef {
+            action,
+            params: params.into_iter().collect(),
+        })
+    }
+
+    /// The limbs that a record is in.
+    fn limbs_of(records: &Records, record: usize) -> &[u64] {
+        let first = record * records.stride();
+        &records.limbs()[first / LIMB..(first + records.stride()).div_ceil(LIMB)]
+    }
+
+    /// A record of its own with this action and these parameters, as one that says so alone has it.
+    fn alone(layout: &RecordLayout, position: usize, params: &[u64]) -> Vec<u64> {
+        let mut limbs = vec![NOTHING_TOLD; layout.stride().div_ceil(LIMB)];
+        layout.write(position, params, &mut limbs);
+        limbs
+    }
+
     #[test]
     fn no_record_of_at_most_a_line_is_in_two_and_growing_keeps_what_they_say() {
-        for params in 0..LINE as u64 {
-            let mut store = RecordStore::new(params as usize);
-            let action = |record: u64| {
-                EntryAction::Direct(ActionRef {
-                    action: record as u32,
-                    params: (0..params).map(|i| record << 8 | i).collect(),
-                })
-            };
-            for record in 0..100 {
-                store.set(record as usize, &action(record));
-            }
-            let records = store.snapshot();
-            for records in [&*records, &(*records).clone()] {
+        for width in [8, 16, 32, 64] {
+            for params in 0..8usize {
+                let widths = std::iter::repeat_n(width, params);
+                let layout = Arc::new(RecordLayout::new([(7, widths)]));
+                let mut store = RecordStore::new(layout.clone());
+                let values = |record: usize| (0..params).map(move |i| (record << 1 | i & 1) as u64);
                 for record in 0..100 {
-                    let limbs = &records.limbs()[record as usize * records.stride()..];
-                    let line = |limb: &u64| (&raw const *limb).addr() / LINE_BYTES;
-                    assert_eq!(limbs[0], Records::head(record as u32, params as u32));
-                    assert!((0..params).all(|i| limbs[1 + i as usize] == record << 8 | i));
-                    assert_eq!(line(&limbs[0]), line(&limbs[params as usize]));
+                    store.set(record, &action(7, values(record)));
+                }
+                let records = store.snapshot();
+                for records in [&*records, &(*records).clone()] {
+                    assert!(records.count() >= 100);
+                    for record in 0..100 {
+                        let limbs = limbs_of(records, record);
+                        let line = |limb: &u64| (&raw const *limb).addr() / LINE;
+                        assert_eq!(line(&limbs[0]), line(&limbs[limbs.len() - 1]));
+                        assert_eq!(records.head(record), 0);
+                        let params: Vec<u64> = values(record).collect();
+                        let stride = records.stride();
+                        let shift = record * stride % LIMB * 8;
+                        let mask = bits::one::mask((stride.min(LIMB) * 8) as u32);
+                        let alone = alone(&layout, 0, &params);
+                        let told = limbs.iter().map(|limb| limb >> shift & mask);
+                        assert!(told.eq(alone.iter().map(|limb| limb & mask)));
+                    }
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_record_set_anew_leaves_its_neighbours_and_what_has_no_record_is_told_elsewhere() {
+        let layout = Arc::new(RecordLayout::new([(7, vec![]), (9, vec![16])]));
+        let mut store = RecordStore::new(layout);
+        for record in 0..5 {
+            store.set(record, &action(9, [record as u64]));
+        }
+        let before = store.snapshot();
+        store.set(1, &action(7, []));
+        store.set(2, &action(8, []));
+        store.set(3, &action(9, [1 << 16]));
+        let heads = |records: &Records| -> Vec<u16> { (0..5).map(|r| records.head(r)).collect() };
+        const ELSEWHERE: u16 = RecordLayout::ELSEWHERE;
+        assert_eq!(heads(&before), [1; 5]);
+        assert_eq!(heads(&store.snapshot()), [1, 0, ELSEWHERE, ELSEWHERE, 1]);
+        assert_eq!(store.snapshot().limbs()[2] as u32, 4 << 16 | 1);
     }
 }

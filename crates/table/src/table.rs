@@ -12,7 +12,7 @@ use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
 use crate::places::Places;
 use crate::prefetch::prefetch_value;
-use crate::records::{RecordStore, Records};
+use crate::records::{RecordLayout, RecordStore, Records};
 use crate::slots::{SlotStore, Slots};
 use crate::tally::{Cells, Lane, TIME, Tally, add};
 use bits::Id;
@@ -42,8 +42,8 @@ pub struct TableSpec {
     pub order: PriorityOrder,
     /// The most entries it takes.
     pub capacity: usize,
-    /// Limbs of the longest parameters of its actions; entries with longer ones are found more slowly.
-    pub params: usize,
+    /// Where its entries' records have what; entries with other actions or parameters are told more slowly.
+    pub records: Arc<RecordLayout>,
     /// Whether each entry's packets, bytes and last use are noted from the start; else they are from the first entry with an idle time-out on. It costs
     /// each packet a cache line, and what is noted of a table as a whole costs next to nothing.
     pub notes_usage: bool,
@@ -54,13 +54,13 @@ pub struct TableSpec {
 }
 
 impl TableSpec {
-    /// A table where the largest priority wins, without direct resources.
+    /// A table where the largest priority wins, without direct resources and whose entries' records tell nothing.
     pub fn new(shape: KeyShape, capacity: usize) -> Self {
         Self {
             shape,
             order: PriorityOrder::LargestWins,
             capacity,
-            params: 2,
+            records: Arc::new(RecordLayout::new::<[u32; 0]>([])),
             notes_usage: true,
             direct_counter: None,
             direct_meter: None,
@@ -259,7 +259,7 @@ impl Table {
     ) -> Self {
         let mut uses = Uses::default();
         uses.add(&default);
-        let mut records = RecordStore::new(spec.params);
+        let mut records = RecordStore::new(spec.records.clone());
         records.set(0, &default);
         let places = spec.capacity.clamp(1, 16);
         Self {
@@ -576,6 +576,7 @@ impl Table {
             slots: self.slots.snapshot(),
             default: self.default.clone(),
             records: self.records.snapshot(),
+            layout: self.spec.records.clone(),
             usage: self.usage.cells().clone(),
             counts: self.counts.cells().clone(),
             totals: self.totals.cells().clone(),
@@ -711,6 +712,7 @@ pub struct Lookup {
     slots: Arc<Slots>,
     default: Arc<DefaultEntry>,
     records: Arc<Records>,
+    layout: Arc<RecordLayout>,
     usage: Arc<Cells>,
     counts: Arc<Cells>,
     totals: Arc<Cells>,
@@ -839,6 +841,11 @@ impl Lookup {
     #[inline]
     pub fn records(&self) -> &Records {
         &self.records
+    }
+
+    /// Where the records have what.
+    pub fn record_layout(&self) -> &RecordLayout {
+        &self.layout
     }
 
     /// Where packets note entries' use: rows of [`USAGE_WORDS`] words, the default action's first, then that of each place. A row is packets, bytes and

@@ -20,6 +20,7 @@ fn table(kinds: &[MatchKind]) -> Table {
     let spec = TableSpec {
         direct_counter: Some(CounterKind::PacketsAndBytes),
         direct_meter: Some(MeterUnit::Packets),
+        records: Arc::new(RecordLayout::new([1, 7].map(|action| (action, [])))),
         ..TableSpec::new(shape, 2)
     };
     Table::new(spec, action(0))
@@ -225,13 +226,13 @@ fn records_tell_what_entries_do() {
     table.modify(id, action(7), None, Box::default()).unwrap();
     let told = |lookup: &Lookup| {
         let record = lookup.find(&[1]).unwrap().get() as usize + 1;
-        let records = lookup.records();
-        records.limbs()[record * records.stride()]
+        lookup.records().head(record)
     };
-    assert_eq!(told(&old), Records::head(1, 0));
-    assert_eq!(told(&table.snapshot()), Records::head(7, 0));
+    assert_eq!(told(&old), 0);
+    assert_eq!(told(&table.snapshot()), 1);
     table.set_default(EntryAction::Member(MemberId::new(1)));
-    assert_eq!(table.snapshot().records().limbs()[0], Records::ELSEWHERE);
+    let default = table.snapshot().records().head(0);
+    assert_eq!(default, RecordLayout::ELSEWHERE);
 }
 
 #[test]

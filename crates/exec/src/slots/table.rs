@@ -2,9 +2,11 @@
 
 use bits::limbs_for;
 use ir::{Action, ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
-use table::{ActionRef, EntryAction, EntryIdx};
+use std::sync::Arc;
+use table::{ActionRef, EntryAction, EntryIdx, RecordLayout};
 
 use super::Slot;
+use crate::convert::record_layout;
 use crate::{CurrentEntry, Found, PacketContext, State, TableState};
 
 /// A table as code applies it: where its key is put, and its actions.
@@ -22,8 +24,8 @@ pub struct TableSite {
     pub selectors: Box<[(Slot, u32)]>,
     /// The table's actions, by position.
     pub actions: Box<[ActionId]>,
-    /// Limbs of the parameters of each.
-    param_limbs: Box<[u32]>,
+    /// Where its entries' records have what.
+    pub records: Arc<RecordLayout>,
     /// Position in the table's list by action id, where it has one.
     positions: Box<[Option<u32>]>,
     /// v1model: a hit counts by itself.
@@ -85,19 +87,6 @@ impl Applied<'_> {
 }
 
 impl TableSite {
-    /// Limbs of the longest parameters of the table's actions.
-    pub fn most_params(&self) -> usize {
-        self.param_limbs
-            .iter()
-            .max()
-            .map_or(0, |&most| most as usize)
-    }
-
-    /// Limbs of the parameters of the action at a position.
-    pub fn params_at(&self, position: usize) -> u32 {
-        self.param_limbs.get(position).copied().unwrap_or(0)
-    }
-
     /// A table of a verified program; `take` gives slots for so many limbs.
     pub fn new(
         program: &Program,
@@ -122,19 +111,14 @@ impl TableSite {
             .direct_counter
             .and_then(|counter| program.externs.get(counter))
             .is_some_and(|counter| matches!(counter.kind, ExternKind::DirectCounter { .. }));
-        let actions: Box<[ActionId]> = table.actions.iter().map(|action| action.action).collect();
-        let limbs = |action: &ActionId| {
-            let params = program.actions.get(*action).map_or(&[][..], |a| &a.params);
-            params.iter().map(|param| ir::limbs_of(param.ty)).sum()
-        };
         TableSite {
             id,
             key: take(key_limbs),
             key_limbs,
             key_widths,
             selectors,
-            param_limbs: actions.iter().map(limbs).collect(),
-            actions,
+            actions: table.actions.iter().map(|action| action.action).collect(),
+            records: Arc::new(record_layout(program, table)),
             positions: action_positions(program, table),
             counts_hits: is_counted && program.arch == Arch::V1model,
         }
@@ -221,9 +205,9 @@ impl TableSite {
         limbs: &[u64],
     ) -> Applied<'s> {
         let position = self.positions.get(action as usize).copied().flatten();
-        let needed = |at: &u32| self.param_limbs.get(*at as usize);
+        let needed = |at: u32| self.records.param_limbs(at as usize);
         Applied {
-            position: position.filter(|at| needed(at).is_some_and(|&n| n as usize <= limbs.len())),
+            position: position.filter(|&at| needed(at) <= limbs.len()),
             params,
             ..applied
         }

@@ -13,9 +13,9 @@ use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
 use exec::slots::Slot;
 use ir::{ActionId, Control, Expr, Program, StageKind, Stmt, StmtKind, limbs_of};
+use table::RecordField;
 
-use super::{INLINE_LIMBS, Translator, in_bytes};
-use crate::helpers::Helper;
+use super::{INLINE_LIMBS, Translator};
 
 /// Statements up to which an action is translated wherever it is run.
 const INLINE_COST: u32 = 12;
@@ -23,8 +23,8 @@ const INLINE_COST: u32 = 12;
 /// Where a parameter of the action at hand is.
 #[derive(Clone, Debug)]
 pub(super) enum Param {
-    /// Behind the pointer to an entry's parameters: the first limb, and how many.
-    Entry(Variable, u32, u32),
+    /// There behind the pointer to an entry's record or parameters.
+    Entry(Variable, RecordField),
     /// In variables.
     Variables(Vec<Variable>),
     /// In slots.
@@ -160,14 +160,9 @@ impl Translator<'_> {
 
     fn param_value(&mut self, param: &Param) -> Vec<Value> {
         match param {
-            Param::Entry(entry, first, limbs) => {
+            Param::Entry(entry, field) => {
                 let entry = self.b.use_var(*entry);
-                (*first..first + limbs)
-                    .map(|limb| {
-                        let offset = limb as i32 * 8;
-                        self.b.ins().load(I64, in_bytes(), entry, offset)
-                    })
-                    .collect()
+                self.load_field(entry, *field)
             }
             Param::Variables(variables) => variables.iter().map(|&v| self.b.use_var(v)).collect(),
             Param::Slots(slot) => self.load_slots(*slot, 1),
@@ -196,36 +191,15 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Runs the action of an entry, whose parameters are behind a pointer.
+    /// Runs the action of an entry, whose parameters are at these places behind a pointer.
     pub(super) fn run_entry_action(
         &mut self,
         action: ActionId,
         entry: Value,
+        fields: &[RecordField],
     ) -> Result<(), Unsupported> {
-        let params = self.entry_params(action, entry);
+        let params = self.entry_params(action, entry, fields);
         self.run_action(action, params)
-    }
-
-    /// Where an action finds the parameters that are behind a pointer.
-    pub(super) fn entry_params(&mut self, action: ActionId, entry: Value) -> Vec<Param> {
-        let declared = self.program.actions.get(action);
-        let declared = declared.map_or(&[][..], |action| &action.params);
-        let pointer = self.variable(entry);
-        let mut params = Vec::with_capacity(declared.len());
-        let mut first = 0;
-        for (i, param) in declared.iter().enumerate() {
-            let limbs = limbs_of(param.ty);
-            params.push(match self.wide_param(action, i) {
-                Some(slot) => {
-                    let numbers = [slot.into(), first.into(), limbs.into()];
-                    self.help_with(Helper::CopyParam, &numbers);
-                    Param::Slots(slot)
-                }
-                None => Param::Entry(pointer, first, limbs),
-            });
-            first += limbs;
-        }
-        params
     }
 
     /// Runs an action with these values as parameters.

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
 use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
-use table::{COUNTER_WORDS, Records, USAGE_WORDS};
+use table::{COUNTER_WORDS, USAGE_WORDS};
 
 use super::{I64, Translator, in_invocation, in_limbs};
 use crate::abi::{flags, offset};
@@ -41,14 +41,6 @@ impl Translator<'_> {
         self.b
             .ins()
             .load(I64, in_invocation().with_aligned(), view, at)
-    }
-
-    /// A pointer to the record that a lookup gave the number of.
-    pub(super) fn record_of(&mut self, table: TableId, number: Value) -> Value {
-        let records = self.load_view(view::of_table(table).records);
-        let stride = 8 * Records::stride_of(self.code.tables[table].most_params()) as i64;
-        let behind = self.b.ins().imul_imm(number, stride);
-        self.b.ins().iadd(records, behind)
     }
 
     /// Notes the packet for the entry, or the default action, that a lookup gave the number of.

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::Variable;
 use exec::{BURST, Unsupported};
 use ir::{MatchKind, TableId};
-use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, Records, USAGE_WORDS};
+use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, USAGE_WORDS};
 
 use super::levels::{Follows, Level};
 use super::{I64, Translator, in_limbs, memory};
@@ -464,13 +464,11 @@ impl Translator<'_> {
         let (some, after) = (self.b.create_block(), self.b.create_block());
         self.branch(wanted, some, after);
         self.start_sealed(some);
-        let records = 8 * Records::stride_of(self.code.tables[table].most_params());
-        self.list_kind(
-            number,
-            (wanted, view::marks::RECORDS),
-            (words.records, records),
-            next,
-        );
+        let records = self.code.tables[table].records.stride();
+        if self.code.recorded_tables.contains(&table) {
+            let rows = (words.records, records);
+            self.list_kind(number, (wanted, view::marks::RECORDS), rows, next);
+        }
         let declared = self.program.tables.get(table);
         if declared.is_some_and(|table| table.direct_counter.is_some()) {
             let rows = (words.counts, 8 * COUNTER_WORDS);
@@ -522,9 +520,9 @@ impl Translator<'_> {
     }
 }
 
-/// Words that a table's rows take in the list, at most.
-pub(crate) fn words_of_rows(params: usize) -> usize {
-    let strides = [Records::stride_of(params), COUNTER_WORDS, USAGE_WORDS];
-    let lines = strides.map(|stride| (8 * stride).div_ceil(LINE));
+/// Words that the rows of a table take in the list, at most, whose records are so far from one another.
+pub(crate) fn words_of_rows(records: usize) -> usize {
+    let strides = [records, 8 * COUNTER_WORDS, 8 * USAGE_WORDS];
+    let lines = strides.map(|stride| stride.div_ceil(LINE));
     BURST * lines.iter().sum::<usize>()
 }

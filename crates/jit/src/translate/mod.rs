@@ -23,6 +23,7 @@ mod levels;
 mod parser;
 mod pass;
 mod place;
+mod record;
 mod scout;
 mod sketch;
 mod stmt;
@@ -46,7 +47,7 @@ use exec::{DropReason, Natives, ParserErrors, Pass, Unsupported};
 use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
-    limbs_of,
+    TableId, limbs_of,
 };
 
 use crate::abi::{Code, Outcome, offset};
@@ -99,7 +100,10 @@ impl<'p> Shared<'p> {
         let nowhere = take(INLINE_LIMBS);
         let tables = program.tables.iter();
         let tables = tables.map(|(id, table)| TableSite::new(program, id, table, &mut take));
-        let tables = tables.collect();
+        let tables: IdVec<TableId, TableSite> = tables.collect();
+        let strides = tables.values().map(|table| table.records.stride());
+        let longest = strides.max().unwrap_or(0).div_ceil(size_of::<u64>());
+        let settled = take(longest as u32);
         let wide = |ty: ScalarTy| limbs_of(ty) > INLINE_LIMBS;
         let wide_params = program.actions.values().map(|action| {
             let params = action.params.iter();
@@ -125,6 +129,7 @@ impl<'p> Shared<'p> {
             natives,
             code: Code {
                 tables,
+                settled,
                 headers: headers.collect::<Result<_, _>>()?,
                 stacks: stacks.collect::<Result<_, _>>()?,
                 errors: ParserErrors::of(program),
@@ -258,7 +263,7 @@ fn in_limbs() -> MemFlags {
     memory(AliasRegion::Heap).with_aligned()
 }
 
-/// The packet's bytes and parameters of actions: no helper writes them while native code holds on to what it loaded.
+/// The packet's bytes, records, and parameters of actions: no helper writes them while native code holds on to what it loaded.
 fn in_bytes() -> MemFlags {
     memory(AliasRegion::Table)
 }

@@ -13,7 +13,7 @@ use ir::{
 use super::action::{Param, Uses};
 use super::levels::{Follows, assigns, exits};
 use super::scout::{Comes, Plan, ScoutSite};
-use super::{INLINE_LIMBS, Translator, in_limbs};
+use super::{INLINE_LIMBS, Translator};
 
 /// A match stage whose answer a scout takes.
 pub(super) struct Answered<'n> {
@@ -269,9 +269,6 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let table = answered.table;
         let number = self.answered_record(answered.site, after)?;
-        let record = self.record_of(table, number);
-        let head = self.b.ins().load(super::I64, in_limbs(), record, 0);
-        let params = self.b.ins().iadd_imm(record, 8);
         let is_hit = self.b.ins().icmp_imm(IntCC::NotEqual, number, 0);
         let hit = self.number_of(is_hit);
         if let Some(field) = answered
@@ -281,15 +278,6 @@ impl Translator<'_> {
         {
             let slot = self.slot(field);
             self.store_slots(slot, &[hit]);
-        }
-        if let Some(field) = answered
-            .outcome
-            .action_run
-            .filter(|f| plan.needed.contains(f))
-        {
-            let position = self.position_of(table, head);
-            let slot = self.slot(field);
-            self.store_slots(slot, &[position]);
         }
         let by_hit = matches!(answered.next, MatchNext::ByHit { .. });
         let by_action = matches!(answered.next, MatchNext::ByAction(_));
@@ -310,18 +298,32 @@ impl Translator<'_> {
             blocks.push(match is_of_use {
                 true => {
                     let block = self.b.create_block();
-                    arms.push((block, action, ways.get(position).filter(|_| by_action)));
+                    let way = ways.get(position).filter(|_| by_action);
+                    arms.push((block, position, action, way));
                     block
                 }
                 false => after,
             });
         }
-        self.go_by_head(head, table, &blocks, after);
-        for (block, action, way) in arms {
+        let action_run = answered.outcome.action_run;
+        let action_run = action_run.filter(|field| plan.needed.contains(field));
+        if arms.is_empty() && action_run.is_none() {
+            self.jump(after);
+            return Ok(());
+        }
+        let record = self.record_of(table, number);
+        let head = self.head_of(record);
+        if let Some(field) = action_run {
+            let slot = self.slot(field);
+            self.store_slots(slot, &[head]);
+        }
+        self.go_by_head(head, &blocks, after);
+        for (block, position, action, way) in arms {
             self.start(block);
             let exit = self.b.create_block();
             self.done = Some(exit);
-            let params = self.entry_params(action, params);
+            let fields = self.fields_in_record(table, position);
+            let params = self.entry_params(action, record, &fields);
             self.sketch_action(action, params, plan)?;
             if self.is_live {
                 if let Some(&way) = way {

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
 use ir::{ActionId, MatchKind, MatchNext, MatchOutcome, StageId, TableId};
-use table::{Directness, Records};
+use table::{Directness, RecordLayout};
 
 use super::action::Uses;
 use super::control::Line;
@@ -32,7 +32,7 @@ struct Applied {
     hit: Variable,
     /// The position of the action that runs; [`NO_ACTION`] for none.
     position: Variable,
-    /// The first of the action's parameters.
+    /// The entry's record, or the first of its action's parameters in limbs.
     params: Variable,
     found: Found,
 }
@@ -48,6 +48,8 @@ enum Found {
         number: Value,
         table: TableId,
     },
+    /// Not at all: whichever runs, it does nothing.
+    Alike,
 }
 
 impl Translator<'_> {
@@ -61,7 +63,7 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let actions: Vec<ActionId> = self.code.tables[table].actions.to_vec();
         let applied = match self.is_flat(table, &self.uses) {
-            true => self.find_record(id, table, outcome)?,
+            true => self.find_record(id, table, outcome, next)?,
             false => {
                 self.put_key(table)?;
                 self.apply(table)
@@ -147,7 +149,14 @@ impl Translator<'_> {
         self.b.def_var(applied.hit, hit);
         let position = self.b.ins().band_imm(number, NO_ACTION as i64);
         self.b.def_var(applied.position, position);
-        let params = self.load_invocation(offset::PARAMS);
+        let params = match applied.found {
+            Found::Position => self.load_invocation(offset::PARAMS),
+            // A record was put together.
+            _ => {
+                let settled = i64::from(self.code.settled) * 8;
+                self.b.ins().iadd_imm(self.limbs, settled)
+            }
+        };
         self.b.def_var(applied.params, params);
     }
 
@@ -157,6 +166,7 @@ impl Translator<'_> {
         stage: StageId,
         table: TableId,
         outcome: MatchOutcome,
+        next: &MatchNext,
     ) -> Result<Applied, Unsupported> {
         let site = self.scouted(stage, table);
         let number = self.direct_or(table, |this| match site {
@@ -165,19 +175,24 @@ impl Translator<'_> {
         })?;
         let number = self.note_total(table, number);
         self.applying = Some(self.note_packet(table, number));
-        let record = self.record_of(table, number);
-        let head = self.b.ins().load(I64, in_limbs(), record, 0);
-        let params = self.b.ins().iadd_imm(record, 8);
         let is_hit = self.b.ins().icmp_imm(IntCC::NotEqual, number, 0);
         let hit = self.b.ins().uextend(I64, is_hit);
-        let position = match outcome.action_run {
-            Some(_) => self.position_of(table, head),
-            None => self.number(NO_ACTION),
-        };
+        let hit = self.variable(hit);
+        if self.are_alike(table, outcome, next) {
+            let nothing = self.number(NO_ACTION);
+            return Ok(Applied {
+                hit,
+                position: self.variable(nothing),
+                params: self.variable(nothing),
+                found: Found::Alike,
+            });
+        }
+        let record = self.record_of(table, number);
+        let head = self.head_of(record);
         Ok(Applied {
-            hit: self.variable(hit),
-            position: self.variable(position),
-            params: self.variable(params),
+            hit,
+            position: self.variable(head),
+            params: self.variable(record),
             found: Found::Record {
                 head,
                 number,
@@ -340,25 +355,6 @@ impl Translator<'_> {
         })
     }
 
-    /// The heads of the records of a table's actions, by position.
-    fn heads(&self, table: TableId) -> Vec<u64> {
-        let site = &self.code.tables[table];
-        let actions = site.actions.iter().enumerate();
-        actions
-            .map(|(position, action)| Records::head(action.get(), site.params_at(position)))
-            .collect()
-    }
-
-    pub(super) fn position_of(&mut self, table: TableId, head: Value) -> Value {
-        let mut position = self.number(NO_ACTION);
-        for (at, wanted) in self.heads(table).into_iter().enumerate().rev() {
-            let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, wanted as i64);
-            let at = self.number(at as u64);
-            position = self.b.ins().select(is_it, at, position);
-        }
-        position
-    }
-
     fn put_key(&mut self, table: TableId) -> Result<(), Unsupported> {
         let program = self.program;
         let Some(declared) = program.tables.get(table) else {
@@ -385,6 +381,9 @@ impl Translator<'_> {
 
     /// Runs the action that was chosen; all ways meet behind it.
     fn run_all(&mut self, applied: &Applied, actions: &[ActionId]) -> Result<(), Unsupported> {
+        if matches!(applied.found, Found::Alike) {
+            return Ok(());
+        }
         let after = self.b.create_block();
         let ways = vec![after; actions.len()];
         self.run_chosen(applied, actions, &ways, after)?;
@@ -402,13 +401,13 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let mut bodies = Vec::new();
         let mut blocks = Vec::new();
-        for (&action, &way) in actions.iter().zip(ways) {
+        for (position, (&action, &way)) in actions.iter().zip(ways).enumerate() {
             let declared = self.program.actions.get(action);
             let block = if declared.is_some_and(|action| action.body.is_empty()) {
                 way
             } else {
                 let block = self.b.create_block();
-                bodies.push((block, action, way));
+                bodies.push((block, position, action, way));
                 block
             };
             blocks.push(block);
@@ -420,39 +419,36 @@ impl Translator<'_> {
         } = applied.found
         {
             let slow = self.cold_block();
-            self.go_by_head(head, table, &blocks, slow);
+            self.go_by_head(head, &blocks, slow);
             self.start(slow);
             let table = self.number(table.get().into());
             let number = self.help(Helper::Settle, &[table, number]);
             self.take_applied(applied, number);
         }
         self.go_by_position(applied, &blocks, none);
-        for (block, action, way) in bodies {
+        for (block, position, action, way) in bodies {
             self.start(block);
             let params = self.b.use_var(applied.params);
-            self.run_entry_action(action, params)?;
+            let fields = match applied.found {
+                Found::Record { table, .. } => self.fields_in_record(table, position),
+                _ => self.fields_in_limbs(action),
+            };
+            self.run_entry_action(action, params, &fields)?;
             self.free_temporaries();
             self.jump(way);
         }
         Ok(())
     }
 
-    pub(super) fn go_by_head(
-        &mut self,
-        head: Value,
-        table: TableId,
-        blocks: &[Block],
-        otherwise: Block,
-    ) {
-        let heads = self.heads(table);
-        if heads.len() <= COMPARED_ACTIONS {
-            return self.go_by_comparing(head, heads.into_iter().zip(blocks), otherwise);
+    /// Goes the way of the action that a record's head names.
+    pub(super) fn go_by_head(&mut self, head: Value, blocks: &[Block], otherwise: Block) {
+        let told = blocks.iter().take(RecordLayout::ELSEWHERE.into());
+        if blocks.len() <= COMPARED_ACTIONS {
+            return self.go_by_comparing(head, told, otherwise);
         }
         let mut switch = Switch::new();
-        for (head, &block) in heads.into_iter().zip(blocks) {
-            if !switch.entries().contains_key(&head.into()) {
-                switch.set_entry(head.into(), block);
-            }
+        for (position, &block) in told.enumerate() {
+            switch.set_entry(position as u128, block);
         }
         switch.emit(&mut self.b, head, otherwise);
         self.is_live = false;
@@ -462,11 +458,11 @@ impl Translator<'_> {
     fn go_by_comparing<'b>(
         &mut self,
         head: Value,
-        ways: impl Iterator<Item = (u64, &'b Block)>,
+        ways: impl Iterator<Item = &'b Block>,
         otherwise: Block,
     ) {
-        for (wanted, &block) in ways {
-            let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, wanted as i64);
+        for (position, &block) in ways.enumerate() {
+            let is_it = self.b.ins().icmp_imm(IntCC::Equal, head, position as i64);
             let next = self.b.create_block();
             self.branch(is_it, block, next);
             self.start_sealed(next);

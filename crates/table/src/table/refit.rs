@@ -10,7 +10,7 @@ use std::sync::Arc;
 impl Table {
     /// Makes it the table that another program describes with `spec`, which has the same key, order and direct resources, and room for all entries.
     /// Entries keep their ids, counts and meters. Where actions have other numbers there, `numbers` has the new one of each that an entry runs;
-    /// without it, and with parameters of the same length, this costs nothing an entry. Snapshots taken before stay as they are.
+    /// without it, and with records that stay good ([`RecordLayout`](crate::RecordLayout)), this costs nothing an entry. Snapshots taken before stay as they are.
     pub fn refit(
         &mut self,
         spec: TableSpec,
@@ -26,11 +26,13 @@ impl Table {
             self.notes_usage = true;
             self.snapshot = None;
         }
-        let params = spec.params;
-        let is_rewritten = numbers.is_some() || params != self.spec.params;
+        let is_rewritten = numbers.is_some() || !self.records.go_over(&spec.records);
+        if spec.records != self.spec.records {
+            self.snapshot = None;
+        }
         self.spec = spec;
         if is_rewritten {
-            self.records = RecordStore::new(params);
+            self.records = RecordStore::new(self.spec.records.clone());
             self.rewrite(numbers);
         }
         if is_rewritten || self.default.action != default {

@@ -1,0 +1,106 @@
+//! Records of entries: which one a lookup's number names, what its head tells, and where parameters are behind a pointer.
+
+use cranelift_codegen::ir::{InstBuilder, Value};
+use ir::{ActionId, MatchNext, MatchOutcome, TableId, limbs_of};
+use table::RecordField;
+
+use super::action::Param;
+use super::{I64, Translator, in_bytes};
+use crate::helpers::Helper;
+use crate::view;
+
+/// Bytes of a limb.
+const LIMB: usize = size_of::<u64>();
+
+impl Translator<'_> {
+    /// A pointer to the record that a lookup gave the number of.
+    pub(super) fn record_of(&mut self, table: TableId, number: Value) -> Value {
+        self.code.recorded_tables.insert(table);
+        let records = self.load_view(view::of_table(table).records);
+        let stride = self.code.tables[table].records.stride() as i64;
+        let behind = self.b.ins().imul_imm(number, stride);
+        self.b.ins().iadd(records, behind)
+    }
+
+    /// The position of the action that a record tells.
+    pub(super) fn head_of(&mut self, record: Value) -> Value {
+        self.b.ins().uload16(I64, in_bytes(), record, 0)
+    }
+
+    /// Where the record of the action at a position in a table has its parameters.
+    pub(super) fn fields_in_record(&self, table: TableId, position: usize) -> Vec<RecordField> {
+        self.code.tables[table].records.fields(position).to_vec()
+    }
+
+    /// Where an action's parameters are, each in limbs of its own, one behind the other.
+    pub(super) fn fields_in_limbs(&self, action: ActionId) -> Vec<RecordField> {
+        let declared = self.program.actions.get(action);
+        let params = declared.map_or(&[][..], |action| &action.params);
+        let mut end = 0;
+        let fields = params.iter().map(|param| {
+            let (offset, bytes) = (end, limbs_of(param.ty) as usize * LIMB);
+            end += bytes;
+            RecordField { offset, bytes }
+        });
+        fields.collect()
+    }
+
+    /// Where an action finds the parameters that are at these places behind a pointer.
+    pub(super) fn entry_params(
+        &mut self,
+        action: ActionId,
+        entry: Value,
+        fields: &[RecordField],
+    ) -> Vec<Param> {
+        let pointer = self.variable(entry);
+        let mut params = Vec::with_capacity(fields.len());
+        for (i, &field) in fields.iter().enumerate() {
+            params.push(match self.wide_param(action, i) {
+                // These are in limbs: a table whose actions have any is not told by its records.
+                Some(slot) => {
+                    let (first, limbs) = (field.offset / LIMB, field.limbs());
+                    let numbers = [slot.into(), first as u64, limbs as u64];
+                    self.help_with(Helper::CopyParam, &numbers);
+                    Param::Slots(slot)
+                }
+                None => Param::Entry(pointer, field),
+            });
+        }
+        params
+    }
+
+    /// The limbs of the parameter in a field behind a pointer.
+    pub(super) fn load_field(&mut self, entry: Value, field: RecordField) -> Vec<Value> {
+        let at = field.offset as i32;
+        let flags = in_bytes();
+        match field.bytes {
+            1 => vec![self.b.ins().uload8(I64, flags, entry, at)],
+            2 => vec![self.b.ins().uload16(I64, flags, entry, at)],
+            4 => vec![self.b.ins().uload32(flags, entry, at)],
+            bytes => (at..at + bytes as i32)
+                .step_by(LIMB)
+                .map(|at| self.b.ins().load(I64, flags, entry, at))
+                .collect(),
+        }
+    }
+
+    /// Whether it makes no difference which of a table's actions an entry runs: none does anything, and nobody asks. A member that is gone would be no hit.
+    pub(super) fn are_alike(
+        &self,
+        table: TableId,
+        outcome: MatchOutcome,
+        next: &MatchNext,
+    ) -> bool {
+        let has_profile = |table: &ir::Table| table.implementation.is_some();
+        let is_asked = outcome.action_run.is_some() || matches!(next, MatchNext::ByAction(_));
+        let declared = self.program.tables.get(table);
+        if is_asked || declared.is_none_or(has_profile) {
+            return false;
+        }
+        let mut actions = self.code.tables[table].actions.iter();
+        actions.all(|&action| {
+            let declared = self.program.actions.get(action);
+            declared.is_some_and(|action| action.body.is_empty())
+        })
+    }
+}

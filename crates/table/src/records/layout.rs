@@ -1,0 +1,307 @@
+//! [`RecordLayout`]: where the records of a table have what.
+
+/// Bytes of a record's head: the position in the table of the action that runs. No table that anybody writes has 65,535 actions; those behind are
+/// told elsewhere. Half of that would save nothing where parameters have more than a byte, and these are most.
+const HEAD_BYTES: usize = size_of::<u16>();
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
+/// Bytes of a limb.
+pub(super) const LIMB: usize = size_of::<u64>();
+
+/// Where a record has a parameter: 1, 2, 4 or 8 bytes, or several whole limbs, at a multiple of that or of 8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordField {
+    /// Bytes between the record's beginning and it.
+    pub offset: usize,
+    /// Its bytes.
+    pub bytes: usize,
+}
+
+impl RecordField {
+    /// Limbs that the parameter takes outside of records.
+    pub fn limbs(self) -> usize {
+        self.bytes.div_ceil(LIMB)
+    }
+}
+
+/// The record of an action.
+#[derive(Debug, PartialEq, Eq)]
+struct ActionRecord {
+    action: u32,
+    /// By parameter.
+    fields: Box<[RecordField]>,
+    /// Bytes, the head included.
+    bytes: usize,
+    /// Limbs of the parameters outside of records.
+    limbs: usize,
+}
+
+/// Where the records of a table have what: a pure function of its actions and their parameters' widths, so that who writes records and who reads them
+/// need not agree on more. A record begins with its head; what it has of parameters, its action decides.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// By position in the table.
+    actions: Box<[ActionRecord]>,
+    stride: usize,
+}
+
+impl RecordLayout {
+    /// The head of what is not told in a record: of an entry that refers to an action profile, or whose action has other parameters. No position is that large.
+    pub const ELSEWHERE: u16 = u16::MAX;
+
+    /// The layout of a table with these actions, in the order of their positions: the number of each and the bits of its parameters. In limbs, each parameter
+    /// has one of its own at least.
+    pub fn new<W>(actions: impl IntoIterator<Item = (u32, W)>) -> Self
+    where
+        W: IntoIterator<Item = u32>,
+    {
+        let actions = actions.into_iter();
+        let actions: Box<[_]> = actions
+            .map(|(action, widths)| ActionRecord::new(action, widths))
+            .collect();
+        let longest = actions.iter().map(|action| action.bytes).max();
+        Self {
+            stride: stride_of(longest.unwrap_or(HEAD_BYTES)),
+            actions,
+        }
+    }
+
+    /// Bytes from one record to the next. A power of two up to a cache line and whole lines behind: no record is in more lines than it must be.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Where the record of the action at a position has its parameters.
+    pub fn fields(&self, position: usize) -> &[RecordField] {
+        let action = self.actions.get(position);
+        action.map_or(&[], |action| &action.fields)
+    }
+
+    /// Limbs of the parameters of the action at a position.
+    pub fn param_limbs(&self, position: usize) -> usize {
+        let action = self.actions.get(position);
+        action.map_or(0, |action| action.limbs)
+    }
+
+    /// Limbs of the longest parameters of its actions.
+    pub fn most_param_limbs(&self) -> usize {
+        let limbs = self.actions.iter().map(|action| action.limbs);
+        limbs.max().unwrap_or(0)
+    }
+
+    /// The position of the action that a record tells, if one can tell what runs it with these parameters.
+    pub(super) fn position(&self, action: u32, params: &[u64]) -> Option<usize> {
+        let position = self.actions.iter().position(|a| a.action == action)?;
+        let can_tell = position < usize::from(Self::ELSEWHERE) && self.fits(position, params);
+        can_tell.then_some(position)
+    }
+
+    /// Whether these are as many parameters as the action at a position has, none of them larger than its place.
+    fn fits(&self, position: usize, params: &[u64]) -> bool {
+        let mut places = self.fields(position).iter();
+        let mut rest = params;
+        let fit = places.all(|field| {
+            let Some((param, behind)) = rest.split_at_checked(field.limbs()) else {
+                return false;
+            };
+            rest = behind;
+            field.bytes >= LIMB || param.iter().all(|limb| limb >> (8 * field.bytes) == 0)
+        });
+        fit && rest.is_empty()
+    }
+
+    /// Writes the record of the action at a position with these parameters, of which there may be more, to the beginning of `record`, which has room for it.
+    pub fn write(&self, position: usize, params: &[u64], record: &mut [u64]) {
+        put(record, 0, HEAD_BYTES, &[position as u64]);
+        let mut rest = params;
+        for field in self.fields(position) {
+            let (param, behind) = rest.split_at(field.limbs());
+            rest = behind;
+            put(record, field.offset, field.bytes, param);
+        }
+    }
+
+    /// Whether what this one's records say, the other's say as well.
+    pub(super) fn is_kept_by(&self, other: &RecordLayout) -> bool {
+        self.stride == other.stride && other.actions.starts_with(&self.actions)
+    }
+}
+
+impl ActionRecord {
+    /// The widest parameters first, each at the first place that is free: as all are powers of two or whole limbs, nothing is left free in front of a
+    /// place that could have been used instead.
+    fn new(action: u32, widths: impl IntoIterator<Item = u32>) -> Self {
+        let sizes: Vec<usize> = widths.into_iter().map(bytes_of).collect();
+        let mut widest_first: Vec<usize> = (0..sizes.len()).collect();
+        widest_first.sort_by_key(|&param| std::cmp::Reverse(sizes[param]));
+        let mut taken = vec![true; HEAD_BYTES];
+        let mut offsets = vec![0; sizes.len()];
+        for param in widest_first {
+            offsets[param] = take(&mut taken, sizes[param]);
+        }
+        let fields = offsets.into_iter().zip(sizes);
+        let fields: Box<[_]> = fields
+            .map(|(offset, bytes)| RecordField { offset, bytes })
+            .collect();
+        Self {
+            action,
+            bytes: taken.len(),
+            limbs: fields.iter().map(|field| field.limbs()).sum(),
+            fields,
+        }
+    }
+}
+
+/// Takes the first free bytes, so many, at a multiple of what they are aligned to.
+fn take(taken: &mut Vec<bool>, bytes: usize) -> usize {
+    let is_free = |at: &usize| !taken.iter().skip(*at).take(bytes).any(|&taken| taken);
+    let mut places = (0..).step_by(bytes.min(LIMB));
+    let at = places.find(is_free).unwrap_or(taken.len());
+    taken.resize(taken.len().max(at + bytes), false);
+    taken[at..at + bytes].fill(true);
+    at
+}
+
+/// Bytes of a parameter of so many bits.
+fn bytes_of(width: u32) -> usize {
+    match width.div_ceil(8) {
+        0 => 1,
+        bytes if bytes as usize <= LIMB => bytes.next_power_of_two() as usize,
+        bytes => (bytes as usize).next_multiple_of(LIMB),
+    }
+}
+
+fn stride_of(bytes: usize) -> usize {
+    match bytes <= LINE {
+        true => bytes.next_power_of_two(),
+        false => bytes.next_multiple_of(LINE),
+    }
+}
+
+/// Writes a value's bytes at a distance that they are aligned to, in the order of a little-endian machine: native code loads them by their width.
+pub(super) fn put(limbs: &mut [u64], at: usize, bytes: usize, value: &[u64]) {
+    let (limb, shift) = (at / LIMB, at % LIMB * 8);
+    if bytes >= LIMB {
+        limbs[limb..limb + bytes / LIMB].copy_from_slice(&value[..bytes / LIMB]);
+        return;
+    }
+    let mask = bits::one::mask(bytes as u32 * 8) << shift;
+    limbs[limb] = limbs[limb] & !mask | value[0] << shift & mask;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bytes that the shortest record takes with parameters in any order, each at the next place that it may be at.
+    fn shortest(used: usize, sizes: &[usize]) -> usize {
+        let rest = |without: usize| -> Vec<usize> {
+            let mut rest = sizes.to_vec();
+            rest.remove(without);
+            rest
+        };
+        let ends = (0..sizes.len()).map(|next| {
+            let at = used.next_multiple_of(sizes[next].min(LIMB));
+            shortest(at + sizes[next], &rest(next))
+        });
+        ends.min().unwrap_or(used)
+    }
+
+    /// A number of bits of each size.
+    fn width() -> impl Strategy<Value = u32> {
+        prop_oneof![0u32..=8, 9u32..=16, 17u32..=32, 33u32..=64, 65u32..=200]
+    }
+
+    fn byte_of(limbs: &[u64], at: usize) -> u8 {
+        limbs[at / LIMB].to_le_bytes()[at % LIMB]
+    }
+
+    proptest! {
+        #[test]
+        fn records_are_as_short_as_any_order_makes_them_and_say_each_parameter_at_its_place(
+            widths in proptest::collection::vec(width(), 0..6),
+            limbs in proptest::collection::vec(any::<u64>(), 24),
+        ) {
+            let layout = RecordLayout::new([(9, vec![]), (7, widths.clone())]);
+            let fields = layout.fields(1);
+            let sizes: Vec<usize> = fields.iter().map(|field| field.bytes).collect();
+            let longest = shortest(HEAD_BYTES, &sizes);
+            prop_assert_eq!(layout.actions[1].bytes, longest);
+            prop_assert!(layout.stride() >= longest);
+            prop_assert!(layout.stride() < 2 * longest.max(LINE));
+            prop_assert!(LINE.is_multiple_of(layout.stride()) || layout.stride().is_multiple_of(LINE));
+            for (field, &width) in fields.iter().zip(&widths) {
+                prop_assert!(field.bytes * 8 >= width as usize);
+                prop_assert_eq!(field.limbs(), bits::limbs_for(width).max(1));
+                prop_assert!(field.offset.is_multiple_of(field.bytes.min(LIMB)));
+            }
+
+            // What each parameter's bytes are, one by one.
+            let mut rest = &limbs[..];
+            let mut params = Vec::new();
+            let mut record = vec![u64::MAX; layout.stride().div_ceil(LIMB)];
+            let mut expected = vec![0xff; record.len() * LIMB];
+            expected[..HEAD_BYTES].copy_from_slice(&1u16.to_le_bytes());
+            for field in fields {
+                let (param, behind) = rest.split_at(field.limbs());
+                rest = behind;
+                let mut param = param.to_vec();
+                if field.bytes < LIMB {
+                    param[0] &= bits::one::mask(field.bytes as u32 * 8);
+                }
+                for at in 0..field.bytes {
+                    expected[field.offset + at] = byte_of(&param, at);
+                }
+                params.extend(param);
+            }
+            prop_assert_eq!(layout.param_limbs(1), params.len());
+            prop_assert_eq!(layout.position(7, &params), Some(1));
+            layout.write(1, &params, &mut record);
+            let written: Vec<u8> = (0..expected.len()).map(|at| byte_of(&record, at)).collect();
+            prop_assert_eq!(written, expected);
+        }
+
+        #[test]
+        fn only_parameters_that_the_action_has_are_told(
+            widths in proptest::collection::vec(width(), 1..6), which in any::<prop::sample::Index>(),
+        ) {
+            let layout = RecordLayout::new([(7, widths.clone())]);
+            let zeros = vec![0; layout.param_limbs(0)];
+            prop_assert_eq!(layout.position(7, &zeros), Some(0));
+            prop_assert_eq!(layout.position(8, &zeros), None);
+            prop_assert_eq!(layout.position(7, &zeros[1..]), None);
+            prop_assert_eq!(layout.position(7, &[&zeros[..], &[0]].concat()), None);
+            let which = which.index(widths.len());
+            let field = layout.fields(0)[which];
+            let first: usize = layout.fields(0)[..which].iter().map(|f| f.limbs()).sum();
+            if field.bytes < LIMB {
+                let mut larger = zeros;
+                larger[first] = 1 << (8 * field.bytes);
+                prop_assert_eq!(layout.position(7, &larger), None);
+            }
+        }
+    }
+
+    #[test]
+    fn an_action_that_no_head_can_name_is_told_elsewhere() {
+        let most = u32::from(RecordLayout::ELSEWHERE);
+        let layout = RecordLayout::new((0..=most).map(|action| (action, [])));
+        assert_eq!(layout.position(most - 1, &[]), Some(most as usize - 1));
+        assert_eq!(layout.position(most, &[]), None);
+    }
+
+    #[test]
+    fn actions_behind_leave_records_as_they_are_and_others_do_not() {
+        let layout = |actions: &[(u32, u32)]| {
+            RecordLayout::new(actions.iter().map(|&(action, width)| (action, [width])))
+        };
+        let one = layout(&[(3, 32)]);
+        assert!(one.is_kept_by(&layout(&[(3, 32), (4, 16)])));
+        for other in [&[(3, 32), (4, 33)][..], &[(4, 32)], &[(3, 16)], &[]] {
+            assert!(!one.is_kept_by(&layout(other)), "{other:?}");
+        }
+    }
+}
