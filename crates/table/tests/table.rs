@@ -236,6 +236,35 @@ fn records_tell_what_entries_do() {
 }
 
 #[test]
+fn a_table_that_goes_over_tells_what_entries_do_as_its_new_layout_says() {
+    let layout = |actions: &[u32]| {
+        Arc::new(RecordLayout::new(
+            actions.iter().map(|&action| (action, [])),
+        ))
+    };
+    let mut table = table(&[MatchKind::Exact]);
+    table.insert(exact(1), 0).unwrap();
+    // Another action behind leaves records as they are; actions in another order, and one that is gone, do not.
+    for (actions, head) in [
+        (&[1, 7, 9][..], 0),
+        (&[7, 1], 1),
+        (&[7], RecordLayout::ELSEWHERE),
+    ] {
+        let spec = TableSpec {
+            records: layout(actions),
+            ..table.spec().clone()
+        };
+        let before = table.snapshot();
+        let told = before.records().head(1);
+        table.refit(spec, action(0), None);
+        let lookup = table.snapshot();
+        assert_eq!(*lookup.record_layout(), *layout(actions));
+        assert_eq!(lookup.records().head(1), head);
+        assert_eq!(before.records().head(1), told);
+    }
+}
+
+#[test]
 fn a_snapshot_without_a_change_is_the_same_one() {
     let mut table = table(&[MatchKind::Exact]);
     let first = table.snapshot();
