@@ -12,20 +12,20 @@ header out_t {
     bit<1>   flag;
     bit<7>   seven;
     int<8>   halved;
-    bit<7>   padding;
+    bit<9>   padding;
     bit<9>   nine;
     bit<16>  sixteen;
     bit<32>  word;
     bit<48>  mac;
     bit<64>  limb;
-    bit<72>  wide;
+    bit<70>  wide;
     bit<192> wider;
 }
 
 #include "harness.p4"
 
 control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
-    action all(bit<192> wider, bool flag, bit<9> nine, bit<64> limb, int<8> signed, bit<72> wide,
+    action all(bool flag, bit<9> nine, bit<64> limb, int<8> signed, bit<70> wide,
                bit<32> word, bit<7> seven, bit<48> mac, bit<16> sixteen) {
         hdr.o.flag = (bit<1>)flag;
         hdr.o.seven = seven;
@@ -36,6 +36,9 @@ control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         hdr.o.mac = mac;
         hdr.o.limb = limb;
         hdr.o.wide = wide;
+    }
+
+    action long(bit<192> wider) {
         hdr.o.wider = wider;
     }
 
@@ -58,13 +61,13 @@ control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
 
     table direct {
         key = { hdr.i.direct : exact; }
-        actions = { all; small; address; number; NoAction; }
+        actions = { all; small; address; number; long; NoAction; }
         default_action = number(0xdefa);
     }
 
     table shared {
         key = { hdr.i.shared : exact; }
-        actions = { NoAction; number; address; small; all; }
+        actions = { NoAction; long; number; address; small; all; }
         implementation = members;
     }
 
@@ -80,7 +83,7 @@ control Test(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
         direct.apply();
         shared.apply();
         if (known.apply().hit) {
-            hdr.o.padding = 0x7f;
+            hdr.o.padding = 0x1ff;
         }
     }
 }
