@@ -141,7 +141,7 @@ control SwitchIngress(inout headers_t hdr,
 
     table ports {
         key = { standard_metadata.ingress_port : exact; }
-        actions = { access; drop; }
+        actions = { access; @defaultonly drop; }
         const default_action = drop(Drop.NoVlan);
         size = 512;
     }
@@ -155,7 +155,7 @@ control SwitchIngress(inout headers_t hdr,
             meta.vid         : exact;
             hdr.ethernet.dst : exact;
         }
-        actions = { to_us; NoAction; }
+        actions = { to_us; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 4096;
     }
@@ -166,7 +166,7 @@ control SwitchIngress(inout headers_t hdr,
 
     table routes {
         key = { hdr.ipv4.dst : lpm; }
-        actions = { via; drop; }
+        actions = { via; @defaultonly drop; }
         const default_action = drop(Drop.NoRoute);
         size = 16384;
     }
@@ -180,7 +180,7 @@ control SwitchIngress(inout headers_t hdr,
 
     table next_hops {
         key = { meta.next_hop : exact; }
-        actions = { forward; drop; }
+        actions = { forward; @defaultonly drop; }
         const default_action = drop(Drop.NoRoute);
         size = 4096;
     }
@@ -194,7 +194,7 @@ control SwitchIngress(inout headers_t hdr,
             meta.vid         : exact;
             hdr.ethernet.dst : exact;
         }
-        actions = { to_port; drop; }
+        actions = { to_port; @defaultonly drop; }
         const default_action = drop(Drop.NoStation);
         size = 65536;
     }
@@ -284,7 +284,7 @@ control SwitchEgress(inout headers_t hdr,
             standard_metadata.egress_port : exact;
             meta.vid                      : exact;
         }
-        actions = { untagged; tagged; drop; }
+        actions = { untagged; tagged; @defaultonly drop; }
         const default_action = drop();
         size = 4096;
     }

@@ -126,7 +126,7 @@ control GatewayIngress(inout headers_t hdr,
 
     table subscribers {
         key = { hdr.ipv4.dst : exact; }
-        actions = { to_subscriber; unknown; }
+        actions = { to_subscriber; @defaultonly unknown; }
         const default_action = unknown();
         psa_direct_counter = accounting;
         size = 131072;

@@ -50,7 +50,7 @@ control SwitchIngress(inout headers_t hdr,
             hdr.ethernet.src               : exact;
             standard_metadata.ingress_port : exact;
         }
-        actions = { NoAction; report; }
+        actions = { NoAction; @defaultonly report; }
         const default_action = report();
         size = 131072;
     }
@@ -65,7 +65,7 @@ control SwitchIngress(inout headers_t hdr,
 
     table destinations {
         key = { hdr.ethernet.dst : exact; }
-        actions = { to_port; flood; }
+        actions = { to_port; @defaultonly flood; }
         const default_action = flood();
         size = 131072;
     }

@@ -104,7 +104,7 @@ control RouterIngress(inout headers_t hdr,
 
     table interfaces {
         key = { standard_metadata.ingress_port : exact; }
-        actions = { interface; NoAction; }
+        actions = { interface; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 512;
     }
@@ -115,7 +115,7 @@ control RouterIngress(inout headers_t hdr,
 
     table routes {
         key = { hdr.ipv4.dst : lpm; }
-        actions = { via; drop; }
+        actions = { via; @defaultonly drop; }
         const default_action = drop(Exception.NoRoute);
         size = 1048576;
     }
@@ -130,7 +130,7 @@ control RouterIngress(inout headers_t hdr,
 
     table next_hops {
         key = { meta.next_hop : exact; }
-        actions = { forward; drop; }
+        actions = { forward; @defaultonly drop; }
         const default_action = drop(Exception.NoNextHop);
         size = 4096;
     }

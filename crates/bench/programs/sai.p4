@@ -200,7 +200,7 @@ control SaiIngress(inout headers_t hdr,
 
     table port {
         key = { standard_metadata.ingress_port : exact; }
-        actions = { set_port; drop; }
+        actions = { set_port; @defaultonly drop; }
         const default_action = drop(Drop.NoPort);
         size = 512;
     }
@@ -212,7 +212,7 @@ control SaiIngress(inout headers_t hdr,
 
     table vlan {
         key = { meta.vid : exact; }
-        actions = { set_vlan; drop; }
+        actions = { set_vlan; @defaultonly drop; }
         const default_action = drop(Drop.NotMember);
         size = 4096;
     }
@@ -225,7 +225,7 @@ control SaiIngress(inout headers_t hdr,
             meta.bridge_port : exact;
             meta.vlan_id     : exact;
         }
-        actions = { member; drop; }
+        actions = { member; @defaultonly drop; }
         const default_action = drop(Drop.NotMember);
         size = 4096;
     }
@@ -238,7 +238,7 @@ control SaiIngress(inout headers_t hdr,
             meta.bridge_port : exact;
             meta.vlan_id     : exact;
         }
-        actions = { forwarding; drop; }
+        actions = { forwarding; @defaultonly drop; }
         const default_action = drop(Drop.StpBlocked);
         size = 4096;
     }
@@ -251,7 +251,7 @@ control SaiIngress(inout headers_t hdr,
 
     table dscp_to_class {
         key = { meta.dscp : exact; }
-        actions = { set_class; NoAction; }
+        actions = { set_class; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 64;
     }
@@ -281,7 +281,7 @@ control SaiIngress(inout headers_t hdr,
             meta.vlan_id     : exact;
             hdr.ethernet.src : exact;
         }
-        actions = { NoAction; moved; }
+        actions = { NoAction; @defaultonly moved; }
         const default_action = moved();
         size = 65536;
     }
@@ -308,7 +308,7 @@ control SaiIngress(inout headers_t hdr,
 
     table router_interface {
         key = { meta.vlan_id : exact; }
-        actions = { set_rif; NoAction; }
+        actions = { set_rif; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 1024;
     }
@@ -320,7 +320,7 @@ control SaiIngress(inout headers_t hdr,
 
     table rif_vrf {
         key = { meta.rif : exact; }
-        actions = { set_vrf; drop; }
+        actions = { set_vrf; @defaultonly drop; }
         const default_action = drop(Drop.NoVrf);
         size = 1024;
     }
@@ -332,7 +332,7 @@ control SaiIngress(inout headers_t hdr,
 
     table virtual_router {
         key = { meta.vrf : exact; }
-        actions = { routes_ip; drop; }
+        actions = { routes_ip; @defaultonly drop; }
         const default_action = drop(Drop.NoVrf);
         size = 256;
     }
@@ -351,7 +351,7 @@ control SaiIngress(inout headers_t hdr,
             meta.vrf     : exact;
             hdr.ipv4.dst : exact;
         }
-        actions = { to_next_hop; NoAction; }
+        actions = { to_next_hop; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 16384;
     }
@@ -361,7 +361,7 @@ control SaiIngress(inout headers_t hdr,
             meta.vrf     : exact;
             hdr.ipv4.dst : lpm;
         }
-        actions = { to_next_hop; to_group; drop; }
+        actions = { to_next_hop; to_group; @defaultonly drop; }
         const default_action = drop(Drop.NoRoute);
         size = 65536;
     }
@@ -371,7 +371,7 @@ control SaiIngress(inout headers_t hdr,
             meta.vrf     : exact;
             hdr.ipv6.dst : exact;
         }
-        actions = { to_next_hop; NoAction; }
+        actions = { to_next_hop; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 16384;
     }
@@ -381,7 +381,7 @@ control SaiIngress(inout headers_t hdr,
             meta.vrf     : exact;
             hdr.ipv6.dst : lpm;
         }
-        actions = { to_next_hop; to_group; drop; }
+        actions = { to_next_hop; to_group; @defaultonly drop; }
         const default_action = drop(Drop.NoRoute);
         size = 65536;
     }
@@ -392,7 +392,7 @@ control SaiIngress(inout headers_t hdr,
             meta.group     : exact;
             meta.hash[3:0] : exact;
         }
-        actions = { to_next_hop; drop; }
+        actions = { to_next_hop; @defaultonly drop; }
         const default_action = drop(Drop.NoGroup);
         size = 4096;
     }
@@ -405,7 +405,7 @@ control SaiIngress(inout headers_t hdr,
 
     table next_hop {
         key = { meta.next_hop : exact; }
-        actions = { set_next_hop; drop; }
+        actions = { set_next_hop; @defaultonly drop; }
         const default_action = drop(Drop.NoNextHop);
         size = 4096;
     }
@@ -420,7 +420,7 @@ control SaiIngress(inout headers_t hdr,
             meta.out_rif   : exact;
             meta.neighbour : exact;
         }
-        actions = { set_dst_mac; drop; }
+        actions = { set_dst_mac; @defaultonly drop; }
         const default_action = drop(Drop.NoNeighbour);
         size = 4096;
     }
@@ -433,7 +433,7 @@ control SaiIngress(inout headers_t hdr,
 
     table out_interface {
         key = { meta.out_rif : exact; }
-        actions = { set_out_rif; drop; }
+        actions = { set_out_rif; @defaultonly drop; }
         const default_action = drop(Drop.NoRif);
         size = 1024;
     }
@@ -448,7 +448,7 @@ control SaiIngress(inout headers_t hdr,
             meta.vlan_id     : exact;
             hdr.ethernet.dst : exact;
         }
-        actions = { to_bridge_port; drop; }
+        actions = { to_bridge_port; @defaultonly drop; }
         const default_action = drop(Drop.NoStation);
         size = 65536;
     }
@@ -498,7 +498,7 @@ control SaiIngress(inout headers_t hdr,
             meta.out_bridge_port : exact;
             meta.hash[6:4]       : exact;
         }
-        actions = { to_port; drop; }
+        actions = { to_port; @defaultonly drop; }
         const default_action = drop(Drop.NoLagMember);
         size = 1024;
     }
@@ -510,7 +510,7 @@ control SaiIngress(inout headers_t hdr,
 
     table class_to_queue {
         key = { meta.traffic_class : exact; }
-        actions = { to_queue; NoAction; }
+        actions = { to_queue; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 8;
     }
@@ -623,7 +623,7 @@ control SaiEgress(inout headers_t hdr,
             meta.out_bridge_port : exact;
             meta.vlan_id         : exact;
         }
-        actions = { untagged; tagged; drop; }
+        actions = { untagged; tagged; @defaultonly drop; }
         const default_action = drop(0);
         size = 4096;
     }
@@ -636,7 +636,7 @@ control SaiEgress(inout headers_t hdr,
             meta.out_bridge_port : exact;
             meta.vlan_id         : exact;
         }
-        actions = { forwarding; drop; }
+        actions = { forwarding; @defaultonly drop; }
         const default_action = drop(0);
         size = 4096;
     }
@@ -655,7 +655,7 @@ control SaiEgress(inout headers_t hdr,
             meta.traffic_class : exact;
             meta.colour        : exact;
         }
-        actions = { set_dscp; NoAction; }
+        actions = { set_dscp; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 32;
     }
@@ -668,7 +668,7 @@ control SaiEgress(inout headers_t hdr,
             meta.out_rif                    : exact;
             standard_metadata.packet_length : range;
         }
-        actions = { fits; drop; }
+        actions = { fits; @defaultonly drop; }
         const default_action = drop(2);
         size = 1024;
     }
@@ -692,7 +692,7 @@ control SaiEgress(inout headers_t hdr,
 
     table egress_port {
         key = { standard_metadata.egress_port : exact; }
-        actions = { count; NoAction; }
+        actions = { count; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 512;
     }

@@ -163,7 +163,7 @@ control NatIngress(inout headers_t hdr,
 
     table sides {
         key = { standard_metadata.ingress_port : exact; }
-        actions = { inside; outside; drop; }
+        actions = { inside; outside; @defaultonly drop; }
         const default_action = drop(Drop.NoSide);
         size = 512;
     }
@@ -199,7 +199,7 @@ control NatIngress(inout headers_t hdr,
             meta.src_port     : exact;
             hdr.ipv4.protocol : exact;
         }
-        actions = { leave_as; to_cpu; }
+        actions = { leave_as; @defaultonly to_cpu; }
         const default_action = to_cpu();
         counters = flows_out;
         size = 262144;
@@ -234,7 +234,7 @@ control NatIngress(inout headers_t hdr,
             meta.dst_port     : exact;
             hdr.ipv4.protocol : exact;
         }
-        actions = { deliver_to; unasked; }
+        actions = { deliver_to; @defaultonly unasked; }
         const default_action = unasked();
         counters = flows_in;
         size = 262144;
@@ -249,7 +249,7 @@ control NatIngress(inout headers_t hdr,
 
     table routes {
         key = { hdr.ipv4.dst : lpm; }
-        actions = { forward; drop; }
+        actions = { forward; @defaultonly drop; }
         const default_action = drop(Drop.NoRoute);
         size = 4096;
     }

@@ -194,7 +194,7 @@ control UpfIngress(inout headers_t hdr,
             hdr.ethernet.dst : exact;
             hdr.outer.dst    : exact;
         }
-        actions = { ours; drop; }
+        actions = { ours; @defaultonly drop; }
         const default_action = drop(Drop.NotForUs);
         size = 64;
     }
@@ -211,7 +211,7 @@ control UpfIngress(inout headers_t hdr,
 
     table sessions {
         key = { hdr.gtp.teid : exact; }
-        actions = { uplink; unknown; }
+        actions = { uplink; @defaultonly unknown; }
         const default_action = unknown();
         counters = usage;
         size = 131072;
@@ -226,7 +226,7 @@ control UpfIngress(inout headers_t hdr,
 
     table routes {
         key = { hdr.inner.dst : lpm; }
-        actions = { forward; drop; }
+        actions = { forward; @defaultonly drop; }
         const default_action = drop(Drop.NoRoute);
         size = 4096;
     }

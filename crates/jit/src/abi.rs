@@ -196,8 +196,9 @@ pub(crate) struct Code {
     pub(crate) hashed_tables: BTreeMap<TableId, usize>,
     /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
     pub(crate) direct_tables: BTreeMap<TableId, u64>,
-    /// Tables whose records native code reads.
+    /// Tables whose records native code reads, the default action's at least; and those of which it reads what entries have.
     pub(crate) recorded_tables: BTreeSet<TableId>,
+    pub(crate) tables_read: BTreeSet<TableId>,
     pub(crate) errors: ParserErrors,
     /// Where a record is put together of what is not told in one.
     pub(crate) settled: Slot,
@@ -472,16 +473,27 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     let mut seen = 0;
     // Rows are laid out so that none is in more lines than it must be.
     for behind in (0..rows.stride()).step_by(LINE) {
-        for row in numbers.iter().filter_map(|&number| rows.at(number)) {
-            // Several small rows share a word, and none is in two that is not whole words.
-            let word = (row + behind) & !(align_of::<AtomicU64>() - 1);
-            let word = std::ptr::with_exposed_provenance_mut(word);
-            // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure, and they live as long
-            // as that; they are whole words altogether, the first of which begins with the first row, and others write them by atomic stores alone, if at all.
-            seen ^= unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
+        for &number in numbers {
+            if let Some(row) = rows.at(number) {
+                // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure, and they live as
+                // long as that; they are whole words altogether, the first of which begins with the first row.
+                seen ^= unsafe { load_word(row + behind) };
+            }
         }
     }
     std::hint::black_box(seen);
+}
+
+/// The word in which a row begins, that several small rows may share.
+///
+/// # Safety
+/// There is a word, which others write by atomic stores alone, if at all.
+#[inline(always)]
+unsafe fn load_word(row: usize) -> u64 {
+    let word = row & !(align_of::<AtomicU64>() - 1);
+    let word = std::ptr::with_exposed_provenance_mut(word);
+    // SAFETY: the caller's.
+    unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
 }
 
 /// Loads from rows that the answers of scouts have listed, or asks the processor for them if they are of many lots: as in [`crate::notes::answer`].
@@ -489,14 +501,12 @@ fn read_ahead(rows: &[u64], are_many: bool) {
     if are_many {
         return rows.iter().for_each(|&row| prefetch_at(row as usize));
     }
-    let seen = rows.iter().fold(0, |seen, &row| {
-        // Several small rows share a word.
-        let word = row as usize & !(align_of::<AtomicU64>() - 1);
-        let word = std::ptr::with_exposed_provenance_mut(word);
+    let mut seen = 0;
+    for &row in rows {
         // SAFETY: native code lists rows of numbers alone that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be
-        // there (`enter`); they live as long as the state, and their words are written by atomic stores alone, if at all.
-        seen ^ unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
-    });
+        // there (`enter`); they live as long as the state.
+        seen ^= unsafe { load_word(row as usize) };
+    }
     std::hint::black_box(seen);
 }
 

@@ -166,12 +166,12 @@ fn rows(lookup: &Lookup, lane: Lane) -> u64 {
 }
 
 /// The last but one of a table's words.
-fn marks(lookup: &Lookup, lane: Lane, is_recorded: bool) -> u64 {
+fn marks(lookup: &Lookup, lane: Lane, is_read: bool) -> u64 {
     let usage = match lookup.notes_usage() {
         true => lookup.usage().lane(lane).len(),
         false => 0,
     };
-    let records = match is_recorded {
+    let records = match is_read {
         true => lookup.records().limbs().len(),
         false => 0,
     };
@@ -231,8 +231,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     words.clear();
     for (table, site) in state.tables.iter().zip(code.tables.values()) {
         let lookup = &table.lookup;
-        let is_recorded = code.recorded_tables.contains(&site.id);
-        let records = match is_recorded {
+        let records = match code.recorded_tables.contains(&site.id) {
             true => records_of(lookup, site),
             false => 0,
         };
@@ -245,7 +244,10 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         let parts = [records, usage, counts, totals];
         words.extend(parts.map(|part| part as u64));
         words.extend(index_words(lookup));
-        words.extend([marks(lookup, lane, is_recorded), rows(lookup, lane)]);
+        words.extend([
+            marks(lookup, lane, code.tables_read.contains(&site.id)),
+            rows(lookup, lane),
+        ]);
     }
     for (&table, &last_needed) in &code.direct_tables {
         let TableView {

@@ -465,7 +465,7 @@ impl Translator<'_> {
         self.branch(wanted, some, after);
         self.start_sealed(some);
         let records = self.code.tables[table].records.stride();
-        if self.code.recorded_tables.contains(&table) {
+        if self.code.tables_read.contains(&table) {
             let rows = (words.records, records);
             self.list_kind(number, (wanted, view::marks::RECORDS), rows, next);
         }

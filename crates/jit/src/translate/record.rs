@@ -1,7 +1,7 @@
 //! Records of entries: which one a lookup's number names, what its head tells, and where parameters are behind a pointer.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
-use ir::{ActionId, MatchNext, MatchOutcome, TableId, limbs_of};
+use ir::{ActionId, ActionScope, MatchNext, MatchOutcome, TableId, limbs_of};
 use table::RecordField;
 
 use super::action::Param;
@@ -13,13 +13,29 @@ use crate::view;
 const LIMB: usize = size_of::<u64>();
 
 impl Translator<'_> {
+    /// A pointer to the default action's record, the first.
+    pub(super) fn default_record(&mut self, table: TableId) -> Value {
+        self.code.recorded_tables.insert(table);
+        self.load_view(view::of_table(table).records)
+    }
+
     /// A pointer to the record that a lookup gave the number of.
     pub(super) fn record_of(&mut self, table: TableId, number: Value) -> Value {
-        self.code.recorded_tables.insert(table);
-        let records = self.load_view(view::of_table(table).records);
+        self.code.tables_read.insert(table);
+        let records = self.default_record(table);
         let stride = self.code.tables[table].records.stride() as i64;
         let behind = self.b.ins().imul_imm(number, stride);
         self.b.ins().iadd(records, behind)
+    }
+
+    /// The position of the one action that a table's entries may run, if there is one: hits need not ask.
+    pub(super) fn hits_run(&self, table: TableId) -> Option<usize> {
+        let declared = self.program.tables.get(table)?;
+        let actions = declared.actions.iter().enumerate();
+        let mut of_entries = actions.filter(|(_, listed)| listed.scope != ActionScope::DefaultOnly);
+        let (position, _) = of_entries.next()?;
+        let is_only = of_entries.next().is_none() && declared.implementation.is_none();
+        is_only.then_some(position)
     }
 
     /// The position of the action that a record tells.

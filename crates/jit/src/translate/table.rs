@@ -48,6 +48,12 @@ enum Found {
         number: Value,
         table: TableId,
     },
+    /// By that it is a hit, where all entries run the action at this position; that of a miss as above.
+    Hit {
+        position: usize,
+        number: Value,
+        table: TableId,
+    },
     /// Not at all: whichever runs, it does nothing.
     Alike,
 }
@@ -185,6 +191,24 @@ impl Translator<'_> {
                 position: self.variable(nothing),
                 params: self.variable(nothing),
                 found: Found::Alike,
+            });
+        }
+        let is_asked = outcome.action_run.is_some();
+        if let Some(position) = self.hits_run(table).filter(|_| !is_asked) {
+            let record = match self.fields_in_record(table, position).is_empty() {
+                true => self.default_record(table),
+                false => self.record_of(table, number),
+            };
+            let nothing = self.number(NO_ACTION);
+            return Ok(Applied {
+                hit,
+                position: self.variable(nothing),
+                params: self.variable(record),
+                found: Found::Hit {
+                    position,
+                    number,
+                    table,
+                },
             });
         }
         let record = self.record_of(table, number);
@@ -412,25 +436,34 @@ impl Translator<'_> {
             };
             blocks.push(block);
         }
-        if let Found::Record {
-            head,
-            number,
-            table,
-        } = applied.found
-        {
-            let slow = self.cold_block();
-            self.go_by_head(head, &blocks, slow);
-            self.start(slow);
-            let table = self.number(table.get().into());
-            let number = self.help(Helper::Settle, &[table, number]);
-            self.take_applied(applied, number);
+        match applied.found {
+            Found::Record {
+                head,
+                number,
+                table,
+            } => self.go_by_record(applied, head, number, table, &blocks),
+            Found::Hit {
+                position,
+                number,
+                table,
+            } => {
+                let missed = self.b.create_block();
+                self.branch(number, blocks[position], missed);
+                self.start_sealed(missed);
+                let record = self.default_record(table);
+                let head = self.head_of(record);
+                self.go_by_record(applied, head, number, table, &blocks);
+            }
+            Found::Position | Found::Alike => {}
         }
         self.go_by_position(applied, &blocks, none);
         for (block, position, action, way) in bodies {
             self.start(block);
             let params = self.b.use_var(applied.params);
             let fields = match applied.found {
-                Found::Record { table, .. } => self.fields_in_record(table, position),
+                Found::Record { table, .. } | Found::Hit { table, .. } => {
+                    self.fields_in_record(table, position)
+                }
                 _ => self.fields_in_limbs(action),
             };
             self.run_entry_action(action, params, &fields)?;
@@ -438,6 +471,23 @@ impl Translator<'_> {
             self.jump(way);
         }
         Ok(())
+    }
+
+    /// Goes the way of the action that a record's head names; code goes on where that does not tell, with its position.
+    fn go_by_record(
+        &mut self,
+        applied: &Applied,
+        head: Value,
+        number: Value,
+        table: TableId,
+        blocks: &[Block],
+    ) {
+        let slow = self.cold_block();
+        self.go_by_head(head, blocks, slow);
+        self.start(slow);
+        let table = self.number(table.get().into());
+        let number = self.help(Helper::Settle, &[table, number]);
+        self.take_applied(applied, number);
     }
 
     /// Goes the way of the action that a record's head names.
