@@ -11,14 +11,23 @@ mod sweep;
 
 use cranelift_codegen::ir::Function;
 
-/// Instructions that a function may have more while ways are parted. Most of the copies are folded to little. Twice as many made no program faster that is measured, and took twice the
-/// time to compile a router.
+use self::split::Room;
+
+/// Instructions that a function may have more when ways are parted, less those that are known not to run. Twice as many made no program faster that is measured, and took twice the
+/// time to compile a router; half as many left ways of a gateway together.
 const MOST_GROWTH: usize = 4000;
+
+/// Instructions that are copied at once, at most, however little of the copies stays.
+const MOST_COPIED: usize = 16_000;
 
 /// Instructions from which on a function is large: what is saved a packet is not worth the time to compile copies.
 const LARGE: usize = 3000;
 
-/// How often ways are parted, at most: each time those that meet behind those that were parted before.
+/// How many instructions may be copied for one that a group of ways makes known: first where that is nearly nothing, as on the way of what is dropped, so that what may be copied is not used up
+/// where it is much.
+const WORTH: [usize; 2] = [2, 12];
+
+/// How often ways are parted for each worth, at most: each time those that meet behind those that were parted before.
 const MOST_ROUNDS: usize = 6;
 
 /// Simplifies a function whose blocks are all filled.
@@ -30,13 +39,19 @@ pub(crate) fn simplify(func: &mut Function) {
     if before >= LARGE {
         return;
     }
-    for _ in 0..MOST_ROUNDS {
-        let growth = (before + MOST_GROWTH).saturating_sub(size(func));
-        if !split::split(func, growth) {
-            break;
+    for worth in WORTH {
+        for _ in 0..MOST_ROUNDS {
+            let room = Room {
+                growth: (before + MOST_GROWTH).saturating_sub(size(func)),
+                copies: MOST_COPIED,
+                worth,
+            };
+            if !split::split(func, room) {
+                break;
+            }
+            fold::fold(func);
+            sweep::sweep(func);
         }
-        fold::fold(func);
-        sweep::sweep(func);
     }
 }
 

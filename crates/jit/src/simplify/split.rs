@@ -16,9 +16,6 @@ use cranelift_codegen::ir::{
 use super::fold::{Given, Known, evaluate};
 use super::sweep::{insts, sources};
 
-/// How many instructions may be copied for one that a group of ways makes known.
-const WORTH: usize = 12;
-
 /// What the ways of a group know, by parameter of the block where they meet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
@@ -28,6 +25,29 @@ enum Group {
     Seldom,
 }
 
+/// What parting ways may cost, in instructions.
+pub(super) struct Room {
+    /// By how many the function may grow when what is known is folded.
+    pub(super) growth: usize,
+    /// How many may be copied, whatever is folded.
+    pub(super) copies: usize,
+    /// How many may be copied for one that becomes known.
+    pub(super) worth: usize,
+}
+
+impl Room {
+    /// Takes what a copy of `size` instructions costs of which so many become known, if there is room for that.
+    fn take(&mut self, size: usize, known: usize) -> bool {
+        let stays = size.saturating_sub(known);
+        let fits = known * self.worth >= size && stays <= self.growth && size <= self.copies;
+        if fits {
+            self.growth -= stays;
+            self.copies -= size;
+        }
+        fits
+    }
+}
+
 /// A way to a block: one of a branch's.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -35,8 +55,8 @@ struct Way {
     number: usize,
 }
 
-/// Parts ways as long as the function grows by no more than `growth` instructions; whether it did anything.
-pub(super) fn split(func: &mut Function, mut growth: usize) -> bool {
+/// Parts ways as long as there is room for copies; whether it did anything.
+pub(super) fn split(func: &mut Function, mut room: Room) -> bool {
     let ways = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &ways);
     let decisive = decisive(func);
@@ -54,14 +74,10 @@ pub(super) fn split(func: &mut Function, mut growth: usize) -> bool {
             .iter()
             .map(|&b| func.layout.block_insts(b).count())
             .sum();
-        if size > growth {
-            continue;
-        }
-        let copied = meeting.worth_copying(func, &region, size, growth / size);
+        let copied = meeting.worth_copying(func, &region, size, &mut room);
         if copied.is_empty() {
             continue;
         }
-        growth -= size * copied.len();
         for ways in copied {
             copy_for(func, &region, &ways);
         }
@@ -78,27 +94,26 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// The groups that get a copy of the region of so many instructions, those first that know most; one group keeps the region itself.
+    /// The groups that get a copy of the region of so many instructions, those first that know most, as long as there is room; one group keeps the region itself.
     fn worth_copying(
         &self,
         func: &Function,
         region: &[Block],
         size: usize,
-        most: usize,
+        room: &mut Room,
     ) -> Vec<Vec<Way>> {
-        let mut worth: Vec<(usize, &Vec<Way>)> = Vec::new();
+        let mut gains: Vec<(usize, &Vec<Way>)> = Vec::new();
         for (group, ways) in &self.groups {
             let known = match group {
                 Group::Often(known) => made_known(func, region, &self.params, known),
                 Group::Seldom => 0,
             };
-            worth.push((known, ways));
+            gains.push((known, ways));
         }
-        worth.sort_by_key(|(known, _)| std::cmp::Reverse(*known));
-        worth.pop();
-        worth.retain(|(known, _)| known * WORTH >= size);
-        worth.truncate(most);
-        worth.into_iter().map(|(_, ways)| ways.clone()).collect()
+        gains.sort_by_key(|(known, _)| std::cmp::Reverse(*known));
+        gains.pop();
+        gains.retain(|(known, _)| room.take(size, *known));
+        gains.into_iter().map(|(_, ways)| ways.clone()).collect()
     }
 }
 
