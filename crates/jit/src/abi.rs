@@ -394,6 +394,7 @@ impl<'i> Invocation<'i> {
     fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
         let asking = || parts(lots, count).filter(|(lot, _)| view::is_scouted(lot.derived, level));
+        self.show_notes(notes);
         for (lot, packets) in asking() {
             self.take_up(lot, &packets);
             enter(scout.asks, self);
@@ -403,6 +404,7 @@ impl<'i> Invocation<'i> {
         let are_many = lots.len() > 1;
         if let Some(answers) = scout.answers {
             notes::ask_for_lines(code, level, notes);
+            self.show_notes(notes);
             for (lot, packets) in asking() {
                 self.take_up(lot, &packets);
                 enter(answers, self);
@@ -417,6 +419,11 @@ impl<'i> Invocation<'i> {
         for (lot, packets) in asking() {
             sites().for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
         }
+        self.show_notes(notes);
+    }
+
+    /// Native code sees the notes, which Rust had in hand: a pointer from before that is not to be used any more.
+    fn show_notes(&mut self, notes: &mut [u64]) {
         self.notes_at = notes.as_mut_ptr();
     }
 
