@@ -468,7 +468,9 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
     // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a
     // direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has found there to be where native code does not
-    // ask; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, of each counter cells below their number; the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    // ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout writes down but for its own state; the records and
+    // counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say; of each counter cells below their number; the notes of
+    // `code`'s scouts, which `notes::clear` has made long enough.
     unsafe { native(invocation) }
 }
 
@@ -482,24 +484,25 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     for behind in (0..rows.stride()).step_by(LINE) {
         for &number in numbers {
             if let Some(row) = rows.at(number) {
-                // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure, and they live as
-                // long as that; they are whole words altogether, the first of which begins with the first row.
-                seen ^= unsafe { load_word(row + behind) };
+                // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure.
+                seen ^= unsafe { first_word(row + behind) };
             }
         }
     }
     std::hint::black_box(seen);
 }
 
-/// The word in which a row begins, that several small rows may share.
+/// The word in which a row begins, or a line of it: several small rows share one.
 ///
 /// # Safety
-/// There is a word, which others write by atomic stores alone, if at all.
+///
+/// The row is a record, or of what is counted or noted of entries, in a state that lives.
 #[inline(always)]
-unsafe fn load_word(row: usize) -> u64 {
+unsafe fn first_word(row: usize) -> u64 {
     let word = row & !(align_of::<AtomicU64>() - 1);
     let word = std::ptr::with_exposed_provenance_mut(word);
-    // SAFETY: the caller's.
+    // SAFETY: rows of a kind are whole words altogether, the first of which begins with the first row; they live as long as their state, and others write them
+    // by atomic stores alone, if at all.
     unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
 }
 
@@ -511,8 +514,8 @@ fn read_ahead(rows: &[u64], are_many: bool) {
     let mut seen = 0;
     for &row in rows {
         // SAFETY: native code lists rows of numbers alone that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be
-        // there (`enter`); they live as long as the state.
-        seen ^= unsafe { load_word(row as usize) };
+        // there (`enter`).
+        seen ^= unsafe { first_word(row as usize) };
     }
     std::hint::black_box(seen);
 }

@@ -180,14 +180,6 @@ impl Dense {
         self.slots[self.slot(key)].checked_sub(1).map(EntryIdx::new)
     }
 
-    /// Finds keys that lie one after the other: each found place, plus 1, or 0.
-    pub(super) fn find_each(&self, keys: &[u64], found: &mut [u64]) {
-        let limbs = self.digits.len();
-        for (i, found) in found.iter_mut().enumerate() {
-            *found = self.slots[self.slot(&keys[i * limbs..(i + 1) * limbs])].into();
-        }
-    }
-
     pub(super) fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         match self.digits.len() {
             1 => self.find_all::<1>(keys, out),

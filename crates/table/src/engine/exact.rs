@@ -2,7 +2,7 @@
 
 use super::dense::{Dense, DirectIndex};
 use super::steady::{ASK, Base, Steady};
-use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange};
+use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange, find_numbers};
 use crate::entry::EntryIdx;
 use crate::flat_map::{BATCH, FlatMap, Hash, HashIndex, OUTDATED};
 use crate::key::{FieldMatch, KeyShape};
@@ -179,18 +179,8 @@ impl Hashed {
     #[inline(always)]
     fn each(&self, keys: &[u64], notes: &mut [u64], each: impl Fn(&[u64], &mut u64)) {
         let stride = keys.len().checked_div(notes.len()).unwrap_or(0).max(1);
-        let pairs = keys.chunks_exact(stride).zip(notes);
-        match &self.packing {
-            None => pairs.for_each(|(key, note)| each(key, note)),
-            // The usual length, known here, costs no loops.
-            Some(packing) if packing.limbs() == 1 => pairs.for_each(|(key, note)| {
-                let mut packed = [0];
-                packing.pack(key, &mut packed);
-                each(&packed, note);
-            }),
-            packing => {
-                pairs.for_each(|(key, note)| packed(packing.as_ref(), key, |key| each(key, note)))
-            }
+        for (key, note) in keys.chunks_exact(stride).zip(notes) {
+            packed(self.packing.as_ref(), key, |key| each(key, note));
         }
     }
 
@@ -320,7 +310,7 @@ impl Matcher for Index {
 
     fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
         match self {
-            Self::Dense { dense, .. } => dense.find_each(keys, notes),
+            Self::Dense { .. } => find_numbers(self, keys, notes),
             Self::Hashed(hashed) => hashed.find_announced(keys, notes),
         }
     }

@@ -107,22 +107,7 @@ pub trait Matcher: fmt::Debug + Send + Sync {
     /// [`find`](Self::find) for keys that were [announced](Self::announce) to this matcher, with what was noted: notes become the places of entries,
     /// plus 1, or 0.
     fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
-        let limbs = keys.len().checked_div(notes.len()).unwrap_or(0);
-        let mut found = [None; BATCH];
-        for (i, notes) in notes.chunks_mut(BATCH).enumerate() {
-            let keys = &keys[i * BATCH * limbs..][..notes.len() * limbs];
-            let found = &mut found[..notes.len()];
-            if notes.len() > FEW_NOTES {
-                self.find_batch(keys, found);
-            } else {
-                for (i, found) in found.iter_mut().enumerate() {
-                    *found = self.find(&keys[i * limbs..(i + 1) * limbs]);
-                }
-            }
-            for (note, found) in notes.iter_mut().zip(found) {
-                *note = number(*found);
-            }
-        }
+        find_numbers(self, keys, notes);
     }
 
     /// The index, where it is so simple that code had better look keys up by itself.
@@ -137,6 +122,26 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 
     /// About how many bytes this index takes; not the rules themselves.
     fn memory(&self) -> usize;
+}
+
+/// The places of the entries that keys hit, plus 1, or 0: where nothing was noted of them, or it is of no use.
+fn find_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mut [u64]) {
+    let limbs = keys.len().checked_div(notes.len()).unwrap_or(0);
+    let mut found = [None; BATCH];
+    for (i, notes) in notes.chunks_mut(BATCH).enumerate() {
+        let keys = &keys[i * BATCH * limbs..][..notes.len() * limbs];
+        let found = &mut found[..notes.len()];
+        if notes.len() > FEW_NOTES {
+            matcher.find_batch(keys, found);
+        } else {
+            for (i, found) in found.iter_mut().enumerate() {
+                *found = matcher.find(&keys[i * limbs..(i + 1) * limbs]);
+            }
+        }
+        for (note, found) in notes.iter_mut().zip(found) {
+            *note = number(*found);
+        }
+    }
 }
 
 /// The engine for keys of this shape.
