@@ -1,0 +1,673 @@
+//! Random programs whose tables have exact keys of all kinds and actions with parameters of all widths: what packets become does not depend on the engine, on how many come
+//! together, or on whose packets they come with.
+
+use std::sync::Arc;
+
+use bits::Value;
+use exec::Engine;
+use ir::{ActionCall, ExternId, ExternKind, KeyMatch, Program, TableId};
+use packet::{Frame, Nanos, PortId};
+use switch::{
+    Action, Carry, Change, Companion, Contexts, Device, DeviceConfig, MayLose, TableEntry, Worker,
+    forward_together,
+};
+use table::EntryId;
+
+/// Numbers without an order.
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 32) as usize % end
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn bits(&mut self, width: u32) -> u128 {
+        let wide = u128::from(self.next()) << 64 | u128::from(self.next());
+        let chosen = match self.below(6) {
+            0 => 0,
+            1 => u128::MAX,
+            2 => wide & 3,
+            3 => 1 << 127 >> (128 - width),
+            _ => wide,
+        };
+        cut(chosen, width)
+    }
+
+    fn width(&mut self) -> u32 {
+        let most = [1, 4, 8, 9, 16, 17, 33, 48, 63, 64, 65, 80, 127, 128];
+        let most = most[self.below(most.len())];
+        1 + self.below(most) as u32
+    }
+}
+
+fn cut(value: u128, width: u32) -> u128 {
+    if width == 0 {
+        0
+    } else {
+        value & (u128::MAX >> (128 - width))
+    }
+}
+
+type Read = Box<dyn Fn(&[u128]) -> u128>;
+
+/// A part of a key: how a program says it, its bits, and its value by the fields of a packet; none if a table's action wrote it.
+struct Part {
+    text: String,
+    width: u32,
+    read: Option<Read>,
+}
+
+const FIELDS: usize = 7;
+const METAS: usize = 3;
+
+/// Random programs a test.
+const SEEDS: u64 = 8;
+
+/// What has left a device.
+type Left = Vec<(PortId, Vec<u8>)>;
+
+struct Made {
+    /// The program, and another one in which tables have actions in another order, and more of them.
+    texts: [String; 2],
+    widths: Vec<u32>,
+    keys: Vec<Vec<Part>>,
+}
+
+fn part(random: &mut Random, widths: &[u32], signed: &[bool]) -> Part {
+    let f = random.below(FIELDS);
+    let w = widths[f];
+    let as_bits = |f: usize| match signed[f] {
+        true => format!("(bit<{}>)hdr.h.f{f}", widths[f]),
+        false => format!("hdr.h.f{f}"),
+    };
+    let text = as_bits(f);
+    match random.below(9) {
+        0 => {
+            let lo = random.below(w as usize) as u32;
+            let hi = lo + random.below((w - lo) as usize) as u32;
+            let width = hi + 1 - lo;
+            Part {
+                text: format!("({text})[{hi}:{lo}]"),
+                width,
+                read: Some(Box::new(move |fields| cut(fields[f] >> lo, width))),
+            }
+        }
+        1 => Part {
+            text: format!("({text}) + 1"),
+            width: w,
+            read: Some(Box::new(move |fields| cut(fields[f].wrapping_add(1), w))),
+        },
+        2 => Part {
+            text: format!("hdr.h.f{f} == 0"),
+            width: 1,
+            read: Some(Box::new(move |fields| u128::from(fields[f] == 0))),
+        },
+        3 => {
+            let g = random.below(FIELDS);
+            let v = widths[g];
+            if w + v > 128 {
+                return part(random, widths, signed);
+            }
+            Part {
+                text: format!("({text}) ++ ({})", as_bits(g)),
+                width: w + v,
+                read: Some(Box::new(move |fields| fields[f] << v | fields[g])),
+            }
+        }
+        4 | 5 => Part {
+            text: format!("meta.m{}", random.below(METAS)),
+            width: 20,
+            read: None,
+        },
+        6 => {
+            let g = random.below(FIELDS);
+            let to = random.width();
+            Part {
+                text: format!("(hdr.h.f{g} == 0 ? (bit<{to}>)5 : (bit<{to}>)({text}))"),
+                width: to,
+                read: Some(Box::new(move |fields| match fields[g] {
+                    0 => cut(5, to),
+                    _ => cut(fields[f], to),
+                })),
+            }
+        }
+        _ => Part {
+            text: format!("hdr.h.f{f}"),
+            width: w,
+            read: Some(Box::new(move |fields| fields[f])),
+        },
+    }
+}
+
+/// A program on its way.
+struct Maker<'r> {
+    random: &'r mut Random,
+    widths: Vec<u32>,
+    signed: Vec<bool>,
+    text: String,
+    keys: Vec<Vec<Part>>,
+    /// What stands for the actions of a table, and which these are in both programs.
+    lists: Vec<(String, [String; 2])>,
+}
+
+const BEGIN: &str = "#include <core.p4>
+#include <v1model.p4>
+header o_t { bit<160> x; }
+struct headers_t { h_t h; o_t o; }
+struct metadata_t { bit<20> m0; bit<20> m1; bit<20> m2; }
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
+ state start { packet.extract(hdr.h); packet.extract(hdr.o); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+";
+
+const END: &str = "control U(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+V1Switch(P(), V(), I(), E(), U(), D()) main;
+";
+
+impl<'r> Maker<'r> {
+    fn new(random: &'r mut Random) -> Maker<'r> {
+        let widths: Vec<u32> = (0..FIELDS).map(|_| random.width()).collect();
+        let signed = widths.iter().map(|&w| w > 1 && random.one_in(4)).collect();
+        let (text, keys, lists) = (String::new(), Vec::new(), Vec::new());
+        Maker {
+            random,
+            widths,
+            signed,
+            text,
+            keys,
+            lists,
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn make(mut self) -> Made {
+        let fields = self.widths.iter().zip(&self.signed).enumerate();
+        let fields = fields.map(|(f, (width, &is_signed))| {
+            format!(" {}<{width}> f{f};", if is_signed { "int" } else { "bit" })
+        });
+        let (fields, pad) = (fields.collect::<String>(), pad(&self.widths));
+        self.say(&BEGIN.replace(
+            "header o_t",
+            &format!("header h_t {{{fields} bit<{pad}> pad; }}\nheader o_t"),
+        ));
+        self.control("I");
+        self.control("E");
+        self.say(END);
+        let texts = [0, 1].map(|which| {
+            let put = |text: String, (place, lists): &(String, [String; 2])| {
+                text.replace(place, &lists[which])
+            };
+            self.lists.iter().fold(self.text.clone(), put)
+        });
+        Made {
+            texts,
+            widths: self.widths,
+            keys: self.keys,
+        }
+    }
+
+    fn control(&mut self, control: &str) {
+        self.say(&format!("control {control}(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {{"));
+        let mut applies = String::from(" sm.egress_spec = 1;\n");
+        for t in 0..1 + self.random.below(3) {
+            self.table(control, t);
+            applies += &self.apply(t);
+        }
+        // A queue has chosen the port behind the first control.
+        let applies = applies.split_off(if control == "I" {
+            0
+        } else {
+            1 + applies.find('\n').unwrap_or(0)
+        });
+        self.say(&format!(" apply {{\n{applies} }}\n}}"));
+    }
+
+    /// Where a table is applied.
+    fn apply(&mut self, t: usize) -> String {
+        let random = &mut *self.random;
+        let (f, from, to) = (
+            random.below(FIELDS),
+            random.below(METAS),
+            random.below(METAS),
+        );
+        let applies = match random.below(6) {
+            0 => format!(" if (hdr.h.f{f} == 0) {{ t{t}.apply(); }}\n"),
+            1 => format!(" if (t{t}.apply().hit) {{ hdr.o.x = hdr.o.x ^ 7; }}\n"),
+            2 => format!(
+                " switch (t{t}.apply().action_run) {{ a{t}_0: {{ hdr.o.x = hdr.o.x ^ 77; }} default: {{ meta.m1 = 2; }} }}\n"
+            ),
+            3 => format!(
+                " if (hdr.h.f{f} == 0) {{ t{t}.apply(); }} else {{ meta.m0 = 1; t{t}.apply(); }}\n"
+            ),
+            _ => format!(" t{t}.apply();\n"),
+        };
+        match random.one_in(4) {
+            true => format!("{applies} meta.m{to} = meta.m{from} ^ 1;\n"),
+            false => applies,
+        }
+    }
+
+    /// An action that packets show the parameters of.
+    fn action(&mut self, name: &str, params: usize) {
+        let (mut declared, mut body) = (Vec::new(), String::new());
+        for p in 0..params {
+            let random = &mut *self.random;
+            let (width, meta) = (random.width(), random.below(METAS));
+            let (ty, bits) = match random.below(5) {
+                0 => (String::from("bool"), format!("(bit<1>)p{p}")),
+                1 if width > 1 => (
+                    format!("int<{width}>"),
+                    format!("(bit<{width}>)(p{p} >> 1)"),
+                ),
+                _ => (format!("bit<{width}>"), format!("p{p}")),
+            };
+            declared.push(format!("{ty} p{p}"));
+            body += &format!(
+                " hdr.o.x = (hdr.o.x << 5) ^ (bit<160>)({bits}) ^ 160w{};",
+                p + 1
+            );
+            if random.one_in(2) {
+                body += &format!(" meta.m{meta} = (bit<20>)({bits}) & 3;");
+            }
+        }
+        if self.random.one_in(3) {
+            body += " hdr.o.x = hdr.o.x + 1000;";
+        }
+        self.say(&format!(
+            " action {name}({}) {{{body} }}",
+            declared.join(", ")
+        ));
+    }
+
+    /// The names of a table's actions, in both programs.
+    fn actions(&mut self, control: &str, t: usize) -> [String; 2] {
+        let mut listed = Vec::new();
+        for a in 0..1 + self.random.below(6) {
+            let (name, params) = (format!("a{t}_{a}"), self.random.below(5));
+            self.action(&name, params);
+            listed.push(format!(" {name};"));
+        }
+        let more = format!("more{control}_{t}");
+        self.action(&more, 2);
+        listed.push(String::from(" NoAction;"));
+        let first = listed.concat();
+        if self.random.one_in(3) {
+            listed.rotate_left(1);
+        }
+        match self.random.below(4) {
+            0 => listed.push(format!(" {more};")),
+            1 => listed.insert(0, format!(" {more};")),
+            _ => {}
+        }
+        [first, listed.concat()]
+    }
+
+    fn table(&mut self, control: &str, t: usize) {
+        let lists = self.actions(control, t);
+        let random = &mut *self.random;
+        let parts = 0..1 + random.below(4);
+        let parts: Vec<Part> = parts
+            .map(|_| part(random, &self.widths, &self.signed))
+            .collect();
+        let keys = parts.iter().enumerate();
+        let mut keys: String = keys
+            .map(|(k, part)| format!(" {} : exact @name(\"k{k}\");", part.text))
+            .collect();
+        let mut more = String::new();
+        let mut instances = String::new();
+        if random.one_in(3) {
+            instances += &format!(" direct_counter(CounterType.packets_and_bytes) c{t};");
+            more += &format!(" counters = c{t};");
+        }
+        match random.below(6) {
+            0 => instances += &format!(" action_profile(64) ap{t};"),
+            1 => {
+                instances += &format!(" action_selector(HashAlgorithm.crc16, 64, 16) ap{t};");
+                keys += &format!(" hdr.h.f{} : selector;", random.below(FIELDS));
+            }
+            _ => {}
+        }
+        if instances.contains(&format!(" ap{t};")) {
+            more += &format!(" implementation = ap{t};");
+        }
+        if random.one_in(5) {
+            more += " support_timeout = true;";
+        }
+        let place = format!("<{control}{t}>");
+        self.say(&instances);
+        self.say(&format!(
+            " table t{t} {{ key = {{{keys} }} actions = {{{place} }} size = 4096;{more} }}"
+        ));
+        self.lists.push((place, lists));
+        self.keys.push(parts);
+    }
+}
+
+/// Bits behind fields of so many bits that make whole bytes of them.
+fn pad(widths: &[u32]) -> u32 {
+    8 - widths.iter().sum::<u32>() % 8
+}
+
+impl Made {
+    fn fields(&self, random: &mut Random) -> Vec<u128> {
+        self.widths
+            .iter()
+            .map(|&width| random.bits(width))
+            .collect()
+    }
+
+    fn packet(&self, fields: &[u128]) -> Vec<u8> {
+        let mut bits: Vec<bool> = Vec::new();
+        for (value, width) in fields.iter().zip(&self.widths) {
+            bits.extend((0..*width).rev().map(|bit| value >> bit & 1 == 1));
+        }
+        bits.resize(bits.len() + pad(&self.widths) as usize, false);
+        let byte = |bits: &[bool]| {
+            bits.iter()
+                .fold(0u8, |byte, &bit| byte << 1 | u8::from(bit))
+        };
+        let mut bytes: Vec<u8> = bits.chunks(8).map(byte).collect();
+        bytes.resize(bytes.len() + 20 + 3, 0);
+        bytes
+    }
+}
+
+fn value(random: &mut Random, width: u32) -> Value {
+    Value::truncated(random.bits(width), width)
+}
+
+fn device(program: &Arc<Program>, engine: &dyn Engine) -> Device {
+    Device::new(program.clone(), engine, &DeviceConfig::default()).unwrap()
+}
+
+/// The device on the engine that defines the meaning, and on another.
+struct Pair {
+    meant: Device,
+    device: Device,
+    worker: Worker,
+    /// The names of entries, by table.
+    ids: Vec<Vec<EntryId>>,
+    /// How many frames of a burst are the device's.
+    frames: usize,
+}
+
+impl Companion for Pair {
+    fn worker(&self) -> &Worker {
+        &self.worker
+    }
+    fn worker_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+    fn frames(&self) -> usize {
+        self.frames
+    }
+    fn passes(&self) -> u32 {
+        1000
+    }
+}
+
+impl Pair {
+    fn new(program: &Arc<Program>, engines: [&dyn Engine; 2]) -> Pair {
+        let [meant, mut device] = engines.map(|engine| device(program, engine));
+        let worker = device.workers(1).pop().expect("a worker");
+        Pair {
+            meant,
+            device,
+            worker,
+            ids: vec![Vec::new(); program.tables.len()],
+            frames: 0,
+        }
+    }
+
+    /// Both have counted the same.
+    fn compare_counts(&mut self, told: &str) {
+        self.worker.tell();
+        assert_eq!(self.meant.table_hits(), self.device.table_hits(), "{told}");
+        let ids = self.ids.iter().enumerate();
+        for (t, &id) in ids.flat_map(|(t, ids)| ids.iter().map(move |id| (t, id))) {
+            let read = |device: &Device| {
+                let table = &device.configuration().tables[TableId::new(t as u32)];
+                let usage = table
+                    .usage_of(Some(id))
+                    .map(|usage| (usage.hits, usage.bytes));
+                (usage, format!("{:?}", table.counter(Some(id))))
+            };
+            assert_eq!(read(&self.meant), read(&self.device), "{told}");
+        }
+    }
+
+    fn adopt(&mut self, program: &Arc<Program>, engines: [&dyn Engine; 2]) {
+        let [meant, device] = engines
+            .map(|engine| Device::new(program.clone(), engine, &DeviceConfig::default()).unwrap());
+        let here = self.meant.adopt(meant, Carry::State(MayLose::Anything));
+        let there = self.device.adopt(device, Carry::State(MayLose::Anything));
+        assert_eq!(format!("{here:?}"), format!("{there:?}"));
+        assert!(here.is_ok());
+        for (t, ids) in self.ids.iter_mut().enumerate() {
+            let table = &self.meant.configuration().tables[TableId::new(t as u32)];
+            ids.retain(|&id| table.usage_of(Some(id)).is_some());
+        }
+    }
+
+    fn change(&mut self, change: Change) -> Option<EntryId> {
+        let here = self.meant.apply(change.clone());
+        let there = self.device.apply(change.clone());
+        assert_eq!(format!("{here:?}"), format!("{there:?}"), "{change:?}");
+        here.ok().flatten()
+    }
+
+    fn call(&self, random: &mut Random, table: TableId) -> ActionCall {
+        let program = self.meant.program();
+        let actions = &program.tables.get(table).unwrap().actions;
+        let action = random.below(actions.len());
+        let params = &program.actions.get(actions[action].action).unwrap().params;
+        let args = params
+            .iter()
+            .map(|param| value(random, param.ty.width()))
+            .collect();
+        ActionCall { action, args }
+    }
+
+    fn profile(&self, table: TableId) -> Option<ExternId> {
+        self.meant
+            .program()
+            .tables
+            .get(table)
+            .unwrap()
+            .implementation
+    }
+
+    fn some_action(&mut self, random: &mut Random, table: TableId) -> Action {
+        let call = self.call(random, table);
+        match self.profile(table) {
+            Some(profile) => {
+                let id = 1 + random.below(30) as u32;
+                let action =
+                    self.meant.program().tables.get(table).unwrap().actions[call.action].action;
+                self.change(Change::SetMember {
+                    profile,
+                    id,
+                    action,
+                    args: call.args,
+                });
+                let declared = &self.meant.program().externs[profile].kind;
+                if !matches!(declared, ExternKind::ActionSelector { .. }) || random.one_in(3) {
+                    return Action::Member(id);
+                }
+                let group = 1 + random.below(5) as u32;
+                let members = (0..random.below(4))
+                    .map(|_| (1 + random.below(30) as u32, 1 + random.below(3) as u32));
+                let members = [(id, 1)].into_iter().chain(members).collect();
+                self.change(Change::SetGroup {
+                    profile,
+                    id: group,
+                    members,
+                });
+                Action::Group(group)
+            }
+            None => Action::Call(call),
+        }
+    }
+
+    fn some_change(&mut self, random: &mut Random, made: &Made, pool: &[Vec<u128>]) {
+        let t = random.below(made.keys.len());
+        let table = TableId::new(t as u32);
+        let ids = &self.ids[t];
+        match random.below(12) {
+            0 if !ids.is_empty() => {
+                let at = random.below(ids.len());
+                let id = self.ids[t].swap_remove(at);
+                self.change(Change::Delete(table, id));
+            }
+            1 if !ids.is_empty() => {
+                let id = ids[random.below(ids.len())];
+                let action = self.some_action(random, table);
+                self.change(Change::Modify(table, id, action, None));
+            }
+            2 if self.profile(table).is_none() => {
+                let call = self.call(random, table);
+                self.change(Change::SetDefault(table, call));
+            }
+            3 if random.one_in(20) => {
+                self.change(Change::Clear(table));
+                self.ids[t].clear();
+            }
+            4 if random.one_in(6) => {
+                if let Some(profile) = self.profile(table) {
+                    self.change(Change::DeleteMember(profile, 1 + random.below(30) as u32));
+                }
+            }
+            _ => {
+                let fields = &pool[random.below(pool.len())];
+                let keys = made.keys[t].iter().map(|part| {
+                    let value = match &part.read {
+                        Some(read) => read(fields),
+                        None => u128::from(random.next() & 3),
+                    };
+                    KeyMatch::Exact(Value::truncated(value, part.width))
+                });
+                let keys = keys.collect();
+                let action = self.some_action(random, table);
+                let entry = TableEntry {
+                    keys,
+                    priority: None,
+                    action,
+                    idle_timeout: None,
+                    meter: None,
+                    counter: None,
+                };
+                if let Some(id) = self.change(Change::Insert(table, entry)) {
+                    self.ids[t].push(id);
+                }
+            }
+        }
+    }
+}
+
+/// Frames for all devices, one behind the other, and what leaves of each by what programs mean.
+fn arrive(
+    pairs: &mut [Pair],
+    random: &mut Random,
+    made: &Made,
+    pool: &[Vec<u128>],
+    now: Nanos,
+) -> (Vec<Frame>, Vec<Left>) {
+    let most = if pairs.len() > 1 { 14 } else { 130 };
+    let mut frames = Vec::new();
+    let leave = |pair: &mut Pair| {
+        pair.frames = random.below(most);
+        let mut left = Left::new();
+        for _ in 0..pair.frames {
+            let fields = match random.one_in(5) {
+                true => made.fields(random),
+                false => pool[random.below(pool.len())].clone(),
+            };
+            let mut bytes = made.packet(&fields);
+            if random.one_in(30) {
+                bytes.truncate(random.below(bytes.len()));
+            }
+            let frame = || Frame::from_bytes(&bytes).unwrap();
+            frames.push(frame());
+            let mut alone = [frame()];
+            pair.meant.forward(&mut alone, now, |port, frame, _| {
+                left.push((port, frame.bytes().to_vec()))
+            });
+        }
+        left
+    };
+    let left = pairs.iter_mut().map(leave).collect();
+    (frames, left)
+}
+
+/// Runs so many devices with a random program and random entries, which change, as the program does.
+fn check(seed: u64, devices: usize) {
+    let engines = testkit::engines();
+    for engine in &engines[1..] {
+        let random = &mut Random(seed.wrapping_mul(0x1234_5678_9abc_def1));
+        let made = Maker::new(random).make();
+        let told = format!("{} seed {seed}\n{}", engine.name(), made.texts[0]);
+        let programs = made.texts.each_ref().map(|text| {
+            testkit::compile_text(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        });
+        let engines = [&*engines[0], &**engine];
+        let pool = [5, 40, 600][random.below(3)];
+        let pool: Vec<Vec<u128>> = (0..pool).map(|_| made.fields(random)).collect();
+        let pairs = (0..devices).map(|_| Pair::new(&programs[0], engines));
+        let mut pairs: Vec<Pair> = pairs.collect();
+        let mut contexts = Contexts::default();
+        for round in 0..8 {
+            let next = random.one_in(3).then(|| &programs[random.below(2)]);
+            for pair in &mut pairs {
+                next.into_iter().for_each(|next| pair.adopt(next, engines));
+                for _ in 0..[0, 3, 60, 400][random.below(4)] {
+                    pair.some_change(random, &made, &pool);
+                }
+                pair.device.publish();
+            }
+            for burst in 0..5 {
+                let now = Nanos(1 + round * 10 + burst);
+                let (mut frames, expected) = arrive(&mut pairs, random, &made, &pool, now);
+                let mut left = vec![Left::new(); devices];
+                forward_together(
+                    &mut pairs,
+                    &mut contexts,
+                    &mut frames,
+                    now,
+                    &mut |which, port, frame, _| {
+                        left[which].push((port, frame.bytes().to_vec()));
+                    },
+                );
+                assert_eq!(left, expected, "{told}");
+            }
+        }
+        pairs.iter_mut().for_each(|pair| pair.compare_counts(&told));
+    }
+}
+
+#[test]
+fn packets_of_a_device_become_what_they_become_one_by_one() {
+    (1..=SEEDS).for_each(|seed| check(seed, 1));
+}
+
+#[test]
+fn packets_of_several_devices_together_become_what_each_ones_become_alone() {
+    (1..=SEEDS).for_each(|seed| check(seed, 2 + seed as usize % 5));
+}
