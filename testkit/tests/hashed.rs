@@ -64,6 +64,9 @@ V1Switch(P(), V(), I(), E(), U(), D()) main;
 
 const TABLES: usize = 5;
 
+/// The fields of a key, each with its width.
+type Key = Vec<(u64, u32)>;
+
 /// What a packet has in its key fields.
 #[derive(Clone, Copy, Default)]
 struct Fields {
@@ -93,7 +96,7 @@ impl Fields {
     }
 
     /// The key of a table, each field with its width; `found` is what the first table left.
-    fn key(&self, table: usize, found: u64) -> Vec<(u64, u32)> {
+    fn key(&self, table: usize, found: u64) -> Key {
         let Fields {
             a,
             e,
@@ -156,7 +159,7 @@ struct Tested {
     /// Fields that entries were made of, some of which are gone.
     known: Vec<Fields>,
     /// By table and key: the number that the entry leaves, and its name.
-    model: [HashMap<Vec<(u64, u32)>, (u64, EntryId)>; TABLES],
+    model: [HashMap<Key, (u64, EntryId)>; TABLES],
     next: u64,
 }
 
