@@ -17,8 +17,8 @@
 //! if all asked for more, at most 16 quanta of it, and a quantum where that is less; four quanta where nobody else's packets came, and 16
 //! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
 //! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for, out of the share: most
-//! rounds are without it, and short. For whom such visits do not suffice for what it could have at least asks for that much: the others leave it that,
-//! however dear their packets are. One alone is visited without bound.
+//! rounds are without it, and short. For whom such visits do not suffice for what it could have at least asks for that much, for the part of an interval in
+//! which they do not: the others leave it that, however dear their packets are. One alone is visited without bound.
 
 use packet::Nanos;
 
@@ -110,8 +110,8 @@ struct Account {
     granted: usize,
     /// Whether as many of its packets came at once as are served in a visit: more may wait.
     has_more: bool,
-    /// The last burst in which that was so while it had not used what it could have at least.
-    cut: Option<u64>,
+    /// In how many bursts of this interval that was so while it had not used what it could have at least.
+    cut: u64,
     /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
     /// Up to when its share has come.
@@ -140,7 +140,7 @@ impl Default for Account {
             is_put_off: false,
             granted: 0,
             has_more: false,
-            cut: None,
+            cut: 0,
             left: f64::INFINITY,
             filled: Nanos::ZERO,
         }
@@ -148,14 +148,11 @@ impl Default for Account {
 }
 
 impl Account {
-    /// What it asked for in an interval, where so many have gone and the last burst has this number: more than there is, if packets inside still wait, or
-    /// outside for its turn; what it could have at least, if visits to it do not suffice for that.
-    fn asked(&self, intervals: f64, capacity: f64, met: u64) -> f64 {
+    /// What it asked for in an interval, where so many have gone, and so many bursts: more than there is, if packets inside still wait, or outside for its
+    /// turn; what it could have at least, for the part of the bursts in which a visit did not suffice for what came.
+    fn asked(&self, intervals: f64, bursts: u64, capacity: f64) -> f64 {
         let asked = (self.used + self.refused as f64 * self.cost) / intervals;
-        let asked = match self.cut == Some(met) {
-            true => asked.max(self.own),
-            false => asked,
-        };
+        let asked = asked.max(self.own * self.cut as f64 / bursts.max(1) as f64);
         let asked = match self.is_put_off {
             true => asked.max(self.asked_before),
             false => asked,
@@ -233,8 +230,9 @@ pub(crate) struct Shares {
     now: Nanos,
     interval: Nanos,
     quantum: f64,
-    /// The number of the burst.
+    /// The number of the burst, and of the interval's first.
     round: u64,
+    first: u64,
     began: Nanos,
     ends: Nanos,
     /// Cycles that all have used in this interval, and what receiving and sorting took.
@@ -278,8 +276,8 @@ impl Shares {
         let part = self.part_of_core();
         let capacity = fairness.capacity(self.reception / long, part);
         let asked = self.accounts.iter();
-        let met = self.met;
-        let asked = asked.map(|account| (account.asked(long, capacity, met), account.weight));
+        let bursts = self.round - std::mem::replace(&mut self.first, self.round);
+        let asked = asked.map(|account| (account.asked(long, bursts, capacity), account.weight));
         let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
         self.askers = active.clone().count();
         let weights: f64 = active.map(|(_, weight)| weight).sum();
@@ -292,7 +290,7 @@ impl Shares {
         // What each could have at least if all asked for more, and it too, of what receiving takes too.
         let most = fairness.capacity(0.0, part);
         for account in &mut self.accounts {
-            let asked = account.asked(long, capacity, met);
+            let asked = account.asked(long, bursts, capacity);
             account.fill(now, fairness.interval);
             let others = match asked > 0.0 {
                 true => weights - account.weight,
@@ -302,7 +300,7 @@ impl Shares {
             let share = level * account.weight;
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
-            account.has_more = false;
+            (account.has_more, account.cut) = (false, 0);
             (account.asked_before, account.is_put_off) = (asked, false);
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
@@ -423,16 +421,13 @@ impl Shares {
     /// is its own is no more than its share, however it comes; but where that goes on, visits are too short for what is its own, and others leave it that. A
     /// packet that is dearer than a visit is one visit's, and tells nothing of what waits.
     pub(crate) fn has_more(&mut self, slot: Slot) {
-        let round = self.round;
         let Some(account) = self.accounts.get(slot.index()) else {
             return;
         };
         let (has_credit, is_cut) = (account.has_credit(), account.cost <= self.cycles(account));
         let account = &mut self.accounts[slot.index()];
         account.has_more |= !has_credit;
-        if has_credit && is_cut {
-            account.cut = Some(round);
-        }
+        account.cut += u64::from(has_credit && is_cut);
     }
 
     /// Whether it is visited before others.

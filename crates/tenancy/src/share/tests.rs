@@ -366,6 +366,44 @@ fn who_sends_a_tenth_in_bursts_leaves_another_what_it_does_not_use() {
     }
 }
 
+/// What part of the time one takes whose port always has packets, beside one of this weight that sends this part of the time's worth at once every two
+/// milliseconds, and of its packets how many were served.
+fn beside_bursts(weight: u32, sent: f64) -> (f64, f64) {
+    let fairness = fairness(Nanos::from_millis(2), Nanos(500));
+    let mut shares = Shares::default();
+    let (mut now, mut served, mut used) = (0, 0, 0);
+    let (until, burst) = (400_000_000, (sent * 8000.0) as u64);
+    let come = |now: u64| (now / 2_000_000 + 1) * burst;
+    while now < until {
+        let asking = [(weight, (come(now) - served) as usize), (1, TURN)];
+        let asking = asking.map(|(weight, waiting)| Asking {
+            weight,
+            cost: 250,
+            waiting,
+        });
+        let packets = round(&mut shares, &fairness, now, &asking);
+        served += packets[0];
+        used += packets[1] * 250;
+        now += (packets[0] + packets[1]) * 250 + 200;
+    }
+    (used as f64 / now as f64, served as f64 / come(now) as f64)
+}
+
+#[test]
+fn who_sends_in_bursts_leaves_another_what_it_does_not_use_whatever_it_could_have() {
+    for weight in [1, 3, 100] {
+        for sent in [0.02, 0.3] {
+            let (used, served) = beside_bursts(weight, sent);
+            // Beside what rounds take.
+            assert!(
+                used >= (1.0 - sent) * 0.85,
+                "{used} beside {sent} with weight {weight}"
+            );
+            assert!(served >= 0.99, "{served} of {sent} with weight {weight}");
+        }
+    }
+}
+
 /// What part of the time that packets take each of several gets whose ports always have packets, by its weight and the cycles of its packets, where the
 /// thread has this part of its core, in slices of 4 ms.
 fn contend(asks: &[(u32, u64)], part: f64) -> Vec<f64> {
