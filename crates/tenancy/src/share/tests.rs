@@ -404,13 +404,14 @@ fn send_all(senders: &[Sending], until: u64) -> Vec<(f64, f64)> {
             })
             .collect();
         let packets = round(&mut shares, &fairness, now, &asking);
+        let has_served = packets.iter().any(|packets| *packets > 0);
         for ((packets, served), one) in packets.into_iter().zip(&mut served).zip(senders) {
             *served += packets;
             now += packets * one.cost;
         }
-        // What a round takes beside its packets.
+        // What a round takes beside its packets: one without any is time that nobody used.
         now += 100;
-        rounds += 1;
+        rounds += u64::from(has_served);
     }
     let time = (now - began - rounds * 100) as f64;
     let each = senders.iter().zip(before).zip(served);
