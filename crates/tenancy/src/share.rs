@@ -163,6 +163,11 @@ impl Account {
         }
     }
 
+    /// What is done of it at once, at least: a packet that starts over is served pass by pass.
+    fn undivided(&self, cost: f64) -> f64 {
+        cost.min(self.reception_cost + self.pass_cost)
+    }
+
     /// Learns what packets and passes cost.
     fn learn(&mut self) {
         if self.served > 0 {
@@ -281,11 +286,23 @@ impl Shares {
         let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
         self.askers = active.clone().count();
         let weights: f64 = active.map(|(_, weight)| weight).sum();
-        let level = match self.is_behind {
-            true => level(capacity, asked),
-            false => f64::INFINITY,
+        // Who can take no more than what it could have at least leaves the others what it asks for beyond that.
+        let longest = self.quantum * LONG_VISIT;
+        let is_bound = |account: &Account| account.undivided(account.cost) > longest;
+        let takes = self.accounts.iter().map(|account| {
+            let asked = account.asked(long, bursts, capacity);
+            let most = if is_bound(account) {
+                account.own
+            } else {
+                asked
+            };
+            (asked.min(most), account.weight)
+        });
+        let [all, rest] = match self.is_behind {
+            true => [level(capacity, asked), level(capacity, takes)],
+            false => [f64::INFINITY; 2],
         };
-        self.is_contended = level.is_finite();
+        self.is_contended = all.is_finite();
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
         // What each could have at least if all asked for more, and it too, of what receiving takes too.
         let most = fairness.capacity(0.0, part);
@@ -297,6 +314,7 @@ impl Shares {
                 false => weights,
             };
             account.own = most * account.weight / (others + account.weight);
+            let level = if is_bound(account) { all } else { rest };
             let share = level * account.weight;
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
@@ -385,8 +403,7 @@ impl Shares {
 
     /// How often something that costs so much is done in a visit. What is dearer than a visit is saved for, so that it comes as seldom as the share does.
     fn affords(&self, account: &Account, cost: f64) -> usize {
-        // A packet that starts over is served pass by pass.
-        let undivided = cost.min(account.reception_cost + account.pass_cost);
+        let undivided = account.undivided(cost);
         let least = usize::from(self.has_saved(account, undivided) || self.is_lone(account));
         ((self.cycles(account) / cost) as usize).max(least)
     }

@@ -447,6 +447,32 @@ fn who_sends_in_bursts_leaves_another_what_it_does_not_use_whatever_it_could_hav
     }
 }
 
+#[test]
+fn what_one_cannot_take_whose_packets_are_dearer_than_the_longest_visit_goes_to_the_others() {
+    let modest = |weight: u32| Sending {
+        weight,
+        cost: 150,
+        part: 0.1,
+        every: 2_000_000,
+    };
+    let greedy = |cost: u64| Sending {
+        weight: 1,
+        cost,
+        part: 2.0,
+        every: 1000,
+    };
+    let senders = [
+        modest(5),
+        modest(3),
+        modest(6),
+        greedy(20_000),
+        greedy(7000),
+    ];
+    let parts = send_all(&senders, 100_000_000);
+    let served: f64 = parts.iter().map(|(_, served)| served).sum();
+    assert!(served >= 0.97, "{parts:?}");
+}
+
 fn sending() -> impl Strategy<Value = Sending> {
     let costs = prop::sample::select(vec![150, 700, 4000, 7000, 20_000]);
     let parts = prop::sample::select(vec![0.02, 0.1, 0.4, 2.0]);
