@@ -10,10 +10,10 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::Variable;
 use exec::{BURST, Unsupported};
-use ir::{MatchKind, TableId};
+use ir::TableId;
 use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, USAGE_WORDS};
 
-use super::levels::{Follows, Level};
+use super::levels::Level;
 use super::{I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
 use crate::notes::RowList;
@@ -90,13 +90,10 @@ const WORD_SHIFT: i64 = 3;
 impl Translator<'_> {
     /// How a table's keys are packed, if native code looks them up wherever the table has no slots.
     pub(super) fn packed_key(&self, table: TableId) -> Option<PackedKey> {
-        let keys = &self.program.tables.get(table)?.keys;
-        let is_exact =
-            |key: &ir::Key| key.match_kind == MatchKind::Exact && self.follows(&key.expr);
         let has_slots = self
             .directness(table)
             .is_some_and(|it| it != Directness::Sometimes);
-        let is_hashed = self.fused.is_some() && !has_slots && keys.iter().all(is_exact);
+        let is_hashed = !has_slots && self.has_exact_keys(table);
         is_hashed.then(|| PackedKey::of(&self.key_widths(table)))?
     }
 

@@ -265,11 +265,16 @@ impl Translator<'_> {
     /// Whether the table may have a direct index, in which native code finds its keys.
     pub(super) fn may_be_direct(&self, table: TableId) -> bool {
         let limbs = self.code.tables[table].key_limbs as usize;
+        (1..=MOST_DIGITS).contains(&limbs) && self.has_exact_keys(table)
+    }
+
+    /// Whether all parts of a table's key are exact and computed without a helper, in a pass.
+    pub(super) fn has_exact_keys(&self, table: TableId) -> bool {
         let keys = self.program.tables.get(table).map(|table| &table.keys);
         let mut keys = keys.into_iter().flatten();
         let can_follow = |expr| self.follows(expr) && self.ty(expr).is_ok_and(|ty| !is_wide(ty));
         let is_exact = keys.all(|key| key.match_kind == MatchKind::Exact && can_follow(&key.expr));
-        self.fused.is_some() && (1..=MOST_DIGITS).contains(&limbs) && is_exact
+        self.fused.is_some() && is_exact
     }
 
     /// Whether the parts of a table's key are ports, VLANs and the like, for which its index is most likely direct.
