@@ -463,14 +463,15 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
         invocation.limbs.len() >= invocation.code.limbs,
         "a context of another program"
     );
-    // SAFETY: the function was compiled from a verified program for this `code`. All that it touches by pointers is behind those at the front of the
-    // invocation: slots below `code.limbs`, which are there as was asserted; bytes of the packet below `bits` and `headroom` bytes in front of them, both
-    // compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many as the table's action has, as `TableSite::apply` made
-    // sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as many outcomes; of each table the slots of a
-    // direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has found there to be where native code does not
-    // ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout writes down but for its own state; the records and
-    // counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say; of each counter cells below their number; the notes of
-    // `code`'s scouts, which `notes::clear` has made long enough.
+    // What native code touches by pointers is behind those at the front of the invocation: slots below `code.limbs`, which are there as was asserted; bytes of the
+    // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
+    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as
+    // many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
+    // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout writes
+    // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say. Of each
+    // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    //
+    // SAFETY: the function was compiled from a verified program for this `code`, and touches no more than that.
     unsafe { native(invocation) }
 }
 
