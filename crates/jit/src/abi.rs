@@ -95,13 +95,13 @@ pub(crate) struct Wire {
     /// The port that it came in by.
     ingress: u32,
     /// How many bytes in front of the first one may be written.
-    headroom: u64,
+    headroom: u32,
     /// By how many bytes the packet begins behind the beginning of its frame when it is through.
-    moved: i64,
+    moved: i32,
 }
 
 impl Wire {
-    #[inline]
+    #[inline(always)]
     fn of(frame: &mut Frame) -> Wire {
         let (ingress, length) = (frame.ingress.0, frame.len() as u32);
         let (buffer, start) = frame.storage_mut();
@@ -109,7 +109,7 @@ impl Wire {
             bytes_at: buffer.as_mut_ptr().wrapping_add(start),
             length,
             ingress,
-            headroom: start as u64,
+            headroom: start.min(u32::MAX as usize) as u32,
             moved: 0,
         }
     }
@@ -355,17 +355,34 @@ pub(crate) fn run_pass(
 }
 
 /// The packets of each lot, of so many packets.
-fn parts<'l>(
-    lots: &'l [Lot<'l>],
+fn parts<'l>(lots: &'l [Lot<'l>], count: usize) -> Parts<'l> {
+    Parts {
+        lots: lots.iter(),
+        end: 0,
+        count,
+    }
+}
+
+struct Parts<'l> {
+    lots: std::slice::Iter<'l, Lot<'l>>,
+    end: usize,
     count: usize,
-) -> impl Iterator<Item = (&'l Lot<'l>, Range<usize>)> {
-    let mut end = 0;
-    let parts = lots.iter().map(move |lot| {
-        let begin = end;
-        end = count.min(begin + lot.frames);
-        (lot, begin..end)
-    });
-    parts.filter(|(_, packets)| !packets.is_empty())
+}
+
+impl<'l> Iterator for Parts<'l> {
+    type Item = (&'l Lot<'l>, Range<usize>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let lot = self.lots.next()?;
+            let begin = self.end;
+            self.end = self.count.min(begin + lot.frames);
+            if begin < self.end {
+                return Some((lot, begin..self.end));
+            }
+        }
+    }
 }
 
 impl<'i> Invocation<'i> {
@@ -393,31 +410,41 @@ impl<'i> Invocation<'i> {
     /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
     fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
-        let asking = || parts(lots, count).filter(|(lot, _)| view::is_scouted(lot.derived, level));
+        let asks = |lot: &Lot<'_>| view::is_scouted(lot.derived, level);
         self.show_notes(notes);
-        for (lot, packets) in asking() {
-            self.take_up(lot, &packets);
-            enter(scout.asks, self);
+        for (lot, packets) in parts(lots, count) {
+            if asks(lot) {
+                self.take_up(lot, &packets);
+                enter(scout.asks, self);
+            }
         }
         let code = self.code;
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         let are_many = lots.len() > 1;
         if let Some(answers) = scout.answers {
-            notes::ask_for_lines(code, level, notes);
+            notes::read_lines_ahead(code, level, notes);
             self.show_notes(notes);
-            for (lot, packets) in asking() {
-                self.take_up(lot, &packets);
-                enter(answers, self);
+            for (lot, packets) in parts(lots, count) {
+                if asks(lot) {
+                    self.take_up(lot, &packets);
+                    enter(answers, self);
+                }
             }
             read_ahead(code.rows.take(notes), are_many);
         }
         if are_many {
-            for (lot, packets) in asking() {
-                sites().for_each(|site| notes::announce(site, notes, packets.clone(), lot.state));
+            for (lot, packets) in parts(lots, count) {
+                if asks(lot) {
+                    sites()
+                        .for_each(|site| notes::announce(site, notes, packets.clone(), lot.state));
+                }
             }
         }
-        for (lot, packets) in asking() {
-            sites().for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
+        for (lot, packets) in parts(lots, count) {
+            if asks(lot) {
+                sites()
+                    .for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
+            }
         }
         self.show_notes(notes);
     }
@@ -508,7 +535,7 @@ unsafe fn first_word(row: usize) -> u64 {
 }
 
 /// Loads from rows that the answers of scouts have listed, or asks the processor for them if they are of many lots: as in [`crate::notes::answer`].
-fn read_ahead(rows: &[u64], are_many: bool) {
+pub(crate) fn read_ahead(rows: &[u64], are_many: bool) {
     if are_many {
         return rows.iter().for_each(|&row| prefetch_at(row as usize));
     }
@@ -722,7 +749,7 @@ impl Invocation<'_> {
         let wire = Wire::of(self.frame());
         self.bytes_at = wire.bytes_at;
         self.bits = u64::from(wire.length) * 8;
-        self.headroom = wire.headroom;
+        self.headroom = wire.headroom.into();
     }
 
     /// Native code sees what is emitted now.

@@ -59,12 +59,10 @@ pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize) {
     }
 }
 
-/// Asks the processor for the lines of hash tables in which native code will look for what all packets have asked.
-pub(crate) fn ask_for_lines(code: &Code, level: usize, notes: &mut [u64]) {
+/// Reads the lines of hash tables ahead in which native code will look for what all packets have asked.
+pub(crate) fn read_lines_ahead(code: &Code, level: usize, notes: &mut [u64]) {
     for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
-        site.lines(notes)
-            .iter()
-            .for_each(|&line| prefetch_at(line as usize));
+        abi::read_ahead(site.lines(notes), false);
     }
 }
 

@@ -21,7 +21,7 @@ impl Translator<'_> {
         let length = self.length_of(wire);
         let bits = self.b.ins().ishl_imm(length, 3);
         self.b.def_var(self.bits, bits);
-        let headroom = self.b.ins().load(I64, in_constants(), wire, wire::HEADROOM);
+        let headroom = self.load_half(wire, wire::HEADROOM);
         self.b.def_var(self.headroom, headroom);
         let work = self.load_constant(offset::BUDGET);
         self.b.def_var(self.work, work);
@@ -88,7 +88,7 @@ impl Translator<'_> {
             let wire = self.wire_at_hand();
             let shift = self.load_invocation(offset::SHIFT);
             let in_wires = in_invocation();
-            self.b.ins().store(in_wires, shift, wire, wire::MOVED);
+            self.b.ins().istore32(in_wires, shift, wire, wire::MOVED);
         }
         self.jump(next);
         self.start(next);

@@ -313,19 +313,15 @@ impl Translator<'_> {
         self.b.ins().icmp_imm(IntCC::UnsignedLessThan, less, most)
     }
 
-    /// What a key hits that its first line has not: to `known` with the number, or to `unknown`.
-    fn look_further(
-        &mut self,
-        table: TableId,
-        (line, packed): (Value, &[Value]),
-        found: Value,
-        known: Block,
-        unknown: Block,
-    ) {
-        let (missing, second, again) = (self.cold_block(), self.cold_block(), self.cold_block());
+    /// What a key hits that its first line has not for certain: to `known` with the number, or to `unknown`.
+    fn look_further(&mut self, table: TableId, packed: &[Value], known: Block, unknown: Block) {
+        let (missing, second) = (self.b.create_block(), self.b.create_block());
+        let again = self.cold_block();
+        let hash = self.hash(table, packed);
+        let line = self.first_line(table, hash);
+        let found = self.probe(line, packed);
         self.branch(found, unknown, missing);
         self.start_sealed(missing);
-        let hash = self.hash(table, packed);
         let overflow = self
             .b
             .ins()
@@ -386,16 +382,43 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
-    /// Answers questions about a table, from the first that is not answered to the last of the lot's packets.
+    /// Answers questions about a table, from the first that is not answered to the last of the lot's packets: from their first lines, then, for those that need them, from their
+    /// second ones. Which these are cannot be foreseen, so they are written down without a branch, as [`table`] does it in batches: the processor waits for all of them together.
     fn answer_table(&mut self, table: TableId, site: HashedNotes, next: Variable) {
-        let (begin, asked) = (self.b.create_block(), self.b.create_block());
-        let (after, through) = (self.b.create_block(), self.b.create_block());
-        let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
-        let end = self.b.ins().ishl_imm(end, WORD_SHIFT);
+        let notes = self.load_constant(offset::NOTES);
         let answered = self.b.ins().load(I64, in_limbs(), notes, site.at(1));
         let behind = self.b.ins().ishl_imm(answered, WORD_SHIFT);
         let first = self.b.ins().iadd(notes, behind);
+        let late = self.variable(first);
         let question = self.variable(first);
+        self.each_question(site, question, |this, here, asker| {
+            let line = this
+                .b
+                .ins()
+                .load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
+            this.answer_at_once(table, site, (line, asker), late, next);
+        });
+        let last = self.b.use_var(question);
+        let behind = self.b.ins().isub(last, notes);
+        let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
+        self.b.ins().store(in_limbs(), answered, notes, site.at(1));
+        self.answer_late(table, site, (first, late), next);
+    }
+
+    /// For each question of the lot's packets from a variable's on, which stands behind the last one then: does this, given where the question is and who asks.
+    fn each_question(
+        &mut self,
+        site: HashedNotes,
+        question: Variable,
+        answer: impl FnOnce(&mut Self, Value, Value),
+    ) {
+        let (begin, asked, through) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let end = self.load_constant(offset::COUNT);
+        let end = self.b.ins().ishl_imm(end, WORD_SHIFT);
         self.jump(begin);
         self.start(begin);
         let here = self.b.use_var(question);
@@ -406,54 +429,89 @@ impl Translator<'_> {
         let is_of_lot = self.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
         self.branch(is_of_lot, asked, through);
         self.start_sealed(asked);
-        let line = self
-            .b
-            .ins()
-            .load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
+        answer(self, here, asker);
+        let following = self.b.ins().iadd_imm(here, 1 << WORD_SHIFT);
+        self.b.def_var(question, following);
+        self.jump(begin);
+        self.start_sealed(through);
+        self.b.seal_block(begin);
+    }
+
+    fn packed_key_of(&mut self, site: HashedNotes, packet: Value) -> Vec<Value> {
+        (0..site.limbs)
+            .map(|limb| self.b.ins().load(I64, in_limbs(), packet, site.key(limb)))
+            .collect()
+    }
+
+    /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at.
+    fn answer_at_once(
+        &mut self,
+        table: TableId,
+        site: HashedNotes,
+        (line, asker): (Value, Value),
+        late: Variable,
+        next: Variable,
+    ) {
+        let notes = self.load_constant(offset::NOTES);
         let packet = self.b.ins().iadd(notes, asker);
-        self.answer(table, site, (line, packet), after, next);
+        let packed = self.packed_key_of(site, packet);
+        let found = self.probe(line, &packed);
+        let is_certain = self.is_certain(found);
+        let answer = self.b.ins().iadd_imm(found, 1);
+        let nothing = self.number(0);
+        let answer = self.b.ins().select(is_certain, answer, nothing);
+        let at = site.at(HashedNotes::ANSWERS);
+        self.b.ins().store(in_limbs(), answer, packet, at);
+        let place = self.b.use_var(late);
+        let lines = site.at(HashedNotes::LINES);
+        self.b.ins().store(in_limbs(), asker, place, lines);
+        let behind = self.b.ins().iadd_imm(place, 1 << WORD_SHIFT);
+        let place = self.b.ins().select(is_certain, place, behind);
+        self.b.def_var(late, place);
+        let is_certain = self.b.ins().uextend(I64, is_certain);
+        let step = self.b.ins().ishl_imm(is_certain, WORD_SHIFT);
+        self.list_rows(table, found, (next, step));
+    }
+
+    /// Answers questions that their first lines have not, which were written down from a place on.
+    fn answer_late(
+        &mut self,
+        table: TableId,
+        site: HashedNotes,
+        (first, late): (Value, Variable),
+        next: Variable,
+    ) {
+        let (begin, asked) = (self.b.create_block(), self.b.create_block());
+        let (after, through) = (self.b.create_block(), self.b.create_block());
+        let (known, number) = self.block_with(1);
+        let question = self.variable(first);
+        self.jump(begin);
+        self.start(begin);
+        let (here, end) = (self.b.use_var(question), self.b.use_var(late));
+        let is_late = self.b.ins().icmp(IntCC::UnsignedLessThan, here, end);
+        self.branch(is_late, asked, through);
+        self.start_sealed(asked);
+        let lines = site.at(HashedNotes::LINES);
+        let asker = self.b.ins().load(I64, in_limbs(), here, lines);
+        let notes = self.load_constant(offset::NOTES);
+        let packet = self.b.ins().iadd(notes, asker);
+        let packed = self.packed_key_of(site, packet);
+        self.look_further(table, &packed, known, after);
+        self.start_sealed(known);
+        self.note_answer(site, packet, number[0]);
+        let step = self.number(1 << WORD_SHIFT);
+        self.list_rows(table, number[0], (next, step));
+        self.jump(after);
         self.start_sealed(after);
         let following = self.b.ins().iadd_imm(here, 1 << WORD_SHIFT);
         self.b.def_var(question, following);
         self.jump(begin);
         self.start_sealed(through);
         self.b.seal_block(begin);
-        let last = self.b.use_var(question);
-        let behind = self.b.ins().isub(last, notes);
-        let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
-        self.b.ins().store(in_limbs(), answered, notes, site.at(1));
     }
 
-    /// Answers the question of a packet.
-    fn answer(
-        &mut self,
-        table: TableId,
-        site: HashedNotes,
-        (line, packet): (Value, Value),
-        after: Block,
-        next: Variable,
-    ) {
-        let further = self.cold_block();
-        let (known, number) = self.block_with(1);
-        let packed: Vec<Value> = (0..site.limbs)
-            .map(|limb| self.b.ins().load(I64, in_limbs(), packet, site.key(limb)))
-            .collect();
-        let found = self.probe(line, &packed);
-        let is_certain = self.is_certain(found);
-        let to_known = [BlockArg::Value(found)];
-        self.b
-            .ins()
-            .brif(is_certain, known, &to_known, further, &[]);
-        self.start_sealed(further);
-        self.look_further(table, (line, &packed), found, known, after);
-        self.start_sealed(known);
-        self.note_answer(site, packet, number[0]);
-        self.list_rows(table, number[0], next);
-        self.jump(after);
-    }
-
-    /// Lists what the pass will read of an entry and what is not near.
-    fn list_rows(&mut self, table: TableId, number: Value, next: Variable) {
+    /// Lists what the pass will read of an entry and what is not near, one row so far behind the other: 0 if this is none.
+    fn list_rows(&mut self, table: TableId, number: Value, next: (Variable, Value)) {
         let words = view::of_table(table);
         let marks = self.load_view(words.marks);
         let wanted = self.load_constant(offset::ROWS_WANTED);
@@ -487,7 +545,7 @@ impl Translator<'_> {
         number: Value,
         (wanted, kind): (Value, u64),
         (first, stride): (i32, usize),
-        next: Variable,
+        (next, step): (Variable, Value),
     ) {
         let (these, others) = (self.b.create_block(), self.b.create_block());
         let is_wanted = self.b.ins().band_imm(wanted, kind as i64);
@@ -501,7 +559,7 @@ impl Translator<'_> {
             let place = self.b.use_var(next);
             // The list's first word is how many there are.
             self.b.ins().store(in_limbs(), line, place, 8);
-            let place = self.b.ins().iadd_imm(place, 8);
+            let place = self.b.ins().iadd(place, step);
             self.b.def_var(next, place);
         }
         self.jump(others);
