@@ -430,7 +430,7 @@ impl<'i> Invocation<'i> {
                     enter(answers, self);
                 }
             }
-            read_ahead(code.rows.take(notes), are_many);
+            read_ahead(code.rows.take(notes));
         }
         if are_many {
             for (lot, packets) in parts(lots, count) {
@@ -442,8 +442,7 @@ impl<'i> Invocation<'i> {
         }
         for (lot, packets) in parts(lots, count) {
             if asks(lot) {
-                sites()
-                    .for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
+                sites().for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
             }
         }
         self.show_notes(notes);
@@ -524,7 +523,7 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
 ///
 /// # Safety
 ///
-/// The row is a record, or of what is counted or noted of entries, in a state that lives.
+/// The row is a record, or of what is counted or noted of entries, or a line of a hash table, in a state that lives.
 #[inline(always)]
 unsafe fn first_word(row: usize) -> u64 {
     let word = row & !(align_of::<AtomicU64>() - 1);
@@ -534,16 +533,14 @@ unsafe fn first_word(row: usize) -> u64 {
     unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
 }
 
-/// Loads from rows that the answers of scouts have listed, or asks the processor for them if they are of many lots: as in [`crate::notes::answer`].
-pub(crate) fn read_ahead(rows: &[u64], are_many: bool) {
-    if are_many {
-        return rows.iter().for_each(|&row| prefetch_at(row as usize));
-    }
+/// Loads from lines of hash tables that scouts have written down, or rows that their answers have listed: as in [`load_rows`]. It is so with many lots too, since they all
+/// have been asked before.
+pub(crate) fn read_ahead(places: &[u64]) {
     let mut seen = 0;
-    for &row in rows {
-        // SAFETY: native code lists rows of numbers alone that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be
-        // there (`enter`).
-        seen ^= unsafe { first_word(row as usize) };
+    for &place in places {
+        // SAFETY: native code writes down lines of its lot's hash tables alone, which begin with a key that nobody changes while they are shown, and rows of numbers alone
+        // that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be there (`enter`).
+        seen ^= unsafe { first_word(place as usize) };
     }
     std::hint::black_box(seen);
 }

@@ -62,7 +62,7 @@ pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize) {
 /// Reads the lines of hash tables ahead in which native code will look for what all packets have asked.
 pub(crate) fn read_lines_ahead(code: &Code, level: usize, notes: &mut [u64]) {
     for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
-        abi::read_ahead(site.lines(notes), false);
+        abi::read_ahead(site.lines(notes));
     }
 }
 
