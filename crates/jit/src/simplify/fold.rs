@@ -3,8 +3,6 @@
 //! One walk over the blocks, each after those it is reached from (but for loops, of whose variables nothing is known): a parameter that gets the same number on
 //! all ways that can be taken is that number. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops.
 
-use std::collections::HashMap;
-
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
@@ -13,6 +11,8 @@ use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value,
     ValueDef,
 };
+
+use super::sweep::destinations;
 
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
 const MOST_FACTS: usize = 64;
@@ -68,17 +68,27 @@ pub(super) fn fold(func: &mut Function) {
         front: SecondaryMap::new(),
         has_fact: EntitySet::new(),
         bits: EntitySet::new(),
+        has_aliases: false,
     };
     fold.walk(&blocks, &ways, &tree);
+    let has_aliases = fold.has_aliases;
     remove_unreached(func);
-    func.dfg.resolve_all_aliases();
+    if has_aliases {
+        func.dfg.resolve_all_aliases();
+    }
 }
 
 fn remove_unreached(func: &mut Function) {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
+    let mut reached: EntitySet<Block> = EntitySet::new();
+    let mut waiting: Vec<Block> = func.layout.entry_block().into_iter().collect();
+    while let Some(block) = waiting.pop() {
+        if reached.insert(block) {
+            let last = func.layout.last_inst(block);
+            waiting.extend(last.into_iter().flat_map(|inst| destinations(func, inst)));
+        }
+    }
     let blocks = func.layout.blocks();
-    let gone: Vec<Block> = blocks.filter(|&block| !tree.is_reachable(block)).collect();
+    let gone: Vec<Block> = blocks.filter(|&block| !reached.contains(block)).collect();
     for block in gone {
         remove(func, block);
     }
@@ -111,24 +121,28 @@ struct Fold<'f> {
     has_fact: EntitySet<Value>,
     /// Values that are 0 or 1.
     bits: EntitySet<Value>,
+    /// Whether any value is another one's name now.
+    has_aliases: bool,
 }
 
 impl Fold<'_> {
     fn walk(&mut self, blocks: &[Block], ways: &ControlFlowGraph, tree: &DominatorTree) {
-        let mut number: HashMap<Block, usize> = HashMap::new();
+        let mut number: SecondaryMap<Block, usize> = SecondaryMap::new();
         for (at, &block) in blocks.iter().enumerate() {
-            number.insert(block, at);
+            number[block] = at;
         }
         for (at, &block) in blocks.iter().enumerate() {
             let mut before = ways.pred_iter(block);
-            let is_loop = before.any(|way| number.get(&way.block).is_some_and(|&from| from >= at));
+            let is_loop = before.any(|way| number[way.block] >= at);
             // A way that leads back may be the only one left that can be taken.
             if at > 0 && self.arrivals[block].ways == 0 && !is_loop {
                 continue;
             }
             self.begin(block, is_loop || at == 0, tree);
-            let insts: Vec<Inst> = self.func.layout.block_insts(block).collect();
-            for inst in insts {
+            let mut next = self.func.layout.first_inst(block);
+            while let Some(inst) = next {
+                // It may be taken out, or get constants in front of it.
+                next = self.func.layout.next_inst(inst);
                 self.inst(block, inst);
             }
         }
@@ -376,12 +390,17 @@ impl Fold<'_> {
     fn is_same(&mut self, inst: Inst, result: Value, other: Value) {
         self.func.dfg.clear_results(inst);
         self.func.dfg.change_to_alias(result, other);
+        self.has_aliases = true;
         self.func.layout.remove_inst(inst);
     }
 
     /// Has an instruction take constants for what is constant there.
     fn name_constants(&mut self, block: Block, inst: Inst) {
         if self.func.layout.inst_block(inst).is_none() {
+            return;
+        }
+        let is_constant = |value| self.number(block, value).is_some() && !self.is_iconst(value);
+        if !self.func.dfg.inst_values(inst).any(is_constant) {
             return;
         }
         let values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
@@ -399,9 +418,6 @@ impl Fold<'_> {
                 self.constants[constant] = Some(number);
                 named.push((value, constant));
             }
-        }
-        if named.is_empty() {
-            return;
         }
         self.func.dfg.map_inst_values(inst, |value| {
             let name = named.iter().find(|(of, _)| *of == value);

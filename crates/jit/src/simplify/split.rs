@@ -4,14 +4,13 @@
 //! that it dominates, for each group of ways that know the same: nothing else can use what these blocks compute, so the copies stand for themselves.
 //! Ways from blocks that are seldom reached share one copy.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
-use cranelift_codegen::ir::{
-    Block, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef,
-};
+use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, InstructionData, Opcode, Value};
+use cranelift_codegen::packed_option::PackedOption;
 
 use super::fold::{Given, Known, evaluate};
 use super::sweep::{insts, sources};
@@ -60,26 +59,25 @@ pub(super) fn split(func: &mut Function, mut room: Room) -> bool {
     let ways = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &ways);
     let decisive = decisive(func);
-    let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
-    let mut parted: HashSet<Block> = HashSet::new();
-    for &block in &blocks {
-        if parted.contains(&block) || func.layout.is_cold(block) {
+    let regions = Regions::of(&tree);
+    let mut foresight = Foresight::of(func);
+    let mut copies = Copies::default();
+    let mut parted: EntitySet<Block> = EntitySet::new();
+    for &block in &regions.order {
+        if parted.contains(block) || func.layout.is_cold(block) {
             continue;
         }
-        let Some(meeting) = meeting(func, &ways, &tree, &decisive, block) else {
+        let constants = &foresight.constants;
+        let Some(meeting) = meeting(func, (&ways, &tree), (&decisive, constants), block) else {
             continue;
         };
-        let region = region(&tree, &blocks, block);
-        let size: usize = region
-            .iter()
-            .map(|&b| func.layout.block_insts(b).count())
-            .sum();
-        let copied = meeting.worth_copying(func, &region, size, &mut room);
+        let region = regions.from(block);
+        let copied = meeting.worth_copying(func, &region, &mut foresight, &mut room);
         if copied.is_empty() {
             continue;
         }
         for ways in copied {
-            copy_for(func, &region, &ways);
+            copies.make(func, &region, &ways);
         }
         parted.extend(region);
     }
@@ -94,18 +92,20 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// The groups that get a copy of the region of so many instructions, those first that know most, as long as there is room; one group keeps the region itself.
+    /// The groups that get a copy of the region, those first that know most, as long as there is room; one group keeps the region itself.
     fn worth_copying(
         &self,
         func: &Function,
         region: &[Block],
-        size: usize,
+        foresight: &mut Foresight,
         room: &mut Room,
     ) -> Vec<Vec<Way>> {
+        let blocks = region.iter();
+        let size: usize = blocks.map(|&b| func.layout.block_insts(b).count()).sum();
         let mut gains: Vec<(usize, &Vec<Way>)> = Vec::new();
         for (group, ways) in &self.groups {
             let known = match group {
-                Group::Often(known) => made_known(func, region, &self.params, known),
+                Group::Often(known) => foresight.gain(func, region, &self.params, known),
                 Group::Seldom => 0,
             };
             gains.push((known, ways));
@@ -117,38 +117,65 @@ impl Meeting {
     }
 }
 
-/// What is gained if these parameters of a region's first block have these values: instructions of the region that need not run, and numbers that become
-/// known behind it.
-fn made_known(
-    func: &Function,
-    region: &[Block],
-    params: &[Value],
-    values: &[Option<i64>],
-) -> usize {
-    let mut foresight = Foresight::default();
-    foresight.region.extend(region.iter().copied());
-    for (&param, value) in params.iter().zip(values) {
-        let Some(value) = value else { continue };
-        foresight.numbers[param] = Some(*value as u64);
-    }
-    foresight.reached.insert(region[0]);
-    for &block in region {
-        foresight.block(func, block);
-    }
-    foresight.gain
-}
-
-/// What would be known in a region.
+/// What would be known in a region. There is one for all regions, since its maps are as long as the function.
 #[derive(Default)]
 struct Foresight {
+    constants: Constants,
     region: EntitySet<Block>,
     numbers: SecondaryMap<Value, Option<u64>>,
     given: SecondaryMap<Value, Given>,
+    /// The values of which the maps say anything.
+    noted: Vec<Value>,
     reached: EntitySet<Block>,
     gain: usize,
 }
 
 impl Foresight {
+    fn of(func: &Function) -> Foresight {
+        Foresight {
+            constants: constants(func),
+            ..Foresight::default()
+        }
+    }
+
+    /// What is gained if these parameters of a region's first block have these values: instructions of the region that need not run, and numbers that become
+    /// known behind it.
+    fn gain(
+        &mut self,
+        func: &Function,
+        region: &[Block],
+        params: &[Value],
+        values: &[Option<i64>],
+    ) -> usize {
+        self.forget();
+        self.region.extend(region.iter().copied());
+        for (&param, value) in params.iter().zip(values) {
+            let Some(value) = value else { continue };
+            self.note(param, *value as u64);
+        }
+        self.reached.insert(region[0]);
+        for &block in region {
+            self.block(func, block);
+        }
+        self.gain
+    }
+
+    /// Nothing is known any more.
+    fn forget(&mut self) {
+        for value in self.noted.drain(..) {
+            self.numbers[value] = None;
+            self.given[value] = Given::Nothing;
+        }
+        self.region.clear();
+        self.reached.clear();
+        self.gain = 0;
+    }
+
+    fn note(&mut self, value: Value, number: u64) {
+        self.numbers[value] = Some(number);
+        self.noted.push(value);
+    }
+
     fn block(&mut self, func: &Function, block: Block) {
         let insts = func.layout.block_insts(block);
         if !self.reached.contains(block) {
@@ -157,7 +184,7 @@ impl Foresight {
         }
         for param in func.dfg.block_params(block) {
             if let Given::Always(number) = self.given[*param] {
-                self.numbers[*param] = Some(number);
+                self.note(*param, number);
             }
         }
         insts.for_each(|inst| self.inst(func, inst));
@@ -169,7 +196,7 @@ impl Foresight {
         if data.opcode().is_branch() {
             let calls = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
             let chosen = match data {
-                InstructionData::Brif { arg, .. } => self.number(func, arg),
+                InstructionData::Brif { arg, .. } => self.number(arg),
                 _ => None,
             };
             self.gain += usize::from(chosen.is_some());
@@ -188,14 +215,16 @@ impl Foresight {
         if !ty.is_int() || ty.bits() > 64 || data.opcode() == Opcode::Iconst {
             return;
         }
-        let known = |value| self.number(func, value).map(Known::Is);
-        let number = evaluate(func, data, ty, known);
-        self.numbers[result] = number;
-        self.gain += usize::from(number.is_some());
+        let known = |value| self.number(value).map(Known::Is);
+        if let Some(number) = evaluate(func, data, ty, known) {
+            self.note(result, number);
+            self.gain += 1;
+        }
     }
 
-    fn number(&self, func: &Function, value: Value) -> Option<u64> {
-        self.numbers[value].or_else(|| constant(func, value).map(|number| number as u64))
+    fn number(&self, value: Value) -> Option<u64> {
+        let constant = self.constants[value];
+        self.numbers[value].or(constant.map(|number| number as u64))
     }
 
     fn arrive(&mut self, func: &Function, call: BlockCall) {
@@ -207,8 +236,9 @@ impl Foresight {
             let arg = arg.as_value();
             let is_new = is_outside && arg.is_some_and(|arg| self.numbers[arg].is_some());
             self.gain += usize::from(is_new);
-            let number = arg.and_then(|value| self.number(func, value));
+            let number = arg.and_then(|value| self.number(value));
             self.given[param] = self.given[param].and(number);
+            self.noted.push(param);
         }
     }
 }
@@ -216,9 +246,8 @@ impl Foresight {
 /// The ways to a block by what they know, if they know different things that matter.
 fn meeting(
     func: &Function,
-    ways: &ControlFlowGraph,
-    tree: &DominatorTree,
-    decisive: &EntitySet<Value>,
+    (ways, tree): (&ControlFlowGraph, &DominatorTree),
+    (decisive, constants): (&EntitySet<Value>, &Constants),
     block: Block,
 ) -> Option<Meeting> {
     let params = func.dfg.block_params(block);
@@ -244,9 +273,7 @@ fn meeting(
                 .args(&dfg.value_lists)
                 .map(|arg| arg.as_value())
                 .collect();
-            let known = at
-                .iter()
-                .map(|&at| constant(func, *args.get(at)?.as_ref()?));
+            let known = at.iter().map(|&at| constants[(*args.get(at)?)?]);
             let group = match func.layout.is_cold(from.block) {
                 true => Group::Seldom,
                 false => Group::Often(known.collect()),
@@ -262,18 +289,22 @@ fn meeting(
     (groups.len() > 1).then_some(Meeting { params, groups })
 }
 
-fn constant(func: &Function, value: Value) -> Option<i64> {
-    let value = func.dfg.resolve_aliases(value);
-    let ValueDef::Result(inst, _) = func.dfg.value_def(value) else {
-        return None;
-    };
-    match func.dfg.insts[inst] {
-        InstructionData::UnaryImm {
+/// The values that are constants.
+type Constants = SecondaryMap<Value, Option<i64>>;
+
+/// The constants of a function in which no value is another one's name.
+fn constants(func: &Function) -> Constants {
+    let mut constants = Constants::new();
+    for inst in insts(func) {
+        if let InstructionData::UnaryImm {
             opcode: Opcode::Iconst,
             imm,
-        } => Some(imm.bits()),
-        _ => None,
+        } = func.dfg.insts[inst]
+        {
+            constants[func.dfg.first_result(inst)] = Some(imm.bits());
+        }
     }
+    constants
 }
 
 /// The values on which branches depend.
@@ -285,19 +316,100 @@ fn decisive(func: &Function) -> EntitySet<Value> {
     sources(func, conditions.collect())
 }
 
-/// A block and all that it dominates, each behind those that it is reached from, but for loops.
-fn region(tree: &DominatorTree, blocks: &[Block], first: Block) -> Vec<Block> {
-    let blocks = blocks.iter().copied();
-    let from = blocks.skip_while(|&block| block != first);
-    from.filter(|&block| tree.block_dominates(first, block))
-        .collect()
+/// The blocks by what they dominate.
+struct Regions {
+    /// All blocks, each behind those that it is reached from, but for loops.
+    order: Vec<Block>,
+    /// Where in the order a block is.
+    places: SecondaryMap<Block, usize>,
+    /// The blocks that each dominates without another one between.
+    below: SecondaryMap<Block, Vec<Block>>,
 }
 
-/// Copies blocks, of which the first dominates the others, and has these ways go to the copy.
-fn copy_for(func: &mut Function, region: &[Block], ways: &[Way]) {
-    let mut blocks: HashMap<Block, Block> = HashMap::new();
-    let mut values: HashMap<Value, Value> = HashMap::new();
-    for &block in region {
+impl Regions {
+    fn of(tree: &DominatorTree) -> Regions {
+        let order: Vec<Block> = tree.cfg_rpo().copied().collect();
+        let (mut places, mut below) = (SecondaryMap::new(), SecondaryMap::new());
+        for (place, &block) in order.iter().enumerate() {
+            places[block] = place;
+            if let Some(above) = tree.idom(block) {
+                let below: &mut Vec<Block> = &mut below[above];
+                below.push(block);
+            }
+        }
+        Regions {
+            order,
+            places,
+            below,
+        }
+    }
+
+    /// A block and all that it dominates, in the order.
+    fn from(&self, first: Block) -> Vec<Block> {
+        let mut region = vec![first];
+        let mut at = 0;
+        while let Some(&block) = region.get(at) {
+            region.extend(&self.below[block]);
+            at += 1;
+        }
+        region.sort_unstable_by_key(|&block| self.places[block]);
+        region
+    }
+}
+
+/// What blocks and values are called in the copy at hand. There is one for all copies, since its maps are as long as the function.
+#[derive(Default)]
+struct Copies {
+    blocks: SecondaryMap<Block, PackedOption<Block>>,
+    values: SecondaryMap<Value, PackedOption<Value>>,
+    /// The blocks and values that were copied.
+    originals: (Vec<Block>, Vec<Value>),
+}
+
+impl Copies {
+    fn forget(&mut self) {
+        let (blocks, values) = &mut self.originals;
+        for block in blocks.drain(..) {
+            self.blocks[block] = None.into();
+        }
+        for value in values.drain(..) {
+            self.values[value] = None.into();
+        }
+    }
+
+    fn name_block(&mut self, block: Block, copy: Block) {
+        self.blocks[block] = copy.into();
+        self.originals.0.push(block);
+    }
+
+    fn name_value(&mut self, value: Value, copy: Value) {
+        self.values[value] = copy.into();
+        self.originals.1.push(value);
+    }
+
+    /// Copies blocks, of which the first dominates the others, and has these ways go to the copy.
+    fn make(&mut self, func: &mut Function, region: &[Block], ways: &[Way]) {
+        self.forget();
+        let copies: Vec<Block> = region.iter().map(|&b| self.begin(func, b)).collect();
+        let mut insts: Vec<Inst> = Vec::new();
+        for (&block, &copy) in region.iter().zip(&copies) {
+            self.fill(func, block, copy, &mut insts);
+        }
+        for copy in insts {
+            self.take_copies(func, copy);
+        }
+        for way in ways {
+            let dfg = &mut func.dfg;
+            let calls = dfg.insts[way.branch]
+                .branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+            if let Some(call) = calls.get_mut(way.number) {
+                call.set_block(copies[0], &mut dfg.value_lists);
+            }
+        }
+    }
+
+    /// A copy of a block with its parameters alone.
+    fn begin(&mut self, func: &mut Function, block: Block) -> Block {
         let copy = func.dfg.make_block();
         func.layout.append_block(copy);
         if func.layout.is_cold(block) {
@@ -305,43 +417,39 @@ fn copy_for(func: &mut Function, region: &[Block], ways: &[Way]) {
         }
         for param in func.dfg.block_params(block).to_vec() {
             let ty = func.dfg.value_type(param);
-            values.insert(param, func.dfg.append_block_param(copy, ty));
+            let copied = func.dfg.append_block_param(copy, ty);
+            self.name_value(param, copied);
         }
-        blocks.insert(block, copy);
+        self.name_block(block, copy);
+        copy
     }
-    let mut copies: Vec<Inst> = Vec::new();
-    for block in region {
-        let insts: Vec<Inst> = func.layout.block_insts(*block).collect();
-        for inst in insts {
-            let copy = func.dfg.clone_inst(inst);
-            let results = func.dfg.inst_results(inst).to_vec();
-            values.extend(
-                results
-                    .into_iter()
-                    .zip(func.dfg.inst_results(copy).to_vec()),
-            );
-            func.layout.append_inst(copy, blocks[block]);
-            copies.push(copy);
+
+    /// Copies a block's instructions as they are.
+    fn fill(&mut self, func: &mut Function, block: Block, copy: Block, insts: &mut Vec<Inst>) {
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
+            let copied = func.dfg.clone_inst(inst);
+            for at in 0..func.dfg.inst_results(inst).len() {
+                let value = func.dfg.inst_results(inst)[at];
+                self.name_value(value, func.dfg.inst_results(copied)[at]);
+            }
+            func.layout.append_inst(copied, copy);
+            insts.push(copied);
+            next = func.layout.next_inst(inst);
         }
     }
-    for copy in copies {
+
+    /// Has a copied instruction take what was copied, and go there.
+    fn take_copies(&self, func: &mut Function, copy: Inst) {
         own_jump_table(func, copy);
         let dfg = &mut func.dfg;
-        dfg.map_inst_values(copy, |value| values.get(&value).copied().unwrap_or(value));
+        dfg.map_inst_values(copy, |value| self.values[value].expand().unwrap_or(value));
         let calls =
             dfg.insts[copy].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
         for call in calls {
-            if let Some(&to) = blocks.get(&call.block(&dfg.value_lists)) {
+            if let Some(to) = self.blocks[call.block(&dfg.value_lists)].expand() {
                 call.set_block(to, &mut dfg.value_lists);
             }
-        }
-    }
-    for way in ways {
-        let dfg = &mut func.dfg;
-        let calls = dfg.insts[way.branch]
-            .branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
-        if let Some(call) = calls.get_mut(way.number) {
-            call.set_block(blocks[&region[0]], &mut dfg.value_lists);
         }
     }
 }

@@ -3,17 +3,17 @@
 //! Cranelift keeps every load, and every block parameter with all that is computed for it. A parser loads each field of a header, and where its ways meet
 //! each field is a parameter; most programs ask for few of them. Without the others a packet costs fewer loads, and fewer values go through the stack.
 
-use cranelift_codegen::entity::EntitySet;
+use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef};
-use std::collections::HashMap;
 
 /// Sweeps a function whose blocks are all filled. What it does to the packet stays the same.
 pub(super) fn sweep(func: &mut Function) {
     let needed = needed(func);
     let blocks: Vec<Block> = func.layout.blocks().collect();
     for &block in &blocks {
-        let insts: Vec<Inst> = func.layout.block_insts(block).collect();
-        for inst in insts {
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
             let mut results = func.dfg.inst_results(inst).iter();
             if has_effect(func, inst) || results.any(|&result| needed.contains(result)) {
                 drop_arguments(func, inst, &needed);
@@ -68,7 +68,7 @@ pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Val
         match func.dfg.value_def(value) {
             ValueDef::Result(inst, _) => waiting.extend(func.dfg.inst_args(inst)),
             ValueDef::Param(block, at) => {
-                for &inst in into.get(&block).into_iter().flatten() {
+                for &inst in &into[block] {
                     waiting.extend(arguments(func, inst, block, at));
                 }
             }
@@ -80,11 +80,11 @@ pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Val
 }
 
 /// The instructions that may go to a block, each once, however many ways it has there.
-fn branches_into(func: &Function) -> HashMap<Block, Vec<Inst>> {
-    let mut into: HashMap<Block, Vec<Inst>> = HashMap::new();
+fn branches_into(func: &Function) -> SecondaryMap<Block, Vec<Inst>> {
+    let mut into: SecondaryMap<Block, Vec<Inst>> = SecondaryMap::new();
     for inst in insts(func) {
         for to in destinations(func, inst) {
-            let branches = into.entry(to).or_default();
+            let branches = &mut into[to];
             if branches.last() != Some(&inst) {
                 branches.push(inst);
             }
@@ -100,7 +100,7 @@ pub(super) fn insts(func: &Function) -> impl Iterator<Item = Inst> {
 }
 
 /// The blocks that an instruction may go to.
-fn destinations(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
+pub(super) fn destinations(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
     let dfg = &func.dfg;
     let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
     calls.iter().map(|call| call.block(&dfg.value_lists))
@@ -117,6 +117,9 @@ fn arguments(func: &Function, inst: Inst, block: Block, at: usize) -> impl Itera
 
 /// Gives blocks no arguments for parameters that nobody needs.
 fn drop_arguments(func: &mut Function, inst: Inst, needed: &EntitySet<Value>) {
+    if !func.dfg.insts[inst].opcode().is_branch() {
+        return;
+    }
     let dfg = &mut func.dfg;
     let unneeded: Vec<Vec<usize>> = dfg.insts[inst]
         .branch_destination(&dfg.jump_tables, &dfg.exception_tables)
@@ -230,9 +233,11 @@ mod tests {
     fn a_jump_table_is_looked_at_once_for_each_block_it_leads_to() {
         let func = switching(20_000);
         let into = branches_into(&func);
-        let branches: Vec<usize> = into.values().map(Vec::len).collect();
-        assert_eq!(branches, [1]);
-        let stored = func.dfg.block_params(*into.keys().next().expect("one"))[0];
+        let blocks = func.layout.blocks();
+        let branches: Vec<usize> = blocks.map(|block| into[block].len()).collect();
+        assert_eq!(branches, [0, 1]);
+        let end = func.layout.last_block().expect("there are two");
+        let stored = func.dfg.block_params(end)[0];
         assert!(needed(&func).contains(stored));
     }
 
