@@ -109,7 +109,8 @@ impl Wire {
             bytes_at: buffer.as_mut_ptr().wrapping_add(start),
             length,
             ingress,
-            headroom: start.min(u32::MAX as usize) as u32,
+            // Frames have much less; what would not fit here would be told as less, and that is safe.
+            headroom: start as u32,
             moved: 0,
         }
     }

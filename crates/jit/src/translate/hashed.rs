@@ -385,6 +385,7 @@ impl Translator<'_> {
     /// Answers questions about a table, from the first that is not answered to the last of the lot's packets: from their first lines, then, for those that need them, from their
     /// second ones. Which these are cannot be foreseen, so they are written down without a branch, as [`table`] does it in batches: the processor waits for all of them together.
     fn answer_table(&mut self, table: TableId, site: HashedNotes, next: Variable) {
+        let wanted = self.wanted_rows(table);
         let notes = self.load_constant(offset::NOTES);
         let answered = self.b.ins().load(I64, in_limbs(), notes, site.at(1));
         let behind = self.b.ins().ishl_imm(answered, WORD_SHIFT);
@@ -396,13 +397,13 @@ impl Translator<'_> {
                 .b
                 .ins()
                 .load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
-            this.answer_at_once(table, site, (line, asker), late, next);
+            this.answer_at_once((table, site), (line, asker), late, (wanted, next));
         });
         let last = self.b.use_var(question);
         let behind = self.b.ins().isub(last, notes);
         let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
         self.b.ins().store(in_limbs(), answered, notes, site.at(1));
-        self.answer_late(table, site, (first, late), next);
+        self.answer_late((table, site), (first, late), (wanted, next));
     }
 
     /// For each question of the lot's packets from a variable's on, which stands behind the last one then: does this, given where the question is and who asks.
@@ -446,11 +447,10 @@ impl Translator<'_> {
     /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at.
     fn answer_at_once(
         &mut self,
-        table: TableId,
-        site: HashedNotes,
+        (table, site): (TableId, HashedNotes),
         (line, asker): (Value, Value),
         late: Variable,
-        next: Variable,
+        (wanted, next): (Value, Variable),
     ) {
         let notes = self.load_constant(offset::NOTES);
         let packet = self.b.ins().iadd(notes, asker);
@@ -470,16 +470,15 @@ impl Translator<'_> {
         self.b.def_var(late, place);
         let is_certain = self.b.ins().uextend(I64, is_certain);
         let step = self.b.ins().ishl_imm(is_certain, WORD_SHIFT);
-        self.list_rows(table, found, (next, step));
+        self.list_rows(table, (found, wanted), (next, step));
     }
 
     /// Answers questions that their first lines have not, which were written down from a place on.
     fn answer_late(
         &mut self,
-        table: TableId,
-        site: HashedNotes,
+        (table, site): (TableId, HashedNotes),
         (first, late): (Value, Variable),
-        next: Variable,
+        (wanted, next): (Value, Variable),
     ) {
         let (begin, asked) = (self.b.create_block(), self.b.create_block());
         let (after, through) = (self.b.create_block(), self.b.create_block());
@@ -500,7 +499,7 @@ impl Translator<'_> {
         self.start_sealed(known);
         self.note_answer(site, packet, number[0]);
         let step = self.number(1 << WORD_SHIFT);
-        self.list_rows(table, number[0], (next, step));
+        self.list_rows(table, (number[0], wanted), (next, step));
         self.jump(after);
         self.start_sealed(after);
         let following = self.b.ins().iadd_imm(here, 1 << WORD_SHIFT);
@@ -510,12 +509,21 @@ impl Translator<'_> {
         self.b.seal_block(begin);
     }
 
-    /// Lists what the pass will read of an entry and what is not near, one row so far behind the other: 0 if this is none.
-    fn list_rows(&mut self, table: TableId, number: Value, next: (Variable, Value)) {
-        let words = view::of_table(table);
-        let marks = self.load_view(words.marks);
+    /// The marks of the rows of a table that are to be listed.
+    fn wanted_rows(&mut self, table: TableId) -> Value {
+        let marks = self.load_view(view::of_table(table).marks);
         let wanted = self.load_constant(offset::ROWS_WANTED);
-        let wanted = self.b.ins().band(marks, wanted);
+        self.b.ins().band(marks, wanted)
+    }
+
+    /// Lists what the pass will read of an entry and what is not near, one row so far behind the other: 0 if this is none.
+    fn list_rows(
+        &mut self,
+        table: TableId,
+        (number, wanted): (Value, Value),
+        next: (Variable, Value),
+    ) {
+        let words = view::of_table(table);
         let (some, after) = (self.b.create_block(), self.b.create_block());
         self.branch(wanted, some, after);
         self.start_sealed(some);
