@@ -237,7 +237,14 @@ fn port_row(port: &PortReport) -> Vec<String> {
     row
 }
 
-/// Rows with their columns under each other. The last column of a row does not widen the others.
+/// Rows under a head, with their columns under each other.
+pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let head = head.iter().map(|&name| name.to_owned()).collect();
+    let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    align(&all)
+}
+
+/// Rows with their columns under each other. The last column of a row does not widen the others; no line ends with a space.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -250,13 +257,11 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        for (i, cell) in row.iter().enumerate() {
-            if i + 1 < row.len() {
-                text.push_str(&format!("{cell:<width$}  ", width = widths[i]));
-            } else {
-                text.push_str(cell);
-            }
-        }
+        let cells = row.iter().zip(&widths);
+        let line: String = cells
+            .map(|(cell, width)| format!("{cell:<width$}  "))
+            .collect();
+        text.push_str(line.trim_end());
         text.push('\n');
     }
     text

@@ -88,7 +88,7 @@ pub(crate) struct Options {
     /// ternary.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..))]
     pace: Vec<u32>,
-    /// Measure only these sides: an engine, `hand` (a loop written by hand) or `bare` (a wire).
+    /// Measure only these sides: an engine, `hand` (a loop written by hand for this one function, over the same tables) or `bare` (a wire: frames that nobody looks at).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
     /// Threads, each on a core of its own.

@@ -14,9 +14,7 @@ pub(super) fn show<R: Serialize, const N: usize>(
     if is_json {
         return out::json(&rows);
     }
-    let mut lines = vec![head.map(String::from).to_vec()];
-    lines.extend(rows.iter().map(cells));
-    out::text(&report::align(&lines));
+    out::text(&report::table(&head, rows.iter().map(cells)));
 }
 
 /// What was measured of one side of one program under one kind of traffic.

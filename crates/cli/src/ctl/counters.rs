@@ -9,11 +9,10 @@ use controller::Catalog;
 use entries::{CounterValue, Object, Update};
 use serde_json::json;
 
-use super::columns::columns;
 use super::link::Link;
 use super::state::{self, Part, Unsaid};
 use crate::early::Early;
-use crate::out;
+use crate::{out, report};
 
 #[derive(Args)]
 pub(crate) struct CountersOptions {
@@ -193,7 +192,7 @@ fn show(
         true => &["PACKETS", "BYTES", "PACKETS/S", "BYTES/S", "COUNTER"],
         false => &["PACKETS", "BYTES", "COUNTER"],
     };
-    let mut text = columns(headings, &rows);
+    let mut text = report::table(headings, rows);
     if options.watch && std::io::stdout().is_terminal() {
         // Over the reading before: home, and clear to the end of the screen.
         text = format!("\x1b[H\x1b[J{text}");

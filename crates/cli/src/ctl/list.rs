@@ -6,11 +6,10 @@ use entries::{Object, Update};
 use p4info::p4::config::v1 as info;
 use serde_json::{Value, json};
 
-use super::columns::columns;
 use super::json;
 use super::link::Link;
 use super::state::{self, Part, Unsaid};
-use crate::out;
+use crate::{out, report};
 
 #[derive(Args)]
 pub(crate) struct TablesOptions {
@@ -140,11 +139,9 @@ pub(crate) fn tables(
         out::json(&rows);
         return Ok(());
     }
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(&catalog)).collect();
-    out::text(&columns(
-        &["TABLE", "ENTRIES", "SIZE", "KEY", "ACTIONS"],
-        &cells,
-    ));
+    let head = ["TABLE", "ENTRIES", "SIZE", "KEY", "ACTIONS"];
+    let cells = rows.iter().map(|row| row.cells(&catalog));
+    out::text(&report::table(&head, cells));
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 //! `link` is the connection, `state` reads what a device has, and the commands stand in `list`, `write`, `dump`, `counters`, `follow` and `config`.
 //! What names and values mean is `controller`'s and `entries`'s business.
 
-mod columns;
 mod config;
 mod counters;
 mod dump;
