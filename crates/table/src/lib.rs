@@ -44,6 +44,8 @@ mod slot_set;
 mod slots;
 mod table;
 mod tally;
+#[cfg(test)]
+mod test_size;
 mod timers;
 pub mod value_set;
 mod word;

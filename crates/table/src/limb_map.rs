@@ -172,13 +172,14 @@ impl<V: Clone> LimbMap<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
     proptest! {
         #[test]
         fn it_equals_the_map_of_the_standard_library(
-            steps in proptest::collection::vec((any::<bool>(), 0u64..60, any::<u32>()), 0..300)
+            steps in proptest::collection::vec((any::<bool>(), 0u64..60, any::<u32>()), 0..usual_or_interpreted(300, 30))
         ) {
             let mut map = LimbMap::new();
             let mut model = HashMap::new();
@@ -212,16 +213,19 @@ mod tests {
 
     #[test]
     fn keys_that_collide_under_one_secret_do_not_under_another() {
+        const KEYS: usize = usual_or_interpreted(500, 120);
+        // More homes than a map of so many keys has.
+        const HOMES: u64 = usual_or_interpreted(1 << 12, 1 << 8) as u64;
         let known = LimbMap::<u32>::with_secret(7);
-        let collides = |key: &u64| known.hash([*key].into_iter()) & 0xfff == 5;
-        let keys: Vec<u64> = (0..).filter(collides).take(500).collect();
+        let collides = |key: &u64| known.hash([*key].into_iter()) % HOMES == 5;
+        let keys: Vec<u64> = (0..).filter(collides).take(KEYS).collect();
         let filled = |mut map: LimbMap<u32>| {
             for &key in &keys {
                 map.insert(&[key], 1);
             }
             farthest(&map)
         };
-        assert!(filled(known.clone()) > 400);
-        assert!(filled(LimbMap::new()) < 100);
+        assert!(filled(known.clone()) > KEYS * 4 / 5);
+        assert!(filled(LimbMap::new()) < KEYS / 5);
     }
 }

@@ -166,6 +166,7 @@ impl Replay for Records {
 mod tests {
     use super::*;
     use crate::entry::ActionRef;
+    use crate::test_size::usual_or_interpreted;
 
     fn action(action: u32, params: impl IntoIterator<Item = u64>) -> EntryAction {
         EntryAction::Direct(ActionRef {
@@ -189,19 +190,20 @@ mod tests {
 
     #[test]
     fn no_record_of_at_most_a_line_is_in_two_and_growing_keeps_what_they_say() {
+        const RECORDS: usize = usual_or_interpreted(100, 12);
         for width in [8, 16, 32, 64] {
             for params in 0..8usize {
                 let widths = std::iter::repeat_n(width, params);
                 let layout = Arc::new(RecordLayout::new([(7, widths)]));
                 let mut store = RecordStore::new(layout.clone());
                 let values = |record: usize| (0..params).map(move |i| (record << 1 | i & 1) as u64);
-                for record in 0..100 {
+                for record in 0..RECORDS {
                     store.set(record, &action(7, values(record)));
                 }
                 let records = store.snapshot();
                 for records in [&*records, &(*records).clone()] {
-                    assert!(records.count() >= 100);
-                    for record in 0..100 {
+                    assert!(records.count() >= RECORDS);
+                    for record in 0..RECORDS {
                         let limbs = limbs_of(records, record);
                         let line = |limb: &u64| (&raw const *limb).addr() / LINE;
                         assert_eq!(line(&limbs[0]), line(&limbs[limbs.len() - 1]));

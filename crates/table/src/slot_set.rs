@@ -68,6 +68,7 @@ impl SlotSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::sync::atomic::AtomicBool;
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_inserted_while_it_is_emptied_comes_out_too() {
-        const NUMBERS: usize = 20_000;
+        const NUMBERS: usize = usual_or_interpreted(20_000, 300);
         let (set, done) = (SlotSet::new(NUMBERS), AtomicBool::new(false));
         let mut all = std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -110,13 +110,14 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     proptest! {
         #[test]
         fn the_first_is_the_earliest_of_a_map(
-            steps in proptest::collection::vec((0usize..50, proptest::option::weighted(0.7, 0u64..100)), 0..300),
+            steps in proptest::collection::vec((0usize..50, proptest::option::weighted(0.7, 0u64..100)), 0..usual_or_interpreted(300, 60)),
         ) {
             let mut timers = Timers::new(50);
             let mut model: BTreeMap<usize, u64> = BTreeMap::new();

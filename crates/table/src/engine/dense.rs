@@ -215,6 +215,7 @@ impl Dense {
 mod tests {
     use super::*;
     use crate::key::{KeyField, MatchKind};
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
 
     fn shape(widths: &[u32]) -> KeyShape {
@@ -226,7 +227,7 @@ mod tests {
         #[test]
         fn keys_of_few_bits_have_slots_whatever_comes(
             widths in prop::collection::vec(1_u32..=9, 0..=3),
-            numbers in prop::collection::vec(any::<u64>(), 1..60),
+            numbers in prop::collection::vec(any::<u64>(), 1..usual_or_interpreted(60, 20)),
         ) {
             let directness = Directness::of(widths.iter().copied());
             prop_assume!(directness != Directness::Sometimes);

@@ -1,8 +1,10 @@
 //! Engines whose snapshots share memory that changes go on in, against a list of rules.
 
-use super::{Improved, Linear, MatchEngine, Matcher, Rule, choose};
+use super::{DirectIndex, Directness, Improved, Linear, MatchEngine, Matcher, Rule, choose};
 use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
+use crate::packing::PackedKey;
+use crate::test_size::usual_or_interpreted;
 use bits::Value;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -85,7 +87,11 @@ impl Pair {
 
     /// Takes the rule out if it is there, and else puts it in, at a place that is free.
     fn toggle(&mut self, which: u16) {
-        let matches = matches(&self.shape, which);
+        self.toggle_rule(matches(&self.shape, which));
+    }
+
+    /// [`toggle`](Self::toggle) for a rule of any number.
+    fn toggle_rule(&mut self, matches: Arc<[FieldMatch]>) {
         let is_it = |rule: &Option<Arc<[FieldMatch]>>| rule.as_ref() == Some(&matches);
         let found = self.rules.iter().position(is_it);
         let free = self.rules.iter().position(Option::is_none);
@@ -183,7 +189,7 @@ fn keys_that_were_announced_are_found_in_batches_unless_they_are_few() {
 proptest! {
     #[test]
     fn every_snapshot_finds_what_a_list_of_its_moment_finds(
-        steps in proptest::collection::vec((0u8..12, any::<u16>()), 0..if cfg!(miri) { 6 } else { 100 }),
+        steps in proptest::collection::vec((0u8..12, any::<u16>()), 0..usual_or_interpreted(100, 6)),
     ) {
         for shape in shapes() {
             let limbs = shape.limbs();
@@ -211,13 +217,66 @@ proptest! {
     }
 }
 
+/// Widths of exact fields, most of them small, so that some keys have slots, some are packed, and some are too long for either; all have room for a [`number`].
+fn exact_widths() -> impl Strategy<Value = Vec<u32>> {
+    let width = prop_oneof![4 => 3u32..=8, 2 => 9u32..=32, 2 => 33u32..=64, 1 => 65u32..=128];
+    proptest::collection::vec(width, 1..5)
+}
+
+/// The key of this number, which is small in all fields if it is itself.
+fn exact_rule(shape: &KeyShape, number: u64) -> Arc<[FieldMatch]> {
+    let fields = (0..).zip(shape.fields());
+    let value = |(at, field): (u32, &KeyField)| {
+        let shifted = u128::from(number >> (3 * at));
+        FieldMatch::Exact(Value::truncated(shifted << 64 | shifted, field.width))
+    };
+    fields.map(value).collect()
+}
+
+proptest! {
+    /// Native code is made for what the fields' widths say, before there are entries.
+    #[test]
+    fn exact_keys_have_the_index_that_their_widths_promise_whatever_comes(
+        widths in exact_widths(),
+        numbers in proptest::collection::vec(prop_oneof![0u64..200, any::<u64>()], 0..usual_or_interpreted(150, 12)),
+    ) {
+        let exact = |&width| KeyField { width, kind: MatchKind::Exact };
+        let shape = Arc::new(KeyShape::new(widths.iter().map(exact)));
+        let directness = Directness::of(widths.iter().copied());
+        let may_be_direct = shape.limbs() <= DirectIndex::MOST_LIMBS;
+        let packed = PackedKey::of(&widths).map(|key| key.limbs);
+        let mut pair = Pair::new(&shape);
+        let mut held = std::collections::VecDeque::new();
+        for number in numbers {
+            pair.toggle_rule(exact_rule(&shape, number));
+            // Of tables that packets hold, snapshots have two copies.
+            held.push_back(pair.engine.snapshot());
+            held.drain(..held.len().saturating_sub(3));
+            let newest = &held[held.len() - 1];
+            let hashed = newest.hashed().map(|index| index.limbs);
+            match newest.direct() {
+                Some(direct) => {
+                    prop_assert!(may_be_direct && hashed.is_none());
+                    let slots = direct.slots.len() - 1;
+                    let all: u32 = widths.iter().sum();
+                    prop_assert!(directness != Directness::Whole || slots == 1 << all);
+                }
+                None => {
+                    prop_assert!(!may_be_direct || directness == Directness::Sometimes);
+                    prop_assert_eq!(hashed, packed);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn threads_find_what_their_snapshot_has_while_rules_come_and_go() {
-    let changes = if cfg!(miri) { 5 } else { 400 };
+    let changes = usual_or_interpreted(400, 5);
     for shape in shapes() {
         let limbs = shape.limbs();
         let mut pair = Pair::new(&shape);
-        (0..if cfg!(miri) { 20 } else { 150 }).for_each(|which| pair.toggle(which * 5 % 2048));
+        (0..usual_or_interpreted(150, 20)).for_each(|which| pair.toggle((which * 5 % 2048) as u16));
         let keys = pair.keys.clone();
         let newest = Mutex::new(Arc::new(pair.snapshot()));
         let is_over = AtomicBool::new(false);

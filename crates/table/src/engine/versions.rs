@@ -214,6 +214,7 @@ impl RuleChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -252,7 +253,7 @@ mod tests {
     proptest! {
         #[test]
         fn snapshots_stay_as_they_were_taken(
-            steps in proptest::collection::vec((0u8..5, any::<prop::sample::Index>()), 0..200)
+            steps in proptest::collection::vec((0u8..5, any::<prop::sample::Index>()), 0..usual_or_interpreted(200, 40))
         ) {
             let mut versions = Versions::new(List::default());
             let mut model: Vec<u32> = Vec::new();
@@ -300,11 +301,12 @@ mod tests {
     #[test]
     fn packets_on_many_threads_that_hold_snapshots_for_a_while_cost_a_clone_each_once() {
         const THREADS: usize = MAX_COPIES - 2;
+        // So many that no copy misses more than a clone costs.
+        const CHANGES: u32 = usual_or_interpreted(1000, 200) as u32;
         let mut versions = Versions::new(List::default());
-        // Long enough that no copy misses more than a clone costs.
-        (0..1000).for_each(|i| versions.change(i));
+        (0..CHANGES).for_each(|i| versions.change(i));
         let mut held: VecDeque<_> = (0..THREADS).map(|_| versions.snapshot()).collect();
-        for i in 0..1000 {
+        for i in 0..CHANGES {
             versions.change(i);
             held.push_back(versions.snapshot());
             held.pop_front();

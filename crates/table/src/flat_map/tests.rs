@@ -3,6 +3,7 @@
 use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
 use super::*;
+use crate::test_size::usual_or_interpreted;
 use crate::word::Word;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ proptest! {
     #[test]
     fn it_equals_the_map_of_the_standard_library(
         limbs in 1usize..10,
-        steps in proptest::collection::vec((0u8..3, 0u64..150), 0..600),
+        steps in proptest::collection::vec((0u8..3, 0u64..150), 0..usual_or_interpreted(600, 80)),
     ) {
         let mut map = FlatMap::new(limbs);
         let mut model = HashMap::new();
@@ -53,27 +54,30 @@ proptest! {
     }
 }
 
+/// Keys of a map that has grown several times.
+const MANY: u64 = usual_or_interpreted(20_000, 60) as u64;
+
 #[test]
 fn large_maps_keep_all_keys_while_they_grow_and_shrink() {
     for limbs in [1, 2, 3, 8] {
         let mut map = FlatMap::new(limbs);
         let mut model = HashMap::new();
-        for number in 0..20_000 {
+        for number in 0..MANY {
             map.insert(&key(number, limbs), number as u32);
             model.insert(number, number as u32);
         }
-        check(&map, &model, limbs, 0..30_000);
-        for number in (0..20_000).filter(|number| number % 3 != 0) {
+        check(&map, &model, limbs, 0..MANY * 3 / 2);
+        for number in (0..MANY).filter(|number| number % 3 != 0) {
             assert_eq!(map.remove(&key(number, limbs)), Some(number as u32));
             model.remove(&number);
         }
-        check(&map, &model, limbs, 0..30_000);
+        check(&map, &model, limbs, 0..MANY * 3 / 2);
     }
 }
 
 /// How full a map of this form is when it grows by itself or finds no room: the least of many sizes.
 fn fill<M: MapCore>(limbs: usize, lines: usize) -> f64 {
-    let fills = (0..20).map(|number| {
+    let fills = (0..usual_or_interpreted(20, 1) as u64).map(|number| {
         let mut map = M::with_lines(Seed::from_number(number), lines, limbs);
         let full = |&len: &usize| {
             (len + 1) * 100 > map.slots() * M::FILL
@@ -87,7 +91,10 @@ fn fill<M: MapCore>(limbs: usize, lines: usize) -> f64 {
 
 #[test]
 fn lines_fill_to_more_than_85_hundredths() {
-    for lines in [200, 3001] {
+    for lines in [
+        usual_or_interpreted(200, 22),
+        usual_or_interpreted(3001, 50),
+    ] {
         assert!(fill::<InlineMap<1, 5>>(1, lines) > 0.9);
         assert!(fill::<InlineMap<2, 3>>(2, lines) > 0.86);
         assert!(fill::<TaggedMap>(5, lines) > 0.9);
@@ -96,16 +103,18 @@ fn lines_fill_to_more_than_85_hundredths() {
 
 #[test]
 fn most_keys_lie_in_their_first_line() {
-    let mut map = InlineMap::<1, 5>::with_lines(Seed::from_number(3), 2000, 1);
-    for number in 0..8500 {
+    const LINES: usize = usual_or_interpreted(2000, 40);
+    const KEYS: u64 = LINES as u64 * 17 / 4;
+    let mut map = InlineMap::<1, 5>::with_lines(Seed::from_number(3), LINES, 1);
+    for number in 0..KEYS {
         map.insert_new(&[number], number as u32).unwrap();
     }
     let first = |number: &u64| {
         let hash = map.seed().hash_one(*number);
-        map.lines.lines[hash.first(2000)].probe(&[*number]) != 0
+        map.lines.lines[hash.first(LINES)].probe(&[*number]) != 0
     };
-    let firsts = (0..8500).filter(first).count();
-    assert!(firsts > 6800, "{firsts} of 8500");
+    let firsts = (0..KEYS).filter(first).count() as u64;
+    assert!(firsts * 5 > KEYS * 4, "{firsts} of {KEYS}");
 }
 
 /// A line of two slots that are named by hashes of our choosing.
@@ -216,24 +225,26 @@ fn overflow_counters_count_to_their_end_and_then_stay() {
 /// An attacker who knew the secret could choose keys that all lie in one line and its neighbours. Nobody knows it.
 #[test]
 fn keys_that_collide_under_one_seed_take_no_more_room_under_another_than_any_others() {
-    const LINES: usize = 1024;
+    const LINES: usize = usual_or_interpreted(1024, 32);
+    const NEAR: usize = usual_or_interpreted(32, 8);
+    const KEYS: usize = usual_or_interpreted(1000, 100);
     let known = Seed::from_number(7);
     let homes = |key: u64| {
         let hash = known.hash_one(key);
         [hash.first(LINES), hash.second(LINES)]
     };
-    let is_near = |key: &u64| homes(*key).iter().all(|&line| line < 32);
-    let colliding: Vec<u64> = (0..).filter(is_near).take(1000).collect();
+    let is_near = |key: &u64| homes(*key).iter().all(|&line| line < NEAR);
+    let colliding: Vec<u64> = (0..).filter(is_near).take(KEYS).collect();
     let mut attacked = InlineMap::<1, 5>::with_lines(known, LINES, 1);
     let refused = colliding
         .iter()
         .position(|&key| attacked.insert_new(&[key], 1) == Err(NoRoom));
-    assert!(refused.is_some_and(|keys| keys <= 32 * 5));
+    assert!(refused.is_some_and(|keys| keys <= NEAR * 5));
     let memory = |keys: &mut dyn Iterator<Item = u64>| {
         let mut map = FlatMap::new(1);
         keys.for_each(|key| assert_eq!(map.insert(&[key], 1), None));
         map.memory()
     };
-    let usual = memory(&mut (1 << 40..).take(1000));
+    let usual = memory(&mut (1 << 40..).take(KEYS));
     assert!(memory(&mut colliding.iter().copied()) <= 2 * usual);
 }

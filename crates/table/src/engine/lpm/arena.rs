@@ -126,6 +126,7 @@ impl<T: Copy + Default> Arena<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
 
     #[test]
@@ -140,7 +141,7 @@ mod tests {
     proptest! {
         #[test]
         fn runs_are_as_lists_are(
-            steps in proptest::collection::vec((0usize..4, 0u8..3, any::<prop::sample::Index>(), 1u32..99), 0..300)
+            steps in proptest::collection::vec((0usize..4, 0u8..3, any::<prop::sample::Index>(), 1u32..99), 0..usual_or_interpreted(300, 60))
         ) {
             let mut arena = Arena::<u32>::new();
             let mut runs = vec![(0, Vec::<u32>::new()); 4];

@@ -263,12 +263,13 @@ fn fresh(lines: &[Line], count: usize) -> Arc<[Line]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn what_a_snapshot_shows_never_changes_and_lines_that_none_shows_are_written_again(
-            steps in proptest::collection::vec((0u8..8, any::<prop::sample::Index>()), 0..300)
+            steps in proptest::collection::vec((0u8..8, any::<prop::sample::Index>()), 0..usual_or_interpreted(300, 40))
         ) {
             let mut lines = Lines::new();
             let mut nodes: Vec<(Target, u32)> = Vec::new();
@@ -297,19 +298,25 @@ mod tests {
         }
     }
 
+    /// Many times the lines that there are at least.
+    const CHANGES: usize = usual_or_interpreted(10_000, 100);
+
     #[test]
     fn changes_beside_a_reader_of_the_last_snapshots_take_no_more_memory() {
+        const NODES: usize = usual_or_interpreted(1000, 20);
+        // After so many changes there is no more memory.
+        const SETTLED: usize = usual_or_interpreted(100, 40);
         let mut lines = Lines::new();
-        let mut nodes: Vec<Target> = (0..1000).map(|_| lines.add(&[[7; 16]])).collect();
+        let mut nodes: Vec<Target> = (0..NODES).map(|_| lines.add(&[[7; 16]])).collect();
         let mut held = VecDeque::new();
         let mut room = 0;
-        for change in 0..10_000 {
-            let node = &mut nodes[change * 7919 % 1000];
+        for change in 0..CHANGES {
+            let node = &mut nodes[change * 7919 % NODES];
             lines.retire(*node);
             *node = lines.add(&[[change as u32; 16]]);
             held.push_back(lines.snapshot());
             held.drain(..held.len().saturating_sub(4));
-            if change == 100 {
+            if change == SETTLED {
                 room = lines.memory();
             }
         }
@@ -330,7 +337,7 @@ mod tests {
             lines.add(&[[number; 16]]);
             let shown = lines.snapshot();
             held.push([shown.clone(), shown]);
-            lines.start_over(number as usize * 100);
+            lines.start_over(number as usize * usual_or_interpreted(100, 20));
         }
         let all: usize = held.iter().map(|[shown, _]| shown.memory()).sum();
         assert_eq!(lines.memory(), all + of_one(&lines));
@@ -376,13 +383,16 @@ mod tests {
         let mut node = lines.add(&[[1; 16]]);
         let held = lines.snapshot();
         let mut newest = lines.snapshot();
-        for change in 0..10_000 {
+        for change in 0..CHANGES as u32 {
             lines.retire(node);
             node = lines.add(&[[change; 16]]);
             newest = lines.snapshot();
         }
         let (place, _) = node.lines().unwrap_or_default();
-        assert_eq!(newest.all()[place as usize].image(), [9999; 16]);
+        assert_eq!(
+            newest.all()[place as usize].image(),
+            [CHANGES as u32 - 1; 16]
+        );
         assert!(lines.room() <= 2 * LEAST && lines.shown.len() <= lines.room());
         assert_eq!(lines.memory(), held.memory() + of_one(&lines));
         drop(held);

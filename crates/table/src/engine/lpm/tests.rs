@@ -3,16 +3,17 @@
 use super::search::BATCH;
 use super::trie::{Address, Forest, Prefix, TrieId};
 use crate::entry::EntryIdx;
+use crate::test_size::usual_or_interpreted;
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Prefixes by length and bits.
 type Model = HashMap<(u32, u128), u32>;
 
-/// What the model says an address hits.
-fn longest(model: &Model, address: u128) -> Option<u32> {
-    let by_len = |len: u32| model.get(&(len, cut(address, len)));
-    (0..=128).rev().find_map(by_len).map(|value| value - 1)
+/// What the model, which has prefixes of these lengths, says an address hits.
+fn longest(model: &Model, lens: &BTreeSet<u32>, address: u128) -> Option<u32> {
+    let by_len = |len: &u32| model.get(&(*len, cut(address, *len)));
+    lens.iter().rev().find_map(by_len).map(|value| value - 1)
 }
 
 /// The first `len` bits of an address.
@@ -66,13 +67,16 @@ impl Cut for u128 {
     }
 }
 
-/// Prefixes beside which addresses are looked up, and other addresses. Miri takes a thousand times as long.
-const LOOKED_UP: usize = if cfg!(miri) { 2 } else { 60 };
+/// Prefixes beside which addresses are looked up, and other addresses.
+const LOOKED_UP: usize = usual_or_interpreted(60, 2);
+/// One in so many prefixes is of the second trie.
+const OF_OTHER: u64 = usual_or_interpreted(100, 5) as u64;
 /// Changes of a small trie.
-const CHANGES: usize = if cfg!(miri) { 8 } else { 120 };
+const CHANGES: usize = usual_or_interpreted(120, 8);
 
 fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mut Numbers) {
     let shown = forest.snapshot();
+    let lens = model.keys().map(|&(len, _)| len).collect();
     let beside = model.keys().take(LOOKED_UP).flat_map(|&(len, address)| {
         let behind = u128::MAX.checked_shr(len).unwrap_or(0);
         [address, address | behind, address.wrapping_sub(1)]
@@ -88,7 +92,7 @@ fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mu
         shown.find_some(id, address_of, &mut some[..addresses.len()]);
         shown.find_in(&[id.0; BATCH], address_of, &mut each[..addresses.len()]);
         for (i, &address) in addresses.iter().enumerate() {
-            let want = longest(model, cut(address, A::WIDTH)).map(EntryIdx::new);
+            let want = longest(model, &lens, cut(address, A::WIDTH)).map(EntryIdx::new);
             let found = (shown.find(id, cut_all[i]), some[i], each[i]);
             assert_eq!(found, (want, want, want), "{address:032x}");
         }
@@ -110,7 +114,7 @@ fn grow_and_shrink<A: Cut>(
         let len = lens.start() + numbers.below(u64::from(lens.end() - lens.start() + 1)) as u32;
         let key = (len, cut(numbers.address(), len));
         value += 1;
-        if numbers.below(100) == 0 {
+        if numbers.below(OF_OTHER) == 0 {
             forest.insert(other, prefix::<A>(key), value);
             others.insert(key, value);
             continue;
@@ -158,10 +162,9 @@ fn grow_and_shrink_twice<A: Cut>(most: usize, lens: std::ops::RangeInclusive<u32
 
 #[test]
 fn tries_are_right_while_tables_come_and_go() {
-    let most = |most: usize| if cfg!(miri) { 12 } else { most };
-    grow_and_shrink_twice::<u64>(most(17_000), 0..=64);
-    grow_and_shrink_twice::<u64>(most(17_000), 14..=32);
-    grow_and_shrink_twice::<u128>(most(3_000), 0..=128);
+    grow_and_shrink_twice::<u64>(usual_or_interpreted(17_000, 6), 0..=64);
+    grow_and_shrink_twice::<u64>(usual_or_interpreted(17_000, 6), 14..=32);
+    grow_and_shrink_twice::<u128>(usual_or_interpreted(3_000, 6), 0..=128);
 }
 
 proptest! {

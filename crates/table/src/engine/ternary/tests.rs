@@ -11,6 +11,7 @@ use super::{MOST_LEARNED, MOST_MISSED, Ternary};
 use crate::engine::{MatchEngine, Matcher, Replay, Rule};
 use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
+use crate::test_size::usual_or_interpreted;
 use bits::{Id, Value};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ fn number() -> impl Strategy<Value = u32> {
 
 /// Intervals in order that have no number in common.
 fn intervals() -> impl Strategy<Value = Vec<(u32, u32)>> {
-    proptest::collection::btree_set(number(), 0..600).prop_map(|ends| {
+    proptest::collection::btree_set(number(), 0..usual_or_interpreted(600, 100)).prop_map(|ends| {
         let ends: Vec<u32> = ends.into_iter().collect();
         ends.chunks_exact(2)
             .map(|ends| (ends[0], ends[1]))
@@ -82,6 +83,9 @@ fn matches(stream: &mut Stream) -> Arc<[FieldMatch]> {
     ];
     fields.map(FieldMatch::canonical).into()
 }
+
+/// Keys of a check, each near some rule's.
+const LOOKED_UP: usize = usual_or_interpreted(200, 10);
 
 struct Case {
     shape: KeyShape,
@@ -167,7 +171,7 @@ impl Case {
 
     fn check(&mut self, index: &Index) {
         let mut keys = Vec::new();
-        for _ in 0..200 {
+        for _ in 0..LOOKED_UP {
             let (_, matches) = &self.rules[self.stream.below(self.rules.len())];
             for matched in &**matches {
                 let value = match matched {
@@ -179,7 +183,7 @@ impl Case {
                 keys.extend(value.limbs().iter().map(|limb| limb ^ other));
             }
         }
-        let mut out = vec![None; 200];
+        let mut out = vec![None; LOOKED_UP];
         index.find_batch(&keys, &mut out);
         for (key, out) in keys.chunks(self.shape.limbs()).zip(out) {
             let matching = self
@@ -196,7 +200,8 @@ impl Case {
 
 #[test]
 fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
-    for (seed, rules) in [(3, 60), (4, 700), (5, 2500)] {
+    let sizes = [(3, 60), (4, 700), (5, 2500)];
+    for &(seed, rules) in &sizes[..usual_or_interpreted(3, 1)] {
         let mut case = Case::new(seed);
         for _ in 0..rules {
             case.insert();
@@ -223,6 +228,7 @@ fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
 fn where_nearly_all_rules_are_in_sets_few_changes_are_worth_another_try() {
     let mut case = Case::new(1);
     for _ in 0..2000 {
@@ -252,6 +258,7 @@ fn improving(case: &Case, index: Index) -> Ternary {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
 fn a_better_index_that_is_being_made_outlives_new_plans_until_many_rules_have_changed() {
     let mut case = Case::new(6);
     for _ in 0..3000 {
@@ -297,6 +304,7 @@ fn a_better_index_that_is_being_made_outlives_new_plans_until_many_rules_have_ch
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
 fn a_small_index_is_planned_anew_when_a_quarter_of_its_rules_came_since_and_a_large_one_is_not() {
     for (rules, came, is_outgrown) in [(600, 200, false), (600, 201, true), (5000, 2000, false)] {
         let mut case = Case::new(7);

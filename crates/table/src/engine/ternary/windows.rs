@@ -298,6 +298,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
 
     /// A window of so many bits.
@@ -313,9 +314,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_names_the_tuples_that_have_a_rule_for_the_value(
-            rules in proptest::collection::vec((0usize..64, 0u64..256, 0u64..256), 0..200),
+            rules in proptest::collection::vec((0usize..64, 0u64..256, 0u64..256), 0..usual_or_interpreted(200, 20)),
             is_range in any::<bool>(),
-            shared in 0usize..200,
+            shared in 0..usual_or_interpreted(200, 20),
         ) {
             let window = window(8, is_range);
             let mut windows = Windows::new(&[window]);
@@ -346,6 +347,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        miri,
+        ignore = "sets half a million bits in 65,536 rows: Miri takes too long"
+    )]
     fn when_nearly_all_rows_differ_each_value_has_its_own_and_none_are_compared_again() {
         const SAME: u64 = 1000;
         let mut windows = Windows::new(&[window(16, false)]);
@@ -376,6 +381,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(
+        miri,
+        ignore = "sets half a million bits in 65,536 rows: Miri takes too long"
+    )]
     fn rows_may_be_as_many_as_values_and_change_then() {
         let mut windows = Windows::new(&[window(16, false)]);
         let mask = [0xffff << 3];
