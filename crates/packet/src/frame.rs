@@ -337,7 +337,9 @@ mod tests {
     const MOST_STEPS: usize = if cfg!(miri) { 4 } else { 60 };
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let bytes = || prop::collection::vec(any::<u8>(), 0..3000);
+        // Of one number each, so that there are few to be chosen.
+        let run = |(len, first): (u16, u8)| (0..len).map(|i| first.wrapping_add(i as u8)).collect();
+        let bytes = move || (0u16..3000, any::<u8>()).prop_map(run);
         prop::collection::vec(
             prop_oneof![
                 bytes().prop_map(Step::Assign),
