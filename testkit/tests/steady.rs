@@ -78,8 +78,8 @@ fn insert(device: &mut Device, key: u64, number: u64) -> EntryId {
 struct Progress {
     /// Changes that packets may see.
     begun: AtomicU64,
-    /// Changes that are published.
-    done: AtomicU64,
+    /// Changes that a burst sees that begins now: these were published when nothing else was, until a whole burst was over.
+    required: AtomicU64,
     bursts: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ fn asked(burst: u64) -> Vec<u64> {
     numbers
         .map(|(at, number)| match at % 2 {
             0 => number,
-            _ => STAYING + number % CHANGING,
+            _ => STAYING + at / 2 * 7919 % CHANGING,
         })
         .collect()
 }
@@ -121,24 +121,22 @@ fn agrees(asked: &[u64], left: &[u64], changes: u64) -> bool {
     expected.eq(left.iter().copied())
 }
 
-/// Carries bursts until all changes are done, and one more. A burst sees the table of one moment, none sees an older one than the one before, and the last one sees all changes; a
-/// worker that finds the device publishing does not wait, so that others may see less than was done when they began.
+/// Carries bursts until all changes are done, and one more. A burst sees the table of one moment, none sees an older one than the one before, and each sees
+/// what was required before it began. More is not promised: a worker that finds the device publishing does not wait for it.
 fn carry(mut worker: Worker, progress: &Progress) {
     let mut seen = 0;
     for burst in 0.. {
         let asked = asked(burst);
-        let done = progress.done.load(Ordering::Acquire);
+        let required = progress.required.load(Ordering::SeqCst);
         let left = forward(&mut worker, &asked, Nanos(burst));
         let begun = progress.begun.load(Ordering::Acquire);
-        if done == CHANGES {
-            seen = CHANGES;
-        }
+        seen = seen.max(required);
         let moment = (seen..=begun).find(|&changes| agrees(&asked, &left, changes));
         seen = moment.unwrap_or_else(|| {
             panic!("{asked:?} left {left:?}, after none of {seen} to {begun} changes")
         });
-        progress.bursts.store(burst + 1, Ordering::Release);
-        if done == CHANGES {
+        progress.bursts.store(burst + 1, Ordering::SeqCst);
+        if required == CHANGES {
             return;
         }
     }
@@ -162,19 +160,31 @@ fn change(device: &mut Device, progress: &Progress, is_over: impl Fn() -> bool) 
                 None => Some(insert(device, key(STAYING + which), number / CHANGING + 1)),
             };
         }
-        if done % 500 > behind % 500 {
+        if done % 700 > behind % 700 {
             // The newest copy is the next one to stay with.
             device.improve(Duration::ZERO);
         }
         device.publish();
         done = behind;
-        progress.done.store(done, Ordering::Release);
+        if done % 10 > 7 || done == CHANGES {
+            progress.required.store(done, Ordering::SeqCst);
+        }
         if done % 10 > 7 {
-            let seen = progress.bursts.load(Ordering::Acquire);
-            while progress.bursts.load(Ordering::Acquire) == seen && !is_over() {
+            // The burst that is under way, and one that begins behind it.
+            let over = progress.bursts.load(Ordering::SeqCst) + 2;
+            while progress.bursts.load(Ordering::SeqCst) < over && !is_over() {
                 thread::yield_now();
             }
         }
+    }
+}
+
+/// A thread that carries ends, whatever becomes of the one that changes.
+struct Ends<'p>(&'p Progress);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.required.store(CHANGES, Ordering::SeqCst);
     }
 }
 
@@ -189,6 +199,7 @@ fn check(engine: &dyn Engine) {
     let progress = Progress::default();
     thread::scope(|scope| {
         let carrier = scope.spawn(|| carry(worker, &progress));
+        let _end = Ends(&progress);
         change(&mut device, &progress, || carrier.is_finished());
     });
     device.check_conservation().unwrap();

@@ -46,7 +46,8 @@ impl Sanitizer {
                 &["-p", "port"],
                 &[
                     "-p", "testkit", "--test", "programs", "--test", "engines", "--test", "bursts",
-                    "--test", "workers", "--test", "hashed", "--test", "lookups",
+                    "--test", "workers", "--test", "hashed", "--test", "lookups", "--test",
+                    "steady",
                 ],
             ],
         }
@@ -74,6 +75,7 @@ impl Sanitizer {
             ],
             Self::Address => &[
                 ("RUSTFLAGS", "-Zsanitizer=address"),
+                // Without any optimisation its checks take hours.
                 ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
             ],
         }

@@ -244,7 +244,14 @@ pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     align(&all)
 }
 
-/// Rows with their columns under each other. The last column of a row does not widen the others; no line ends with a space.
+/// A cell, as wide as its column: widths that are given to `format!` end at 65,535.
+pub(crate) fn padded(cell: &str, width: usize) -> String {
+    let missing = width.saturating_sub(cell.chars().count());
+    let spaces = std::iter::repeat_n(' ', missing);
+    cell.chars().chain(spaces).collect()
+}
+
+/// Rows with their columns under each other. The last cell of a row does not widen its column; no line ends with a space.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -259,7 +266,7 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
     for row in rows {
         let cells = row.iter().zip(&widths);
         let line: String = cells
-            .map(|(cell, width)| format!("{cell:<width$}  "))
+            .map(|(cell, &width)| padded(cell, width) + "  ")
             .collect();
         text.push_str(line.trim_end());
         text.push('\n');

@@ -6,6 +6,7 @@ use fabric::topology::FlowKind;
 use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report};
 use serde::Serialize;
 
+use crate::report::padded;
 use crate::{amount, out};
 
 /// Flows that are told one by one; of more, the distribution is told.
@@ -129,14 +130,19 @@ fn links(links: &[LinkReport]) {
         .collect();
     let width = names.iter().map(String::len).max().unwrap_or(0).max(4);
     out::line(&format!(
-        "{:width$}  {:>10}  {:>9}  {:>8}  {:>8}  busy",
-        "link", "packets", "bytes", "lost", "overflow"
+        "{}  {:>10}  {:>9}  {:>8}  {:>8}  busy",
+        padded("link", width),
+        "packets",
+        "bytes",
+        "lost",
+        "overflow"
     ));
     for (link, name) in links.iter().zip(names) {
         let busy = link.utilisation;
         let busy = busy.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
         out::line(&format!(
-            "{name:width$}  {:>10}  {:>9}  {:>8}  {:>8}  {busy}",
+            "{}  {:>10}  {:>9}  {:>8}  {:>8}  {busy}",
+            padded(&name, width),
             link.packets,
             amount::bytes(link.bytes),
             link.lost,

@@ -4,6 +4,7 @@ use super::dump::{self, Difference, ROW};
 use super::page::{Page, Style};
 use super::step::{Bytes, EntryTold, Key, Named, Source, Step};
 use crate::amount;
+use crate::report::padded;
 use switch::is_one_shot;
 
 /// Rows of bytes in a row that are as received: up to this many are shown.
@@ -213,7 +214,7 @@ impl Writer {
         rows.extend(values(results, "-> "));
         let widest = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
         for (name, text, mark) in rows {
-            let line = format!("{name:<widest$}  {mark}{text}");
+            let line = format!("{}  {mark}{text}", padded(&name, widest));
             self.page.line(depth + 1, Style::Plain, &line);
         }
     }
@@ -307,7 +308,7 @@ impl Writer {
             .unwrap_or(0);
         let depth = self.depth + 1;
         for Named { name, value } in values {
-            let text = format!("{name:<widest$}  {}", value.text);
+            let text = format!("{}  {}", padded(name, widest), value.text);
             self.page.line(depth, Style::Plain, &text);
         }
     }
@@ -360,9 +361,8 @@ impl Writer {
         } in keys
         {
             let text = &value.text;
-            self.inner(&format!(
-                "key {name:<widest$}  {match_kind:<kinds$}  {text}"
-            ));
+            let (name, match_kind) = (padded(name, widest), padded(match_kind, kinds));
+            self.inner(&format!("key {name}  {match_kind}  {text}"));
         }
     }
 
