@@ -364,6 +364,7 @@ fn parts<'l>(lots: &'l [Lot<'l>], count: usize) -> Parts<'l> {
     }
 }
 
+/// [`parts`].
 struct Parts<'l> {
     lots: std::slice::Iter<'l, Lot<'l>>,
     end: usize,
@@ -529,8 +530,8 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
 unsafe fn first_word(row: usize) -> u64 {
     let word = row & !(align_of::<AtomicU64>() - 1);
     let word = std::ptr::with_exposed_provenance_mut(word);
-    // SAFETY: rows of a kind are whole words altogether, the first of which begins with the first row; they live as long as their state, and others write them
-    // by atomic stores alone, if at all.
+    // SAFETY: rows of a kind are whole words altogether, the first of which begins with the first row, and so are lines; they live as long as their state. Others write cells by atomic
+    // stores alone, and records and keys not at all while the state is held. Nothing is written by this pointer, which is read once.
     unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
 }
 

@@ -1,5 +1,6 @@
-//! Lookups in hash tables by native code: a scout hashes the keys of a burst and writes down in which line each must be; when all these lines have been asked for,
-//! another function compares the keys there, and lists what the pass will read of the entries. How tables are laid out, [`table::HashIndex`] says.
+//! Lookups in hash tables by native code: a scout hashes the keys of a burst and writes down in which line each must be; when all these lines have been loaded,
+//! another function compares the keys there, then, for those that are not there, in their second lines, and lists what the pass will read of the entries. How tables are laid out,
+//! [`table::HashIndex`] says.
 //!
 //! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
 
@@ -32,7 +33,8 @@ fn in_order() -> MemFlags {
     MemFlags::new().with_endianness(Endianness::Little)
 }
 
-/// The notes about a hash table, in words. By question: the line that has its key, and the packet that asks, as 8 times its place in the burst. By packet: the number of the
+/// The notes about a hash table, in words. By question: its first line, whose place takes, when it was looked at, a packet whose question goes to a second line, and the packet that asks, as 8 times
+/// its place in the burst. By packet: the number of the
 /// record that was found, plus 1 (0: nobody asked, or it is not certain); the first limb of its packed key; the second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashedNotes {
@@ -386,62 +388,72 @@ impl Translator<'_> {
     /// second ones. Which these are cannot be foreseen, so they are written down without a branch, as [`table`] does it in batches: the processor waits for all of them together.
     fn answer_table(&mut self, table: TableId, site: HashedNotes, next: Variable) {
         let wanted = self.wanted_rows(table);
-        let notes = self.load_constant(offset::NOTES);
+        let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
+        let end = self.b.ins().ishl_imm(end, WORD_SHIFT);
         let answered = self.b.ins().load(I64, in_limbs(), notes, site.at(1));
         let behind = self.b.ins().ishl_imm(answered, WORD_SHIFT);
         let first = self.b.ins().iadd(notes, behind);
-        let late = self.variable(first);
-        let question = self.variable(first);
-        self.each_question(site, question, |this, here, asker| {
-            let line = this
-                .b
-                .ins()
-                .load(I64, in_limbs(), here, site.at(HashedNotes::LINES));
+        let [question, late] = [(); 2].map(|()| self.variable(first));
+        let is_of_lot = |this: &mut Self, here| {
+            let asker = this.load_note(here, site.at(HashedNotes::ASKERS));
+            let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
+            (is_of_lot, asker)
+        };
+        self.each_word(question, is_of_lot, |this, here, asker| {
+            let line = this.load_note(here, site.at(HashedNotes::LINES));
             this.answer_at_once((table, site), (line, asker), late, (wanted, next));
         });
         let last = self.b.use_var(question);
         let behind = self.b.ins().isub(last, notes);
         let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
         self.b.ins().store(in_limbs(), answered, notes, site.at(1));
-        self.answer_late((table, site), (first, late), (wanted, next));
+        let question = self.variable(first);
+        let end = self.b.use_var(late);
+        let is_late = |this: &mut Self, here| {
+            let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, end);
+            (is_late, here)
+        };
+        self.each_word(question, is_late, |this, here, _| {
+            let asker = this.load_note(here, site.at(HashedNotes::LINES));
+            this.answer_late((table, site), asker, (wanted, next));
+        });
     }
 
-    /// For each question of the lot's packets from a variable's on, which stands behind the last one then: does this, given where the question is and who asks.
-    fn each_question(
+    /// A loop over words, from where a variable points to, until the first function says that there are no more: the variable points there then. What the first one tells of a word
+    /// beside, the second one is given.
+    fn each_word(
         &mut self,
-        site: HashedNotes,
-        question: Variable,
-        answer: impl FnOnce(&mut Self, Value, Value),
+        place: Variable,
+        is_there: impl FnOnce(&mut Self, Value) -> (Value, Value),
+        body: impl FnOnce(&mut Self, Value, Value),
     ) {
-        let (begin, asked, through) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
-        let end = self.load_constant(offset::COUNT);
-        let end = self.b.ins().ishl_imm(end, WORD_SHIFT);
+        let (begin, there) = (self.b.create_block(), self.b.create_block());
+        let through = self.b.create_block();
         self.jump(begin);
         self.start(begin);
-        let here = self.b.use_var(question);
-        let asker = self
-            .b
-            .ins()
-            .load(I64, in_limbs(), here, site.at(HashedNotes::ASKERS));
-        let is_of_lot = self.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
-        self.branch(is_of_lot, asked, through);
-        self.start_sealed(asked);
-        answer(self, here, asker);
+        let here = self.b.use_var(place);
+        let (is_there, told) = is_there(self, here);
+        self.branch(is_there, there, through);
+        self.start_sealed(there);
+        body(self, here, told);
         let following = self.b.ins().iadd_imm(here, 1 << WORD_SHIFT);
-        self.b.def_var(question, following);
+        self.b.def_var(place, following);
         self.jump(begin);
         self.start_sealed(through);
         self.b.seal_block(begin);
     }
 
-    fn packed_key_of(&mut self, site: HashedNotes, packet: Value) -> Vec<Value> {
-        (0..site.limbs)
-            .map(|limb| self.b.ins().load(I64, in_limbs(), packet, site.key(limb)))
-            .collect()
+    fn load_note(&mut self, from: Value, at: i32) -> Value {
+        self.b.ins().load(I64, in_limbs(), from, at)
+    }
+
+    /// Where what is noted of the packet that asks is, and its packed key.
+    fn packed_key_of(&mut self, site: HashedNotes, asker: Value) -> (Value, Vec<Value>) {
+        let notes = self.load_constant(offset::NOTES);
+        let packet = self.b.ins().iadd(notes, asker);
+        let limbs = 0..site.limbs;
+        let packed = limbs.map(|limb| self.load_note(packet, site.key(limb)));
+        (packet, packed.collect())
     }
 
     /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at.
@@ -452,9 +464,7 @@ impl Translator<'_> {
         late: Variable,
         (wanted, next): (Value, Variable),
     ) {
-        let notes = self.load_constant(offset::NOTES);
-        let packet = self.b.ins().iadd(notes, asker);
-        let packed = self.packed_key_of(site, packet);
+        let (packet, packed) = self.packed_key_of(site, asker);
         let found = self.probe(line, &packed);
         let is_certain = self.is_certain(found);
         let answer = self.b.ins().iadd_imm(found, 1);
@@ -473,28 +483,16 @@ impl Translator<'_> {
         self.list_rows(table, (found, wanted), (next, step));
     }
 
-    /// Answers questions that their first lines have not, which were written down from a place on.
+    /// Answers the question of a packet that its first line has not answered.
     fn answer_late(
         &mut self,
         (table, site): (TableId, HashedNotes),
-        (first, late): (Value, Variable),
+        asker: Value,
         (wanted, next): (Value, Variable),
     ) {
-        let (begin, asked) = (self.b.create_block(), self.b.create_block());
-        let (after, through) = (self.b.create_block(), self.b.create_block());
+        let after = self.b.create_block();
         let (known, number) = self.block_with(1);
-        let question = self.variable(first);
-        self.jump(begin);
-        self.start(begin);
-        let (here, end) = (self.b.use_var(question), self.b.use_var(late));
-        let is_late = self.b.ins().icmp(IntCC::UnsignedLessThan, here, end);
-        self.branch(is_late, asked, through);
-        self.start_sealed(asked);
-        let lines = site.at(HashedNotes::LINES);
-        let asker = self.b.ins().load(I64, in_limbs(), here, lines);
-        let notes = self.load_constant(offset::NOTES);
-        let packet = self.b.ins().iadd(notes, asker);
-        let packed = self.packed_key_of(site, packet);
+        let (packet, packed) = self.packed_key_of(site, asker);
         self.look_further(table, &packed, known, after);
         self.start_sealed(known);
         self.note_answer(site, packet, number[0]);
@@ -502,11 +500,6 @@ impl Translator<'_> {
         self.list_rows(table, (number[0], wanted), (next, step));
         self.jump(after);
         self.start_sealed(after);
-        let following = self.b.ins().iadd_imm(here, 1 << WORD_SHIFT);
-        self.b.def_var(question, following);
-        self.jump(begin);
-        self.start_sealed(through);
-        self.b.seal_block(begin);
     }
 
     /// The marks of the rows of a table that are to be listed.
@@ -516,7 +509,8 @@ impl Translator<'_> {
         self.b.ins().band(marks, wanted)
     }
 
-    /// Lists what the pass will read of an entry and what is not near, one row so far behind the other: 0 if this is none.
+    /// Lists what the pass will read of an entry and what is not near, one row so far behind the other. With 0 the answer was not certain: what is written then is in the question's own part of the list
+    /// ([`words_of_rows`]), is written over or left behind the list's end, and never loaded.
     fn list_rows(
         &mut self,
         table: TableId,
@@ -583,7 +577,7 @@ impl Translator<'_> {
     }
 }
 
-/// Words that the rows of a table take in the list, at most, whose records are so far from one another.
+/// Words that the rows of a table take in the list, a part for each question, at most, whose records are so far from one another.
 pub(crate) fn words_of_rows(records: usize) -> usize {
     let strides = [records, 8 * COUNTER_WORDS, 8 * USAGE_WORDS];
     let lines = strides.map(|stride| stride.div_ceil(LINE));
