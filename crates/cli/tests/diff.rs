@@ -50,7 +50,7 @@ fn a_change_is_foretold_line_by_line_and_the_status_says_whether_a_switch_accept
     let expected = "object  state    fate       why\n\
         I.t     entries  converted  the key `k` has 16 bits instead of 8\n\
         I.u     entries  lost       the new program has no such table\n\
-        I.w     entries  new        \n\
+        I.w     entries  new\n\
         kept as they are: counters of 1\n";
     assert_eq!(told.out, expected);
 
