@@ -75,7 +75,7 @@ impl Sanitizer {
             ],
             Self::Address => &[
                 ("RUSTFLAGS", "-Zsanitizer=address"),
-                // Without any optimisation its checks take hours.
+                // Each access is checked: a little optimised there are fewer.
                 ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
             ],
         }
