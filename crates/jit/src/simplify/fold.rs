@@ -1,7 +1,10 @@
 //! Computes what is known before there is code: constants on all ways to a place, and what a branch that was taken says of its condition.
 //!
 //! One walk over the blocks, each after those it is reached from (but for loops, of whose variables nothing is known): a parameter that gets the same number on
-//! all ways that can be taken is that number. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops.
+//! all ways that can be taken is that number. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
+//! place is not computed there again, so that what a branch says of one holds for the other.
+
+use std::collections::HashMap;
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
@@ -11,6 +14,7 @@ use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value,
     ValueDef,
 };
+use cranelift_codegen::packed_option::PackedOption;
 
 use super::sweep::destinations;
 
@@ -61,6 +65,9 @@ pub(super) fn fold(func: &mut Function) {
     let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
     let mut fold = Fold {
         func,
+        tree: &tree,
+        same: SecondaryMap::new(),
+        computed: HashMap::new(),
         constants: SecondaryMap::new(),
         given: SecondaryMap::new(),
         arrivals: SecondaryMap::new(),
@@ -70,7 +77,7 @@ pub(super) fn fold(func: &mut Function) {
         bits: EntitySet::new(),
         has_aliases: false,
     };
-    fold.walk(&blocks, &ways, &tree);
+    fold.walk(&blocks, &ways);
     let has_aliases = fold.has_aliases;
     remove_unreached(func);
     if has_aliases {
@@ -111,8 +118,23 @@ struct Arrival {
     from: Option<Inst>,
 }
 
+/// What an instruction computes from what: nothing else decides on its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Computation {
+    opcode: Opcode,
+    cond: Option<IntCC>,
+    ty: Type,
+    args: [Option<Value>; 2],
+    imm: i64,
+}
+
 struct Fold<'f> {
     func: &'f mut Function,
+    tree: &'f DominatorTree,
+    /// The values that parameters are of blocks to which one way leads.
+    same: SecondaryMap<Value, PackedOption<Value>>,
+    /// Where what was computed.
+    computed: HashMap<Computation, Vec<(Block, Value)>>,
     constants: SecondaryMap<Value, Option<u64>>,
     given: SecondaryMap<Value, Given>,
     arrivals: SecondaryMap<Block, Arrival>,
@@ -126,7 +148,7 @@ struct Fold<'f> {
 }
 
 impl Fold<'_> {
-    fn walk(&mut self, blocks: &[Block], ways: &ControlFlowGraph, tree: &DominatorTree) {
+    fn walk(&mut self, blocks: &[Block], ways: &ControlFlowGraph) {
         let mut number: SecondaryMap<Block, usize> = SecondaryMap::new();
         for (at, &block) in blocks.iter().enumerate() {
             number[block] = at;
@@ -138,7 +160,7 @@ impl Fold<'_> {
             if at > 0 && self.arrivals[block].ways == 0 && !is_loop {
                 continue;
             }
-            self.begin(block, is_loop || at == 0, tree);
+            self.begin(block, is_loop || at == 0);
             let mut next = self.func.layout.first_inst(block);
             while let Some(inst) = next {
                 // It may be taken out, or get constants in front of it.
@@ -149,8 +171,8 @@ impl Fold<'_> {
     }
 
     /// What is known where a block begins.
-    fn begin(&mut self, block: Block, is_open: bool, tree: &DominatorTree) {
-        let above = tree.idom(block);
+    fn begin(&mut self, block: Block, is_open: bool) {
+        let above = self.tree.idom(block);
         self.front[block] = above.and_then(|above| self.front[above]);
         if is_open {
             return;
@@ -162,8 +184,32 @@ impl Fold<'_> {
         }
         let arrival = self.arrivals[block];
         if let (1, Some(branch)) = (arrival.ways, arrival.from) {
+            self.name_params(block, branch);
             self.learn(block, branch);
         }
+    }
+
+    /// The parameters of a block to which one way leads are what the branch gives them.
+    fn name_params(&mut self, block: Block, branch: Inst) {
+        let dfg = &self.func.dfg;
+        let calls = dfg.insts[branch].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        let mut calls = calls.iter();
+        let Some(call) = calls.find(|call| call.block(&dfg.value_lists) == block) else {
+            return;
+        };
+        let args = call.args(&dfg.value_lists);
+        for (&param, arg) in dfg.block_params(block).iter().zip(args) {
+            self.same[param] = arg.as_value().into();
+        }
+    }
+
+    /// The value that another one is a name of, or the parameter of a block to which one way leads.
+    fn origin(&self, value: Value) -> Value {
+        let mut value = self.func.dfg.resolve_aliases(value);
+        while let Some(other) = self.same[value].expand() {
+            value = self.func.dfg.resolve_aliases(other);
+        }
+        value
     }
 
     /// What the branch says by which a block is reached, the only way to it.
@@ -196,7 +242,7 @@ impl Fold<'_> {
         truth: bool,
         waiting: &mut Vec<(Value, bool)>,
     ) {
-        let value = self.func.dfg.resolve_aliases(value);
+        let value = self.origin(value);
         if self.known(block, value).is_some() {
             return;
         }
@@ -220,7 +266,7 @@ impl Fold<'_> {
                     (IntCC::Equal, _, 0) => waiting.push((arg, !truth)),
                     (IntCC::NotEqual, _, 0) => waiting.push((arg, truth)),
                     (IntCC::Equal, true, number) | (IntCC::NotEqual, false, number) => {
-                        let arg = self.func.dfg.resolve_aliases(arg);
+                        let arg = self.origin(arg);
                         self.add_fact(block, arg, Known::Is(number));
                     }
                     _ => {}
@@ -245,7 +291,7 @@ impl Fold<'_> {
 
     /// Whether a value was found to be 0 or 1.
     fn is_bit(&self, value: Value) -> bool {
-        self.bits.contains(self.func.dfg.resolve_aliases(value))
+        self.bits.contains(self.origin(value))
     }
 
     /// Whether an instruction's result is 0 or 1, as far as that is known of what it is computed from.
@@ -282,6 +328,10 @@ impl Fold<'_> {
 
     fn known(&self, block: Block, value: Value) -> Option<Known> {
         let value = self.func.dfg.resolve_aliases(value);
+        if let Some(number) = self.constants[value] {
+            return Some(Known::Is(number));
+        }
+        let value = self.origin(value);
         if let Some(number) = self.constants[value] {
             return Some(Known::Is(number));
         }
@@ -377,7 +427,52 @@ impl Fold<'_> {
             }
         }
         if let Some(number) = evaluate(self.func, data, ty, |value| self.known(block, value)) {
-            self.is_constant(inst, result, number);
+            return self.is_constant(inst, result, number);
+        }
+        if let Some(computation) = self.computation(data, ty) {
+            self.compute_once(block, inst, result, computation);
+        }
+    }
+
+    /// What an instruction computes, if there is no more to it.
+    fn computation(&self, data: InstructionData, ty: Type) -> Option<Computation> {
+        let (cond, args, imm) = match data {
+            InstructionData::Unary {
+                opcode: Opcode::Uextend | Opcode::Ireduce | Opcode::Bnot | Opcode::Bswap,
+                arg,
+            } => (None, [Some(arg), None], 0),
+            InstructionData::BinaryImm64 { opcode, arg, imm } => {
+                without_imm(opcode)?;
+                (None, [Some(arg), None], imm.bits())
+            }
+            InstructionData::Binary {
+                opcode:
+                    Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Ishl,
+                args,
+            } => (None, args.map(Some), 0),
+            InstructionData::IntCompareImm { cond, arg, imm, .. } => {
+                (Some(cond), [Some(arg), None], imm.bits())
+            }
+            InstructionData::IntCompare { cond, args, .. } => (Some(cond), args.map(Some), 0),
+            _ => return None,
+        };
+        Some(Computation {
+            opcode: data.opcode(),
+            cond,
+            ty,
+            args: args.map(|arg| arg.map(|value| self.origin(value))),
+            imm,
+        })
+    }
+
+    /// Takes the result of an instruction that was on every way here, if one has computed the same.
+    fn compute_once(&mut self, block: Block, inst: Inst, result: Value, computation: Computation) {
+        let before = self.computed.entry(computation).or_default();
+        let mut reused = before.iter();
+        let reused = reused.find(|(there, _)| self.tree.block_dominates(*there, block));
+        match reused {
+            Some(&(_, value)) => self.is_same(inst, result, value),
+            None => before.push((block, result)),
         }
     }
 

@@ -1,7 +1,6 @@
 //! The loop of a pass over the packets of a burst: how a packet begins, how it ends, and how it leaves the loop.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::I32;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::PackedOutcome;
 use ir::{FieldId, HeaderId, limbs_of};
@@ -63,8 +62,7 @@ impl Translator<'_> {
 
     /// 32 bits of what the burst knows of a packet.
     pub(super) fn load_half(&mut self, wire: Value, at: i32) -> Value {
-        let half = self.b.ins().load(I32, in_constants(), wire, at);
-        self.b.ins().uextend(I64, half)
+        self.b.ins().uload32(in_constants(), wire, at)
     }
 
     /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.

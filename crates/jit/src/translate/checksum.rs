@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I8, I16, I32, I64};
+use cranelift_codegen::ir::types::{I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, Type, Value};
 use exec::Unsupported;
 use ir::{Call, Expr, ExternId, ExternKind, HashAlgorithm, HeaderId, Op, Operand, ScalarTy};
@@ -531,13 +531,12 @@ impl Translator<'_> {
         let bytes = self.bytes_of_header(header);
         let mut sum = None;
         for chunk in chunks {
-            let ty = match chunk.bytes {
-                4 => I32,
-                2 => I16,
-                _ => I8,
+            let (flags, first) = (in_bytes(), chunk.first as i32);
+            let number = match chunk.bytes {
+                4 => self.b.ins().uload32(flags, bytes, first),
+                2 => self.b.ins().uload16(I64, flags, bytes, first),
+                _ => self.b.ins().uload8(I64, flags, bytes, first),
             };
-            let number = self.b.ins().load(ty, in_bytes(), bytes, chunk.first as i32);
-            let number = self.b.ins().uextend(I64, number);
             let number = match chunk.shift {
                 0 => number,
                 shift => self.b.ins().ishl_imm(number, i64::from(shift)),

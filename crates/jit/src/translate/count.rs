@@ -37,10 +37,23 @@ impl Translator<'_> {
     /// A word of what native code sees of the state, loaded where it is needed: before the loop over packets, those of many tables would all be kept at once, and
     /// the stack is no nearer than the view.
     pub(super) fn load_view(&mut self, at: i32) -> Value {
-        let view = self.b.ins().get_pinned_reg(I64);
+        let view = self.view();
         self.b
             .ins()
             .load(I64, in_invocation().with_aligned(), view, at)
+    }
+
+    /// The pinned register, which no instruction but a copy can read: a block has one copy, or one behind each call.
+    fn view(&mut self) -> Value {
+        let here = self.b.current_block();
+        match self.view {
+            Some((block, view)) if Some(block) == here => view,
+            _ => {
+                let view = self.b.ins().get_pinned_reg(I64);
+                self.view = here.map(|block| (block, view));
+                view
+            }
+        }
     }
 
     /// Notes the packet for the entry, or the default action, that a lookup gave the number of.

@@ -4,7 +4,7 @@
 //! header. That works for headers that begin at a byte, as nearly all do at run time; a helper extracts the others, and those with a varbit.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I8, I16, I32, I64};
+use cranelift_codegen::ir::types::{I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::Unsupported;
 use exec::slots::header::{HeaderSite, Lookahead};
@@ -190,22 +190,20 @@ impl Translator<'_> {
 
     /// A big-endian word of 1, 2, 4 or 8 bytes.
     fn load_word(&mut self, bytes: Value, from: u32, size: u32) -> Value {
+        let (flags, from) = (in_bytes(), from as i32);
+        if size == 1 {
+            return self.b.ins().uload8(I64, flags, bytes, from);
+        }
         let ty = match size {
-            1 => I8,
             2 => I16,
             4 => I32,
             _ => I64,
         };
-        let word = self.b.ins().load(ty, in_bytes(), bytes, from as i32);
-        let word = if size > 1 {
-            self.b.ins().bswap(word)
-        } else {
-            word
-        };
-        if size == 8 {
-            word
-        } else {
-            self.b.ins().uextend(I64, word)
+        let word = self.b.ins().load(ty, flags, bytes, from);
+        let word = self.b.ins().bswap(word);
+        match size {
+            8 => word,
+            _ => self.b.ins().uextend(I64, word),
         }
     }
 

@@ -234,6 +234,8 @@ struct Translator<'t> {
     done: Option<Block>,
     /// What is known while a whole pass is translated.
     fused: Option<Fusing>,
+    /// What was copied of the pinned register, and in which block.
+    view: Option<(Block, Value)>,
     /// Temporaries in use by the current statement.
     temporaries: u32,
     /// Whether the current point of the code can be reached.
@@ -333,6 +335,7 @@ impl<'t> Translator<'t> {
             end,
             done: None,
             fused: None,
+            view: None,
             temporaries: 0,
             is_live: true,
             enclosing: HashMap::new(),
@@ -480,6 +483,7 @@ impl<'t> Translator<'t> {
         args.extend_from_slice(numbers);
         self.show_packet();
         let call = self.b.ins().call_indirect(signature, address, &args);
+        self.view = None;
         if let Some(flags) = self.fused.as_ref().map(|fusing| fusing.flags) {
             let value = self.load_invocation(offset::FLAGS);
             self.b.def_var(flags, value);

@@ -2,7 +2,6 @@
 
 use bits::limbs_for;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::I32;
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
@@ -368,8 +367,7 @@ impl Translator<'_> {
         let behind = self.b.ins().ishl_imm(slot, 2);
         let place = self.b.ins().iadd(slots, behind);
         // Not to be loaded anywhere else: there are no slots where the table has no direct index.
-        let number = self.b.ins().load(I32, in_limbs(), place, 0);
-        self.b.ins().uextend(I64, number)
+        self.b.ins().uload32(in_limbs(), place, 0)
     }
 
     /// The number of the record that the packet at hand hits, of a table that answers at once or was asked before; goes to `otherwise` if it was not.
