@@ -19,9 +19,9 @@ mod row {
 }
 
 /// Where the totals of a table have what, in bytes: `table::Lookup::totals` says so.
-mod total {
-    pub(super) const HITS: i32 = 0;
-    pub(super) const MISSES: i32 = 8;
+pub(super) mod total {
+    pub(crate) const HITS: i32 = 0;
+    pub(crate) const MISSES: i32 = 8;
 }
 
 /// The table whose action is being translated: its direct counter, and the variable that points to the entry's.
@@ -83,18 +83,24 @@ impl Translator<'_> {
 
     /// A hit or a miss of the table. The number behind it is the same, but 0 where that is known.
     pub(super) fn note_total(&mut self, table: TableId, number: Value) -> Value {
-        let totals = self.load_view(view::of_table(table).totals);
         let (hit, missed) = (self.b.create_block(), self.b.create_block());
         let (after, told) = self.block_with(1);
-        let [zero, one] = [0, 1].map(|number| self.number(number));
+        let zero = self.number(0);
         self.branch(number, hit, missed);
         for (block, cell, number) in [(hit, total::HITS, number), (missed, total::MISSES, zero)] {
             self.start_sealed(block);
-            self.add_at(totals, cell, one);
+            self.count_total(table, cell);
             self.jump_with(after, &[number]);
         }
         self.start_sealed(after);
         told[0]
+    }
+
+    /// One more of a table's hits or misses.
+    pub(super) fn count_total(&mut self, table: TableId, cell: i32) {
+        let totals = self.load_view(view::of_table(table).totals);
+        let one = self.number(1);
+        self.add_at(totals, cell, one);
     }
 
     /// What is noted of the entry that a lookup gave the number of, if anything is.

@@ -10,6 +10,7 @@ use table::{Directness, RecordLayout};
 
 use super::action::Uses;
 use super::control::Line;
+use super::count::total;
 use super::current::CurrentUse;
 use super::expr::is_wide;
 use super::levels::Follows;
@@ -24,6 +25,15 @@ const MOST_SMALL_BITS: u32 = 16;
 
 /// Actions of a table up to which they are told apart by one comparison after the other.
 const COMPARED_ACTIONS: usize = 4;
+
+/// A match stage of a control.
+struct MatchStage<'s, 'l> {
+    id: StageId,
+    table: TableId,
+    outcome: MatchOutcome,
+    next: &'s MatchNext,
+    line: &'s Line<'l>,
+}
 
 /// What applying a table came to, needed behind the action too.
 struct Applied {
@@ -47,12 +57,6 @@ enum Found {
         number: Value,
         table: TableId,
     },
-    /// By that it is a hit, where all entries run the action at this position; that of a miss as above.
-    Hit {
-        position: usize,
-        number: Value,
-        table: TableId,
-    },
     /// Not at all: whichever runs, it does nothing.
     Alike,
 }
@@ -66,37 +70,153 @@ impl Translator<'_> {
         next: &MatchNext,
         line: &Line<'_>,
     ) -> Result<(), Unsupported> {
-        let actions: Vec<ActionId> = self.code.tables[table].actions.to_vec();
-        let applied = match self.is_flat(table, &self.uses) {
-            true => self.find_record(id, table, outcome, next)?,
+        let stage = MatchStage {
+            id,
+            table,
+            outcome,
+            next,
+            line,
+        };
+        let is_flat = self.is_flat(table, &self.uses);
+        match self.hits_run(table) {
+            Some(position) if is_flat && !self.is_action_asked(&stage) => {
+                self.hit_or_miss(&stage, position)?;
+            }
+            _ => self.any_action(&stage, is_flat)?,
+        }
+        self.applying = None;
+        Ok(())
+    }
+
+    /// Whether more is to be known of the action that runs than what it does, or nothing at all.
+    fn is_action_asked(&self, stage: &MatchStage<'_, '_>) -> bool {
+        let MatchStage {
+            table,
+            outcome,
+            next,
+            ..
+        } = *stage;
+        outcome.action_run.is_some() || self.are_alike(table, outcome, next)
+    }
+
+    /// A stage whose hits run the action at this position: hits and misses go ways of their own until behind it, so that it is asked once which it is.
+    fn hit_or_miss(
+        &mut self,
+        stage: &MatchStage<'_, '_>,
+        position: usize,
+    ) -> Result<(), Unsupported> {
+        let table = stage.table;
+        let number = self.record_number(stage.id, table)?;
+        let (hit, missed) = (self.b.create_block(), self.b.create_block());
+        self.branch(number, hit, missed);
+        self.start_sealed(hit);
+        self.run_hit(stage, position, number)?;
+        self.start_sealed(missed);
+        let zero = self.number(0);
+        self.count_total(table, total::MISSES);
+        self.applying = Some(self.note_packet(table, zero));
+        let record = self.default_record(table);
+        let head = self.head_of(record);
+        let applied = Applied {
+            hit: self.variable(zero),
+            position: self.variable(head),
+            params: self.variable(record),
+            found: Found::Record {
+                head,
+                number: zero,
+                table,
+            },
+        };
+        self.run_and_follow(stage, &applied)
+    }
+
+    /// Runs the action of an entry that was hit, and goes on.
+    fn run_hit(
+        &mut self,
+        stage: &MatchStage<'_, '_>,
+        position: usize,
+        number: Value,
+    ) -> Result<(), Unsupported> {
+        let table = stage.table;
+        self.count_total(table, total::HITS);
+        self.applying = Some(self.note_packet(table, number));
+        let action = self.code.tables[table].actions[position];
+        let fields = self.fields_in_record(table, position);
+        let record = match fields.is_empty() {
+            true => self.default_record(table),
+            false => self.record_of(table, number),
+        };
+        self.run_entry_action(action, record, &fields)?;
+        self.free_temporaries();
+        // The action may have ended the control.
+        let way = self.b.create_block();
+        self.jump(way);
+        self.start(way);
+        if let Some(hit) = stage.outcome.hit {
+            let (slot, one) = (self.slot(hit), self.number(1));
+            self.store_slots(slot, &[one]);
+        }
+        let next = match stage.next {
+            MatchNext::ByAction(nexts) => nexts[position],
+            MatchNext::Always(next) | MatchNext::ByHit { hit: next, .. } => *next,
+        };
+        self.follow(stage.id, next, stage.line);
+        Ok(())
+    }
+
+    /// A stage of which nothing is known of the action before the lookup.
+    fn any_action(
+        &mut self,
+        stage: &MatchStage<'_, '_>,
+        is_flat: bool,
+    ) -> Result<(), Unsupported> {
+        let applied = match is_flat {
+            true => self.find_record(stage)?,
             false => {
-                self.put_key(table)?;
-                self.apply(table)
+                self.put_key(stage.table)?;
+                self.apply(stage.table)
             }
         };
+        self.run_and_follow(stage, &applied)
+    }
+
+    /// Runs the action that was chosen, and goes on.
+    fn run_and_follow(
+        &mut self,
+        stage: &MatchStage<'_, '_>,
+        applied: &Applied,
+    ) -> Result<(), Unsupported> {
+        let MatchStage {
+            id,
+            table,
+            outcome,
+            next,
+            line,
+        } = *stage;
+        let actions: Vec<ActionId> = self.code.tables[table].actions.to_vec();
         match next {
             MatchNext::ByAction(nexts) => {
                 let none = self.b.create_block();
                 let ways: Vec<Block> = nexts.iter().map(|_| self.b.create_block()).collect();
-                self.run_chosen(&applied, &actions, &ways, none)?;
+                self.run_chosen(applied, &actions, &ways, none)?;
                 for (&way, &next) in ways.iter().zip(nexts) {
                     self.start(way);
-                    self.put_outcome(outcome, &applied);
+                    self.put_outcome(outcome, applied);
                     self.follow(id, next, line);
                 }
                 // Without an action there is no way on.
                 self.start(none);
-                self.put_outcome(outcome, &applied);
+                self.put_outcome(outcome, applied);
                 self.end_with(Outcome::Done);
             }
             MatchNext::Always(next) => {
-                self.run_all(&applied, &actions)?;
-                self.put_outcome(outcome, &applied);
+                self.run_all(applied, &actions)?;
+                self.put_outcome(outcome, applied);
                 self.follow(id, *next, line);
             }
             MatchNext::ByHit { hit, miss } => {
-                self.run_all(&applied, &actions)?;
-                self.put_outcome(outcome, &applied);
+                self.run_all(applied, &actions)?;
+                self.put_outcome(outcome, applied);
                 let (yes, no) = (self.b.create_block(), self.b.create_block());
                 let was_hit = self.b.use_var(applied.hit);
                 self.branch(was_hit, yes, no);
@@ -106,7 +226,6 @@ impl Translator<'_> {
                 self.follow(id, *miss, line);
             }
         }
-        self.applying = None;
         Ok(())
     }
 
@@ -165,49 +284,31 @@ impl Translator<'_> {
         self.b.def_var(applied.params, params);
     }
 
-    /// Looks the table up and notes the packet; what to run stands in the entry's record.
-    fn find_record(
-        &mut self,
-        stage: StageId,
-        table: TableId,
-        outcome: MatchOutcome,
-        next: &MatchNext,
-    ) -> Result<Applied, Unsupported> {
-        let site = self.scouted(stage, table);
-        let number = self.direct_or(table, |this| match site {
+    /// The number of the record that a stage's key hits; 0 for none.
+    fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
+        let site = self.scouted(id, table);
+        self.direct_or(table, |this| match site {
             Some(site) => this.scouted_or_found(site),
             None => this.find(table),
-        })?;
+        })
+    }
+
+    /// Looks the table up and notes the packet; what to run stands in the entry's record.
+    fn find_record(&mut self, stage: &MatchStage<'_, '_>) -> Result<Applied, Unsupported> {
+        let table = stage.table;
+        let number = self.record_number(stage.id, table)?;
         let number = self.note_total(table, number);
         self.applying = Some(self.note_packet(table, number));
         let is_hit = self.b.ins().icmp_imm(IntCC::NotEqual, number, 0);
         let hit = self.b.ins().uextend(I64, is_hit);
         let hit = self.variable(hit);
-        if self.are_alike(table, outcome, next) {
+        if self.are_alike(table, stage.outcome, stage.next) {
             let nothing = self.number(NO_ACTION);
             return Ok(Applied {
                 hit,
                 position: self.variable(nothing),
                 params: self.variable(nothing),
                 found: Found::Alike,
-            });
-        }
-        let is_asked = outcome.action_run.is_some();
-        if let Some(position) = self.hits_run(table).filter(|_| !is_asked) {
-            let record = match self.fields_in_record(table, position).is_empty() {
-                true => self.default_record(table),
-                false => self.record_of(table, number),
-            };
-            let nothing = self.number(NO_ACTION);
-            return Ok(Applied {
-                hit,
-                position: self.variable(nothing),
-                params: self.variable(record),
-                found: Found::Hit {
-                    position,
-                    number,
-                    table,
-                },
             });
         }
         let record = self.record_of(table, number);
@@ -445,18 +546,6 @@ impl Translator<'_> {
                 number,
                 table,
             } => self.go_by_record(applied, head, number, table, &blocks),
-            Found::Hit {
-                position,
-                number,
-                table,
-            } => {
-                let missed = self.b.create_block();
-                self.branch(number, blocks[position], missed);
-                self.start_sealed(missed);
-                let record = self.default_record(table);
-                let head = self.head_of(record);
-                self.go_by_record(applied, head, number, table, &blocks);
-            }
             Found::Position | Found::Alike => {}
         }
         self.go_by_position(applied, &blocks, none);
@@ -464,9 +553,7 @@ impl Translator<'_> {
             self.start(block);
             let params = self.b.use_var(applied.params);
             let fields = match applied.found {
-                Found::Record { table, .. } | Found::Hit { table, .. } => {
-                    self.fields_in_record(table, position)
-                }
+                Found::Record { table, .. } => self.fields_in_record(table, position),
                 _ => self.fields_in_limbs(action),
             };
             self.run_entry_action(action, params, &fields)?;
