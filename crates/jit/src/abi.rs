@@ -66,6 +66,8 @@ pub(crate) struct Invocation<'i> {
     count: u64,
     at: u64,
     outcomes_at: *mut PackedOutcome,
+    /// For a pass: whether any of its packets begins elsewhere than its frame does, 0 or 1.
+    have_moved: u64,
     /// What has become of the context since the packet at hand began, and what it was then: [`flags`].
     flags: u64,
     first_flags: u64,
@@ -90,8 +92,8 @@ pub(crate) struct Invocation<'i> {
 pub(crate) struct Wire {
     /// The first of its bytes.
     bytes_at: *mut u8,
-    /// How many they are.
-    length: u32,
+    /// How many bits these are.
+    bits: u32,
     /// The port that it came in by.
     ingress: u32,
     /// How many bytes in front of the first one may be written.
@@ -103,11 +105,11 @@ pub(crate) struct Wire {
 impl Wire {
     #[inline(always)]
     fn of(frame: &mut Frame) -> Wire {
-        let (ingress, length) = (frame.ingress.0, frame.len() as u32);
+        let (ingress, bits) = (frame.ingress.0, frame.len() as u32 * 8);
         let (buffer, start) = frame.storage_mut();
         Wire {
             bytes_at: buffer.as_mut_ptr().wrapping_add(start),
-            length,
+            bits,
             ingress,
             // Frames have much less; what would not fit here would be told as less, and that is safe.
             headroom: start as u32,
@@ -158,6 +160,7 @@ pub(crate) mod offset {
     pub(crate) const COUNT: i32 = offset_of!(Invocation<'_>, count) as i32;
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
+    pub(crate) const HAVE_MOVED: i32 = offset_of!(Invocation<'_>, have_moved) as i32;
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
     pub(crate) const FIRST_FLAGS: i32 = offset_of!(Invocation<'_>, first_flags) as i32;
     pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
@@ -172,7 +175,7 @@ pub(crate) mod wire {
     use std::mem::offset_of;
 
     pub(crate) const BYTES: i32 = offset_of!(Wire, bytes_at) as i32;
-    pub(crate) const LENGTH: i32 = offset_of!(Wire, length) as i32;
+    pub(crate) const BITS: i32 = offset_of!(Wire, bits) as i32;
     pub(crate) const INGRESS: i32 = offset_of!(Wire, ingress) as i32;
     pub(crate) const HEADROOM: i32 = offset_of!(Wire, headroom) as i32;
     pub(crate) const MOVED: i32 = offset_of!(Wire, moved) as i32;
@@ -339,7 +342,7 @@ pub(crate) fn run_pass(
         }
     }
     let done = invocation.go_through(native, lots, count, burst.outcomes);
-    if code.may_move {
+    if invocation.have_moved != 0 {
         for (wire, frame) in wires[..done].iter().zip(&mut *invocation.frames) {
             // SAFETY: `done` is at most `count`, as was asserted, and as many frames had their wires written.
             let wire = unsafe { wire.assume_init_ref() };
@@ -581,6 +584,7 @@ impl<'i> Invocation<'i> {
             count: 0,
             at: 0,
             outcomes_at: std::ptr::null_mut(),
+            have_moved: 0,
             flags: 0,
             first_flags: 0,
             frames: &mut [],
@@ -747,7 +751,7 @@ impl Invocation<'_> {
     pub(crate) fn show_bytes(&mut self) {
         let wire = Wire::of(self.frame());
         self.bytes_at = wire.bytes_at;
-        self.bits = u64::from(wire.length) * 8;
+        self.bits = wire.bits.into();
         self.headroom = wire.headroom.into();
     }
 

@@ -17,13 +17,11 @@ impl Translator<'_> {
         // Loaded once: nearly every way needs it.
         let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
         self.b.def_var(self.bytes, bytes);
-        let length = self.length_of(wire);
-        let bits = self.b.ins().ishl_imm(length, 3);
+        let bits = self.load_half(wire, wire::BITS);
         self.b.def_var(self.bits, bits);
         let headroom = self.load_half(wire, wire::HEADROOM);
         self.b.def_var(self.headroom, headroom);
-        let work = self.load_constant(offset::BUDGET);
-        self.b.def_var(self.work, work);
+        self.begin_work();
         let flags = self.load_invocation(offset::FIRST_FLAGS);
         self.set_flags(flags);
         let zero = self.number(0);
@@ -56,10 +54,6 @@ impl Translator<'_> {
         self.b.ins().iadd(wires, behind)
     }
 
-    pub(super) fn length_of(&mut self, wire: Value) -> Value {
-        self.load_half(wire, wire::LENGTH)
-    }
-
     /// 32 bits of what the burst knows of a packet.
     pub(super) fn load_half(&mut self, wire: Value, at: i32) -> Value {
         self.b.ins().uload32(in_constants(), wire, at)
@@ -72,21 +66,21 @@ impl Translator<'_> {
         let at = self.write_outcome(number);
         let (next, through) = (self.b.create_block(), self.b.create_block());
         let flags = self.flags();
-        let seen = (flags::HELD | flags::ASKED) as i64;
-        let must_see = self.b.ins().band_imm(flags, seen);
+        let seen = flags::HELD | flags::ASKED;
+        if self.code.may_move {
+            // One test for most packets.
+            let either = self.b.ins().band_imm(flags, (seen | flags::MOVED) as i64);
+            let unusual = self.b.create_block();
+            self.branch(either, unusual, next);
+            self.start_sealed(unusual);
+        }
+        let must_see = self.b.ins().band_imm(flags, seen as i64);
         self.return_if(must_see, |this| {
             let stops = this.help(Helper::EndPacket, &[]);
             this.branch(stops, through, next);
         });
         if self.code.may_move {
-            let moved = self.b.create_block();
-            let has_moved = self.b.ins().band_imm(flags, flags::MOVED as i64);
-            self.branch(has_moved, moved, next);
-            self.start_sealed(moved);
-            let wire = self.wire_at_hand();
-            let shift = self.load_invocation(offset::SHIFT);
-            let in_wires = in_invocation();
-            self.b.ins().istore32(in_wires, shift, wire, wire::MOVED);
+            self.tell_moved();
         }
         self.jump(next);
         self.start(next);
@@ -96,6 +90,16 @@ impl Translator<'_> {
         self.branch(goes_on, begin, through);
         self.start(through);
         self.return_from_burst(at);
+    }
+
+    /// The packet at hand begins elsewhere than its frame does: who has the frames is told.
+    fn tell_moved(&mut self) {
+        let wire = self.wire_at_hand();
+        let shift = self.load_invocation(offset::SHIFT);
+        let in_wires = in_invocation();
+        self.b.ins().istore32(in_wires, shift, wire, wire::MOVED);
+        let one = self.number(1);
+        self.store_invocation(one, offset::HAVE_MOVED);
     }
 
     /// The pinned register points to what the pass sees of the state, which nearly all of its code asks for: any other register would be needed for something

@@ -10,7 +10,6 @@ use ir::{Arch, Call, Expr, Op, Operand, ScalarTy, limbs_of};
 use super::Translator;
 use super::pass::asks;
 use super::place::Located;
-use crate::abi::offset;
 use crate::helpers::Helper;
 
 impl Translator<'_> {
@@ -71,8 +70,7 @@ impl Translator<'_> {
         };
         let done = self.help_with(helper, &[which]);
         if may_drop(call.op) {
-            let work = self.load_invocation(offset::WORK);
-            self.b.def_var(self.work, work);
+            self.take_work();
             self.end_unless_done(done);
         }
         self.mark(call.op);

@@ -365,8 +365,45 @@ impl<'t> Translator<'t> {
     fn show_progress(&mut self) {
         let cursor = self.b.use_var(self.cursor);
         self.store_invocation(cursor, offset::CURSOR);
-        let work = self.b.use_var(self.work);
+        let work = self.work_left();
         self.store_invocation(work, offset::WORK);
+    }
+
+    /// Whether no way uses the work budget up: then it is not compared, and [`Translator::work`] is what was spent of it, a number that is mostly known.
+    fn has_work(&self) -> bool {
+        self.fused.as_ref().is_some_and(|fusing| fusing.has_work)
+    }
+
+    fn work_left(&mut self) -> Value {
+        let work = self.b.use_var(self.work);
+        match self.has_work() {
+            true => self.rest_of_budget(work),
+            false => work,
+        }
+    }
+
+    /// As much work is left, as a helper says.
+    fn take_work(&mut self) {
+        let left = self.load_invocation(offset::WORK);
+        let work = match self.has_work() {
+            true => self.rest_of_budget(left),
+            false => left,
+        };
+        self.b.def_var(self.work, work);
+    }
+
+    fn rest_of_budget(&mut self, other: Value) -> Value {
+        let budget = self.load_constant(offset::BUDGET);
+        self.b.ins().isub(budget, other)
+    }
+
+    /// A packet of a pass begins, with all of its budget.
+    fn begin_work(&mut self) {
+        let work = match self.has_work() {
+            true => self.number(0),
+            false => self.load_constant(offset::BUDGET),
+        };
+        self.b.def_var(self.work, work);
     }
 
     fn load_invocation(&mut self, at: i32) -> Value {
@@ -458,9 +495,9 @@ impl<'t> Translator<'t> {
         }
         let units = i64::from(units);
         let work = self.b.use_var(self.work);
-        if self.fused.as_ref().is_some_and(|fusing| fusing.has_work) {
-            let left = self.b.ins().iadd_imm(work, -units);
-            self.b.def_var(self.work, left);
+        if self.has_work() {
+            let spent = self.b.ins().iadd_imm(work, units);
+            self.b.def_var(self.work, spent);
             return;
         }
         let is_short = self.b.ins().icmp_imm(IntCC::UnsignedLessThan, work, units);

@@ -654,7 +654,8 @@ impl Translator<'_> {
             PassInput::EgressPort => self.egress(),
             PassInput::ReceivedLength => {
                 let wire = self.wire();
-                self.length_of(wire)
+                let bits = self.load_half(wire, wire::BITS);
+                self.b.ins().ushr_imm(bits, 3)
             }
             PassInput::Length => self.help(Helper::FrameLength, &[]),
             PassInput::Nanos => self.load_constant(offset::NANOS),
@@ -785,7 +786,11 @@ impl Translator<'_> {
             PassPort::Field(field) => {
                 let slot = self.slot(field);
                 let port = self.load_slots(slot, 1)[0];
-                self.b.ins().band_imm(port, i64::from(u32::MAX))
+                let width = self.program.fields.get(field).map_or(64, |f| f.ty.width());
+                match width <= u32::BITS {
+                    true => port,
+                    false => self.cut(port, u32::BITS),
+                }
             }
             PassPort::Destination => {
                 let port = self.help(Helper::Destination, &[]);

@@ -67,6 +67,11 @@ impl ScoutSite {
         self.hashed.filter(|_| self.is_asked_on(level))
     }
 
+    /// Whether native code looks the table's keys up in a hash table.
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.hashed.is_some()
+    }
+
     /// Whether the questions of a level's packets are answered by the table.
     pub(crate) fn is_searched_on(&self, level: Level) -> bool {
         self.is_asked_on(level) && self.hashed.is_none()

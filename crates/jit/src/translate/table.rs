@@ -286,11 +286,15 @@ impl Translator<'_> {
 
     /// The number of the record that a stage's key hits; 0 for none.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
-        let site = self.scouted(id, table);
-        self.direct_or(table, |this| match site {
-            Some(site) => this.scouted_or_found(site),
-            None => this.find(table),
-        })
+        match self.scouted(id, table) {
+            Some(site) if site.is_hashed() => self.scouted_or(site, |this| {
+                this.direct_or(table, |this| this.find(table))
+            }),
+            Some(site) => self.direct_or(table, |this| {
+                this.scouted_or(site, |this| this.find(table))
+            }),
+            None => self.direct_or(table, |this| this.find(table)),
+        }
     }
 
     /// Looks the table up and notes the packet; what to run stands in the entry's record.
@@ -331,10 +335,18 @@ impl Translator<'_> {
         Ok(self.help_with(Helper::Find, &[table.get().into()]))
     }
 
-    /// The same as the scout found it, if it did.
-    fn scouted_or_found(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
-        let (alone, after) = (self.cold_block(), self.b.create_block());
-        let number = self.b.append_block_param(after, I64);
+    /// The same as the scout found it, if it did, or else as `search` says.
+    fn scouted_or(
+        &mut self,
+        site: ScoutSite,
+        search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
+    ) -> Result<Value, Unsupported> {
+        // Where keys are looked up in a hash table, nobody asks for those that have a direct index.
+        let alone = match site.is_hashed() {
+            true => self.b.create_block(),
+            false => self.cold_block(),
+        };
+        let (after, number) = self.block_with(1);
         let key = match site.is_verified {
             true => self.key_of(site.table)?,
             false => Vec::new(),
@@ -342,10 +354,10 @@ impl Translator<'_> {
         let scouted = self.scouted_record(site, &key, alone);
         self.jump_with(after, &[scouted]);
         self.start_sealed(alone);
-        let found = self.find(site.table)?;
+        let found = search(self)?;
         self.jump_with(after, &[found]);
         self.start_sealed(after);
-        Ok(number)
+        Ok(number[0])
     }
 
     /// What is known of the table's direct index, if native code can find its keys there.
