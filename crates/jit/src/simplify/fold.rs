@@ -447,7 +447,12 @@ impl Fold<'_> {
             }
             InstructionData::Binary {
                 opcode:
-                    Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Ishl,
+                    Opcode::Iadd
+                    | Opcode::Isub
+                    | Opcode::Band
+                    | Opcode::Bor
+                    | Opcode::Bxor
+                    | Opcode::Ishl,
                 args,
             } => (None, args.map(Some), 0),
             InstructionData::IntCompareImm { cond, arg, imm, .. } => {

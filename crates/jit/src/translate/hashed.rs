@@ -5,7 +5,7 @@
 //! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I8X16, I32, I64X2, I128};
+use cranelift_codegen::ir::types::{F32X4, I8X16, I32, I64X2, I128};
 use cranelift_codegen::ir::{
     AliasRegion, Block, BlockArg, ConstantData, Endianness, InstBuilder, MemFlags, Value,
 };
@@ -35,7 +35,7 @@ fn in_order() -> MemFlags {
 
 /// The notes about a hash table, in words. By question: its first line, whose place takes, when it was looked at, a packet whose question goes to a second line, and the packet that asks, as 8 times
 /// its place in the burst. By packet: the number of the
-/// record that was found, plus 1 (0: nobody asked, or it is not certain); the first limb of its packed key; the second.
+/// record that was found, [`HashedNotes::MISSED`] for none, 0 if nobody asked or it is not certain; the first limb of its packed key; the second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashedNotes {
     /// The first word: how many questions there are. Behind it: how many are answered.
@@ -50,6 +50,9 @@ impl HashedNotes {
     /// One asker more stands behind the last one, which is none.
     const ANSWERS: usize = Self::ASKERS + BURST + 1;
     const KEYS: usize = Self::ANSWERS + BURST;
+
+    /// Nothing was found for certain: none of the 32 bits that numbers of records have.
+    const MISSED: i64 = 1 << 32;
 
     pub(super) fn new(first: usize, packing: &PackedKey) -> HashedNotes {
         let limbs = packing.limbs;
@@ -206,7 +209,8 @@ impl Translator<'_> {
     }
 
     fn note_answer(&mut self, to: HashedNotes, packet: Value, number: Value) {
-        let answer = self.b.ins().iadd_imm(number, 1);
+        let missed = self.number(HashedNotes::MISSED as u64);
+        let answer = self.b.ins().select(number, number, missed);
         let at = to.at(HashedNotes::ANSWERS);
         self.b.ins().store(in_limbs(), answer, packet, at);
     }
@@ -244,7 +248,7 @@ impl Translator<'_> {
             self.branch(differs, otherwise, same);
             self.start_sealed(same);
         }
-        self.b.ins().iadd_imm(answer, -1)
+        self.cut(answer, u32::BITS)
     }
 
     /// What a line has for a key: a place plus 1, perhaps outdated, or 0. Without branches: which slot it is cannot be foreseen.
@@ -265,23 +269,25 @@ impl Translator<'_> {
     /// The place in a slot, if that has this key.
     fn probe_slot(&mut self, line: Value, packed: &[Value], slot: usize) -> Value {
         let limbs = packed.len();
-        let mut differs = None;
-        for (limb, &part) in packed.iter().enumerate() {
-            let at = 8 * (slot * limbs + limb) as i32;
-            let stored = self.b.ins().load(I64, in_limbs(), line, at);
-            let here = self.b.ins().bxor(stored, part);
-            differs = Some(match differs {
-                Some(before) => self.b.ins().bor(before, here),
-                None => here,
-            });
-        }
-        let none = self.b.ins().iconst(I32, 0);
         let place = HashIndex::places_at(limbs) + 4 * slot;
         let place = self.b.ins().load(I32, in_limbs(), line, place as i32);
-        match differs {
-            Some(differs) => self.b.ins().select(differs, none, place),
-            None => none,
+        let none = self.b.ins().iconst(I32, 0);
+        let stored = |this: &mut Self, limb: usize| {
+            let at = 8 * (slot * limbs + limb) as i32;
+            this.b.ins().load(I64, in_limbs(), line, at)
+        };
+        if let [key] = packed {
+            let stored = stored(self, 0);
+            let same = self.b.ins().icmp(IntCC::Equal, *key, stored);
+            return self.b.ins().select(same, place, none);
         }
+        let mut differs = self.number(0);
+        for (limb, &part) in packed.iter().enumerate() {
+            let stored = stored(self, limb);
+            let here = self.b.ins().bxor(stored, part);
+            differs = self.b.ins().bor(differs, here);
+        }
+        self.b.ins().select(differs, none, place)
     }
 
     /// The place in one of the first [`VECTORED`] slots of a line of keys of one limb, two at a time.
@@ -289,7 +295,7 @@ impl Translator<'_> {
         let key = self.b.ins().splat(I64X2, key);
         let pairs = [0, 16].map(|at| {
             let stored = self.b.ins().load(I64X2, in_lines(), line, at);
-            let same = self.b.ins().icmp(IntCC::Equal, stored, key);
+            let same = self.b.ins().icmp(IntCC::Equal, key, stored);
             self.b.ins().bitcast(I8X16, in_order(), same)
         });
         // Half of each lane of 64 bits says what all of it does: as many bits as places have.
@@ -299,13 +305,26 @@ impl Translator<'_> {
         let same = self.b.ins().shuffle(pairs[0], pairs[1], halves);
         let places_at = HashIndex::places_at(1) as i32;
         let places = self.b.ins().load(I8X16, in_lines(), line, places_at);
-        let found = self.b.ins().band(same, places);
-        let found = self.b.ins().bitcast(I64X2, in_order(), found);
-        let [low, high] = [0, 1].map(|lane| self.b.ins().extractlane(found, lane));
-        let either = self.b.ins().bor(low, high);
-        let upper = self.b.ins().ushr_imm(either, 32);
-        let found = self.b.ins().bor(either, upper);
-        self.b.ins().ireduce(I32, found)
+        let mut found = self.b.ins().band(same, places);
+        // One place is left, or none: all four, brought together.
+        for lanes in [[2, 3, 0, 1], [1, 0, 3, 2]] {
+            let lanes: Vec<u8> = lanes
+                .iter()
+                .flat_map(|lane| 4 * lane..4 * lane + 4)
+                .collect();
+            let lanes = self
+                .b
+                .func
+                .dfg
+                .immediates
+                .push(ConstantData::from(&lanes[..]));
+            let moved = self.b.ins().shuffle(found, found, lanes);
+            found = self.b.ins().bor(found, moved);
+        }
+        // The first lane of numbers with fractions is where it is already: to move it is one instruction, to extract an integer two.
+        let found = self.b.ins().bitcast(F32X4, in_order(), found);
+        let found = self.b.ins().extractlane(found, 0);
+        self.b.ins().bitcast(I32, MemFlags::new(), found)
     }
 
     /// Whether what a line has for a key is neither missing nor outdated.
@@ -399,10 +418,22 @@ impl Translator<'_> {
             let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
             (is_of_lot, asker)
         };
-        self.each_word(question, is_of_lot, |this, here, asker| {
-            let line = this.load_note(here, site.at(HashedNotes::LINES));
-            this.answer_at_once((table, site), (line, asker), late, (wanted, next));
-        });
+        // Whether there is anything to list is not asked for each question.
+        let (lists, plain) = (self.b.create_block(), self.b.create_block());
+        let through = self.b.create_block();
+        self.branch(wanted, lists, plain);
+        for (way, wanted) in [(lists, Some(wanted)), (plain, None)] {
+            self.start_sealed(way);
+            self.each_word(question, is_of_lot, |this, here, asker| {
+                let line = this.load_note(here, site.at(HashedNotes::LINES));
+                let (found, step) = this.answer_at_once(site, (line, asker), late);
+                if let Some(wanted) = wanted {
+                    this.list_rows(table, (found, wanted), (next, step));
+                }
+            });
+            self.jump(through);
+        }
+        self.start_sealed(through);
         let last = self.b.use_var(question);
         let behind = self.b.ins().isub(last, notes);
         let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
@@ -456,31 +487,28 @@ impl Translator<'_> {
         (packet, packed.collect())
     }
 
-    /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at.
+    /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at, and what is answered here is written over. What was
+    /// found, and by how many bytes a list grows that has it.
     fn answer_at_once(
         &mut self,
-        (table, site): (TableId, HashedNotes),
+        site: HashedNotes,
         (line, asker): (Value, Value),
         late: Variable,
-        (wanted, next): (Value, Variable),
-    ) {
+    ) -> (Value, Value) {
         let (packet, packed) = self.packed_key_of(site, asker);
         let found = self.probe(line, &packed);
-        let is_certain = self.is_certain(found);
-        let answer = self.b.ins().iadd_imm(found, 1);
-        let nothing = self.number(0);
-        let answer = self.b.ins().select(is_certain, answer, nothing);
         let at = site.at(HashedNotes::ANSWERS);
-        self.b.ins().store(in_limbs(), answer, packet, at);
+        self.b.ins().store(in_limbs(), found, packet, at);
         let place = self.b.use_var(late);
         let lines = site.at(HashedNotes::LINES);
         self.b.ins().store(in_limbs(), asker, place, lines);
-        let behind = self.b.ins().iadd_imm(place, 1 << WORD_SHIFT);
-        let place = self.b.ins().select(is_certain, place, behind);
-        self.b.def_var(late, place);
+        let is_certain = self.is_certain(found);
         let is_certain = self.b.ins().uextend(I64, is_certain);
         let step = self.b.ins().ishl_imm(is_certain, WORD_SHIFT);
-        self.list_rows(table, (found, wanted), (next, step));
+        let behind = self.b.ins().iadd_imm(place, 1 << WORD_SHIFT);
+        let place = self.b.ins().isub(behind, step);
+        self.b.def_var(late, place);
+        (found, step)
     }
 
     /// Answers the question of a packet that its first line has not answered.
@@ -491,11 +519,20 @@ impl Translator<'_> {
         (wanted, next): (Value, Variable),
     ) {
         let after = self.b.create_block();
+        let unknown = self.cold_block();
         let (known, number) = self.block_with(1);
         let (packet, packed) = self.packed_key_of(site, asker);
-        self.look_further(table, &packed, known, after);
+        self.look_further(table, &packed, known, unknown);
+        self.start_sealed(unknown);
+        let nothing = self.number(0);
+        let at = site.at(HashedNotes::ANSWERS);
+        self.b.ins().store(in_limbs(), nothing, packet, at);
+        self.jump(after);
         self.start_sealed(known);
         self.note_answer(site, packet, number[0]);
+        let some = self.b.create_block();
+        self.branch(wanted, some, after);
+        self.start_sealed(some);
         let step = self.number(1 << WORD_SHIFT);
         self.list_rows(table, (number[0], wanted), (next, step));
         self.jump(after);
@@ -518,9 +555,6 @@ impl Translator<'_> {
         next: (Variable, Value),
     ) {
         let words = view::of_table(table);
-        let (some, after) = (self.b.create_block(), self.b.create_block());
-        self.branch(wanted, some, after);
-        self.start_sealed(some);
         let records = self.code.tables[table].records.stride();
         if self.code.tables_read.contains(&table) {
             let rows = (words.records, records);
@@ -537,8 +571,6 @@ impl Translator<'_> {
             (words.usage, 8 * USAGE_WORDS),
             next,
         );
-        self.jump(after);
-        self.start_sealed(after);
     }
 
     /// Lists a row, all of its lines, if those of its kind are wanted.

@@ -165,11 +165,7 @@ impl Translator<'_> {
     }
 
     /// A stage of which nothing is known of the action before the lookup.
-    fn any_action(
-        &mut self,
-        stage: &MatchStage<'_, '_>,
-        is_flat: bool,
-    ) -> Result<(), Unsupported> {
+    fn any_action(&mut self, stage: &MatchStage<'_, '_>, is_flat: bool) -> Result<(), Unsupported> {
         let applied = match is_flat {
             true => self.find_record(stage)?,
             false => {
@@ -287,12 +283,12 @@ impl Translator<'_> {
     /// The number of the record that a stage's key hits; 0 for none.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
-            Some(site) if site.is_hashed() => self.scouted_or(site, |this| {
-                this.direct_or(table, |this| this.find(table))
-            }),
-            Some(site) => self.direct_or(table, |this| {
-                this.scouted_or(site, |this| this.find(table))
-            }),
+            Some(site) if site.is_hashed() => {
+                self.scouted_or(site, |this| this.direct_or(table, |this| this.find(table)))
+            }
+            Some(site) => {
+                self.direct_or(table, |this| this.scouted_or(site, |this| this.find(table)))
+            }
             None => self.direct_or(table, |this| this.find(table)),
         }
     }
