@@ -2,6 +2,7 @@
 
 use crate::Nanos;
 use std::fmt;
+use std::ops::Range;
 
 /// Bytes kept free in front of a new frame: room for several tunnel headers.
 pub const HEADROOM: usize = 128;
@@ -65,16 +66,19 @@ impl std::error::Error for FrameError {}
 /// again keeps its buffer.
 #[derive(Debug)]
 pub struct Frame {
-    /// Every byte initialised; the frame is `buf[start..start + len]`.
-    buf: Vec<u8>,
-    start: usize,
-    len: usize,
+    /// Every byte initialised; the frame is `buf[start..start + len]`. No buffer is longer than a few of the longest frames.
+    buf: Box<[u8]>,
+    start: u32,
+    len: u32,
     growths: u32,
     /// Port on which the frame arrived.
     pub ingress: PortId,
     /// When the frame arrived.
     pub arrival: Nanos,
 }
+
+// A burst's frames are read, and exchanged, one behind the other.
+const _: () = assert!(size_of::<Frame>() <= 40);
 
 impl Default for Frame {
     fn default() -> Frame {
@@ -86,8 +90,8 @@ impl Frame {
     /// An empty frame with the usual room.
     pub fn new() -> Frame {
         Frame {
-            buf: vec![0; HEADROOM + USUAL_FRAME],
-            start: HEADROOM,
+            buf: vec![0; HEADROOM + USUAL_FRAME].into(),
+            start: HEADROOM as u32,
             len: 0,
             growths: 0,
             ingress: PortId(0),
@@ -99,7 +103,7 @@ impl Frame {
     #[inline]
     pub fn without_buffer() -> Frame {
         Frame {
-            buf: Vec::new(),
+            buf: Box::default(),
             start: 0,
             len: 0,
             growths: 0,
@@ -121,41 +125,54 @@ impl Frame {
     /// The frame's bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.buf[self.start..self.start + self.len]
+        &self.buf[self.place()]
     }
 
     /// The frame's bytes, to be changed in place.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buf[self.start..self.start + self.len]
+        let place = self.place();
+        &mut self.buf[place]
+    }
+
+    /// Where in the buffer the frame is.
+    #[inline]
+    fn place(&self) -> Range<usize> {
+        let start = self.headroom();
+        start..start + self.len()
+    }
+
+    /// The frame is there in the buffer.
+    #[inline]
+    fn set_place(&mut self, place: Range<usize>) {
+        self.start = place.start as u32;
+        self.len = place.len() as u32;
     }
 
     /// The whole buffer, and where in it the frame begins: for code that puts bytes in front by itself and says so by [`Frame::move_front`].
     #[inline]
     pub fn storage_mut(&mut self) -> (&mut [u8], usize) {
-        (&mut self.buf, self.start)
+        let start = self.headroom();
+        (&mut self.buf, start)
     }
 
     /// Lets the frame begin so many bytes further on, or further in front, where the headroom's bytes become its first ones. Its end stays. Whether
     /// there is room; otherwise nothing changes.
     #[inline]
     pub fn move_front(&mut self, by: isize) -> bool {
-        let end = self.start + self.len;
-        let start = self.start.checked_add_signed(by);
-        match start.filter(|&start| start <= end && end - start <= MAX_FRAME) {
-            Some(start) => {
-                self.start = start;
-                self.len = end - start;
-                true
-            }
-            None => false,
+        let Range { start, end } = self.place();
+        let start = start.checked_add_signed(by);
+        let start = start.filter(|&start| start <= end && end - start <= MAX_FRAME);
+        if let Some(start) = start {
+            self.set_place(start..end);
         }
+        start.is_some()
     }
 
     /// Number of bytes, 0 to [`MAX_FRAME`].
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Whether the frame has no bytes.
@@ -167,7 +184,7 @@ impl Frame {
     /// Bytes that can still be put in front without growing.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.start
+        self.start as usize
     }
 
     /// How often the buffer had to grow since [`Frame::take_growths`].
@@ -183,8 +200,7 @@ impl Frame {
 
     /// Empties the frame and gives it its whole headroom back. Port and time are zero again.
     pub fn reset(&mut self) {
-        self.start = HEADROOM;
-        self.len = 0;
+        self.set_place(HEADROOM..HEADROOM);
         self.ingress = PortId(0);
         self.arrival = Nanos::ZERO;
     }
@@ -206,7 +222,7 @@ impl Frame {
     pub fn assign_parts(&mut self, parts: &[&[u8]]) -> Result<(), FrameError> {
         let len = parts.iter().map(|p| p.len()).sum();
         self.make_space(len)?;
-        let mut at = self.start;
+        let mut at = self.headroom();
         for part in parts {
             self.buf[at..at + part.len()].copy_from_slice(part);
             at += part.len();
@@ -224,10 +240,9 @@ impl Frame {
         check_len(len)?;
         if HEADROOM + len > self.buf.len() {
             self.growths += 1;
-            self.buf.resize(HEADROOM + len, 0);
+            self.grow(HEADROOM + len);
         }
-        self.start = HEADROOM;
-        self.len = len;
+        self.set_place(HEADROOM..HEADROOM + len);
         Ok(self.bytes_mut())
     }
 
@@ -246,13 +261,14 @@ impl Frame {
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
     #[inline]
     pub fn push_front(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
-        check_len(self.len + bytes.len())?;
-        if bytes.len() > self.start {
+        check_len(self.len() + bytes.len())?;
+        if bytes.len() > self.headroom() {
             self.grow_front(bytes.len());
         }
-        self.start -= bytes.len();
-        self.len += bytes.len();
-        self.buf[self.start..self.start + bytes.len()].copy_from_slice(bytes);
+        let Range { start, end } = self.place();
+        let first = start - bytes.len();
+        self.buf[first..start].copy_from_slice(bytes);
+        self.set_place(first..end);
         Ok(())
     }
 
@@ -262,14 +278,14 @@ impl Frame {
     /// [`FrameError::TooShort`] if there are fewer; the frame is unchanged.
     #[inline]
     pub fn pull_front(&mut self, n: usize) -> Result<(), FrameError> {
-        if n > self.len {
+        let Range { start, end } = self.place();
+        if n > end - start {
             return Err(FrameError::TooShort {
                 wanted: n,
-                len: self.len,
+                len: end - start,
             });
         }
-        self.start += n;
-        self.len -= n;
+        self.set_place(start + n..end);
         Ok(())
     }
 
@@ -278,35 +294,57 @@ impl Frame {
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
     pub fn push_back(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
-        let len = self.len + bytes.len();
-        check_len(len)?;
-        let end = self.start + self.len;
-        if end + bytes.len() > self.buf.len() {
-            self.growths += 1;
-            self.buf.resize(end + bytes.len(), 0);
+        check_len(self.len() + bytes.len())?;
+        if self.place().end + bytes.len() > self.buf.len() {
+            self.grow_back(bytes.len());
         }
-        self.buf[end..end + bytes.len()].copy_from_slice(bytes);
-        self.len = len;
+        let Range { start, end } = self.place();
+        let last = end + bytes.len();
+        self.buf[end..last].copy_from_slice(bytes);
+        self.set_place(start..last);
         Ok(())
     }
 
     /// Keeps at most the first `len` bytes.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        let Range { start, end } = self.place();
+        self.set_place(start..end.min(start + len.min(MAX_FRAME)));
     }
 
     /// Moves the bytes back so that `wanted` bytes and a new headroom fit in front of them.
     #[cold]
     fn grow_front(&mut self, wanted: usize) {
         self.growths += 1;
-        let start = HEADROOM + wanted;
-        if self.buf.len() < start + self.len {
-            self.buf.resize(start + self.len, 0);
+        self.move_to(HEADROOM + wanted);
+    }
+
+    /// Makes room for `wanted` bytes behind the frame, with no more than a whole headroom in front: a frame that loses bytes in front and gets others behind, again and again, does not
+    /// go on through memory.
+    #[cold]
+    fn grow_back(&mut self, wanted: usize) {
+        self.growths += 1;
+        self.move_to(self.headroom().min(HEADROOM));
+        self.grow(self.place().end + wanted);
+    }
+
+    /// The frame begins there in the buffer, which grows if it must.
+    fn move_to(&mut self, start: usize) {
+        let place = self.place();
+        let end = start + place.len();
+        self.grow(end);
+        self.buf.copy_within(place, start);
+        self.set_place(start..end);
+    }
+
+    /// The buffer has at least so many bytes.
+    fn grow(&mut self, bytes: usize) {
+        if bytes > self.buf.len() {
+            let mut grown = std::mem::take(&mut self.buf).into_vec();
+            grown.reserve_exact(bytes - grown.len());
+            grown.resize(bytes, 0);
+            self.buf = grown.into_boxed_slice();
         }
-        self.buf
-            .copy_within(self.start..self.start + self.len, start);
-        self.start = start;
     }
 }
 
@@ -402,6 +440,17 @@ mod tests {
         assert_eq!(frame.growths(), 1);
         assert_eq!(frame.headroom(), HEADROOM);
         assert_eq!(frame.bytes()[..2], [2, 1]);
+    }
+
+    #[test]
+    fn a_frame_that_loses_bytes_in_front_and_gets_others_behind_stays_where_it_is() {
+        let mut frame = Frame::from_bytes(&[7; 1000]).unwrap();
+        for round in 0..100 {
+            frame.pull_front(500).unwrap();
+            frame.push_back(&[round; 500]).unwrap();
+            assert_eq!(frame.bytes()[999], round);
+        }
+        assert!(frame.storage_mut().0.len() <= HEADROOM + USUAL_FRAME);
     }
 
     #[test]
