@@ -68,11 +68,11 @@ pub(crate) fn read_lines_ahead(code: &Code, level: usize, notes: &mut [u64]) {
 
 /// Asks the processor for what the answers to these packets' questions will read first; what they need not find out again stands where they will.
 pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
-    let (keys, found) = site.questions(notes, packets);
+    let asked = site.questions(notes, packets);
     if let Some(table) = state.table(site.table)
-        && !found.is_empty()
+        && !asked.keys.is_empty()
     {
-        table.lookup.announce(keys, found);
+        table.lookup.announce(asked.keys, asked.found);
     }
 }
 
@@ -85,7 +85,8 @@ pub(crate) fn answer(
     lot: &Lot<'_>,
     are_many: bool,
 ) {
-    let (keys, found) = site.questions(notes, packets);
+    let asked = site.questions(notes, packets);
+    let (keys, found) = (asked.keys, &mut *asked.found);
     let Some(table) = lot.state.table(site.table).filter(|_| !found.is_empty()) else {
         return;
     };
@@ -111,6 +112,7 @@ pub(crate) fn answer(
             false => abi::load_rows(rows, found),
         }
     }
+    asked.answer();
 }
 
 /// Asks the processor for the rows of these numbers.

@@ -75,6 +75,7 @@ pub(super) fn fold(func: &mut Function) {
         front: SecondaryMap::new(),
         has_fact: EntitySet::new(),
         bits: EntitySet::new(),
+        widths: SecondaryMap::new(),
         has_aliases: false,
     };
     fold.walk(&blocks, &ways);
@@ -143,6 +144,8 @@ struct Fold<'f> {
     has_fact: EntitySet<Value>,
     /// Values that are 0 or 1.
     bits: EntitySet<Value>,
+    /// How many low bits of a value may be other than 0, where that is fewer than its type has.
+    widths: SecondaryMap<Value, Option<u32>>,
     /// Whether any value is another one's name now.
     has_aliases: bool,
 }
@@ -415,6 +418,18 @@ impl Fold<'_> {
             self.constants[result] = evaluate(self.func, data, ty, |_| None);
             return;
         }
+        let width = self.width_of_result(data, ty);
+        self.widths[result] = (width < ty.bits()).then_some(width);
+        if let InstructionData::BinaryImm64 {
+            opcode: Opcode::BandImm,
+            arg,
+            imm,
+        } = data
+            && imm.bits().trailing_ones() >= self.width(arg)
+            && self.number(block, arg).is_none()
+        {
+            return self.is_same(inst, result, arg);
+        }
         if let InstructionData::Ternary {
             opcode: Opcode::Select,
             args: [cond, yes, no],
@@ -432,6 +447,56 @@ impl Fold<'_> {
         if let Some(computation) = self.computation(data, ty) {
             self.compute_once(block, inst, result, computation);
         }
+    }
+
+    /// How many low bits of a value may be other than 0.
+    fn width(&self, value: Value) -> u32 {
+        let value = self.origin(value);
+        self.widths[value].unwrap_or_else(|| self.func.dfg.value_type(value).bits())
+    }
+
+    /// [`Fold::width`] of an instruction's result, of this type.
+    fn width_of_result(&self, data: InstructionData, ty: Type) -> u32 {
+        let needed = |number: i64| u64::BITS - cut(number as u64, ty).leading_zeros();
+        let width = match data {
+            InstructionData::Load { opcode, .. } => match opcode {
+                Opcode::Uload8 => 8,
+                Opcode::Uload16 => 16,
+                Opcode::Uload32 => 32,
+                _ => ty.bits(),
+            },
+            InstructionData::UnaryImm { imm, .. } => needed(imm.bits()),
+            InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => 1,
+            InstructionData::Unary {
+                opcode: Opcode::Uextend | Opcode::Ireduce,
+                arg,
+            } => self.width(arg),
+            InstructionData::BinaryImm64 { opcode, arg, imm } => {
+                let arg = self.width(arg);
+                match (opcode, imm.bits()) {
+                    (Opcode::BandImm, number) => arg.min(needed(number)),
+                    (Opcode::BorImm | Opcode::BxorImm, number) => arg.max(needed(number)),
+                    (Opcode::UshrImm, by) if (0..ty.bits().into()).contains(&by) => {
+                        arg.saturating_sub(by as u32)
+                    }
+                    _ => ty.bits(),
+                }
+            }
+            InstructionData::Binary { opcode, args } => {
+                let [one, other] = args.map(|arg| self.width(arg));
+                match opcode {
+                    Opcode::Band => one.min(other),
+                    Opcode::Bor | Opcode::Bxor => one.max(other),
+                    _ => ty.bits(),
+                }
+            }
+            InstructionData::Ternary {
+                opcode: Opcode::Select,
+                args: [_, yes, no],
+            } => self.width(yes).max(self.width(no)),
+            _ => ty.bits(),
+        };
+        width.min(ty.bits())
     }
 
     /// What an instruction computes, if there is no more to it.

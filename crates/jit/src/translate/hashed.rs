@@ -14,6 +14,7 @@ use exec::{BURST, Unsupported};
 use ir::TableId;
 use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, USAGE_WORDS};
 
+use super::answers::{AnswerNotes, WORD_SHIFT};
 use super::levels::Level;
 use super::{I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
@@ -34,14 +35,12 @@ fn in_order() -> MemFlags {
 }
 
 /// The notes about a hash table, in words. By question: its first line, whose place takes, when it was looked at, a packet whose question goes to a second line, and the packet that asks, as 8 times
-/// its place in the burst. By packet: the number of the
-/// record that was found, [`HashedNotes::MISSED`] for none, 0 if nobody asked or it is not certain; the first limb of its packed key; the second.
+/// its place in the burst. Behind them [`AnswerNotes`], with packed keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashedNotes {
     /// The first word: how many questions there are. Behind it: how many are answered.
     first: usize,
-    /// Limbs of a packed key.
-    limbs: usize,
+    answers: AnswerNotes,
 }
 
 impl HashedNotes {
@@ -49,25 +48,28 @@ impl HashedNotes {
     const ASKERS: usize = Self::LINES + BURST;
     /// One asker more stands behind the last one, which is none.
     const ANSWERS: usize = Self::ASKERS + BURST + 1;
-    const KEYS: usize = Self::ANSWERS + BURST;
-
-    /// Nothing was found for certain: none of the 32 bits that numbers of records have.
-    const MISSED: i64 = 1 << 32;
 
     pub(super) fn new(first: usize, packing: &PackedKey) -> HashedNotes {
-        let limbs = packing.limbs;
-        HashedNotes { first, limbs }
+        HashedNotes {
+            first,
+            answers: AnswerNotes::new(first + Self::ANSWERS, packing.limbs),
+        }
     }
 
     /// How many words they are.
     pub(super) fn words(self) -> usize {
-        Self::KEYS + BURST * self.limbs
+        Self::ANSWERS + self.answers.words()
+    }
+
+    /// What packets are answered.
+    pub(super) fn answers(self) -> AnswerNotes {
+        self.answers
     }
 
     /// None of so many packets asks.
     pub(super) fn clear(self, notes: &mut [u64], packets: usize) {
         notes[self.first..][..Self::LINES].fill(0);
-        notes[self.first + Self::ANSWERS..][..packets.min(BURST)].fill(0);
+        self.answers.clear(notes, packets);
     }
 
     /// All have asked: the lines of their questions.
@@ -82,15 +84,7 @@ impl HashedNotes {
     fn at(self, word: usize) -> i32 {
         8 * (self.first + word) as i32
     }
-
-    /// Where a limb of the first packet's key is.
-    fn key(self, limb: usize) -> i32 {
-        self.at(Self::KEYS + BURST * limb)
-    }
 }
-
-/// Shifted so far, a number of bytes is one of words.
-const WORD_SHIFT: i64 = 3;
 
 impl Translator<'_> {
     /// How a table's keys are packed, if native code looks them up wherever the table has no slots.
@@ -103,7 +97,7 @@ impl Translator<'_> {
     }
 
     /// Puts a key together as its table has it.
-    fn pack(&mut self, packing: &PackedKey, key: &[Value]) -> Vec<Value> {
+    pub(super) fn pack(&mut self, packing: &PackedKey, key: &[Value]) -> Vec<Value> {
         let mut packed: Vec<Option<Value>> = vec![None; packing.limbs];
         for step in &packing.steps {
             let (limb, to) = (key[step.from as usize], step.to as usize);
@@ -180,75 +174,10 @@ impl Translator<'_> {
             self.b.ins().store(in_limbs(), word, question, to.at(at));
         }
         let packet = self.b.ins().iadd(notes, asker);
-        self.note_key(to, packet, &packed);
+        self.note_key(to.answers, packet, &packed);
         let count = self.b.ins().iadd_imm(count, 1);
         self.b.ins().store(in_limbs(), count, notes, to.at(0));
         Ok(())
-    }
-
-    fn note_key(&mut self, to: HashedNotes, packet: Value, packed: &[Value]) {
-        for (limb, &part) in packed.iter().enumerate() {
-            self.b.ins().store(in_limbs(), part, packet, to.key(limb));
-        }
-    }
-
-    /// Notes what was found for the key of the packet at hand by other means.
-    pub(super) fn note_found(
-        &mut self,
-        table: TableId,
-        to: HashedNotes,
-        packing: &PackedKey,
-        found: Value,
-    ) -> Result<(), Unsupported> {
-        let key = self.key_of(table)?;
-        let packed = self.pack(packing, &key);
-        let packet = self.notes_of_packet();
-        self.note_key(to, packet, &packed);
-        self.note_answer(to, packet, found);
-        Ok(())
-    }
-
-    fn note_answer(&mut self, to: HashedNotes, packet: Value, number: Value) {
-        let missed = self.number(HashedNotes::MISSED as u64);
-        let answer = self.b.ins().select(number, number, missed);
-        let at = to.at(HashedNotes::ANSWERS);
-        self.b.ins().store(in_limbs(), answer, packet, at);
-    }
-
-    /// What is noted of the first packet, so far behind the notes as the packet at hand's is behind that.
-    fn notes_of_packet(&mut self) -> Value {
-        let (notes, at) = (self.load_constant(offset::NOTES), self.at());
-        let behind = self.b.ins().ishl_imm(at, WORD_SHIFT);
-        self.b.ins().iadd(notes, behind)
-    }
-
-    /// The number of the record that the packet at hand hits, as was found for this key, if one is given; `otherwise` if nothing was.
-    pub(super) fn answered_hashed(
-        &mut self,
-        from: HashedNotes,
-        packing: &PackedKey,
-        key: &[Value],
-        otherwise: Block,
-    ) -> Value {
-        let packet = self.notes_of_packet();
-        let at = from.at(HashedNotes::ANSWERS);
-        let answer = self.b.ins().load(I64, in_limbs(), packet, at);
-        let answered = self.b.create_block();
-        self.branch(answer, answered, otherwise);
-        self.start_sealed(answered);
-        if !key.is_empty() {
-            let packed = self.pack(packing, key);
-            let mut differs = self.number(0);
-            for (limb, part) in packed.into_iter().enumerate() {
-                let asked = self.b.ins().load(I64, in_limbs(), packet, from.key(limb));
-                let here = self.b.ins().bxor(part, asked);
-                differs = self.b.ins().bor(differs, here);
-            }
-            let same = self.b.create_block();
-            self.branch(differs, otherwise, same);
-            self.start_sealed(same);
-        }
-        self.cut(answer, u32::BITS)
     }
 
     /// What a line has for a key: a place plus 1, perhaps outdated, or 0. Without branches: which slot it is cannot be foreseen.
@@ -482,8 +411,8 @@ impl Translator<'_> {
     fn packed_key_of(&mut self, site: HashedNotes, asker: Value) -> (Value, Vec<Value>) {
         let notes = self.load_constant(offset::NOTES);
         let packet = self.b.ins().iadd(notes, asker);
-        let limbs = 0..site.limbs;
-        let packed = limbs.map(|limb| self.load_note(packet, site.key(limb)));
+        let limbs = 0..site.answers.limbs();
+        let packed = limbs.map(|limb| self.load_note(packet, site.answers.key(limb)));
         (packet, packed.collect())
     }
 
@@ -497,7 +426,7 @@ impl Translator<'_> {
     ) -> (Value, Value) {
         let (packet, packed) = self.packed_key_of(site, asker);
         let found = self.probe(line, &packed);
-        let at = site.at(HashedNotes::ANSWERS);
+        let at = site.answers.answer();
         self.b.ins().store(in_limbs(), found, packet, at);
         let place = self.b.use_var(late);
         let lines = site.at(HashedNotes::LINES);
@@ -525,11 +454,11 @@ impl Translator<'_> {
         self.look_further(table, &packed, known, unknown);
         self.start_sealed(unknown);
         let nothing = self.number(0);
-        let at = site.at(HashedNotes::ANSWERS);
+        let at = site.answers.answer();
         self.b.ins().store(in_limbs(), nothing, packet, at);
         self.jump(after);
         self.start_sealed(known);
-        self.note_answer(site, packet, number[0]);
+        self.note_answer(site.answers, packet, number[0]);
         let some = self.b.create_block();
         self.branch(wanted, some, after);
         self.start_sealed(some);

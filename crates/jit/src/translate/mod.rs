@@ -5,6 +5,7 @@
 //! number of emitted bits are variables, written to the invocation before helpers that look at them and at the end.
 
 mod action;
+mod answers;
 mod arith;
 mod bounds;
 mod burst;

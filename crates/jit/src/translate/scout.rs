@@ -19,8 +19,9 @@ use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
-use table::{Directness, PackedKey};
+use table::Directness;
 
+use super::answers::{AnswerNotes, WORD_SHIFT};
 use super::extract::is_inline;
 use super::hashed::HashedNotes;
 use super::homes::{Homes, written_in_control};
@@ -50,11 +51,11 @@ pub(crate) struct ScoutSite {
     hashed: Option<HashedNotes>,
 }
 
-/// The notes for a table, in words: how many packets ask, by packet the number of its question from 1 (0: none), by question the number of the record
-/// that was found, and the keys.
+/// The notes for a table that is searched, in words: how many packets ask; by question which packet does, the number of the record that was found, and the key. Behind them
+/// [`AnswerNotes`].
 impl ScoutSite {
-    const ASKING: usize = 1;
-    const FOUND: usize = Self::ASKING + BURST;
+    const ASKERS: usize = 1;
+    const FOUND: usize = Self::ASKERS + BURST;
     const KEYS: usize = Self::FOUND + BURST;
 
     /// Whether the questions of a level's packets are answered together.
@@ -101,8 +102,20 @@ impl ScoutSite {
         match (self.is_direct(), self.hashed) {
             (true, _) => 0,
             (false, Some(hashed)) => hashed.words(),
-            (false, None) => Self::KEYS + BURST * self.limbs,
+            (false, None) => self.words_of_questions() + self.answers().words(),
         }
+    }
+
+    fn words_of_questions(&self) -> usize {
+        Self::KEYS + BURST * self.limbs
+    }
+
+    /// What packets are answered.
+    fn answers(&self) -> AnswerNotes {
+        let compared = if self.is_verified { self.limbs } else { 0 };
+        let first = self.first + self.words_of_questions();
+        let searched = AnswerNotes::new(first, compared);
+        self.hashed.map_or(searched, HashedNotes::answers)
     }
 
     /// None of so many packets asks, in the notes of this site.
@@ -110,27 +123,57 @@ impl ScoutSite {
         if let Some(hashed) = self.hashed {
             return hashed.clear(notes, packets);
         }
-        let notes = &mut notes[self.first..][..self.words()];
-        let asking = Self::ASKING + packets.min(BURST);
-        notes.iter_mut().take(asking).for_each(|word| *word = 0);
+        if !self.is_direct() {
+            notes[self.first] = 0;
+            self.answers().clear(notes, packets);
+        }
     }
 
-    /// The keys of those of these packets that ask, and where the numbers of the records go that they hit.
+    /// The questions of these packets.
     pub(crate) fn questions<'n>(
         &self,
         notes: &'n mut [u64],
         packets: Range<usize>,
-    ) -> (&'n [u64], &'n mut [u64]) {
-        let (head, keys) = notes[self.first..][..self.words()].split_at_mut(Self::KEYS);
+    ) -> Questions<'n> {
+        let (own, answers) = notes[self.first..].split_at_mut(self.words_of_questions());
+        let (head, keys) = own.split_at_mut(Self::KEYS);
         let (asking, found) = head.split_at_mut(Self::FOUND);
-        let mut asking = asking[Self::ASKING..][packets].iter();
-        // Questions are counted from 1, in the order of packets.
-        let first = asking.find(|question| **question != 0).copied();
-        let last = asking.rfind(|question| **question != 0).copied();
-        let count = (last.or(first).unwrap_or(0) as usize).min(BURST);
-        let asked = first.map_or(0, |first| first as usize - 1).min(count)..count;
-        let keys = &keys[asked.start * self.limbs..asked.end * self.limbs];
-        (keys, &mut found[asked])
+        let (count, askers) = asking.split_at(Self::ASKERS);
+        let askers = &askers[..(count[0] as usize).min(BURST)];
+        // Packets ask one after the other.
+        let before = |packet: usize| askers.partition_point(|&asker| (asker as usize) < packet);
+        let begin = before(packets.start);
+        let asked = begin..before(packets.end).max(begin);
+        Questions {
+            askers: &askers[asked.clone()],
+            keys: &keys[asked.start * self.limbs..asked.end * self.limbs],
+            found: &mut found[asked],
+            answers: &mut answers[..BURST],
+        }
+    }
+}
+
+/// Questions about a table that is searched.
+pub(crate) struct Questions<'n> {
+    askers: &'n [u64],
+    /// What is asked for.
+    pub(crate) keys: &'n [u64],
+    /// Where the numbers of the records go that they hit, 0 for none.
+    pub(crate) found: &'n mut [u64],
+    answers: &'n mut [u64],
+}
+
+impl Questions<'_> {
+    /// Tells all that ask what was found.
+    pub(crate) fn answer(self) {
+        for (&asker, &mut found) in self.askers.iter().zip(self.found) {
+            if let Some(answer) = self.answers.get_mut(asker as usize) {
+                *answer = match found {
+                    0 => AnswerNotes::MISSED,
+                    number => number,
+                };
+            }
+        }
     }
 }
 
@@ -343,13 +386,6 @@ impl Translator<'_> {
             }
     }
 
-    /// A word of the notes of a table.
-    fn notes(&mut self, site: ScoutSite, word: usize) -> Value {
-        let notes = self.load_constant(offset::NOTES);
-        let behind = 8 * (site.first + word) as i64;
-        self.b.ins().iadd_imm(notes, behind)
-    }
-
     /// The number of the record that the packet at hand hits, as a scout found it; `otherwise` if none asked, or not with this key.
     pub(super) fn scouted_record(
         &mut self,
@@ -357,39 +393,16 @@ impl Translator<'_> {
         key: &[Value],
         otherwise: Block,
     ) -> Value {
-        if let Some((notes, packing)) = self.hashed_of(site) {
-            return self.answered_hashed(notes, &packing, key, otherwise);
-        }
-        let asking = self.notes(site, ScoutSite::ASKING);
-        let at = self.at();
-        let behind = self.b.ins().ishl_imm(at, 3);
-        let question = self.b.ins().iadd(asking, behind);
-        let question = self.b.ins().load(I64, in_limbs(), question, 0);
-        let asked = self.b.create_block();
-        self.branch(question, asked, otherwise);
-        self.start_sealed(asked);
-        self.is_key_asked(site, key, question, otherwise);
-        let found = self.found_at(site, question);
-        self.b.ins().load(I64, in_limbs(), found, 0)
+        let key = self.key_to_note(site, key);
+        self.noted_answer(site.answers(), &key, otherwise)
     }
 
-    /// Goes on if a question was asked with this key.
-    fn is_key_asked(&mut self, site: ScoutSite, key: &[Value], question: Value, otherwise: Block) {
-        if key.is_empty() {
-            return;
+    /// A key as it is noted with answers.
+    fn key_to_note(&mut self, site: ScoutSite, key: &[Value]) -> Vec<Value> {
+        match self.packed_key(site.table) {
+            Some(packing) if site.is_hashed() && !key.is_empty() => self.pack(&packing, key),
+            _ => key.to_vec(),
         }
-        let keys = self.notes(site, ScoutSite::KEYS - site.limbs);
-        let behind = self.b.ins().imul_imm(question, 8 * site.limbs as i64);
-        let asked = self.b.ins().iadd(keys, behind);
-        let mut differs = self.number(0);
-        for (i, &limb) in key.iter().enumerate() {
-            let other = self.b.ins().load(I64, in_limbs(), asked, 8 * i as i32);
-            let here = self.b.ins().bxor(limb, other);
-            differs = self.b.ins().bor(differs, here);
-        }
-        let same = self.b.create_block();
-        self.branch(differs, otherwise, same);
-        self.start_sealed(same);
     }
 
     /// The key of a table's lookup, as scouts write it down.
@@ -642,63 +655,45 @@ impl Translator<'_> {
         self.jump_with(after, &[noted]);
         self.start_sealed(unknown);
         let found = self.find(site.table)?;
-        match self.hashed_of(site) {
-            Some((notes, packing)) => self.note_found(site.table, notes, &packing, found)?,
-            None => {
-                let question = self.ask_table(site)?;
-                self.store_found(site, question, found);
-            }
-        }
+        let key = self.key_of(site.table)?;
+        let key = self.key_to_note(site, &key);
+        let packet = self.notes_of_packet();
+        self.note_key(site.answers(), packet, &key);
+        self.note_answer(site.answers(), packet, found);
         self.jump_with(after, &[found]);
         self.start_sealed(after);
         Ok(number)
     }
 
-    fn hashed_of(&self, site: ScoutSite) -> Option<(HashedNotes, PackedKey)> {
-        site.hashed.zip(self.packed_key(site.table))
-    }
-
     /// Writes down the key of a table.
     fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
-        match self.hashed_of(site) {
+        match site.hashed.zip(self.packed_key(site.table)) {
             Some((notes, packing)) => self.ask_hashed(site.table, notes, &packing),
-            None => self.ask_table(site).map(|_| ()),
+            None => self.ask_table(site),
         }
     }
 
-    /// Notes the answer to a question.
-    fn store_found(&mut self, site: ScoutSite, question: Value, found: Value) {
-        let place = self.found_at(site, question);
-        self.b.ins().store(in_limbs(), found, place, 0);
-    }
-
-    /// Where the answer to a question is.
-    fn found_at(&mut self, site: ScoutSite, question: Value) -> Value {
-        // Questions are counted from 1.
-        let found = self.notes(site, ScoutSite::FOUND - 1);
-        let behind = self.b.ins().ishl_imm(question, 3);
-        self.b.ins().iadd(found, behind)
-    }
-
-    /// Writes down the key of a table that is asked for all packets together; the number of the question.
-    fn ask_table(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+    /// Writes down the key of a table that is searched for all packets together.
+    fn ask_table(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
         let key = self.key_of(site.table)?;
-        let count_at = self.notes(site, 0);
-        let count = self.b.ins().load(I64, in_limbs(), count_at, 0);
-        let keys = self.notes(site, ScoutSite::KEYS);
+        let (notes, asker) = (self.load_constant(offset::NOTES), self.at());
+        let at = |word: usize| 8 * (site.first + word) as i32;
+        let count = self.b.ins().load(I64, in_limbs(), notes, at(0));
+        let behind = self.b.ins().ishl_imm(count, WORD_SHIFT);
+        let question = self.b.ins().iadd(notes, behind);
+        let asker_at = at(ScoutSite::ASKERS);
+        self.b.ins().store(in_limbs(), asker, question, asker_at);
         let behind = self.b.ins().imul_imm(count, 8 * site.limbs as i64);
-        let place = self.b.ins().iadd(keys, behind);
-        for (i, limb) in key.into_iter().enumerate() {
-            self.b.ins().store(in_limbs(), limb, place, 8 * i as i32);
+        let place = self.b.ins().iadd(notes, behind);
+        for (limb, &part) in key.iter().enumerate() {
+            let key_at = at(ScoutSite::KEYS + limb);
+            self.b.ins().store(in_limbs(), part, place, key_at);
         }
+        let packet = self.notes_of_packet();
+        self.note_key(site.answers(), packet, &key);
         let count = self.b.ins().iadd_imm(count, 1);
-        self.b.ins().store(in_limbs(), count, count_at, 0);
-        let asking = self.notes(site, ScoutSite::ASKING);
-        let at = self.at();
-        let behind = self.b.ins().ishl_imm(at, 3);
-        let asking = self.b.ins().iadd(asking, behind);
-        self.b.ins().store(in_limbs(), count, asking, 0);
-        Ok(count)
+        self.b.ins().store(in_limbs(), count, notes, at(0));
+        Ok(())
     }
 }
 

@@ -283,7 +283,8 @@ impl Translator<'_> {
     /// The number of the record that a stage's key hits; 0 for none.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
-            Some(site) if site.is_hashed() => {
+            // Where an index is not likely to be direct, most packets have an answer.
+            Some(site) if site.is_hashed() && !self.has_small_keys(table) => {
                 self.scouted_or(site, |this| this.direct_or(table, |this| this.find(table)))
             }
             Some(site) => {
