@@ -296,8 +296,8 @@ pub(crate) struct Scout {
     pub(crate) level: usize,
     /// Writes down questions.
     pub(crate) asks: Native,
-    /// Answers those about hash tables, if there are any.
-    pub(crate) answers: Option<Native>,
+    /// Answer those about hash tables, if there are any: from first lines, and from second ones.
+    pub(crate) answers: Option<[Native; 2]>,
 }
 
 /// A compiled pass: its function, its scouts in their order, and what it needs of a packet's context.
@@ -417,23 +417,17 @@ impl<'i> Invocation<'i> {
         let Scout { level, .. } = scout;
         let asks = |lot: &Lot<'_>| view::is_scouted(lot.derived, level);
         self.show_notes(notes);
-        for (lot, packets) in parts(lots, count) {
-            if asks(lot) {
-                self.take_up(lot, &packets);
-                enter(scout.asks, self);
-            }
-        }
+        self.enter_for_all(scout.asks, level, lots, count);
         let code = self.code;
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         let are_many = lots.len() > 1;
-        if let Some(answers) = scout.answers {
+        if let Some([first, second]) = scout.answers {
             notes::read_lines_ahead(code, level, notes);
             self.show_notes(notes);
-            for (lot, packets) in parts(lots, count) {
-                if asks(lot) {
-                    self.take_up(lot, &packets);
-                    enter(answers, self);
-                }
+            self.enter_for_all(first, level, lots, count);
+            if notes::read_second_lines_ahead(code, level, notes) {
+                self.show_notes(notes);
+                self.enter_for_all(second, level, lots, count);
             }
             read_ahead(code.rows.take(notes));
         }
@@ -451,6 +445,16 @@ impl<'i> Invocation<'i> {
             }
         }
         self.show_notes(notes);
+    }
+
+    /// Runs a function of a scout's for each lot that has something to ask on its level.
+    fn enter_for_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
+        for (lot, packets) in parts(lots, count) {
+            if view::is_scouted(lot.derived, level) {
+                self.take_up(lot, &packets);
+                enter(native, self);
+            }
+        }
     }
 
     /// Native code sees the notes, which Rust had in hand: a pointer from before that is not to be used any more.

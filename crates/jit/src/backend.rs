@@ -14,7 +14,7 @@ use ir::{ControlId, Layout, ParserId, Program};
 use crate::abi::{Code, Native, Scout};
 use crate::notes;
 use crate::simplify::simplify;
-use crate::translate::{Body, PassUses, ScoutedStages, Shared, translate};
+use crate::translate::{Body, Lines, PassUses, ScoutedStages, Shared, translate};
 
 /// A program, compiled.
 pub(crate) struct Compiled {
@@ -114,8 +114,11 @@ pub(crate) fn compile_pass(
     for (level, _, answers) in &mut scouts {
         let mut sites = shared.code.scouts.iter();
         if sites.any(|site| site.hashed_on(*level).is_some()) {
-            let body = Body::Answers(*level, shared.code.rows);
-            *answers = Some(compiler.one(&mut shared, body)?.0);
+            let mut answer = |lines| {
+                let body = Body::Answers(*level, shared.code.rows, lines);
+                Ok(compiler.one(&mut shared, body)?.0)
+            };
+            *answers = Some([answer(Lines::First)?, answer(Lines::Second)?]);
         }
     }
     let mut module = compiler.module;
@@ -126,7 +129,7 @@ pub(crate) fn compile_pass(
             .map(|(level, asks, answers)| Scout {
                 level,
                 asks: native(&module, asks),
-                answers: answers.map(|id| native(&module, id)),
+                answers: answers.map(|ids| ids.map(|id| native(&module, id))),
             })
             .collect(),
         code: shared.finish(),
@@ -190,7 +193,8 @@ impl Compiler {
             Body::Control(id) => format!("control{}", id.get()),
             Body::Pass(_) => String::from("pass"),
             Body::Scout(_, _, level) => format!("scout{level}"),
-            Body::Answers(level, _) => format!("answers{level}"),
+            Body::Answers(level, _, Lines::First) => format!("answers{level}"),
+            Body::Answers(level, _, Lines::Second) => format!("late{level}"),
         };
         let declared = self
             .module

@@ -66,6 +66,17 @@ pub(crate) fn read_lines_ahead(code: &Code, level: usize, notes: &mut [u64]) {
     }
 }
 
+/// The same of second lines, for what first ones have not answered; whether there are any.
+pub(crate) fn read_second_lines_ahead(code: &Code, level: usize, notes: &[u64]) -> bool {
+    let mut are_any = false;
+    for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
+        let lines = site.second_lines(notes);
+        abi::read_ahead(lines);
+        are_any |= !lines.is_empty();
+    }
+    are_any
+}
+
 /// Asks the processor for what the answers to these packets' questions will read first; what they need not find out again stands where they will.
 pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
     let asked = site.questions(notes, packets);

@@ -1,6 +1,6 @@
 //! Lookups in hash tables by native code: a scout hashes the keys of a burst and writes down in which line each must be; when all these lines have been loaded,
-//! another function compares the keys there, then, for those that are not there, in their second lines, and lists what the pass will read of the entries. How tables are laid out,
-//! [`table::HashIndex`] says.
+//! another function compares the keys there, and writes down in which second line those must be that are not there; when these have been loaded, a third one compares them. Both list
+//! what the pass will read of the entries. How tables are laid out, [`table::HashIndex`] says.
 //!
 //! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
 
@@ -34,17 +34,28 @@ fn in_order() -> MemFlags {
     MemFlags::new().with_endianness(Endianness::Little)
 }
 
-/// The notes about a hash table, in words. By question: its first line, whose place takes, when it was looked at, a packet whose question goes to a second line, and the packet that asks, as 8 times
-/// its place in the burst. Behind them [`AnswerNotes`], with packed keys.
+/// Which lines answer questions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lines {
+    First,
+    Second,
+}
+
+/// The notes about a hash table, in words. By question: its first line, and the packet that asks, as 8 times its place in the burst; when those were looked at, in the same places and counted
+/// anew, a packet whose question its first line has not answered, and its second line. Behind them [`AnswerNotes`], with packed keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashedNotes {
-    /// The first word: how many questions there are. Behind it: how many are answered.
     first: usize,
     answers: AnswerNotes,
 }
 
 impl HashedNotes {
-    const LINES: usize = 2;
+    /// How many questions there are, and how many first lines were looked at; how many questions are late, and how many of these were looked at again.
+    const ASKED: usize = 0;
+    const ANSWERED: usize = 1;
+    const LATE: usize = 2;
+    const SETTLED: usize = 3;
+    const LINES: usize = 4;
     const ASKERS: usize = Self::LINES + BURST;
     /// One asker more stands behind the last one, which is none.
     const ANSWERS: usize = Self::ASKERS + BURST + 1;
@@ -75,9 +86,16 @@ impl HashedNotes {
     /// All have asked: the lines of their questions.
     pub(crate) fn lines(self, notes: &mut [u64]) -> &[u64] {
         let notes = &mut notes[self.first..];
-        let count = (notes[0] as usize).min(BURST);
+        let count = (notes[Self::ASKED] as usize).min(BURST);
         notes[Self::ASKERS + count] = u64::MAX;
         &notes[Self::LINES..][..count]
+    }
+
+    /// All first lines were looked at: the second lines of the questions that are late.
+    pub(crate) fn second_lines(self, notes: &[u64]) -> &[u64] {
+        let notes = &notes[self.first..];
+        let count = (notes[Self::LATE] as usize).min(BURST);
+        &notes[Self::ASKERS..][..count]
     }
 
     /// Where a word is, in bytes from the notes' beginning.
@@ -154,6 +172,11 @@ impl Translator<'_> {
         self.line(table, half)
     }
 
+    fn second_line(&mut self, table: TableId, hash: Value) -> Value {
+        let half = self.b.ins().band_imm(hash, 0xffff_ffff);
+        self.line(table, half)
+    }
+
     /// Writes down the key of a table, packed, and in which line it must be.
     pub(super) fn ask_hashed(
         &mut self,
@@ -166,7 +189,10 @@ impl Translator<'_> {
         let hash = self.hash(table, &packed);
         let line = self.first_line(table, hash);
         let (notes, asker) = (self.load_constant(offset::NOTES), self.at());
-        let count = self.b.ins().load(I64, in_limbs(), notes, to.at(0));
+        let count = self
+            .b
+            .ins()
+            .load(I64, in_limbs(), notes, to.at(HashedNotes::ASKED));
         let asker = self.b.ins().ishl_imm(asker, WORD_SHIFT);
         let behind = self.b.ins().ishl_imm(count, WORD_SHIFT);
         let question = self.b.ins().iadd(notes, behind);
@@ -176,7 +202,9 @@ impl Translator<'_> {
         let packet = self.b.ins().iadd(notes, asker);
         self.note_key(to.answers, packet, &packed);
         let count = self.b.ins().iadd_imm(count, 1);
-        self.b.ins().store(in_limbs(), count, notes, to.at(0));
+        self.b
+            .ins()
+            .store(in_limbs(), count, notes, to.at(HashedNotes::ASKED));
         Ok(())
     }
 
@@ -286,8 +314,7 @@ impl Translator<'_> {
         let to_known = [BlockArg::Value(zero)];
         self.b.ins().brif(may_have, second, &[], known, &to_known);
         self.start_sealed(second);
-        let half = self.b.ins().band_imm(hash, 0xffff_ffff);
-        let line = self.line(table, half);
+        let line = self.second_line(table, hash);
         let found = self.probe(line, packed);
         let is_certain = self.is_certain(found);
         let to_found = [BlockArg::Value(found)];
@@ -303,8 +330,8 @@ impl Translator<'_> {
         self.is_live = false;
     }
 
-    /// Translates the function that answers the questions of a level's scout, those of a lot: of each table one after the other, so that which packets ask is no matter.
-    pub(super) fn answers(mut self, level: Level, list: RowList) {
+    /// Translates a function that answers questions of a level's scout, those of a lot: of each table one after the other, so that which packets ask is no matter.
+    pub(super) fn answers(mut self, level: Level, list: RowList, lines: Lines) {
         let callers = self.see_state();
         let sites = self.code.scouts.iter();
         let sites = sites.filter_map(|site| Some((site.table, site.hashed_on(level)?)));
@@ -316,7 +343,10 @@ impl Translator<'_> {
         let next = self.b.ins().iadd(rows, behind);
         let next = self.variable(next);
         for (table, site) in sites {
-            self.answer_table(table, site, next);
+            match lines {
+                Lines::First => self.answer_from_first_lines(table, site, next),
+                Lines::Second => self.answer_from_second_lines(table, site, next),
+            }
         }
         let next = self.b.use_var(next);
         let behind = self.b.ins().isub(next, rows);
@@ -332,16 +362,36 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
-    /// Answers questions about a table, from the first that is not answered to the last of the lot's packets: from their first lines, then, for those that need them, from their
-    /// second ones. Which these are cannot be foreseen, so they are written down without a branch, as [`table`] does it in batches: the processor waits for all of them together.
-    fn answer_table(&mut self, table: TableId, site: HashedNotes, next: Variable) {
-        let wanted = self.wanted_rows(table);
+    /// The notes, and behind them how many packets the lot ends, as askers are counted.
+    fn notes_and_end(&mut self) -> (Value, Value) {
         let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
-        let end = self.b.ins().ishl_imm(end, WORD_SHIFT);
-        let answered = self.b.ins().load(I64, in_limbs(), notes, site.at(1));
-        let behind = self.b.ins().ishl_imm(answered, WORD_SHIFT);
-        let first = self.b.ins().iadd(notes, behind);
-        let [question, late] = [(); 2].map(|()| self.variable(first));
+        (notes, self.b.ins().ishl_imm(end, WORD_SHIFT))
+    }
+
+    /// Where the question is, as the first is behind the notes, that a word of the notes numbers.
+    fn question(&mut self, notes: Value, site: HashedNotes, word: usize) -> Value {
+        let number = self.load_note(notes, site.at(word));
+        let behind = self.b.ins().ishl_imm(number, WORD_SHIFT);
+        self.b.ins().iadd(notes, behind)
+    }
+
+    /// A word of the notes numbers this question from now on.
+    fn note_question(&mut self, notes: Value, site: HashedNotes, word: usize, question: Variable) {
+        let question = self.b.use_var(question);
+        let behind = self.b.ins().isub(question, notes);
+        let number = self.b.ins().ushr_imm(behind, WORD_SHIFT);
+        self.b.ins().store(in_limbs(), number, notes, site.at(word));
+    }
+
+    /// Answers questions about a table, from the first that is not answered to the last of the lot's packets, that their first lines answer. Which these are cannot be foreseen, so the
+    /// others are written down without a branch, as [`table`] does it in batches, and then their second lines, for the processor to wait for those of all lots together.
+    fn answer_from_first_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
+        let wanted = self.wanted_rows(table);
+        let (notes, end) = self.notes_and_end();
+        let question = self.question(notes, site, HashedNotes::ANSWERED);
+        let first_late = self.question(notes, site, HashedNotes::LATE);
+        let question = self.variable(question);
+        let [late, asked] = [(); 2].map(|()| self.variable(first_late));
         let is_of_lot = |this: &mut Self, here| {
             let asker = this.load_note(here, site.at(HashedNotes::ASKERS));
             let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
@@ -363,20 +413,40 @@ impl Translator<'_> {
             self.jump(through);
         }
         self.start_sealed(through);
-        let last = self.b.use_var(question);
-        let behind = self.b.ins().isub(last, notes);
-        let answered = self.b.ins().ushr_imm(behind, WORD_SHIFT);
-        self.b.ins().store(in_limbs(), answered, notes, site.at(1));
-        let question = self.variable(first);
-        let end = self.b.use_var(late);
+        self.note_question(notes, site, HashedNotes::ANSWERED, question);
+        let last_late = self.b.use_var(late);
         let is_late = |this: &mut Self, here| {
-            let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, end);
+            let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, last_late);
             (is_late, here)
         };
-        self.each_word(question, is_late, |this, here, _| {
+        self.each_word(asked, is_late, |this, here, _| {
             let asker = this.load_note(here, site.at(HashedNotes::LINES));
+            let (_, packed) = this.packed_key_of(site, asker);
+            let hash = this.hash(table, &packed);
+            let line = this.second_line(table, hash);
+            let at = site.at(HashedNotes::ASKERS);
+            this.b.ins().store(in_limbs(), line, here, at);
+        });
+        self.note_question(notes, site, HashedNotes::LATE, late);
+    }
+
+    /// Answers the questions of the lot's packets that were late, when their second lines have been loaded.
+    fn answer_from_second_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
+        let wanted = self.wanted_rows(table);
+        let (notes, end) = self.notes_and_end();
+        let question = self.question(notes, site, HashedNotes::SETTLED);
+        let last_late = self.question(notes, site, HashedNotes::LATE);
+        let question = self.variable(question);
+        let is_of_lot = |this: &mut Self, here| {
+            let asker = this.load_note(here, site.at(HashedNotes::LINES));
+            let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, last_late);
+            let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
+            (this.b.ins().band(is_late, is_of_lot), asker)
+        };
+        self.each_word(question, is_of_lot, |this, _, asker| {
             this.answer_late((table, site), asker, (wanted, next));
         });
+        self.note_question(notes, site, HashedNotes::SETTLED, question);
     }
 
     /// A loop over words, from where a variable points to, until the first function says that there are no more: the variable points there then. What the first one tells of a word

@@ -57,7 +57,7 @@ use crate::notes::RowList;
 use action::{ActionCosts, Param, SharedAction};
 use count::Applying;
 use current::CurrentUses;
-pub(crate) use hashed::words_of_rows;
+pub(crate) use hashed::{Lines, words_of_rows};
 use pass::Fusing;
 pub(crate) use pass::PassUses;
 pub(crate) use scout::{ScoutSite, ScoutedStages};
@@ -174,8 +174,8 @@ pub(crate) enum Body<'p> {
     Pass(&'p Pass),
     /// A scout of a pass, which takes answers at these stages: the one of this level.
     Scout(&'p Pass, &'p ScoutedStages, usize),
-    /// What answers the questions about hash tables of the scout of this level, and lists rows.
-    Answers(usize, RowList),
+    /// What answers the questions about hash tables of the scout of this level from these lines, and lists rows.
+    Answers(usize, RowList, Lines),
 }
 
 /// Translates code into the function at hand. Of a pass it tells where it takes answers of a scout.
@@ -196,7 +196,7 @@ pub(crate) fn translate(
         }
         Body::Pass(pass) => return translator.pass(pass),
         Body::Scout(pass, stages, level) => translator.scout(pass, stages, level)?,
-        Body::Answers(level, rows) => translator.answers(level, rows),
+        Body::Answers(level, rows, lines) => translator.answers(level, rows, lines),
     }
     Ok(ScoutedStages::new())
 }
