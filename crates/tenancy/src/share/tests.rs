@@ -29,7 +29,12 @@ fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost:
         packets: given as u64,
         passes: 0,
     };
-    shares.book(slot, work, work.packets * cost, false);
+    let cycles = work.packets * cost;
+    let visit = Visit {
+        cycles,
+        of_packets: cycles,
+    };
+    shares.book(slot, work, visit, false);
     work.packets
 }
 
