@@ -13,6 +13,7 @@
 //!
 //! Tests: `tests/`, where every workload's program is compared with its loop on every engine; beside the code.
 
+pub mod arrival;
 pub mod choices;
 pub mod clock;
 mod compare;

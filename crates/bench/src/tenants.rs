@@ -12,10 +12,11 @@ use tenancy::{
     VpdpId, Worker,
 };
 
+use crate::arrival::{Arrival, Mixed, Queues, take_part};
 use crate::clock::Clock;
 use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
-use crate::measure::{Measured, Packets, Plan, Side, Traffic, measure};
+use crate::measure::{Measured, Plan, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Choices, Forward, Outbox, Reading};
 
@@ -82,38 +83,15 @@ impl Entry {
             Entry::Rules => "table",
         }
     }
-}
 
-/// Packets of all parts; the part stands in the port's upper half until a side makes them its own.
-struct Mixed<'f> {
-    function: &'f dyn Divisible,
-    parts: usize,
+    /// Whether each port has packets of all vPDPs.
+    fn mixes_ports(self) -> bool {
+        self == Entry::Described
+    }
 }
-
-const PART_SHIFT: u32 = 16;
 
 /// The share of the program's own rate that packets come at while their latency is measured.
 const OFFERED: f64 = 0.5;
-
-/// Takes the part out of a frame's port.
-fn take_part(frame: &mut Frame) -> usize {
-    let part = frame.ingress.0 >> PART_SHIFT;
-    frame.ingress = PortId(frame.ingress.0 & ((1 << PART_SHIFT) - 1));
-    part as usize
-}
-
-impl Traffic for Mixed<'_> {
-    fn packets(&self, seed: u64) -> Packets<'_> {
-        let mut choices = Choices::new(seed);
-        Box::new(move |frame| {
-            let number = choices.below(self.parts as u64) as usize;
-            let of = self.parts;
-            self.function
-                .packet(&mut choices, Part { number, of }, frame);
-            frame.ingress = PortId(frame.ingress.0 | (number as u32) << PART_SHIFT);
-        })
-    }
-}
 
 /// The program alone.
 struct Native(switch::Worker);
@@ -214,6 +192,8 @@ pub struct Tenants<'f> {
     pub vpdps: usize,
     /// How packets find them.
     pub entry: Entry,
+    /// In which order they come.
+    pub arrival: Arrival,
 }
 
 /// One row of figures.
@@ -262,22 +242,31 @@ impl Tenants<'_> {
             side("native", Box::new(native)),
             side("vpdps", Box::new(hosted)),
         ];
-        let traffic = Mixed {
+        let mixed = Mixed {
             function: self.function,
             parts: self.vpdps,
         };
+        let queues = Queues {
+            mixed,
+            are_shared: self.entry.mixes_ports(),
+        };
+        let traffic: &dyn Traffic = match self.arrival {
+            Arrival::Mixed => &mixed,
+            Arrival::Queues => &queues,
+        };
         let mut workers = [sides];
         let clock = Clock::new();
-        let mut measured = measure(&mut workers, &traffic, plan, &clock, tell).into_iter();
+        let mut measured = measure(&mut workers, traffic, plan, &clock, tell).into_iter();
         let [sides] = &mut workers;
         let both = measured.next().zip(measured.next());
         let ([one, other], Some((native, hosted))) = (&mut sides[..], both) else {
             return Err(TenantsError::Count(self.vpdps));
         };
         let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
-        let latencies = latency::pairs(sides, &traffic, native.mpps * OFFERED, plan);
+        // Where all is carried nothing waits in queues.
+        let latencies = latency::pairs(sides, &mixed, native.mpps * OFFERED, plan);
         let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
-        let over_wires = wires.map(|wires| latency::over_wires(sides, &traffic, wires));
+        let over_wires = wires.map(|wires| latency::over_wires(sides, &mixed, wires));
         Ok(TenantsReport {
             native,
             hosted,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench::arrival::Arrival;
 use bench::measure::Plan;
 use bench::tenants::{Divisible, Entry, Tenants, TenantsError};
 use bench::workloads::{self, Size};
@@ -25,7 +26,7 @@ fn tenants<'f>(
     function: &'f dyn Divisible,
     program: &Arc<Program>,
     vpdps: usize,
-    entry: Entry,
+    (entry, arrival): (Entry, Arrival),
 ) -> Tenants<'f> {
     Tenants {
         function,
@@ -33,16 +34,23 @@ fn tenants<'f>(
         engine: engines().remove(0),
         vpdps,
         entry,
+        arrival,
     }
 }
 
-fn sends_all(function: &dyn Divisible, program: &Arc<Program>, vpdps: usize, entry: Entry) {
-    let measured = tenants(function, program, vpdps, entry)
+fn sends_all(
+    function: &dyn Divisible,
+    program: &Arc<Program>,
+    vpdps: usize,
+    (entry, arrival): (Entry, Arrival),
+) {
+    let measured = tenants(function, program, vpdps, (entry, arrival))
         .measure(&PLAN, None, &mut |_| {})
         .unwrap();
     let sent = (measured.native.sent, measured.hosted.sent);
     let name = function.name();
-    assert_eq!(sent, (1.0, 1.0), "{name}: {vpdps} by {}", entry.name());
+    let (by, arrival) = (entry.name(), arrival.name());
+    assert_eq!(sent, (1.0, 1.0), "{name}: {vpdps} by {by}, {arrival}");
     assert!(measured.ratio() > 0.0 && measured.latencies.ratio > 0.0);
 }
 
@@ -50,7 +58,9 @@ fn sends_all(function: &dyn Divisible, program: &Arc<Program>, vpdps: usize, ent
 fn virtual_data_planes_send_all_packets_that_the_program_alone_sends() {
     for name in workloads::divisibles() {
         let function = workloads::divisible(name, Size::Small).unwrap();
-        sends_all(&*function, &program(&*function), 4, Entry::Whole);
+        for arrival in [Arrival::Mixed, Arrival::Queues] {
+            sends_all(&*function, &program(&*function), 4, (Entry::Whole, arrival));
+        }
     }
 }
 
@@ -60,7 +70,9 @@ fn packets_find_their_virtual_data_plane_by_each_entry() {
     let program = program(&*function);
     for entry in Entry::ALL {
         for vpdps in [1, 4] {
-            sends_all(&*function, &program, vpdps, entry);
+            for arrival in [Arrival::Mixed, Arrival::Queues] {
+                sends_all(&*function, &program, vpdps, (entry, arrival));
+            }
         }
     }
 }
@@ -69,6 +81,7 @@ fn packets_find_their_virtual_data_plane_by_each_entry() {
 fn there_is_at_least_one_virtual_data_plane() {
     let function = workloads::divisible("l2", Size::Small).unwrap();
     let program = program(&*function);
-    let none = tenants(&*function, &program, 0, Entry::Whole).measure(&PLAN, None, &mut |_| {});
+    let whole = (Entry::Whole, Arrival::Mixed);
+    let none = tenants(&*function, &program, 0, whole).measure(&PLAN, None, &mut |_| {});
     assert!(matches!(none, Err(TenantsError::Count(0))));
 }

@@ -116,7 +116,12 @@ fn operations_under_load_are_told_with_what_became_of_each_packet() {
 #[test]
 fn what_a_measurement_does_not_heed_is_refused() {
     for measurement in ["--life", "--load"] {
-        for (option, value) in [("--policy", "pol1"), ("--vpdps", "8"), ("--burst", "64")] {
+        for (option, value) in [
+            ("--policy", "pol1"),
+            ("--vpdps", "8"),
+            ("--burst", "64"),
+            ("--arrival", "mixed"),
+        ] {
             let told = said(&["bench", "--tenants", measurement, option, value]);
             assert_eq!(told.status, Some(2), "{measurement} {option}: {}", told.err);
             assert!(told.err.contains(option), "{}", told.err);

@@ -261,15 +261,23 @@ impl Frame {
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
     #[inline]
     pub fn push_front(&mut self, bytes: &[u8]) -> Result<(), FrameError> {
-        check_len(self.len() + bytes.len())?;
-        if bytes.len() > self.headroom() {
-            self.grow_front(bytes.len());
+        self.extend_front(bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Puts `n` bytes in front, for the caller to overwrite: what they are is unspecified.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
+    #[inline]
+    pub fn extend_front(&mut self, n: usize) -> Result<&mut [u8], FrameError> {
+        check_len(self.len().saturating_add(n))?;
+        if n > self.headroom() {
+            self.grow_front(n);
         }
         let Range { start, end } = self.place();
-        let first = start - bytes.len();
-        self.buf[first..start].copy_from_slice(bytes);
-        self.set_place(first..end);
-        Ok(())
+        self.set_place(start - n..end);
+        Ok(&mut self.buf[start - n..start])
     }
 
     /// Takes `n` bytes away from the front.

@@ -99,7 +99,7 @@ impl Carriage {
     }
 
     /// Takes what is in front of a packet away and says what it was; nothing, and the frame stays, if it fails a check.
-    #[inline]
+    #[inline(always)]
     pub fn take_off(&self, frame: &mut Frame) -> Option<Description> {
         let bytes = frame.bytes();
         let described = match self {
@@ -239,7 +239,7 @@ impl Outer {
 ///
 /// # Errors
 /// The frame would be longer than a frame, or an IPv4 packet, may be; it stays as it is.
-#[inline]
+#[inline(always)]
 pub(crate) fn put_on(
     description: Draft,
     outer: Option<&Outer>,
@@ -247,7 +247,13 @@ pub(crate) fn put_on(
 ) -> Result<(), FrameError> {
     let header = description.of_packet(frame.len());
     match outer {
-        None => frame.push_front(&header),
+        None => {
+            // A copy of a length that is known here is one write.
+            if let Some(front) = frame.extend_front(header.len())?.first_chunk_mut() {
+                *front = header;
+            }
+            Ok(())
+        }
         Some(outer) => outer.put_on(header, frame),
     }
 }

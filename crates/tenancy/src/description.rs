@@ -20,6 +20,11 @@ const GENERATOR: u8 = 0b00_0011;
 /// What each byte of a header adds to its remainder: a header whose bytes' remainders cancel out is right.
 const REMAINDERS: [[u8; 256]; Description::BYTES] = remainders();
 
+/// What the lower and the upper half of a length add to it: two lines of memory, where all bytes' remainders are sixteen.
+const LENGTHS: [[u8; 64]; 2] = [remainders_of_length(0), remainders_of_length(6)];
+
+const SIX_BITS: usize = 0x3f;
+
 /// What is said of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -91,8 +96,10 @@ impl Draft {
 
     #[inline]
     fn of_length(self, length: u16) -> [u8; Description::BYTES] {
-        let length = (u32::from(length) & TWELVE_BITS) << LENGTH_SHIFT;
-        (self.0 ^ checked(length)).to_be_bytes()
+        let length = usize::from(length);
+        let check = LENGTHS[0][length & SIX_BITS] ^ LENGTHS[1][length >> 6 & SIX_BITS];
+        let length = (length as u32 & TWELVE_BITS) << LENGTH_SHIFT;
+        (self.0 ^ length ^ u32::from(check)).to_be_bytes()
     }
 }
 
@@ -133,6 +140,17 @@ const fn remainders() -> [[u8; 256]; Description::BYTES] {
     table
 }
 
+/// Of six bits of a length, from this one on.
+const fn remainders_of_length(from: u32) -> [u8; 64] {
+    let mut table = [0; 64];
+    let mut bits = 0;
+    while bits < 64 {
+        table[bits] = divide((bits as u32) << (LENGTH_SHIFT + from));
+        bits += 1;
+    }
+    table
+}
+
 /// Division bit by bit, the most significant first.
 const fn divide(word: u32) -> u8 {
     let mut rest = 0u8;
@@ -164,6 +182,17 @@ mod tests {
             packet.resize(64, 0);
             let read = Description::decode(&packet).unwrap();
             assert_eq!((read.vpdp.get(), read.length), (vpdp, length));
+        }
+    }
+
+    #[test]
+    fn every_length_has_its_check() {
+        let packet = vec![0; Description::MAX_LENGTH.into()];
+        for length in 4..=Description::MAX_LENGTH {
+            let mut packet = packet.clone();
+            packet[..4].copy_from_slice(&header(0xa5a, length));
+            let read = Description::decode(&packet).unwrap();
+            assert_eq!((read.vpdp.get(), read.length), (0xa5a, length));
         }
     }
 

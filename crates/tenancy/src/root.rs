@@ -51,6 +51,8 @@ enum Entrance {
     Whole(Inlet),
     /// Several vPDPs', whose packets their VLANs tell apart, ascending.
     Vlans(Box<[(u64, Inlet)]>),
+    /// Several vPDPs', whose packets begin with their descriptions: where they go in.
+    Described(Inlets),
     /// Several vPDPs'.
     Shared(Box<Shared>),
 }
@@ -58,13 +60,22 @@ enum Entrance {
 const _: () = assert!(size_of::<Entrance>() <= 24);
 
 impl Entrance {
+    /// Descriptions that are the first bytes lead where they lead, whatever else there is.
+    fn tell_apart_by_description(&mut self) {
+        if let Entrance::Shared(shared) = self
+            && let Sharing::Described(Carriage::Plain) = shared.sharing
+        {
+            *self = Entrance::Described(std::mem::take(&mut shared.inlets));
+        }
+    }
+
     /// Rules that ask for nothing but this port's VLANs lead where they lead without being asked.
     fn tell_apart_by(&mut self, owners: &[(u64, VpdpId)]) {
         let Entrance::Shared(shared) = self else {
             return;
         };
         if let Sharing::Rules = shared.sharing {
-            let inlet = |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlet(vpdp)?));
+            let inlet = |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.of(vpdp)?));
             *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
         }
     }
@@ -73,14 +84,17 @@ impl Entrance {
 #[derive(Debug)]
 struct Shared {
     sharing: Sharing,
-    /// Where packets of each vPDP go in, by its number; [`Inlet::NONE`] for those that do not have the port.
-    inlets: Box<[Inlet]>,
+    inlets: Inlets,
 }
 
-impl Shared {
+/// Where packets of each vPDP go in, by its number; [`Inlet::NONE`] for those that do not have the port.
+#[derive(Debug, Default)]
+struct Inlets(Box<[Inlet]>);
+
+impl Inlets {
     #[inline]
-    fn inlet(&self, vpdp: VpdpId) -> Option<Inlet> {
-        let inlet = self.inlets.get(vpdp.index()).copied();
+    fn of(&self, vpdp: VpdpId) -> Option<Inlet> {
+        let inlet = self.0.get(vpdp.index()).copied();
         inlet.filter(|inlet| inlet.slot != Slot::NONE)
     }
 }
@@ -92,10 +106,22 @@ pub(crate) enum Exit {
     Open,
     /// To a port of the switch.
     Port(PortId),
-    /// To a port of the switch that carries descriptions, with this in front of them. Ports of a vPDP that carry them alike have one.
-    Described(PortId, Option<Arc<Outer>>),
+    /// To a port of the switch that carries descriptions.
+    Described(PortId),
+    /// To one that carries them with this in front of them. Ports of a vPDP that carry them alike have one.
+    Wrapped(PortId, Arc<Outer>),
     /// To another virtual port.
     Link(Inlet),
+}
+
+impl Exit {
+    /// What stands in front of descriptions.
+    pub(crate) fn outer(&self) -> Option<&Outer> {
+        match self {
+            Exit::Wrapped(_, outer) => Some(outer),
+            _ => None,
+        }
+    }
 }
 
 /// Whether packets are let in.
@@ -201,9 +227,10 @@ impl Root {
             let exits = connections.map(|connection| match *connection {
                 Connection::Open => Exit::Open,
                 Connection::Physical(port) => match wiring.shared.get(&port) {
-                    Some(Sharing::Described(carriage)) => {
-                        Exit::Described(port, outers.of_carriage(*carriage))
-                    }
+                    Some(Sharing::Described(carriage)) => match outers.of_carriage(*carriage) {
+                        Some(outer) => Exit::Wrapped(port, outer),
+                        None => Exit::Described(port),
+                    },
                     _ => Exit::Port(port),
                 },
                 Connection::Link(other) => Exit::Link(Inlet {
@@ -268,12 +295,17 @@ impl Root {
                 let inlet = of_vlan(owners, outer_vlan(frame.bytes()));
                 inlet.ok_or(DropReason::Unclassified)
             }
+            Some(Entrance::Described(inlets)) => {
+                let description = Carriage::Plain.take_off(frame);
+                let description = description.ok_or(DropReason::BadDescription)?;
+                inlets.of(description.vpdp).ok_or(DropReason::Unclassified)
+            }
             Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame),
             Some(Entrance::Closed) | None => Err(DropReason::Unclassified),
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn shared_inlet(&self, shared: &Shared, frame: &mut Frame) -> Result<Inlet, DropReason> {
         let by_rules = |frame: &Frame| {
             let classifier = self.classifier.as_ref()?;
@@ -287,7 +319,7 @@ impl Root {
             Sharing::Destination(prefix) => prefix.vpdp(frame.bytes()).or_else(|| by_rules(frame)),
             Sharing::Rules => by_rules(frame),
         };
-        let inlet = vpdp.and_then(|vpdp| shared.inlet(vpdp));
+        let inlet = vpdp.and_then(|vpdp| shared.inlets.of(vpdp));
         inlet.ok_or(DropReason::Unclassified)
     }
 }
@@ -352,13 +384,16 @@ fn entrances(
             ];
             entrances[at] = Entrance::Shared(Box::new(Shared {
                 sharing,
-                inlets: inlets.into(),
+                inlets: Inlets(inlets.into()),
             }));
         }
         if let Entrance::Shared(shared) = &mut entrances[at] {
-            shared.inlets[virtual_port.vpdp.index()] = inlet;
+            shared.inlets.0[virtual_port.vpdp.index()] = inlet;
         }
     }
+    entrances
+        .iter_mut()
+        .for_each(Entrance::tell_apart_by_description);
     if let Some(Classifier::Vlans(vlans)) = classifier {
         for (port, entrance) in (0..).map(PortId).zip(&mut entrances) {
             entrance.tell_apart_by(vlans.of_port(port));

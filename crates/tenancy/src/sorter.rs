@@ -37,42 +37,38 @@ impl Sorter {
             }
             return;
         }
-        self.find_places();
-        for at in 0..frames.len().min(self.places.len()) {
-            // Each exchange brings one frame to its place.
-            while self.places[at] as usize != at {
-                let place = self.places[at] as usize;
-                frames.swap(at, place);
-                self.places.swap(at, place);
-            }
-        }
-    }
-
-    /// Finds the groups, and where each frame goes.
-    fn find_places(&mut self) {
-        let mut behind = self.count() as u32;
-        self.places.clear();
-        for slot in &self.slots {
-            let next = self.counts.get_mut(slot.index());
-            let next = next.unwrap_or(&mut behind);
-            self.places.push(*next);
-            *next += 1;
+        let lie_apart = self.count();
+        let behind = self.lay_out();
+        if lie_apart {
+            self.find_places(behind);
+            self.exchange(frames);
         }
         for (slot, _) in &self.groups {
             self.counts[slot.index()] = 0;
         }
     }
 
-    /// Finds the groups, and where each slot's first frame goes; where the frames of no slot begin.
-    fn count(&mut self) -> usize {
+    /// Finds the groups, and counts their frames; whether those of one may lie apart from each other, or some are in none.
+    fn count(&mut self) -> bool {
+        let (mut lie_apart, mut last) = (false, Slot::NONE);
         for &slot in &self.slots {
-            if let Some(count) = self.counts.get_mut(slot.index()) {
-                if *count == 0 {
-                    self.groups.push((slot, 0..0));
-                }
-                *count += 1;
+            let Some(count) = self.counts.get_mut(slot.index()) else {
+                lie_apart = true;
+                continue;
+            };
+            if *count == 0 {
+                self.groups.push((slot, 0..0));
+            } else {
+                lie_apart |= slot != last;
             }
+            *count += 1;
+            last = slot;
         }
+        lie_apart
+    }
+
+    /// Lays the groups out one behind the other, and finds where each slot's first frame goes; where the frames of no slot begin.
+    fn lay_out(&mut self) -> u32 {
         let mut begin = 0;
         for (slot, range) in &mut self.groups {
             let count = &mut self.counts[slot.index()];
@@ -80,7 +76,37 @@ impl Sorter {
             *count = begin as u32;
             begin = range.end;
         }
-        begin
+        begin as u32
+    }
+
+    /// Finds where each frame goes.
+    fn find_places(&mut self, mut behind: u32) {
+        self.places.clear();
+        for slot in &self.slots {
+            let next = self.counts.get_mut(slot.index());
+            let next = next.unwrap_or(&mut behind);
+            self.places.push(*next);
+            *next += 1;
+        }
+    }
+
+    /// Brings each frame to its place, along cycles of places: what is on its way stays in registers, and the next step of a cycle needs nothing that the
+    /// one before it writes.
+    fn exchange(&mut self, frames: &mut [Frame]) {
+        for at in 0..frames.len().min(self.places.len()) {
+            let mut place = std::mem::replace(&mut self.places[at], at as u32) as usize;
+            if place == at {
+                continue;
+            }
+            let mut on_its_way = std::mem::replace(&mut frames[at], Frame::without_buffer());
+            while place != at {
+                let next = frames.get_mut(place).zip(self.places.get_mut(place));
+                let Some((frame, next)) = next else { break };
+                std::mem::swap(&mut on_its_way, frame);
+                place = std::mem::replace(next, place as u32) as usize;
+            }
+            frames[at] = on_its_way;
+        }
     }
 
     /// How many slots have frames.
@@ -109,11 +135,15 @@ mod tests {
     proptest! {
         #[test]
         fn frames_of_a_slot_come_together_and_keep_their_order(
-            bursts in prop::collection::vec(prop::collection::vec(0u32..7, 0..70), 1..4),
+            bursts in prop::collection::vec(prop::collection::vec((0u32..7, 1usize..9), 0..20), 1..4),
+            are_short in any::<bool>(),
         ) {
             let mut sorter = Sorter::default();
             sorter.make_room(6);
-            for numbers in bursts {
+            for runs in bursts {
+                let length = |length: usize| if are_short { 1 } else { length };
+                let numbers = runs.into_iter().flat_map(|(number, most)| vec![number; length(most)]);
+                let numbers: Vec<u32> = numbers.collect();
                 let slot = |number: &u32| if *number == 6 { Slot::NONE } else { Slot(*number) };
                 sorter.slots = numbers.iter().map(slot).collect();
                 let frame = |number: usize| Frame::from_bytes(&[number as u8]).unwrap();

@@ -179,12 +179,26 @@ impl<'w> Way<'w> {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
         (port, frame, time): (PortId, &mut Frame, Nanos),
     ) {
-        match self.place.exit(port) {
-            Exit::Port(port) => sent(*port, frame, time),
-            Exit::Described(port, outer) => match self.place.describe(outer.as_deref(), frame) {
-                Ok(()) => sent(*port, frame, time),
-                Err(_) => self.too_long += 1,
+        let port = match self.place.exit(port) {
+            Exit::Port(port) => *port,
+            Exit::Described(port) if self.place.describe(None, frame).is_ok() => *port,
+            exit => match self.other_way(links, exit, frame) {
+                Some(port) => port,
+                None => return,
             },
+        };
+        sent(port, frame, time);
+    }
+
+    /// Of packets that not every switch has: kept apart so that the usual way is short.
+    #[inline(never)]
+    fn other_way(&mut self, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
+        match exit {
+            Exit::Port(port) => return Some(*port),
+            Exit::Wrapped(port, outer) if self.place.describe(Some(outer), frame).is_ok() => {
+                return Some(*port);
+            }
+            Exit::Described(_) | Exit::Wrapped(..) => self.too_long += 1,
             Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
             Exit::Link(inlet) => {
                 self.allowance -= 1;
@@ -192,6 +206,7 @@ impl<'w> Way<'w> {
             }
             Exit::Open => self.open += 1,
         }
+        None
     }
 
     /// The seat counts what had nowhere to go.

@@ -15,6 +15,7 @@ mod tenants;
 
 use std::time::Duration;
 
+use bench::arrival::Arrival;
 use bench::workloads;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -60,6 +61,9 @@ pub(crate) struct Options {
     /// With --tenants: how many vPDPs.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["1", "8", "64", "256"])]
     vpdps: Vec<usize>,
+    /// With --tenants: in which order packets come. Where it is not said, mixed, and for ports of one vPDP also from queues.
+    #[arg(long, value_name = "ORDER", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"])]
+    arrival: Vec<Order>,
     /// With --tenants: measure instead what happens to packets while vPDPs are made, changed, moved to another switch and deleted at random: at 80 % of
     /// the rate that --workers reach, with every packet checked. Wants a core more than workers.
     #[arg(long, requires = "tenants", conflicts_with_all = ["load", "hostile"])]
@@ -119,6 +123,24 @@ pub(crate) struct Options {
     /// Draw the programs' rates into a file, too, as SVG.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lookups", "io"])]
     svg: Option<PathBuf>,
+}
+
+/// In which order packets come to vPDPs.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// Each is any vPDP's: the harder order, as packets come that nobody lets wait.
+    Mixed,
+    /// Ports are full, and give 64 packets each in turns, as those of a worker of `polyplane host` do that cannot carry what comes.
+    Queues,
+}
+
+impl Order {
+    fn arrival(self) -> Arrival {
+        match self {
+            Order::Mixed => Arrival::Mixed,
+            Order::Queues => Arrival::Queues,
+        }
+    }
 }
 
 /// How the keys of a table are matched.

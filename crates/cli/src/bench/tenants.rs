@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench::arrival::Arrival;
 use bench::io::Cables;
 use bench::latency::{Latencies, Wires};
 use bench::measure::Plan;
@@ -12,7 +13,7 @@ use interp::Interp;
 use jit::Jit;
 use serde::Serialize;
 
-use super::{Options, report};
+use super::{Options, Order, report};
 use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, chain, out};
@@ -22,6 +23,7 @@ use crate::{Ended, chain, out};
 struct Row {
     policy: String,
     entry: &'static str,
+    arrival: &'static str,
     vpdps: usize,
     native_mpps: f64,
     vpdp_mpps: f64,
@@ -60,11 +62,17 @@ impl OverWires {
 }
 
 impl Row {
-    fn new(policy: &str, entry: Entry, vpdps: usize, report: &TenantsReport) -> Row {
+    fn new(
+        policy: &str,
+        (entry, arrival): (Entry, Arrival),
+        vpdps: usize,
+        report: &TenantsReport,
+    ) -> Row {
         let (native, hosted) = (report.latencies.first, report.latencies.second);
         Row {
             policy: policy.to_owned(),
             entry: entry.name(),
+            arrival: arrival.name(),
             vpdps,
             native_mpps: report.native.mpps,
             vpdp_mpps: report.hosted.mpps,
@@ -88,6 +96,7 @@ impl Row {
         vec![
             self.policy.clone(),
             self.entry.to_owned(),
+            self.arrival.to_owned(),
             self.vpdps.to_string(),
             format!("{:.2}", self.native_mpps),
             format!("{:.2}", self.vpdp_mpps),
@@ -103,9 +112,10 @@ impl Row {
     }
 }
 
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 14] = [
     "program",
     "entry",
+    "arrival",
     "vPDPs",
     "alone Mpps",
     "vPDPs Mpps",
@@ -119,9 +129,24 @@ const HEAD: [&str; 13] = [
     "p99 us",
 ];
 
-/// Measures a function by all entries, beside so many vPDPs.
+/// What is measured beside each number of vPDPs: all entries under these arrivals. Where it is not said, packets come mixed, and by ports of one vPDP also
+/// as they wait in queues.
+fn ways(arrivals: &[Order]) -> Vec<(Entry, Arrival)> {
+    let of = |entry| -> Vec<Arrival> {
+        match arrivals {
+            [] if entry == Entry::Whole => vec![Arrival::Mixed, Arrival::Queues],
+            [] => vec![Arrival::Mixed],
+            said => said.iter().copied().map(Order::arrival).collect(),
+        }
+    };
+    let of = |entry| of(entry).into_iter().map(move |arrival| (entry, arrival));
+    Entry::ALL.into_iter().flat_map(of).collect()
+}
+
+/// Measures a function in these ways, beside so many vPDPs.
 fn measure(
     function: &dyn Divisible,
+    ways: &[(Entry, Arrival)],
     vpdps: usize,
     plan: &Plan,
     mut wires: Option<&mut Cables>,
@@ -129,25 +154,34 @@ fn measure(
 ) -> Result<Vec<Row>, String> {
     let program = chain::compile_steps(function.name(), &function.steps())?;
     let program = Arc::new(program);
-    let rows = Entry::ALL.into_iter().map(|entry| {
+    let rows = ways.iter().map(|&(entry, arrival)| {
         let tenants = Tenants {
             function,
             program: Arc::clone(&program),
             engine: Arc::new(Jit::new(Arc::new(Interp))),
             vpdps,
             entry,
+            arrival,
         };
         let mut tell = |share: f64| {
             if line.is_due() {
                 let done = bar((share * 100.0) as u64, 100, 20);
                 let (name, entry) = (function.name(), entry.name());
-                line.show(&format!("{name} in {vpdps} vPDPs by {entry}: {done}"));
+                let arrival = arrival.name();
+                line.show(&format!(
+                    "{name} in {vpdps} vPDPs by {entry}, {arrival}: {done}"
+                ));
             }
         };
         let wires = wires.as_deref_mut().map(|cables| cables as &mut dyn Wires);
         let measured = tenants.measure(plan, wires, &mut tell);
         let measured = measured.map_err(|error| error.to_string())?;
-        Ok(Row::new(function.name(), entry, vpdps, &measured))
+        Ok(Row::new(
+            function.name(),
+            (entry, arrival),
+            vpdps,
+            &measured,
+        ))
     });
     rows.collect()
 }
@@ -165,6 +199,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
             None
         }
     };
+    let ways = ways(&options.arrival);
     let mut line = LiveLine::new();
     let mut rows = Vec::new();
     for name in &options.policy {
@@ -178,6 +213,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
         for vpdps in &options.vpdps {
             rows.extend(measure(
                 &*function,
+                &ways,
                 *vpdps,
                 &plan,
                 cables.as_mut(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bench::arrival::Arrival;
 use bench::measure::{Measured, Packets, Plan, Traffic};
 use bench::tenants::{Divisible, Entry, Part, Step, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
@@ -85,6 +86,7 @@ impl Policy {
             engine,
             vpdps,
             entry,
+            arrival: Arrival::Mixed,
         };
         let report = tenants.measure(plan, None, tell);
         let report = report.map_err(|error| error.to_string())?;

@@ -59,10 +59,11 @@ impl Hypervisor {
                 let mut frame = Frame::new();
                 // Another frame's bytes are as many as a frame may have.
                 let _ = frame.assign(bytes);
-                match place.exit(port) {
+                let exit = place.exit(port);
+                match exit {
                     Exit::Port(port) => sent(*port, &mut frame, time),
-                    Exit::Described(port, outer) => {
-                        match place.describe(outer.as_deref(), &mut frame) {
+                    Exit::Described(port) | Exit::Wrapped(port, _) => {
+                        match place.describe(exit.outer(), &mut frame) {
                             Ok(()) => sent(*port, &mut frame, time),
                             Err(_) => lost.push(DropReason::FrameTooLong),
                         }
