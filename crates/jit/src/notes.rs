@@ -96,34 +96,32 @@ pub(crate) fn answer(
     lot: &Lot<'_>,
     are_many: bool,
 ) {
-    let asked = site.questions(notes, packets);
-    let (keys, found) = (asked.keys, &mut *asked.found);
-    let Some(table) = lot.state.table(site.table).filter(|_| !found.is_empty()) else {
+    let mut asked = site.questions(notes, packets);
+    let is_asked = !asked.keys.is_empty();
+    let Some(table) = lot.state.table(site.table).filter(|_| is_asked) else {
         return;
     };
     let Some(entries) = view::entries(lot, site.table, are_many) else {
         return;
     };
     if are_many {
-        table.lookup.find_announced(keys, found);
+        table.lookup.find_announced(asked.keys, asked.found);
+        asked.answer(|_, found| found);
     } else {
         let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
-        let places = &mut places[..found.len()];
-        table.lookup.find_batch(keys, places);
-        for (found, place) in found.iter_mut().zip(places) {
-            *found = place.map_or(0, |idx| u64::from(idx.get()) + 1);
-        }
+        let places = &mut places[..asked.found.len()];
+        table.lookup.find_batch(asked.keys, places);
+        asked.answer(|question, _| places[question].map_or(0, |idx| u64::from(idx.get()) + 1));
     }
     for rows in [&entries.records, &entries.counts, &entries.usage] {
         match are_many {
             // Where each of many has few packets, loads keep the next one's lookups waiting: 64 vPDPs of `l2` took 100 cycles a packet more with them when their tables were searched here. What
             // native code has searched is loaded when all lots are answered ([`abi::read_ahead`]).
-            true => ask_for(rows, found),
+            true => ask_for(rows, asked.found),
             false if rows.is_empty() => {}
-            false => abi::load_rows(rows, found),
+            false => abi::load_rows(rows, asked.found),
         }
     }
-    asked.answer();
 }
 
 /// Asks the processor for the rows of these numbers.

@@ -165,6 +165,91 @@ mod tests {
     }
 
     #[test]
+    fn what_was_computed_on_every_way_is_not_computed_again_nor_asked() {
+        let mut func = function(|b, pointer| {
+            let [yes, no, again, never] = [(); 4].map(|()| b.create_block());
+            let flags = b.ins().load(I64, safe(), pointer, 0);
+            let is_set = b.ins().band_imm(flags, 4);
+            b.ins().brif(is_set, yes, &[], no, &[]);
+            b.switch_to_block(no);
+            // Another computation of the same.
+            let is_set = b.ins().band_imm(flags, 4);
+            b.ins().brif(is_set, never, &[], again, &[]);
+            for block in [yes, again, never] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), flags, pointer, 16);
+                b.ins().return_(&[]);
+            }
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
+        assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+    }
+
+    #[test]
+    fn what_one_way_has_computed_is_computed_on_the_other() {
+        let mut func = function(|b, pointer| {
+            let [yes, no, met] = [(); 3].map(|()| b.create_block());
+            let [number, choice] = [0, 16].map(|at| b.ins().load(I64, safe(), pointer, at));
+            b.ins().brif(choice, yes, &[], no, &[]);
+            for block in [yes, no, met] {
+                b.switch_to_block(block);
+                let more = b.ins().iadd_imm(number, 7);
+                b.ins().store(safe(), more, pointer, 8);
+                if block == met {
+                    b.ins().return_(&[]);
+                } else {
+                    b.ins().jump(met, &[]);
+                }
+            }
+        });
+        fold::fold(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::IaddImm), 3, "{func}");
+    }
+
+    #[test]
+    fn a_block_to_which_one_way_leads_knows_what_its_parameters_are() {
+        let mut func = function(|b, pointer| {
+            let [yes, no, later] = [(); 3].map(|()| b.create_block());
+            let [hit, missed] = [(); 2].map(|()| b.create_block());
+            let told = b.append_block_param(later, I64);
+            let number = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().brif(number, yes, &[], no, &[]);
+            b.switch_to_block(yes);
+            b.ins().jump(later, &[number.into()]);
+            b.switch_to_block(later);
+            b.ins().brif(told, hit, &[], missed, &[]);
+            for (block, at) in [(no, 8), (hit, 16), (missed, 24)] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), pointer, pointer, at);
+                b.ins().return_(&[]);
+            }
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+        assert_eq!(count(&func, Opcode::Store), 2, "{func}");
+    }
+
+    #[test]
+    fn a_mask_falls_away_where_no_other_bits_can_be() {
+        let mut func = function(|b, pointer| {
+            let byte = b.ins().uload8(I64, safe(), pointer, 0);
+            let byte = b.ins().bxor_imm(byte, 0xff);
+            let [kept, cut] = [0xff, 0x7f].map(|mask| b.ins().band_imm(byte, mask));
+            b.ins().store(safe(), kept, pointer, 8);
+            b.ins().store(safe(), cut, pointer, 16);
+            b.ins().return_(&[]);
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
+        assert_eq!(count(&func, Opcode::BxorImm), 1, "{func}");
+    }
+
+    #[test]
     fn the_pinned_register_is_set_on_every_way_and_read_where_it_was() {
         let mut func = function(|b, pointer| {
             let [one, other] = [(); 2].map(|()| b.create_block());

@@ -158,17 +158,20 @@ pub(crate) struct Questions<'n> {
     askers: &'n [u64],
     /// What is asked for.
     pub(crate) keys: &'n [u64],
-    /// Where the numbers of the records go that they hit, 0 for none.
+    /// The numbers of the records that they hit, 0 for none, when they are answered; before, what is noted of each.
     pub(crate) found: &'n mut [u64],
     answers: &'n mut [u64],
 }
 
 impl Questions<'_> {
-    /// Tells all that ask what was found.
-    pub(crate) fn answer(self) {
-        for (&asker, &mut found) in self.askers.iter().zip(self.found) {
+    /// Tells all that ask what was found for each question, by its place.
+    pub(crate) fn answer(&mut self, found: impl Fn(usize, u64) -> u64) {
+        let questions = self.askers.iter().zip(&mut *self.found).enumerate();
+        for (question, (&asker, noted)) in questions {
+            let number = found(question, *noted);
+            *noted = number;
             if let Some(answer) = self.answers.get_mut(asker as usize) {
-                *answer = match found {
+                *answer = match number {
                     0 => AnswerNotes::MISSED,
                     number => number,
                 };
