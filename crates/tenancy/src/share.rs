@@ -19,11 +19,6 @@
 //! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for, out of the share: most
 //! rounds are without it, and short. For whom such visits do not suffice for what it could have at least asks for that much, for the part of an interval in
 //! which they do not: the others leave it that, however dear their packets are. One alone is visited without bound.
-//!
-//! Who is content with what it could have at least (a modest one) waits for all that the worker does meanwhile, not for others' packets alone. So what was done
-//! for it in all, to receive and to visit it too, is not there for the others; and one that has used its own beside it pays for its visits whole, for receiving
-//! its packets out of its share too, and for what rounds take in which it has packets: many short visits cost who asks for too much. Beside
-//! modest ones it has no visit before its share has come. Where nobody is modest, nobody pays for that, and visits are as long as ever.
 
 use packet::Nanos;
 
@@ -86,16 +81,12 @@ const LONE_VISIT: f64 = 4.0;
 struct Account {
     weight: f64,
     used: f64,
-    /// What visits took that it did not pay for.
-    beside: f64,
     served: u64,
     refused: u64,
     /// Passes of packets that started over.
     passes: u64,
     /// Whether packets inside wait for passes.
     is_waiting: bool,
-    /// Whether it was content in the last interval.
-    is_modest: bool,
     /// Packets that were received, and what that took.
     received: u64,
     reception: f64,
@@ -132,12 +123,10 @@ impl Default for Account {
         Account {
             weight: 1.0,
             used: 0.0,
-            beside: 0.0,
             served: 0,
             refused: 0,
             passes: 0,
             is_waiting: false,
-            is_modest: false,
             received: 0,
             reception: 0.0,
             cost: FIRST_COST,
@@ -170,19 +159,6 @@ impl Account {
         };
         match self.is_waiting || self.has_more {
             true => asked.max(capacity * MORE_THAN_ALL),
-            false => asked,
-        }
-    }
-
-    /// Whether it asked for something that is no more than it could have at least.
-    fn is_content(&self, asked: f64) -> bool {
-        asked > 0.0 && !self.has_more && self.has_credit()
-    }
-
-    /// What one takes from the others that asked for so much in an interval, where so many have gone: all that was done for it, if it is content.
-    fn takes(&self, asked: f64, intervals: f64) -> f64 {
-        match self.is_content(asked) {
-            true => asked + (self.beside + self.reception) / intervals,
             false => asked,
         }
     }
@@ -252,13 +228,6 @@ fn intervals(time: Nanos, interval: Nanos) -> f64 {
     time.0 as f64 / interval.0.max(1) as f64
 }
 
-/// What a visit took, and what of it was its packets' own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit {
-    pub(crate) cycles: u64,
-    pub(crate) of_packets: u64,
-}
-
 /// The accounts of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
@@ -281,8 +250,6 @@ pub(crate) struct Shares {
     askers: usize,
     crowd: usize,
     met: u64,
-    /// How many were modest in the last interval.
-    modest: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -329,14 +296,10 @@ impl Shares {
             } else {
                 asked
             };
-            (account.takes(asked.min(most), long), account.weight)
-        });
-        let all = self.accounts.iter().map(|account| {
-            let asked = account.asked(long, bursts, capacity);
-            (account.takes(asked, long), account.weight)
+            (asked.min(most), account.weight)
         });
         let [all, rest] = match self.is_behind {
-            true => [level(capacity, all), level(capacity, takes)],
+            true => [level(capacity, asked), level(capacity, takes)],
             false => [f64::INFINITY; 2],
         };
         self.is_contended = all.is_finite();
@@ -355,15 +318,12 @@ impl Shares {
             let share = level * account.weight;
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
-            account.is_modest = account.is_content(asked);
             (account.has_more, account.cut) = (false, 0);
             (account.asked_before, account.is_put_off) = (asked, false);
-            (account.used, account.beside) = (0.0, 0.0);
+            account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
             (account.received, account.reception) = (0, 0.0);
         }
-        let modest = self.accounts.iter().filter(|account| account.is_modest);
-        self.modest = modest.count();
     }
 
     /// The part of its core that the thread has, on average.
@@ -394,39 +354,11 @@ impl Shares {
     /// Books of so many cycles that receiving and sorting a burst took what is one's, with so many packets.
     pub(crate) fn receive_for(&mut self, slot: Slot, packets: usize, cycles: f64) {
         self.fill(slot);
-        let pays_all = self.pays_all(slot);
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
             account.came = self.round;
             account.pay(cycles);
-            if pays_all {
-                account.left -= cycles;
-            }
-        }
-    }
-
-    /// Whether one pays for all that the worker does for it: it has used what it could have at least, and modest ones wait meanwhile.
-    pub(crate) fn pays_all(&self, slot: Slot) -> bool {
-        let account = self.accounts.get(slot.index());
-        account.is_some_and(|account| self.keeps_modest_waiting(account))
-    }
-
-    /// The same of an account.
-    fn keeps_modest_waiting(&self, account: &Account) -> bool {
-        !account.has_credit() && self.modest > usize::from(account.is_modest)
-    }
-
-    /// Has those of these slots that pay for all, in equal parts, pay what a burst took beside its reception and its visits.
-    pub(crate) fn bear(&mut self, slots: impl Iterator<Item = Slot> + Clone, cycles: f64) {
-        let bearers = slots.clone().filter(|slot| self.pays_all(*slot)).count();
-        for slot in slots {
-            if !self.pays_all(slot) {
-                continue;
-            }
-            let account = &mut self.accounts[slot.index()];
-            account.pay(cycles / bearers as f64);
-            account.left -= cycles / bearers as f64;
         }
     }
 
@@ -497,10 +429,6 @@ impl Shares {
             // Somebody has just begun.
             (0 | 1, false) => return self.quantum * LONG_VISIT,
             (_, true) => self.quantum * LONE_VISIT,
-            // What has not come of its share is others' time.
-            (_, false) if self.keeps_modest_waiting(account) => {
-                self.quantum.min(account.left.max(0.0))
-            }
             (_, false) => self.quantum,
         };
         account.purse().clamp(least, self.quantum * LONG_VISIT)
@@ -593,15 +521,10 @@ impl Shares {
     }
 
     /// Books what packets that were admitted, and all that start over, have cost, and whether some wait for passes now.
-    pub(crate) fn book(&mut self, slot: Slot, work: Work, visit: Visit, is_waiting: bool) {
-        let cycles = match self.pays_all(slot) {
-            true => visit.cycles,
-            false => visit.of_packets,
-        };
+    pub(crate) fn book(&mut self, slot: Slot, work: Work, cycles: u64, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             self.used += cycles as f64;
             account.spend(cycles as f64);
-            account.beside += (visit.cycles - cycles) as f64;
             account.passes += work.passes;
             account.is_waiting = is_waiting;
             account.left -= cycles as f64 - work.packets as f64 * account.cost;
@@ -638,5 +561,3 @@ fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod waits;

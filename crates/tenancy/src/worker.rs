@@ -14,7 +14,7 @@ use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
-use crate::share::{Fairness, Shares, Visit};
+use crate::share::{Fairness, Shares};
 use crate::sorter::Sorter;
 
 mod waiting;
@@ -85,8 +85,6 @@ pub struct Worker {
     shares: Shares,
     /// What is told of the frames that come next.
     reception: Reception,
-    /// Cycles of this burst that were nobody's packets', nor what receiving them took.
-    overhead: u64,
     /// Packets that are no vPDP's.
     ledger: Ledger,
     is_untold: bool,
@@ -251,7 +249,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
 /// Of what a visit took, the least part that a share pays for.
 const LEAST_PART: u64 = 4;
 
-/// [`run`], with what it costs measured and charged to the place; what was done, and what of its cycles a share pays for.
+/// [`run`], with what it costs measured and charged to the place; what was done, and the cycles that a share pays for.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
@@ -260,7 +258,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     passes: u32,
     (now, sent): (Nanos, &mut S),
     gauge: &mut dyn Gauge,
-) -> (Work, Visit) {
+) -> (Work, u64) {
     let before = seat.passes();
     let packets = frames.len() as u64;
     gauge.begin();
@@ -275,7 +273,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
             .saturating_sub(gauge.visit())
             .max(cycles / LEAST_PART),
     };
-    (work, Visit { cycles, of_packets })
+    (work, of_packets)
 }
 
 /// Gives a frame the virtual port that it comes in by; its slot.
@@ -330,7 +328,6 @@ impl Worker {
             gauge: Box::new(Reckoned::default()),
             shares: Shares::default(),
             reception: Reception::default(),
-            overhead: 0,
             ledger: Ledger::default(),
             is_untold: false,
             now: Nanos::ZERO,
@@ -437,20 +434,17 @@ impl Worker {
         self.commons.links.begin(frames.len());
         self.take_root();
         let root = Arc::clone(&self.root);
-        self.overhead = 0;
-        self.begin_measuring();
         if let Some(fairness) = &self.fairness {
             self.shares.miss(self.gauge.missed());
             self.shares.begin(fairness, root.slots(), now);
         }
         self.watch_all_if_called();
-        self.overhead += self.end_measuring();
         self.go_on(&root, Standing::InCredit, &mut sent);
         self.run_leaving(&mut sent);
         if !frames.is_empty() {
             self.shares.receive(self.reception);
         }
-        self.begin_measuring();
+        self.begin_sorting();
         self.classify(&root, frames);
         self.serve_all(&root, frames, &mut sent);
         self.go_on(&root, Standing::Others, &mut sent);
@@ -535,24 +529,16 @@ impl Worker {
         self.serve_groups(root, frames, sent);
     }
 
-    /// What is done until [`Worker::end_measuring`] is done for all frames alike.
-    fn begin_measuring(&mut self) {
+    /// What is done until [`Worker::end_sorting`] is done for all frames alike.
+    fn begin_sorting(&mut self) {
         if self.fairness.is_some() {
             self.gauge.begin();
         }
     }
 
-    fn end_measuring(&mut self) -> u64 {
-        match self.fairness {
-            Some(_) => self.gauge.end(Work::default()),
-            None => 0,
-        }
-    }
-
     fn end_sorting(&mut self) {
         if self.fairness.is_some() {
-            let cycles = self.end_measuring();
-            self.overhead += cycles;
+            let cycles = self.gauge.end(Work::default());
             self.shares.receive(Reception {
                 cycles,
                 missed: self.gauge.missed(),
@@ -578,8 +564,6 @@ impl Worker {
             let part = bytes(&frames[range]) / all;
             self.shares.receive_for(slot, packets, cycles * part);
         }
-        let slots = (0..groups).map(|number| self.sorter.group(number).0);
-        self.shares.bear(slots, self.overhead as f64);
     }
 
     fn serve_groups(
@@ -715,9 +699,10 @@ impl Worker {
             let frames = &mut frames[..admitted];
             let gauge = &mut *self.gauge;
             let commons = &mut self.commons;
-            let (work, visit) =
+            let (work, cycles) =
                 run_charged(seat, place, commons, frames, passes, (now, sent), gauge);
-            self.shares.book(slot, work, visit, seat.worker.is_behind());
+            self.shares
+                .book(slot, work, cycles, seat.worker.is_behind());
         }
         watch(seat, &mut self.watched);
     }
@@ -823,7 +808,7 @@ impl Worker {
             self.commons.links.slots.clear();
             match hops <= MAX_HOPS {
                 true => {
-                    self.begin_measuring();
+                    self.begin_sorting();
                     self.serve_all(root, &mut frames, sent);
                 }
                 false => self.refuse_linked(),

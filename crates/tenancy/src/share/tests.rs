@@ -29,12 +29,7 @@ fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost:
         packets: given as u64,
         passes: 0,
     };
-    let cycles = work.packets * cost;
-    let visit = Visit {
-        cycles,
-        of_packets: cycles,
-    };
-    shares.book(slot, work, visit, false);
+    shares.book(slot, work, work.packets * cost, false);
     work.packets
 }
 

@@ -100,9 +100,9 @@ impl Worker {
                 };
                 let way_out = (*now, &mut *sent);
                 let gauge = &mut **gauge;
-                let (work, visit) =
+                let (work, cycles) =
                     run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
-                shares.book(*slot, work, visit, seat.worker.is_behind());
+                shares.book(*slot, work, cycles, seat.worker.is_behind());
                 note(seat, untold);
             }
             seat.is_watched = seat.worker.next_time().is_some();
