@@ -132,14 +132,15 @@ const HEAD: [&str; 14] = [
 /// What is measured beside each number of vPDPs: all entries under these arrivals. Where it is not said, packets come mixed, and by ports of one vPDP also
 /// as they wait in queues.
 fn ways(arrivals: &[Order]) -> Vec<(Entry, Arrival)> {
-    let of = |entry| -> Vec<Arrival> {
-        match arrivals {
-            [] if entry == Entry::Whole => vec![Arrival::Mixed, Arrival::Queues],
-            [] => vec![Arrival::Mixed],
-            said => said.iter().copied().map(Order::arrival).collect(),
-        }
+    let is_measured = |entry: Entry, arrival: Arrival| match arrivals {
+        [] => arrival == Arrival::Mixed || entry == Entry::Whole,
+        said => said.iter().any(|order| order.arrival() == arrival),
     };
-    let of = |entry| of(entry).into_iter().map(move |arrival| (entry, arrival));
+    let orders = [Arrival::Mixed, Arrival::Queues];
+    let of = |entry| {
+        let measured = orders.into_iter().filter(move |&it| is_measured(entry, it));
+        measured.map(move |arrival| (entry, arrival))
+    };
     Entry::ALL.into_iter().flat_map(of).collect()
 }
 
@@ -224,4 +225,19 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
     line.clear();
     report::show(options.json, HEAD, &rows, Row::cells);
     Ok(Ended::Well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_order_that_is_said_is_measured_once_and_both_by_ports_if_none_is() {
+        let (mixed, queues) = (Arrival::Mixed, Arrival::Queues);
+        let both = ways(&[]);
+        assert_eq!(both.len(), 4);
+        assert!(both.contains(&(Entry::Whole, queues)));
+        let twice = ways(&[Order::Mixed, Order::Mixed]);
+        assert_eq!(twice, Entry::ALL.map(|entry| (entry, mixed)));
+    }
 }
