@@ -502,7 +502,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
     // as the table's action has, as `TableSite::apply` made sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as
     // many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
-    // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout writes
+    // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say. Of each
     // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough.
     //
@@ -542,7 +542,7 @@ unsafe fn first_word(row: usize) -> u64 {
     unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
 }
 
-/// Loads from lines of hash tables that scouts have written down, or rows that their answers have listed: as in [`load_rows`]. It is so with many lots too, since they all
+/// Loads from lines of hash tables that scouts, or the answers from first lines, have written down, or rows that answers have listed: as in [`load_rows`]. It is so with many lots too, since they all
 /// have been asked before.
 pub(crate) fn read_ahead(places: &[u64]) {
     let mut seen = 0;

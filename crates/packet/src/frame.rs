@@ -187,7 +187,7 @@ impl Frame {
         self.start as usize
     }
 
-    /// How often the buffer had to grow since [`Frame::take_growths`].
+    /// How often the buffer had to grow, or its bytes to move, since [`Frame::take_growths`].
     #[inline]
     pub fn growths(&self) -> u32 {
         self.growths

@@ -49,7 +49,7 @@ impl FramePool {
         self.made
     }
 
-    /// How often buffers of frames that came back had grown.
+    /// How often buffers of frames that came back had grown, or their bytes moved.
     pub fn growths(&self) -> u64 {
         self.growths
     }

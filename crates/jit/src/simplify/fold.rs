@@ -201,8 +201,14 @@ impl Fold<'_> {
             return;
         };
         let args = call.args(&dfg.value_lists);
-        for (&param, arg) in dfg.block_params(block).iter().zip(args) {
-            self.same[param] = arg.as_value().into();
+        let params = dfg.block_params(block).iter().copied();
+        // Each is one step from its origin, however many such blocks a value has come through.
+        let named: Vec<(Value, Option<Value>)> = params
+            .zip(args)
+            .map(|(param, arg)| (param, arg.as_value().map(|value| self.origin(value))))
+            .collect();
+        for (param, origin) in named {
+            self.same[param] = origin.into();
         }
     }
 
@@ -452,12 +458,15 @@ impl Fold<'_> {
     /// How many low bits of a value may be other than 0.
     fn width(&self, value: Value) -> u32 {
         let value = self.origin(value);
-        self.widths[value].unwrap_or_else(|| self.func.dfg.value_type(value).bits())
+        match self.constants[value] {
+            Some(number) => needed(number),
+            None => self.widths[value].unwrap_or_else(|| self.func.dfg.value_type(value).bits()),
+        }
     }
 
     /// [`Fold::width`] of an instruction's result, of this type.
     fn width_of_result(&self, data: InstructionData, ty: Type) -> u32 {
-        let needed = |number: i64| u64::BITS - cut(number as u64, ty).leading_zeros();
+        let needed = |number: i64| needed(cut(number as u64, ty));
         let width = match data {
             InstructionData::Load { opcode, .. } => match opcode {
                 Opcode::Uload8 => 8,
@@ -465,7 +474,6 @@ impl Fold<'_> {
                 Opcode::Uload32 => 32,
                 _ => ty.bits(),
             },
-            InstructionData::UnaryImm { imm, .. } => needed(imm.bits()),
             InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => 1,
             InstructionData::Unary {
                 opcode: Opcode::Uextend | Opcode::Ireduce,
@@ -687,6 +695,11 @@ pub(super) fn evaluate(
         _ => return None,
     };
     Some(cut(result, ty))
+}
+
+/// How many low bits a number has up to its last one that is set.
+fn needed(number: u64) -> u32 {
+    u64::BITS - number.leading_zeros()
 }
 
 fn mask(ty: Type) -> u64 {

@@ -234,6 +234,46 @@ mod tests {
     }
 
     #[test]
+    fn a_block_to_which_a_branch_leads_twice_may_be_given_either() {
+        let mut func = function(|b, pointer| {
+            let met = b.create_block();
+            let told = b.append_block_param(met, I64);
+            let [number, other] = [0, 8].map(|at| b.ins().load(I64, safe(), pointer, at));
+            let (one, two) = ([number.into()], [other.into()]);
+            b.ins().brif(number, met, &one, met, &two);
+            b.switch_to_block(met);
+            let is_zero = b.ins().icmp_imm(IntCC::Equal, told, 0);
+            let is_zero = b.ins().uextend(I64, is_zero);
+            b.ins().store(safe(), is_zero, pointer, 16);
+            b.ins().return_(&[]);
+        });
+        simplify(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
+    }
+
+    #[test]
+    fn values_that_come_through_many_blocks_take_little_time() {
+        let begin = std::time::Instant::now();
+        let mut func = function(|b, pointer| {
+            let number = b.ins().load(I64, safe(), pointer, 0);
+            let mut args = [number; 8];
+            for _ in 0..4000 {
+                let next = b.create_block();
+                b.ins().jump(next, &args.map(|arg| arg.into()));
+                args = args.map(|_| b.append_block_param(next, I64));
+                b.switch_to_block(next);
+                let sum = args.into_iter().reduce(|sum, arg| b.ins().bxor(sum, arg));
+                b.ins().store(safe(), sum.unwrap_or(number), pointer, 8);
+            }
+            b.ins().return_(&[]);
+        });
+        fold::fold(&mut func);
+        check(&func);
+        assert!(begin.elapsed().as_secs() < 5);
+    }
+
+    #[test]
     fn a_mask_falls_away_where_no_other_bits_can_be() {
         let mut func = function(|b, pointer| {
             let byte = b.ins().uload8(I64, safe(), pointer, 0);

@@ -60,6 +60,21 @@ impl ActionCosts {
         }
         ActionCosts { costs, called }
     }
+
+    /// Whether an action, with those that it calls, is short enough to be translated wherever it is run.
+    pub(super) fn is_short(&self, action: ActionId) -> bool {
+        let (mut cost, mut waiting) = (0u32, vec![action]);
+        while let Some(action) = waiting.pop() {
+            let own = self.costs.get(action).copied().unwrap_or(0);
+            // One more, so that actions that do nothing but to call come to an end.
+            cost = cost.saturating_add(own).saturating_add(1);
+            if cost > INLINE_COST + 1 {
+                return false;
+            }
+            waiting.extend(self.called.get(action).into_iter().flatten());
+        }
+        true
+    }
 }
 
 /// How many statements there are; the actions that they call.

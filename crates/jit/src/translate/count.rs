@@ -20,8 +20,8 @@ mod row {
 
 /// Where the totals of a table have what, in bytes: `table::Lookup::totals` says so.
 pub(super) mod total {
-    pub(crate) const HITS: i32 = 0;
-    pub(crate) const MISSES: i32 = 8;
+    pub(in crate::translate) const HITS: i32 = 0;
+    pub(in crate::translate) const MISSES: i32 = 8;
 }
 
 /// The table whose action is being translated: its direct counter, and the variable that points to the entry's.

@@ -4,8 +4,8 @@ use bits::limbs_for;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::{Switch, Variable};
-use exec::Unsupported;
-use ir::{ActionId, MatchKind, MatchNext, MatchOutcome, StageId, TableId};
+use exec::{DropReason, Unsupported};
+use ir::{ActionId, ActionScope, MatchKind, MatchNext, MatchOutcome, StageId, TableId};
 use table::{Directness, RecordLayout};
 
 use super::action::Uses;
@@ -56,6 +56,8 @@ enum Found {
         head: Value,
         number: Value,
         table: TableId,
+        /// Whether it is the default action's.
+        is_missed: bool,
     },
     /// Not at all: whichever runs, it does nothing.
     Alike,
@@ -79,7 +81,11 @@ impl Translator<'_> {
         };
         let is_flat = self.is_flat(table, &self.uses);
         match self.hits_run(table) {
-            Some(position) if is_flat && !self.is_action_asked(&stage) => {
+            Some(position)
+                if is_flat
+                    && !self.is_action_asked(&stage)
+                    && self.is_worth_two_ways(table, position) =>
+            {
                 self.hit_or_miss(&stage, position)?;
             }
             _ => self.any_action(&stage, is_flat)?,
@@ -97,6 +103,21 @@ impl Translator<'_> {
             ..
         } = *stage;
         outcome.action_run.is_some() || self.are_alike(table, outcome, next)
+    }
+
+    /// Whether hits, which run the action at this position, and misses are worth ways of their own: not if that has a long action twice.
+    fn is_worth_two_ways(&self, table: TableId, position: usize) -> bool {
+        let action = self.code.tables[table].actions[position];
+        self.costs.is_short(action) || !self.may_miss_run(table, position)
+    }
+
+    /// Whether the action at a position may be a table's default.
+    fn may_miss_run(&self, table: TableId, position: usize) -> bool {
+        let declared = self.program.tables.get(table);
+        declared.is_some_and(|table| match table.default_is_const {
+            true => table.default.action == position,
+            false => table.actions[position].scope != ActionScope::TableOnly,
+        })
     }
 
     /// A stage whose hits run the action at this position: hits and misses go ways of their own until behind it, so that it is asked once which it is.
@@ -125,6 +146,7 @@ impl Translator<'_> {
                 head,
                 number: zero,
                 table,
+                is_missed: true,
             },
         };
         self.run_and_follow(stage, &applied)
@@ -283,8 +305,7 @@ impl Translator<'_> {
     /// The number of the record that a stage's key hits; 0 for none.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
-            // Where an index is not likely to be direct, most packets have an answer.
-            Some(site) if site.is_hashed() && !self.has_small_keys(table) => {
+            Some(site) if self.takes_answers_first(site) => {
                 self.scouted_or(site, |this| this.direct_or(table, |this| this.find(table)))
             }
             Some(site) => {
@@ -292,6 +313,11 @@ impl Translator<'_> {
             }
             None => self.direct_or(table, |this| this.find(table)),
         }
+    }
+
+    /// Whether a noted answer is looked for before the direct index: where that is not likely to be there, most packets have one.
+    fn takes_answers_first(&self, site: ScoutSite) -> bool {
+        site.is_hashed() && !self.has_small_keys(site.table)
     }
 
     /// Looks the table up and notes the packet; what to run stands in the entry's record.
@@ -322,6 +348,7 @@ impl Translator<'_> {
                 head,
                 number,
                 table,
+                is_missed: false,
             },
         })
     }
@@ -338,8 +365,8 @@ impl Translator<'_> {
         site: ScoutSite,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
-        // Where keys are looked up in a hash table, nobody asks for those that have a direct index.
-        let alone = match site.is_hashed() {
+        // Where answers are taken before a direct index is looked at, nobody asks for keys that have one.
+        let alone = match self.takes_answers_first(site) {
             true => self.b.create_block(),
             false => self.cold_block(),
         };
@@ -538,9 +565,20 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let mut bodies = Vec::new();
         let mut blocks = Vec::new();
+        let missed = match applied.found {
+            Found::Record {
+                table,
+                is_missed: true,
+                ..
+            } => Some((table, self.cold_block())),
+            _ => None,
+        };
         for (position, (&action, &way)) in actions.iter().zip(ways).enumerate() {
             let declared = self.program.actions.get(action);
-            let block = if declared.is_some_and(|action| action.body.is_empty()) {
+            let never = missed.filter(|(table, _)| !self.may_miss_run(*table, position));
+            let block = if let Some((_, never)) = never {
+                never
+            } else if declared.is_some_and(|action| action.body.is_empty()) {
                 way
             } else {
                 let block = self.b.create_block();
@@ -554,10 +592,16 @@ impl Translator<'_> {
                 head,
                 number,
                 table,
+                ..
             } => self.go_by_record(applied, head, number, table, &blocks),
             Found::Position | Found::Alike => {}
         }
         self.go_by_position(applied, &blocks, none);
+        if let Some((_, never)) = missed {
+            // The device takes no such default.
+            self.start(never);
+            self.end_with(Outcome::Drop(DropReason::Aborted));
+        }
         for (block, position, action, way) in bodies {
             self.start(block);
             let params = self.b.use_var(applied.params);
