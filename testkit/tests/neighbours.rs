@@ -1,4 +1,5 @@
-//! vPDPs that run one program share its code and lend each other contexts: each does what it does on a switch of its own.
+//! vPDPs that run one program share its code and lend each other contexts, and their packets' keys are searched together, each in its own vPDP's tables: each does what it does on a
+//! switch of its own.
 
 use std::sync::Arc;
 
@@ -18,17 +19,23 @@ const BURSTS: u32 = 24;
 const CHANGED: u32 = 8;
 const UPDATED: u32 = 16;
 const CELLS: u32 = 4;
+/// Stations that packets are of, of which no vPDP knows all.
+const STATIONS: u32 = 600;
 
-/// Counts packets in a register and a counter, and marks them by two tables of which the second depends on the first.
+/// Counts packets in a register and a counter, and marks them by two tables of which the second depends on the first. Two more are searched in hash tables, with packed keys of one limb and
+/// of two: what a station's entry says is a part of its flows' keys, so that these are searched when all stations have been found.
 /// Kinds: 1 is resubmitted, 2 is cloned, 3 is told in a digest, 4 is dropped; all others stay in the pass.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
 
-header h_t { bit<8> kind; bit<8> key; bit<8> mark; bit<8> trail; bit<32> count; }
+header h_t {
+    bit<8> kind; bit<8> key; bit<8> mark; bit<8> trail; bit<32> count;
+    bit<48> address; bit<32> from; bit<32> to; bit<32> ports; bit<32> station; bit<32> flow;
+}
 struct headers_t { h_t h; }
 struct told_t { bit<8> key; bit<32> count; }
-struct metadata_t { @field_list(0) bit<8> again; bit<8> way; }
+struct metadata_t { @field_list(0) bit<8> again; bit<8> way; bit<32> station; }
 
 parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start { packet.extract(hdr.h); transition accept; }
@@ -50,7 +57,21 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
         actions = { mark; NoAction; }
         default_action = NoAction();
     }
+    action of_station(bit<32> number) { meta.station = number; hdr.h.station = number; }
+    action of_flow(bit<32> number) { hdr.h.flow = number; }
+    table stations {
+        key = { hdr.h.address : exact; standard.ingress_port : exact; }
+        actions = { of_station; NoAction; }
+        default_action = NoAction();
+    }
+    table flows {
+        key = { meta.station : exact; hdr.h.from : exact; hdr.h.to : exact; hdr.h.ports : exact; }
+        actions = { of_flow; NoAction; }
+        default_action = NoAction();
+    }
     apply {
+        stations.apply();
+        flows.apply();
         bit<32> cell = (bit<32>) hdr.h.key[1:0];
         bit<32> count;
         seen.read(count, cell);
@@ -131,9 +152,70 @@ fn apply(device: &mut Device, entries: &str) {
     stf::apply_file(device, &read).expect("they are taken");
 }
 
+/// What packets of a station have in the keys of its tables.
+struct Station {
+    address: u64,
+    port: u32,
+    from: u32,
+    to: u32,
+    ports: u32,
+}
+
+impl Station {
+    fn new(number: u32) -> Station {
+        let mix = |by: u32| (number + 1).wrapping_mul(by);
+        Station {
+            address: u64::from(mix(0x9e37_79b1)) << 16 | u64::from(number),
+            port: number % PORTS,
+            from: mix(0x85eb_ca6b),
+            to: mix(0xc2b2_ae35),
+            ports: mix(0x27d4_eb2f),
+        }
+    }
+
+    /// These fields one after the other, as packets have them.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.address.to_be_bytes()[2..].to_vec();
+        let fields = [self.from, self.to, self.ports];
+        bytes.extend(fields.iter().flat_map(|field| field.to_be_bytes()));
+        bytes
+    }
+}
+
+/// The stations that a vPDP knows, and their flows but for some. How many they are decides how full lines are, so each vPDP has another number of them: in some, entries are in their second
+/// lines.
+fn stations(vpdp: usize) -> String {
+    let vpdp = vpdp as u32;
+    let most = STATIONS / 2 + 12 * vpdp;
+    let known = (0..most).filter(|number| number % 7 != vpdp % 7);
+    let entries = known.map(|number| {
+        let Station {
+            address,
+            port,
+            from,
+            to,
+            ports,
+        } = Station::new(number);
+        // Numbers of others, too, but of other stations.
+        let said = number + vpdp;
+        let station = format!(
+            "In.stations {{ hdr.h.address: {address}; standard.ingress_port: {port}; }} -> In.of_station(number: {said})\n"
+        );
+        let flow = format!(
+            "In.flows {{ meta.station: {said}; hdr.h.from: {from}; hdr.h.to: {to}; hdr.h.ports: {ports}; }} -> In.of_flow(number: {})\n",
+            1000 * (vpdp + 1) + number
+        );
+        match number % 5 {
+            0 => station,
+            _ => station + &flow,
+        }
+    });
+    entries.collect()
+}
+
 /// Entries of a vPDP: each has others.
 fn configure(device: &mut Device, vpdp: usize) {
-    let mut text = String::new();
+    let mut text = stations(vpdp);
     for key in (0..8).filter(|key| key % VPDPS != vpdp) {
         let (port, way) = (2 + (key + vpdp) % 5, 1 + (key * 7 + vpdp) % 4);
         text += &format!("In.ways {{ hdr.h.key: {key}; }} -> In.to(port: {port}, way: {way})\n");
@@ -180,11 +262,20 @@ fn burst(number: u32) -> Vec<(usize, Frame)> {
     let frame = |at: u32| {
         let mixed = at.wrapping_mul(0x9e37_79b9).rotate_left(11) ^ at;
         let [vpdp, kind, key, port] = mixed.to_le_bytes();
-        // Most packets stay in the pass.
-        let kind = if kind < 150 { 0 } else { kind % 6 };
-        let bytes = [kind, key % 12, 0, 0, 0, 0, 0, 0, at as u8];
+        // One that tells something stops the pass: those behind it go on without their neighbours. In every second burst none does.
+        let kind = match (number % 2, kind) {
+            (_, 0..150) => 0,
+            (0, kind) => kind % 6,
+            (_, kind) => 4 + kind % 2,
+        };
+        let station = Station::new(mixed.wrapping_mul(0x85eb_ca6b) % STATIONS);
+        let mut bytes = vec![kind, key % 12, 0, 0, 0, 0, 0, 0];
+        bytes.extend(station.bytes());
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, at as u8]);
         let mut frame = Frame::from_bytes(&bytes).expect("a frame");
-        frame.ingress = PortId(u32::from(port) % PORTS);
+        // Some are where their station is not.
+        let moved = u32::from(port < 32);
+        frame.ingress = PortId((station.port + moved) % PORTS);
         (usize::from(vpdp) % VPDPS, frame)
     };
     (first..first + BURST as u32).map(frame).collect()
@@ -312,6 +403,13 @@ fn vpdps_of_one_program_do_in_mixed_bursts_what_each_does_alone() {
     }
 }
 
+/// Whether a packet's station was found, and its flow.
+fn found_in(bytes: &[u8]) -> [bool; 2] {
+    let found = bytes[26..34].chunks(4);
+    let found: Vec<bool> = found.map(|number| number != [0; 4]).collect();
+    [found[0], found[1]]
+}
+
 #[test]
 fn the_packets_of_the_bursts_take_all_ways() {
     let engines = testkit::engines();
@@ -322,6 +420,10 @@ fn the_packets_of_the_bursts_take_all_ways() {
         assert!(sent.iter().any(|(port, _)| *port == session), "no clone");
         let is_resubmitted = |(_, bytes): &(u32, Vec<u8>)| bytes[0] == 1 && bytes[3] > 5;
         assert!(sent.iter().any(is_resubmitted), "none is resubmitted");
+        for found in [[false, false], [true, false], [true, true]] {
+            let is_it = |(_, bytes): &(u32, Vec<u8>)| found_in(bytes) == found;
+            assert!(sent.iter().any(is_it), "none has found {found:?}");
+        }
         assert!(seen.iter().any(|seen| !seen.digests.is_empty()));
         assert!(seen.last().is_some_and(|seen| seen.dropped > 0));
     }

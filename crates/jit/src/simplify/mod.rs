@@ -6,6 +6,8 @@
 //! not grow too much. All three leave what the function does to a packet as it was.
 
 mod fold;
+#[cfg(test)]
+mod random;
 mod split;
 mod sweep;
 
@@ -73,7 +75,7 @@ mod tests {
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
     /// A function of one pointer.
-    fn function(fill: impl FnOnce(&mut FunctionBuilder<'_>, Value)) -> Function {
+    pub(super) fn function(fill: impl FnOnce(&mut FunctionBuilder<'_>, Value)) -> Function {
         let mut func = Function::new();
         func.signature = Signature::new(CallConv::SystemV);
         func.signature.params.push(AbiParam::new(I64));
@@ -89,7 +91,7 @@ mod tests {
         func
     }
 
-    fn safe() -> MemFlags {
+    pub(super) fn safe() -> MemFlags {
         MemFlags::new().with_notrap()
     }
 
@@ -98,9 +100,10 @@ mod tests {
         ops.filter(|&op| op == wanted).count()
     }
 
-    fn check(func: &Function) {
+    pub(super) fn check(func: &Function) {
         let flags = settings::Flags::new(settings::builder());
-        assert!(verify_function(func, &flags).is_ok(), "{func}");
+        let verified = verify_function(func, &flags);
+        assert!(verified.is_ok(), "{verified:?}\n{func}");
     }
 
     /// Two ways that meet, one with 14 and one with 18; behind that a branch asks which it was.

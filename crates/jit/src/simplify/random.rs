@@ -1,0 +1,617 @@
+//! Random functions do, when they are simplified, what they did before: both are run by a small interpreter that knows nothing of how they were simplified.
+
+use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I8, I16, I32, I64};
+use cranelift_codegen::ir::{
+    AbiParam, Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData,
+    JumpTableData, Opcode, Type, Value,
+};
+use cranelift_frontend::{FunctionBuilder, Variable};
+
+use super::simplify;
+use super::tests::{check, function, safe};
+
+/// As many as take about two seconds.
+const FUNCTIONS: u64 = 2500;
+/// Memories that each function is run over.
+const MEMORIES: usize = 8;
+/// What a function reads: words where its pointer points to. It stores behind them, so that what it reads never changes.
+const WORDS: usize = 8;
+const POINTER: u64 = 0x1000;
+/// Blocks that a run goes through, at most: there are loops without an end.
+const MOST_BLOCKS: usize = 120;
+
+const CONDITIONS: [IntCC; 10] = [
+    IntCC::Equal,
+    IntCC::NotEqual,
+    IntCC::SignedLessThan,
+    IntCC::SignedGreaterThanOrEqual,
+    IntCC::SignedGreaterThan,
+    IntCC::SignedLessThanOrEqual,
+    IntCC::UnsignedLessThan,
+    IntCC::UnsignedGreaterThanOrEqual,
+    IntCC::UnsignedGreaterThan,
+    IntCC::UnsignedLessThanOrEqual,
+];
+/// Numbers at which masks and comparisons of some width change what they do.
+const NUMBERS: [i64; 12] = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    0xf0,
+    0xff,
+    0x100,
+    0xff00,
+    0xffff,
+    0xffff_ffff,
+    -1,
+];
+/// Distances of shifts: some are taken modulo the width.
+const DISTANCES: [i64; 7] = [0, 1, 8, 32, 63, 64, 65];
+
+type Memory = [u64; WORDS];
+
+/// Numbers without an order (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    /// Mostly numbers that conditions of random functions tell apart.
+    fn memory(&mut self) -> Memory {
+        [(); WORDS].map(|()| match self.below(5) {
+            0 => 0,
+            1 => 1,
+            2 => self.next() % 4,
+            3 => self.next() % 300,
+            _ => self.next(),
+        })
+    }
+}
+
+/// Fills a function: blocks that compute variables from what is in memory and from one another, store some, and lead to others.
+struct Maker<'a, 'f> {
+    b: &'a mut FunctionBuilder<'f>,
+    random: &'a mut Random,
+    pointer: Value,
+    variables: Vec<Variable>,
+    /// All but the first, each with how many values it is given. What variables are there, other parameters say, which are none of these.
+    blocks: Vec<(Block, usize)>,
+    /// Whether ways lead back as well, to any block: few of the loops have one entry.
+    goes_back: bool,
+}
+
+fn random_function(random: &mut Random) -> Function {
+    function(|b, pointer| {
+        b.func.signature.returns.push(AbiParam::new(I64));
+        let blocks = (0..2 + random.below(12)).map(|_| {
+            let (block, given) = (b.create_block(), random.below(3));
+            (0..given).for_each(|_| {
+                b.append_block_param(block, I64);
+            });
+            (block, given)
+        });
+        let blocks = blocks.collect();
+        let variables = (0..5).map(|_| b.declare_var(I64)).collect();
+        let goes_back = random.one_in(3);
+        let mut maker = Maker {
+            b,
+            random,
+            pointer,
+            variables,
+            blocks,
+            goes_back,
+        };
+        maker.fill();
+    })
+}
+
+impl Maker<'_, '_> {
+    fn fill(&mut self) {
+        for (at, variable) in self.variables.clone().into_iter().enumerate() {
+            // Of some is known what they are.
+            let first = match at {
+                0..3 => self.b.ins().load(I64, safe(), self.pointer, 8 * at as i32),
+                _ => self.b.ins().iconst(I64, at as i64 - 3),
+            };
+            self.b.def_var(variable, first);
+        }
+        self.block(0);
+        for (at, (block, _)) in self.blocks.clone().into_iter().enumerate() {
+            self.b.switch_to_block(block);
+            for param in self.b.block_params(block).to_vec() {
+                self.assign(param);
+            }
+            self.block(at + 1);
+        }
+    }
+
+    /// The block with this number, of which the first has 0: it leads to those from that place on in the list of the others.
+    fn block(&mut self, number: usize) {
+        for _ in 0..self.random.below(4) {
+            let value = self.value(3);
+            self.assign(value);
+        }
+        if !self.random.one_in(3) {
+            let value = self.value(1);
+            // Where it is stored tells the block.
+            let at = 8 * (WORDS + number) as i32;
+            self.b.ins().store(safe(), value, self.pointer, at);
+        }
+        let is_last = number == self.blocks.len();
+        if is_last || (number > 0 && self.random.one_in(12)) {
+            let value = self.value(1);
+            self.b.ins().return_(&[value]);
+        } else {
+            self.branch(number);
+        }
+    }
+
+    fn branch(&mut self, number: usize) {
+        match self.random.below(8) {
+            0 | 1 => {
+                let (to, args) = self.target(number);
+                self.b.ins().jump(to, &args);
+            }
+            2 => self.table(number),
+            kind => {
+                let cond = match kind {
+                    3..6 => self.condition(2),
+                    _ => self.value(2),
+                };
+                let (then, given) = self.target(number);
+                let (otherwise, other) = self.target(number);
+                self.b.ins().brif(cond, then, &given, otherwise, &other);
+            }
+        }
+    }
+
+    fn table(&mut self, number: usize) {
+        let value = self.value(1);
+        let index = self.b.ins().ireduce(I32, value);
+        let calls = [(); 3].map(|()| {
+            let (to, args) = self.target(number);
+            BlockCall::new(to, args, &mut self.b.func.dfg.value_lists)
+        });
+        let table = JumpTableData::new(calls[0], &calls[1..]);
+        let table = self.b.create_jump_table(table);
+        self.b.ins().br_table(index, table);
+    }
+
+    /// Another block, and what it is given. Often one of the next: several ways lead there then.
+    fn target(&mut self, number: usize) -> (Block, Vec<BlockArg>) {
+        let is_back = self.goes_back && self.random.one_in(3);
+        let among = &self.blocks[if is_back { 0 } else { number }..];
+        let near = if self.random.one_in(2) {
+            3
+        } else {
+            among.len()
+        };
+        let (block, given) = self.random.pick(&among[..near.min(among.len())]);
+        let args = (0..given).map(|_| {
+            let depth = usize::from(self.random.one_in(3));
+            BlockArg::Value(self.value(depth))
+        });
+        (block, args.collect())
+    }
+
+    fn assign(&mut self, value: Value) {
+        let variable = self.random.pick(&self.variables);
+        self.b.def_var(variable, value);
+    }
+
+    /// A value that is computed in so many steps, at most.
+    fn value(&mut self, depth: usize) -> Value {
+        let Some(less) = depth.checked_sub(1) else {
+            return self.simple();
+        };
+        match self.random.below(9) {
+            0 => self.simple(),
+            1 => self.loaded(),
+            2 | 3 => self.with_number(less),
+            4 => self.shifted(less),
+            5 => {
+                let bit = self.condition(less);
+                self.b.ins().uextend(I64, bit)
+            }
+            6 => self.chosen(less),
+            7 => self.narrowed(less),
+            _ => self.combined(less),
+        }
+    }
+
+    fn simple(&mut self) -> Value {
+        if self.random.one_in(3) {
+            let number = self.random.pick(&NUMBERS);
+            return self.b.ins().iconst(I64, number);
+        }
+        let variable = self.random.pick(&self.variables);
+        self.b.use_var(variable)
+    }
+
+    fn loaded(&mut self) -> Value {
+        let (from, at) = (self.pointer, 8 * self.random.below(WORDS) as i32);
+        let ty = self.random.pick(&[I8, I16, I32, I64]);
+        let ins = self.b.ins();
+        let loaded = match ty {
+            I8 => ins.uload8(I64, safe(), from, at),
+            I16 => ins.uload16(I64, safe(), from, at),
+            I32 => ins.uload32(safe(), from, at),
+            _ => ins.load(I64, safe(), from, at),
+        };
+        self.perhaps_masked(loaded, ty)
+    }
+
+    /// A value of as many bits as a type has, or what is left of it under a mask of so many, or of one less.
+    fn perhaps_masked(&mut self, value: Value, ty: Type) -> Value {
+        let mask = cut(u64::MAX, ty) as i64;
+        match self.random.below(4) {
+            0 => self.b.ins().band_imm(value, mask),
+            1 => self.b.ins().band_imm(value, (mask as u64 >> 1) as i64),
+            _ => value,
+        }
+    }
+
+    fn with_number(&mut self, depth: usize) -> Value {
+        let value = self.value(depth);
+        let number = self.random.pick(&NUMBERS);
+        let kind = self.random.below(8);
+        let ins = self.b.ins();
+        match kind {
+            0 => ins.iadd_imm(value, number),
+            1 => ins.imul_imm(value, number),
+            2 => ins.bor_imm(value, number),
+            3 => ins.bxor_imm(value, number),
+            _ => ins.band_imm(value, number),
+        }
+    }
+
+    fn shifted(&mut self, depth: usize) -> Value {
+        let value = self.value(depth);
+        let by = self.random.pick(&DISTANCES);
+        let kind = self.random.below(3);
+        let ins = self.b.ins();
+        match kind {
+            0 => ins.ishl_imm(value, by),
+            1 => ins.ushr_imm(value, by),
+            _ => ins.sshr_imm(value, by),
+        }
+    }
+
+    fn chosen(&mut self, depth: usize) -> Value {
+        let [yes, no] = [(); 2].map(|()| self.value(depth));
+        // What is chosen may itself be what decides.
+        let cond = if self.random.one_in(3) {
+            yes
+        } else {
+            self.condition(depth)
+        };
+        self.b.ins().select(cond, yes, no)
+    }
+
+    /// A value that was of another type.
+    fn narrowed(&mut self, depth: usize) -> Value {
+        let value = self.value(depth);
+        let ty = self.random.pick(&[I8, I16, I32]);
+        let narrow = self.b.ins().ireduce(ty, value);
+        let mask = self.random.pick(&[15, -1]);
+        let kind = self.random.below(4);
+        let ins = self.b.ins();
+        let narrow = match kind {
+            0 => ins.bnot(narrow),
+            1 if ty != I8 => ins.bswap(narrow),
+            2 => ins.band_imm(narrow, mask),
+            _ => narrow,
+        };
+        if self.random.one_in(5) {
+            return self.b.ins().sextend(I64, narrow);
+        }
+        let wide = self.b.ins().uextend(I64, narrow);
+        self.perhaps_masked(wide, ty)
+    }
+
+    fn combined(&mut self, depth: usize) -> Value {
+        let [a, b] = [(); 2].map(|()| self.value(depth));
+        let kind = self.random.below(9);
+        let ins = self.b.ins();
+        match kind {
+            0 => ins.iadd(a, b),
+            1 => ins.isub(a, b),
+            2 => ins.imul(a, b),
+            3 => ins.band(a, b),
+            4 => ins.bor(a, b),
+            5 => ins.bxor(a, b),
+            6 => ins.ishl(a, b),
+            7 => ins.umin(a, b),
+            _ => ins.umax(a, b),
+        }
+    }
+
+    /// A condition, of a byte's type.
+    fn condition(&mut self, depth: usize) -> Value {
+        let less = depth.saturating_sub(1);
+        let kind = if depth == 0 { 0 } else { self.random.below(6) };
+        match kind {
+            0 | 1 => {
+                let (value, cond) = (self.value(less), self.random.pick(&CONDITIONS));
+                let number = self.random.pick(&NUMBERS);
+                self.b.ins().icmp_imm(cond, value, number)
+            }
+            2 => {
+                let [a, b] = [(); 2].map(|()| self.value(less));
+                let cond = self.random.pick(&CONDITIONS);
+                self.b.ins().icmp(cond, a, b)
+            }
+            3 => {
+                let cond = self.condition(less);
+                self.b.ins().bxor_imm(cond, 1)
+            }
+            kind => {
+                let [a, b] = [(); 2].map(|()| self.condition(less));
+                match kind {
+                    4 => self.b.ins().band(a, b),
+                    _ => self.b.ins().bor(a, b),
+                }
+            }
+        }
+    }
+}
+
+/// What a run did.
+#[derive(Debug, Default, PartialEq)]
+struct Did {
+    /// What was stored, and how far behind the pointer, one after the other.
+    stored: Vec<(u64, u64)>,
+    /// What was returned, if the run came to its end.
+    returned: Option<u64>,
+}
+
+/// A run of a function over a memory.
+struct Run<'f> {
+    func: &'f Function,
+    memory: &'f Memory,
+    /// What values are: no bits but those of their types.
+    values: SecondaryMap<Value, Option<u64>>,
+    did: Did,
+}
+
+fn run(func: &Function, memory: &Memory) -> Did {
+    let mut run = Run {
+        func,
+        memory,
+        values: SecondaryMap::new(),
+        did: Did::default(),
+    };
+    let entry = func.layout.entry_block().expect("there is code");
+    run.values[func.dfg.block_params(entry)[0]] = Some(POINTER);
+    let mut next = Some(entry);
+    for _ in 0..MOST_BLOCKS {
+        let Some(block) = next else { break };
+        next = run.block(block);
+    }
+    run.did
+}
+
+impl Run<'_> {
+    /// Runs a block; the next one, but behind the end.
+    fn block(&mut self, block: Block) -> Option<Block> {
+        for inst in self.func.layout.block_insts(block) {
+            if self.func.dfg.insts[inst].opcode().is_terminator() {
+                let call = self.leave(inst)?;
+                return Some(self.arrive(call));
+            }
+            self.inst(inst);
+        }
+        panic!("{block} has no end: {}", self.func)
+    }
+
+    fn inst(&mut self, inst: Inst) {
+        let dfg = &self.func.dfg;
+        let data = dfg.insts[inst];
+        if let InstructionData::Store { args, offset, .. } = data {
+            let (value, at) = (self.of(args[0]), self.place(args[1], offset.into()));
+            return self.did.stored.push((at, value));
+        }
+        if let Some(&result) = dfg.inst_results(inst).first() {
+            let ty = dfg.value_type(result);
+            self.values[result] = Some(cut(self.computed(data, ty), ty));
+        }
+    }
+
+    /// What an instruction leads to, but the end.
+    fn leave(&mut self, inst: Inst) -> Option<BlockCall> {
+        let dfg = &self.func.dfg;
+        match dfg.insts[inst] {
+            InstructionData::Jump { destination, .. } => Some(destination),
+            InstructionData::Brif { arg, blocks, .. } => {
+                let [then, otherwise] = blocks;
+                Some(if self.of(arg) == 0 { otherwise } else { then })
+            }
+            InstructionData::BranchTable { arg, table, .. } => {
+                let (table, index) = (&dfg.jump_tables[table], self.of(arg) as usize);
+                let chosen = table.as_slice().get(index).copied();
+                Some(chosen.unwrap_or(table.default_block()))
+            }
+            _ => {
+                self.did.returned = Some(self.of(dfg.inst_args(inst)[0]));
+                None
+            }
+        }
+    }
+
+    /// Gives a block's parameters what they are, all at once: one may get what another was.
+    fn arrive(&mut self, call: BlockCall) -> Block {
+        let dfg = &self.func.dfg;
+        let block = call.block(&dfg.value_lists);
+        let args = call.args(&dfg.value_lists);
+        let args = args.map(|arg| self.of(arg.as_value().expect("an argument is a value")));
+        let args: Vec<u64> = args.collect();
+        for (&param, arg) in dfg.block_params(block).iter().zip(args) {
+            self.values[param] = Some(arg);
+        }
+        block
+    }
+
+    fn of(&self, value: Value) -> u64 {
+        let value = self.func.dfg.resolve_aliases(value);
+        self.values[value].expect("it is computed before")
+    }
+
+    /// How far behind the function's pointer a place is.
+    fn place(&self, base: Value, offset: i32) -> u64 {
+        let at = self.of(base).wrapping_add_signed(offset.into());
+        at.wrapping_sub(POINTER)
+    }
+
+    /// What an instruction computes, of this type, or more bits of it.
+    fn computed(&self, data: InstructionData, ty: Type) -> u64 {
+        let of_type = |value| (self.of(value), self.func.dfg.value_type(value));
+        match data {
+            InstructionData::UnaryImm { imm, .. } => imm.bits() as u64,
+            InstructionData::Load {
+                opcode,
+                arg,
+                offset,
+                ..
+            } => self.load(opcode, self.place(arg, offset.into())),
+            InstructionData::Unary { opcode, arg } => unary(opcode, of_type(arg), ty),
+            InstructionData::BinaryImm64 { opcode, arg, imm } => {
+                binary(opcode, self.of(arg), imm.bits() as u64, ty)
+            }
+            InstructionData::Binary { opcode, args } => {
+                let [a, b] = args.map(|arg| self.of(arg));
+                binary(opcode, a, b, ty)
+            }
+            InstructionData::IntCompareImm { cond, arg, imm, .. } => {
+                let (a, from) = of_type(arg);
+                compare(cond, a, imm.bits() as u64, from).into()
+            }
+            InstructionData::IntCompare { cond, args, .. } => {
+                let [(a, from), (b, _)] = args.map(of_type);
+                compare(cond, a, b, from).into()
+            }
+            InstructionData::Ternary { args, .. } => {
+                let [cond, yes, no] = args.map(|arg| self.of(arg));
+                if cond == 0 { no } else { yes }
+            }
+            other => panic!("{other:?} is not made"),
+        }
+    }
+
+    fn load(&self, opcode: Opcode, at: u64) -> u64 {
+        let word = self.memory[at as usize / 8];
+        match opcode {
+            Opcode::Uload8 => cut(word, I8),
+            Opcode::Uload16 => cut(word, I16),
+            Opcode::Uload32 => cut(word, I32),
+            _ => word,
+        }
+    }
+}
+
+fn cut(number: u64, ty: Type) -> u64 {
+    number & (u64::MAX >> (64 - ty.bits()))
+}
+
+fn signed(number: u64, ty: Type) -> i64 {
+    let unused = 64 - ty.bits();
+    (number << unused) as i64 >> unused
+}
+
+fn unary(opcode: Opcode, (number, from): (u64, Type), to: Type) -> u64 {
+    match opcode {
+        Opcode::Uextend | Opcode::Ireduce => number,
+        Opcode::Sextend => signed(number, from) as u64,
+        Opcode::Bnot => !number,
+        Opcode::Bswap => number.swap_bytes() >> (64 - to.bits()),
+        other => panic!("{other} is not made"),
+    }
+}
+
+fn binary(opcode: Opcode, a: u64, b: u64, ty: Type) -> u64 {
+    let by = b % u64::from(ty.bits());
+    match opcode {
+        Opcode::Iadd | Opcode::IaddImm => a.wrapping_add(b),
+        Opcode::Isub => a.wrapping_sub(b),
+        Opcode::Imul | Opcode::ImulImm => a.wrapping_mul(b),
+        Opcode::Band | Opcode::BandImm => a & b,
+        Opcode::Bor | Opcode::BorImm => a | b,
+        Opcode::Bxor | Opcode::BxorImm => a ^ b,
+        Opcode::Ishl | Opcode::IshlImm => a << by,
+        Opcode::UshrImm => a >> by,
+        Opcode::SshrImm => (signed(a, ty) >> by) as u64,
+        Opcode::Umin => a.min(b),
+        Opcode::Umax => a.max(b),
+        other => panic!("{other} is not made"),
+    }
+}
+
+fn compare(cond: IntCC, a: u64, b: u64, ty: Type) -> bool {
+    let (a, b) = (cut(a, ty), cut(b, ty));
+    let (x, y) = (signed(a, ty), signed(b, ty));
+    match cond {
+        IntCC::Equal => a == b,
+        IntCC::NotEqual => a != b,
+        IntCC::SignedLessThan => x < y,
+        IntCC::SignedGreaterThanOrEqual => x >= y,
+        IntCC::SignedGreaterThan => x > y,
+        IntCC::SignedLessThanOrEqual => x <= y,
+        IntCC::UnsignedLessThan => a < b,
+        IntCC::UnsignedGreaterThanOrEqual => a >= b,
+        IntCC::UnsignedGreaterThan => a > b,
+        IntCC::UnsignedLessThanOrEqual => a <= b,
+    }
+}
+
+/// Whether a function simplified does over a memory what it did before; whether that came to its end. Where it did not, the one simplified is further, or as far: it goes through no more blocks.
+fn does_the_same(before: &Function, behind: &Function, memory: &Memory) -> bool {
+    let [expected, did] = [before, behind].map(|func| run(func, memory));
+    let told = || format!("{memory:?}\n{before}\nsimplified:\n{behind}");
+    if expected.returned.is_some() {
+        assert_eq!(did, expected, "{}", told());
+        return true;
+    }
+    let begin = did.stored.get(..expected.stored.len());
+    assert_eq!(begin, Some(&expected.stored[..]), "{}", told());
+    false
+}
+
+#[test]
+fn random_functions_store_and_return_the_same_when_they_are_simplified() {
+    let mut ended = 0;
+    for seed in 0..FUNCTIONS {
+        let random = &mut Random(seed);
+        let before = random_function(random);
+        check(&before);
+        let mut behind = before.clone();
+        simplify(&mut behind);
+        check(&behind);
+        for _ in 0..MEMORIES {
+            let memory = random.memory();
+            ended += usize::from(does_the_same(&before, &behind, &memory));
+        }
+    }
+    // What is returned is compared at the end alone.
+    let runs = FUNCTIONS as usize * MEMORIES;
+    assert!(ended > runs / 2, "{ended} of {runs} runs have an end");
+}
