@@ -155,8 +155,6 @@ fn builder() -> Result<JITBuilder, Unsupported> {
         // Frames are a few pages at most: the stack is touched in the function itself, without a library's help.
         ("probestack_strategy", "inline"),
         ("enable_probestack", "true"),
-        // What native code sees of a state has a register of its own: `Translator::see_state`.
-        ("enable_pinned_reg", "true"),
     ];
     for (name, value) in chosen {
         flags.set(name, value).map_err(failed)?;

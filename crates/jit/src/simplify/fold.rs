@@ -702,15 +702,15 @@ fn needed(number: u64) -> u32 {
     u64::BITS - number.leading_zeros()
 }
 
-fn mask(ty: Type) -> u64 {
+pub(super) fn mask(ty: Type) -> u64 {
     u64::MAX >> (64 - ty.bits())
 }
 
-fn cut(number: u64, ty: Type) -> u64 {
+pub(super) fn cut(number: u64, ty: Type) -> u64 {
     number & mask(ty)
 }
 
-fn signed(number: u64, ty: Type) -> i64 {
+pub(super) fn signed(number: u64, ty: Type) -> i64 {
     let unused = 64 - ty.bits();
     (number << unused) as i64 >> unused
 }

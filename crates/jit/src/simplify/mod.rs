@@ -1,5 +1,5 @@
 //! What is done to a function between its translation and Cranelift: ways that know more than others get code of their own ([`split`]), what is known on a
-//! way is computed before there is code ([`fold`]), and what nobody needs is taken out ([`sweep`]).
+//! way is computed before there is code ([`fold`]), what nobody needs is taken out ([`sweep`]), and what is left is written in fewer instructions ([`reduce`]).
 //!
 //! A pass is translated block after block, and where ways meet it no longer knows which of them a packet took: which headers are there and where, whether
 //! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
@@ -8,6 +8,7 @@
 mod fold;
 #[cfg(test)]
 mod random;
+mod reduce;
 mod split;
 mod sweep;
 
@@ -37,6 +38,12 @@ pub(crate) fn simplify(func: &mut Function) {
     func.dfg.resolve_all_aliases();
     fold::fold(func);
     sweep::sweep(func);
+    part(func);
+    reduce::reduce(func);
+}
+
+/// Parts ways where that is worth it.
+fn part(func: &mut Function) {
     let before = size(func);
     if before >= LARGE {
         return;
@@ -290,34 +297,6 @@ mod tests {
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::BxorImm), 1, "{func}");
-    }
-
-    #[test]
-    fn the_pinned_register_is_set_on_every_way_and_read_where_it_was() {
-        let mut func = function(|b, pointer| {
-            let [one, other] = [(); 2].map(|()| b.create_block());
-            let callers = b.ins().get_pinned_reg(I64);
-            let view = b.ins().load(I64, safe(), pointer, 0);
-            b.ins().set_pinned_reg(view);
-            let seen = b.ins().get_pinned_reg(I64);
-            // Nobody needs this one.
-            b.ins().get_pinned_reg(I64);
-            b.ins().brif(seen, one, &[], other, &[]);
-            for block in [one, other] {
-                b.switch_to_block(block);
-                let seen = b.ins().get_pinned_reg(I64);
-                b.ins().store(safe(), seen, pointer, 8);
-                b.ins().set_pinned_reg(callers);
-                b.ins().return_(&[]);
-            }
-        });
-        simplify(&mut func);
-        let pinned: Vec<Opcode> = sweep::insts(&func)
-            .map(|inst| func.dfg.insts[inst].opcode())
-            .filter(|op| matches!(op, Opcode::GetPinnedReg | Opcode::SetPinnedReg))
-            .collect();
-        let (get, set) = (Opcode::GetPinnedReg, Opcode::SetPinnedReg);
-        assert_eq!(pinned, [get, set, get, get, set, get, set], "{func}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Translator<'_> {
         let headroom = self.load_half(wire, wire::HEADROOM);
         self.b.def_var(self.headroom, headroom);
         self.begin_work();
-        let flags = self.load_invocation(offset::FIRST_FLAGS);
+        let flags = self.load_constant(offset::FIRST_FLAGS);
         self.set_flags(flags);
         let zero = self.number(0);
         if let Some(fusing) = &self.fused {
@@ -100,23 +100,6 @@ impl Translator<'_> {
         self.b.ins().istore32(in_wires, shift, wire, wire::MOVED);
         let one = self.number(1);
         self.store_invocation(one, offset::HAVE_MOVED);
-    }
-
-    /// The pinned register points to what the pass sees of the state, which nearly all of its code asks for: any other register would be needed for something
-    /// else between, and the value kept on the stack. What the caller has in that register, which is told, has to be there again at the end.
-    pub(super) fn see_state(&mut self) -> Value {
-        let callers = self.b.ins().get_pinned_reg(I64);
-        let view = self.load_invocation(offset::VIEW);
-        self.b.ins().set_pinned_reg(view);
-        callers
-    }
-
-    /// The function ends with this number.
-    pub(super) fn return_from_burst(&mut self, number: Value) {
-        if let Some(callers) = self.fused.as_ref().map(|fusing| fusing.callers_register) {
-            self.b.ins().set_pinned_reg(callers);
-        }
-        self.b.ins().return_(&[number]);
     }
 
     /// Writes the outcome of the packet at hand; how many packets have one now.

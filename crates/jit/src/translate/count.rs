@@ -7,7 +7,7 @@ use exec::Unsupported;
 use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
 use table::{COUNTER_WORDS, USAGE_WORDS};
 
-use super::{I64, Translator, in_invocation, in_limbs};
+use super::{I64, Translator, in_limbs};
 use crate::abi::{flags, offset};
 use crate::view;
 
@@ -34,28 +34,6 @@ pub(super) struct Applying {
 }
 
 impl Translator<'_> {
-    /// A word of what native code sees of the state, loaded where it is needed: before the loop over packets, those of many tables would all be kept at once, and
-    /// the stack is no nearer than the view.
-    pub(super) fn load_view(&mut self, at: i32) -> Value {
-        let view = self.view();
-        self.b
-            .ins()
-            .load(I64, in_invocation().with_aligned(), view, at)
-    }
-
-    /// The pinned register, which no instruction but a copy can read: a block has one copy, or one behind each call.
-    fn view(&mut self) -> Value {
-        let here = self.b.current_block();
-        match self.view {
-            Some((block, view)) if Some(block) == here => view,
-            _ => {
-                let view = self.b.ins().get_pinned_reg(I64);
-                self.view = here.map(|block| (block, view));
-                view
-            }
-        }
-    }
-
     /// Notes the packet for the entry, or the default action, that a lookup gave the number of.
     pub(super) fn note_packet(&mut self, table: TableId, number: Value) -> Applying {
         let declared = self.program.tables.get(table);
@@ -98,7 +76,11 @@ impl Translator<'_> {
 
     /// One more of a table's hits or misses.
     pub(super) fn count_total(&mut self, table: TableId, cell: i32) {
-        let totals = self.load_view(view::of_table(table).totals);
+        let totals = view::of_table(table).totals;
+        if cell == total::HITS {
+            return self.count_one(totals);
+        }
+        let totals = self.load_view(totals);
         let one = self.number(1);
         self.add_at(totals, cell, one);
     }
@@ -132,7 +114,7 @@ impl Translator<'_> {
         self.b.ins().ushr_imm(bits, 3)
     }
 
-    fn add_at(&mut self, cell: Value, at: i32, amount: Value) {
+    pub(super) fn add_at(&mut self, cell: Value, at: i32, amount: Value) {
         let before = self.b.ins().load(I64, in_limbs(), cell, at);
         let sum = self.b.ins().iadd(before, amount);
         self.b.ins().store(in_limbs(), sum, cell, at);

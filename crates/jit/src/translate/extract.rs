@@ -28,6 +28,26 @@ pub(super) fn is_inline(header: &HeaderSite) -> bool {
         && header.fields.iter().all(|f| !f.is_varbit && fits(f.width))
 }
 
+/// Bits of the packet of which several numbers are loaded.
+struct Bits {
+    /// The address of the first.
+    bytes: Value,
+    /// How many bytes may be read.
+    there: u32,
+    /// The word that was loaded last, from which byte and of how many: fields that share bytes are mostly neighbours.
+    last: Option<((u32, u32), Value)>,
+}
+
+impl Bits {
+    fn new(bytes: Value, total: u32) -> Bits {
+        Bits {
+            bytes,
+            there: total.div_ceil(8),
+            last: None,
+        }
+    }
+}
+
 impl Translator<'_> {
     /// How many bits the packet has.
     pub(super) fn packet_bits(&mut self) -> Value {
@@ -115,11 +135,11 @@ impl Translator<'_> {
             self.jump(after);
             self.start_sealed(aligned);
         }
-        let bytes = self.bytes_at_cursor();
+        let mut bits = Bits::new(self.bytes_at_cursor(), site.fixed_bits);
         let one = self.number(1);
         let mut bit = 0;
         for field in &site.fields {
-            let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
+            let value = self.load_from_bits(&mut bits, bit, field.width);
             self.put_behind(at, field.slot, &value);
             bit += field.width;
         }
@@ -147,25 +167,29 @@ impl Translator<'_> {
         width: u32,
         total: u32,
     ) -> Vec<Value> {
-        let there = total.div_ceil(8);
+        self.load_from_bits(&mut Bits::new(bytes, total), bit, width)
+    }
+
+    /// The same, one of several.
+    fn load_from_bits(&mut self, bits: &mut Bits, bit: u32, width: u32) -> Vec<Value> {
         let mut limbs = Vec::with_capacity(limbs_of_width(width));
         let mut left = width;
         while left > 64 {
-            limbs.push(self.load_narrow(bytes, bit + left - 64, 64, there));
+            limbs.push(self.load_narrow(bits, bit + left - 64, 64));
             left -= 64;
         }
-        limbs.push(self.load_narrow(bytes, bit, left, there));
+        limbs.push(self.load_narrow(bits, bit, left));
         limbs
     }
 
-    /// The same for at most 64 bits, of `there` bytes that may be read.
-    fn load_narrow(&mut self, bytes: Value, bit: u32, width: u32, there: u32) -> Value {
+    /// The same for at most 64 bits.
+    fn load_narrow(&mut self, bits: &mut Bits, bit: u32, width: u32) -> Value {
         if width == 0 {
             return self.number(0);
         }
         let (first, end) = (bit / 8, (bit + width).div_ceil(8));
         let size = (end - first).next_power_of_two();
-        if size > 8 || size > there {
+        if size > 8 || size > bits.there {
             // Two parts, parted at a byte.
             let cut = if size > 8 {
                 first + 1
@@ -173,19 +197,26 @@ impl Translator<'_> {
                 first + size / 2
             };
             let low = bit + width - cut * 8;
-            let high = self.load_narrow(bytes, bit, width - low, there);
-            let rest = self.load_narrow(bytes, cut * 8, low, there);
+            let high = self.load_narrow(bits, bit, width - low);
+            let rest = self.load_narrow(bits, cut * 8, low);
             let high = self.b.ins().ishl_imm(high, i64::from(low));
             return self.b.ins().bor(high, rest);
         }
-        let from = first.min(there - size);
-        let word = self.load_word(bytes, from, size);
+        let from = first.min(bits.there - size);
+        let word = match bits.last {
+            Some((at, word)) if at == (from, size) => word,
+            _ => self.load_word(bits.bytes, from, size),
+        };
+        bits.last = Some(((from, size), word));
         let behind = (from + size) * 8 - (bit + width);
-        let word = self.b.ins().ushr_imm(word, i64::from(behind));
-        if size * 8 - behind == width {
-            return word;
+        let number = match behind {
+            0 => word,
+            _ => self.b.ins().ushr_imm(word, i64::from(behind)),
+        };
+        match size * 8 - behind == width {
+            true => number,
+            false => self.cut(number, width),
         }
-        self.cut(word, width)
     }
 
     /// A big-endian word of 1, 2, 4 or 8 bytes.
@@ -274,10 +305,10 @@ impl Translator<'_> {
             self.jump_with(after, &values);
             self.start_sealed(aligned);
         }
-        let bytes = self.bytes_at_cursor();
+        let mut bits = Bits::new(self.bytes_at_cursor(), total);
         let mut values = Vec::new();
         for (to, offset) in places {
-            values.extend(self.load_bits(bytes, *offset, to.ty.width(), total));
+            values.extend(self.load_from_bits(&mut bits, *offset, to.ty.width()));
         }
         self.jump_with(after, &values);
         self.start_sealed(after);

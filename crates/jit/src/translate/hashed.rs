@@ -332,7 +332,6 @@ impl Translator<'_> {
 
     /// Translates a function that answers questions of a level's scout, those of a lot: of each table one after the other, so that which packets ask is no matter.
     pub(super) fn answers(mut self, level: Level, list: RowList, lines: Lines) {
-        let callers = self.see_state();
         let sites = self.code.scouts.iter();
         let sites = sites.filter_map(|site| Some((site.table, site.hashed_on(level)?)));
         let sites: Vec<(TableId, HashedNotes)> = sites.collect();
@@ -352,7 +351,6 @@ impl Translator<'_> {
         let behind = self.b.ins().isub(next, rows);
         let listed = self.b.ins().ushr_imm(behind, WORD_SHIFT);
         self.b.ins().store(in_limbs(), listed, rows, 0);
-        self.b.ins().set_pinned_reg(callers);
         self.b.ins().return_(&[listed]);
         let never = self.end;
         self.start(never);

@@ -20,6 +20,7 @@ mod expr;
 mod extract;
 mod hashed;
 mod homes;
+mod kept;
 mod levels;
 mod parser;
 mod pass;
@@ -58,6 +59,7 @@ use action::{ActionCosts, Param, SharedAction};
 use count::Applying;
 use current::CurrentUses;
 pub(crate) use hashed::{Lines, words_of_rows};
+use kept::Kept;
 use pass::Fusing;
 pub(crate) use pass::PassUses;
 pub(crate) use scout::{ScoutSite, ScoutedStages};
@@ -235,8 +237,8 @@ struct Translator<'t> {
     done: Option<Block>,
     /// What is known while a whole pass is translated.
     fused: Option<Fusing>,
-    /// What was copied of the pinned register, and in which block.
-    view: Option<(Block, Value)>,
+    /// What is kept on the stack, in a loop over packets.
+    kept: Option<Kept>,
     /// Temporaries in use by the current statement.
     temporaries: u32,
     /// Whether the current point of the code can be reached.
@@ -274,6 +276,11 @@ fn in_bytes() -> MemFlags {
 /// The invocation and what is emitted.
 fn in_invocation() -> MemFlags {
     memory(AliasRegion::Vmctx)
+}
+
+/// What the function keeps on its stack.
+fn in_stack() -> MemFlags {
+    MemFlags::new().with_notrap().with_aligned()
 }
 
 /// What no code writes while the function runs: Cranelift loads it where and as often as it likes, or not at all. That may be before any branch in front
@@ -336,7 +343,7 @@ impl<'t> Translator<'t> {
             end,
             done: None,
             fused: None,
-            view: None,
+            kept: None,
             temporaries: 0,
             is_live: true,
             enclosing: HashMap::new(),
@@ -409,12 +416,6 @@ impl<'t> Translator<'t> {
 
     fn load_invocation(&mut self, at: i32) -> Value {
         let flags = in_invocation();
-        self.b.ins().load(I64, flags, self.invocation, at)
-    }
-
-    /// A word of the invocation that stays as it is while the function runs.
-    fn load_constant(&mut self, at: i32) -> Value {
-        let flags = in_constants();
         self.b.ins().load(I64, flags, self.invocation, at)
     }
 
@@ -521,7 +522,6 @@ impl<'t> Translator<'t> {
         args.extend_from_slice(numbers);
         self.show_packet();
         let call = self.b.ins().call_indirect(signature, address, &args);
-        self.view = None;
         if let Some(flags) = self.fused.as_ref().map(|fusing| fusing.flags) {
             let value = self.load_invocation(offset::FLAGS);
             self.b.def_var(flags, value);

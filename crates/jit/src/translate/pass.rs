@@ -72,8 +72,6 @@ pub(super) struct Fusing {
     pub(super) egress: Variable,
     /// Fields that the architecture looks at when all is done.
     pub(super) kept: Vec<FieldId>,
-    /// What the caller has in the pinned register.
-    pub(super) callers_register: Value,
 }
 
 /// Operations by which a program asks something of the device ([`PassTest::Asked`]).
@@ -298,13 +296,10 @@ impl Translator<'_> {
     /// a scout's answers are told.
     pub(super) fn pass(mut self, pass: &Pass) -> Result<ScoutedStages, Unsupported> {
         let common_end = self.end;
-        let (begin, ended) = (self.b.create_block(), self.b.create_block());
+        let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
         self.begin_fusing(pass, ended);
-        let first = self.load_invocation(offset::AT);
-        self.set_at(first);
-        self.jump(begin);
-        self.start(begin);
+        let begin = self.begin_burst();
         self.begin_packet();
         for (number, step) in pass.steps.iter().enumerate() {
             if !self.is_live {
@@ -316,11 +311,7 @@ impl Translator<'_> {
             self.send();
         }
         self.end_packet(begin, ended);
-        // Of the block-wise translation nothing uses the common end.
-        self.start(common_end);
-        let number = self.b.block_params(common_end)[0];
-        self.return_from_burst(number);
-        self.b.seal_all_blocks();
+        self.end_burst(begin, common_end);
         self.b.finalize();
         let scouting = self.fused.map(|fused| fused.scouting);
         Ok(scouting.map_or_else(ScoutedStages::new, |scouting| scouting.sites))
@@ -396,7 +387,6 @@ impl Translator<'_> {
             always_emits: false,
             egress: self.b.declare_var(I64),
             kept,
-            callers_register: self.see_state(),
         });
         self.running_sums();
         self.find_levels(pass);

@@ -430,7 +430,7 @@ impl Translator<'_> {
         level: Level,
     ) -> Result<(), Unsupported> {
         let common_end = self.end;
-        let (begin, ended) = (self.b.create_block(), self.b.create_block());
+        let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
         self.begin_fusing(pass, ended);
         let mut levels = Levels::default();
@@ -458,10 +458,7 @@ impl Translator<'_> {
             controls,
             sites,
         };
-        let first = self.load_invocation(offset::AT);
-        self.set_at(first);
-        self.jump(begin);
-        self.start(begin);
+        let begin = self.begin_burst();
         self.begin_packet();
         self.scout_steps(pass, &plan)?;
         let zero = self.number(0);
@@ -476,10 +473,7 @@ impl Translator<'_> {
         self.branch(goes_on, begin, through);
         self.start(through);
         self.return_from_burst(at);
-        self.start(common_end);
-        let number = self.b.block_params(common_end)[0];
-        self.return_from_burst(number);
-        self.b.seal_all_blocks();
+        self.end_burst(begin, common_end);
         self.b.finalize();
         Ok(())
     }

@@ -1,0 +1,344 @@
+//! Writes in fewer instructions what takes more only since it was translated piece by piece: bytes that are swapped and swapped back, or on both sides of a comparison, and
+//! comparisons of neighbouring bits of one value, which are one comparison.
+
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I8, I64};
+use cranelift_codegen::ir::{
+    Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef,
+};
+
+use super::fold::{cut, mask, signed};
+use super::sweep;
+
+/// Instructions that are looked through for what a value is made of, at most.
+const MOST_STEPS: usize = 8;
+
+/// Reduces all instructions of a function.
+pub(super) fn reduce(func: &mut Function) {
+    let insts: Vec<Inst> = sweep::insts(func).collect();
+    for inst in insts {
+        match func.dfg.insts[inst] {
+            InstructionData::Unary {
+                opcode: Opcode::Bswap,
+                arg,
+            } => swap_back(func, inst, arg),
+            InstructionData::Binary { opcode, args } => compare_at_once(func, inst, opcode, args),
+            InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => {
+                if let Some(equality) = Equality::of(func, inst) {
+                    compare_unswapped(func, inst, equality);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a value is compared with.
+#[derive(Clone, Copy, Debug)]
+enum With {
+    Number(u64),
+    Value(Value),
+}
+
+/// Whether a value is another one, or is not.
+#[derive(Clone, Copy, Debug)]
+struct Equality {
+    cond: IntCC,
+    value: Value,
+    with: With,
+}
+
+impl Equality {
+    /// What an instruction asks.
+    fn of(func: &Function, inst: Inst) -> Option<Equality> {
+        let (cond, value, with) = match func.dfg.insts[inst] {
+            InstructionData::IntCompareImm { cond, arg, imm, .. } => {
+                (cond, arg, With::Number(imm.bits() as u64))
+            }
+            InstructionData::IntCompare { cond, args, .. } => {
+                match args.map(|arg| constant(func, arg)) {
+                    [_, Some(number)] => (cond, args[0], With::Number(number)),
+                    [Some(number), _] => (cond, args[1], With::Number(number)),
+                    _ => (cond, args[0], With::Value(args[1])),
+                }
+            }
+            _ => return None,
+        };
+        let ty = func.dfg.value_type(value);
+        let is_equality = matches!(cond, IntCC::Equal | IntCC::NotEqual);
+        let with = match with {
+            With::Number(number) => With::Number(cut(number, ty)),
+            value => value,
+        };
+        (is_equality && is_number(ty)).then_some(Equality { cond, value, with })
+    }
+}
+
+/// Whether values of a type are numbers of at most 64 bits.
+fn is_number(ty: Type) -> bool {
+    ty.is_int() && ty.bits() <= 64
+}
+
+fn constant(func: &Function, value: Value) -> Option<u64> {
+    match source(func, value)? {
+        InstructionData::UnaryImm {
+            opcode: Opcode::Iconst,
+            imm,
+        } => Some(imm.bits() as u64),
+        _ => None,
+    }
+}
+
+/// The instruction that computes a value.
+fn source(func: &Function, value: Value) -> Option<InstructionData> {
+    match func.dfg.value_def(value) {
+        ValueDef::Result(inst, _) => Some(func.dfg.insts[inst]),
+        _ => None,
+    }
+}
+
+/// The low bits of a value, as many as a type has: a number of this type with its bytes swapped, some bits of which are the other way round.
+#[derive(Clone, Copy, Debug)]
+struct Swapped {
+    number: Value,
+    ty: Type,
+    inverted: u64,
+    /// Whether the value has no other bits.
+    is_all: bool,
+}
+
+impl Swapped {
+    /// What a value is, of a type if one is given.
+    fn of(func: &Function, value: Value, wanted: Option<Type>) -> Option<Swapped> {
+        let (mut value, mut inverted, mut kept) = (value, 0, u64::MAX);
+        let is_wide_enough = |ty: Type| wanted.is_none_or(|wanted| ty.bits() >= wanted.bits());
+        for _ in 0..MOST_STEPS {
+            let ty = func.dfg.value_type(value);
+            if !is_number(ty) || !is_wide_enough(ty) {
+                return None;
+            }
+            // Behind this instruction there are no more bits than its type has.
+            kept &= mask(ty);
+            let InstructionData::Unary { opcode, arg } = source(func, value)? else {
+                let InstructionData::BinaryImm64 { opcode, arg, imm } = source(func, value)? else {
+                    return None;
+                };
+                let imm = cut(imm.bits() as u64, ty);
+                match opcode {
+                    Opcode::BxorImm => inverted ^= imm & kept,
+                    Opcode::BandImm => kept &= imm,
+                    _ => return None,
+                }
+                value = arg;
+                continue;
+            };
+            match opcode {
+                Opcode::Bswap => {
+                    let is_it =
+                        wanted.is_none_or(|wanted| wanted == ty) && kept & mask(ty) == mask(ty);
+                    return is_it.then_some(Swapped {
+                        number: arg,
+                        ty,
+                        inverted: cut(inverted, ty),
+                        is_all: inverted & !mask(ty) == 0,
+                    });
+                }
+                Opcode::Bnot => inverted ^= kept,
+                Opcode::Uextend | Opcode::Ireduce => {}
+                _ => return None,
+            }
+            value = arg;
+        }
+        None
+    }
+
+    /// The bits of the number that are the other way round.
+    fn inverted_before(self) -> u64 {
+        self.inverted.swap_bytes() >> (64 - self.ty.bits())
+    }
+}
+
+/// What is swapped was swapped before.
+fn swap_back(func: &mut Function, inst: Inst, arg: Value) {
+    let ty = func.dfg.value_type(arg);
+    if let Some(swapped) = Swapped::of(func, arg, Some(ty)) {
+        let inverted = signed(swapped.inverted_before(), ty);
+        func.dfg.replace(inst).bxor_imm(swapped.number, inverted);
+    }
+}
+
+/// Two numbers whose bytes are swapped are equal if they are without.
+fn compare_unswapped(func: &mut Function, inst: Inst, equality: Equality) {
+    let Equality { cond, value, with } = equality;
+    let Some(one) = Swapped::of(func, value, None).filter(|one| one.is_all) else {
+        return;
+    };
+    match with {
+        With::Number(number) if number & !mask(one.ty) == 0 => {
+            let number = number.swap_bytes() >> (64 - one.ty.bits()) ^ one.inverted_before();
+            let mut at = FuncCursor::new(func).at_inst(inst);
+            // Short constants make long instructions that are slow to decode.
+            let wide = match one.ty {
+                I64 => one.number,
+                _ => at.ins().uextend(I64, one.number),
+            };
+            func.dfg
+                .replace(inst)
+                .icmp_imm(cond, wide, signed(number, I64));
+        }
+        With::Value(other) => {
+            let other = Swapped::of(func, other, Some(one.ty)).filter(|other| other.is_all);
+            if let Some(other) = other {
+                let inverted = one.inverted_before() ^ other.inverted_before();
+                let mut at = FuncCursor::new(func).at_inst(inst);
+                let number = at.ins().bxor_imm(one.number, signed(inverted, one.ty));
+                func.dfg.replace(inst).icmp(cond, number, other.number);
+            }
+        }
+        // Never equal: no number of the type.
+        With::Number(_) => {}
+    }
+}
+
+/// All bits of a value that may be set.
+fn all_bits(func: &Function, value: Value) -> u64 {
+    match source(func, value) {
+        Some(InstructionData::Load { opcode, .. }) if opcode != Opcode::Load => loaded_by(opcode),
+        _ => mask(func.dfg.value_type(value)),
+    }
+}
+
+/// A comparison of some bits of a value with a number.
+#[derive(Clone, Copy, Debug)]
+struct Masked {
+    cond: IntCC,
+    value: Value,
+    bits: u64,
+    number: u64,
+}
+
+impl Masked {
+    /// The comparison that a truth is.
+    fn of(func: &Function, mut truth: Value) -> Option<Masked> {
+        while let Some(InstructionData::Unary {
+            opcode: Opcode::Uextend,
+            arg,
+        }) = source(func, truth)
+        {
+            truth = arg;
+        }
+        let ValueDef::Result(inst, _) = func.dfg.value_def(truth) else {
+            return None;
+        };
+        let Equality { cond, value, with } = Equality::of(func, inst)?;
+        let With::Number(number) = with else {
+            return None;
+        };
+        let mut compared = Masked {
+            cond,
+            value,
+            bits: mask(func.dfg.value_type(value)),
+            number,
+        };
+        for _ in 0..MOST_STEPS {
+            match compared.before(func)? {
+                Some(before) => compared = before,
+                None => return Some(compared),
+            }
+        }
+        None
+    }
+
+    /// The same comparison of what the value is computed from, as far as that has the bits; nothing at all if it is never equal.
+    fn before(self, func: &Function) -> Option<Option<Masked>> {
+        let ty = func.dfg.value_type(self.value);
+        let Masked { bits, number, .. } = self;
+        let (value, bits, number) = match source(func, self.value) {
+            Some(InstructionData::BinaryImm64 {
+                opcode: Opcode::BandImm,
+                arg,
+                imm,
+            }) => (arg, bits & imm.bits() as u64, number),
+            Some(InstructionData::BinaryImm64 {
+                opcode: Opcode::UshrImm,
+                arg,
+                imm,
+            }) if (0..ty.bits().into()).contains(&imm.bits()) => {
+                let by = imm.bits();
+                let shifted = cut(number << by, ty);
+                if shifted >> by != number {
+                    return None;
+                }
+                (arg, cut(bits << by, ty), shifted)
+            }
+            Some(InstructionData::Unary {
+                opcode: Opcode::Uextend,
+                arg,
+            }) => (arg, bits & mask(func.dfg.value_type(arg)), number),
+            _ => {
+                let all = all_bits(func, self.value);
+                if bits & !all == 0 {
+                    return Some(None);
+                }
+                (self.value, bits & all, number)
+            }
+        };
+        // A bit that is set nowhere: never equal.
+        if number & !bits != 0 {
+            return None;
+        }
+        Some(Some(Masked {
+            value,
+            bits,
+            number,
+            ..self
+        }))
+    }
+}
+
+/// The bits that a load which extends may set.
+fn loaded_by(opcode: Opcode) -> u64 {
+    match opcode {
+        Opcode::Uload8 => 0xff,
+        Opcode::Uload16 => 0xffff,
+        Opcode::Uload32 => 0xffff_ffff,
+        _ => u64::MAX,
+    }
+}
+
+/// Whether either of two parts of a value differs, or both are equal, is one comparison.
+fn compare_at_once(func: &mut Function, inst: Inst, opcode: Opcode, args: [Value; 2]) {
+    let cond = match opcode {
+        Opcode::Bor => IntCC::NotEqual,
+        Opcode::Band => IntCC::Equal,
+        _ => return,
+    };
+    let [Some(one), Some(other)] = args.map(|arg| Masked::of(func, arg)) else {
+        return;
+    };
+    if [one.cond, other.cond] != [cond; 2] || one.value != other.value || one.bits & other.bits != 0
+    {
+        return;
+    }
+    let both = Masked {
+        bits: one.bits | other.bits,
+        number: one.number | other.number,
+        ..one
+    };
+    let ty = func.dfg.value_type(both.value);
+    let has_all = both.bits == all_bits(func, both.value);
+    let result = func.dfg.value_type(func.dfg.first_result(inst));
+    let mut at = FuncCursor::new(func).at_inst(inst);
+    let part = match has_all {
+        true => both.value,
+        false => at.ins().band_imm(both.value, signed(both.bits, ty)),
+    };
+    let number = signed(both.number, ty);
+    if result == I8 {
+        func.dfg.replace(inst).icmp_imm(cond, part, number);
+    } else {
+        let truth = at.ins().icmp_imm(cond, part, number);
+        func.dfg.replace(inst).uextend(result, truth);
+    }
+}

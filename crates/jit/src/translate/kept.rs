@@ -1,0 +1,161 @@
+//! What a function over packets keeps on its stack while it runs: words of its invocation and of the state that it reads for each packet, and what it counts for each.
+//!
+//! One instruction reads a word there, which often does something with it too. Behind a pointer it takes two, since no register is left for a pointer all the way: the
+//! allocator keeps that on the stack in its turn. Which words these are is known when the loop over packets is translated; the blocks in front of it and behind it are filled last.
+
+use std::collections::BTreeMap;
+
+use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
+
+use super::{I64, Translator, in_constants, in_invocation, in_stack};
+use crate::abi::offset;
+
+/// Bytes of a word, and the bits of its address that are zero.
+const WORD: i32 = 8;
+const ALIGNMENT: u8 = 3;
+
+/// A word on the stack, by where the function finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    /// So many bytes behind the beginning of the invocation. It stays as it is while the function runs.
+    Invocation(i32),
+    /// The same of what native code sees of the state.
+    View(i32),
+    /// What is to be added to the cell to which that word of the view points.
+    Count(i32),
+}
+
+/// The words that are kept, and where.
+pub(super) struct Kept {
+    /// In front of the loop.
+    fill: Block,
+    /// Behind it, with the number that the function returns.
+    leave: Block,
+    slot: StackSlot,
+    /// The places of the words, counted in words.
+    places: BTreeMap<Word, i32>,
+}
+
+impl Translator<'_> {
+    /// The loop over packets begins, with this block. From here on words are kept.
+    pub(super) fn begin_burst(&mut self) -> Block {
+        let first = self.load_invocation(offset::AT);
+        self.set_at(first);
+        let [fill, begin, leave] = [(); 3].map(|()| self.b.create_block());
+        self.b.append_block_param(leave, I64);
+        self.jump(fill);
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 0, ALIGNMENT);
+        self.kept = Some(Kept {
+            fill,
+            leave,
+            slot: self.b.create_sized_stack_slot(data),
+            places: BTreeMap::new(),
+        });
+        self.start(begin);
+        begin
+    }
+
+    /// The function ends with this number.
+    pub(super) fn return_from_burst(&mut self, number: Value) {
+        if let Some(leave) = self.kept.as_ref().map(|kept| kept.leave) {
+            self.jump_with(leave, &[number]);
+        }
+    }
+
+    /// All of the loop is translated, and so is what is around it.
+    pub(super) fn end_burst(&mut self, begin: Block, common_end: Block) {
+        // Of the block-wise translation nothing uses the common end.
+        self.start(common_end);
+        let number = self.b.block_params(common_end)[0];
+        self.b.ins().return_(&[number]);
+        if let Some(kept) = self.kept.take() {
+            self.fill(&kept, begin);
+            self.add_up(&kept);
+        }
+        self.b.seal_all_blocks();
+    }
+
+    fn fill(&mut self, kept: &Kept, begin: Block) {
+        self.b.func.sized_stack_slots[kept.slot].size = WORD as u32 * kept.places.len() as u32;
+        self.start_sealed(kept.fill);
+        for (&word, &place) in &kept.places {
+            let value = match word {
+                Word::Count(_) => self.number(0),
+                _ => self.load_stable(word),
+            };
+            let to = self.b.ins().stack_addr(I64, kept.slot, WORD * place);
+            self.b.ins().store(in_stack(), value, to, 0);
+        }
+        self.jump(begin);
+    }
+
+    fn add_up(&mut self, kept: &Kept) {
+        self.start_sealed(kept.leave);
+        for (&word, &place) in &kept.places {
+            if let Word::Count(at) = word {
+                let cell = self.load_stable(Word::View(at));
+                let from = self.b.ins().stack_addr(I64, kept.slot, WORD * place);
+                let counted = self.b.ins().load(I64, in_stack(), from, 0);
+                self.add_at(cell, 0, counted);
+            }
+        }
+        let number = self.b.block_params(kept.leave)[0];
+        self.b.ins().return_(&[number]);
+    }
+
+    /// A word of the invocation that stays as it is while the function runs.
+    pub(super) fn load_constant(&mut self, at: i32) -> Value {
+        self.load_kept(Word::Invocation(at))
+    }
+
+    /// A word of what native code sees of the state.
+    pub(super) fn load_view(&mut self, at: i32) -> Value {
+        self.load_kept(Word::View(at))
+    }
+
+    fn load_kept(&mut self, word: Word) -> Value {
+        match self.place(word) {
+            Some(place) => self.b.ins().load(I64, in_stack(), place, 0),
+            None => self.load_stable(word),
+        }
+    }
+
+    /// One more in the cell to which a word of the view points. Nobody reads it while the function runs.
+    pub(super) fn count_one(&mut self, at: i32) {
+        let one = self.number(1);
+        match self.place(Word::Count(at)) {
+            Some(place) => {
+                let before = self.b.ins().load(I64, in_stack(), place, 0);
+                let sum = self.b.ins().iadd(before, one);
+                self.b.ins().store(in_stack(), sum, place, 0);
+            }
+            None => {
+                let cell = self.load_view(at);
+                self.add_at(cell, 0, one);
+            }
+        }
+    }
+
+    /// The address where a word is kept: not what few packets need.
+    fn place(&mut self, word: Word) -> Option<Value> {
+        let here = self.b.current_block();
+        if here.is_some_and(|here| self.b.func.layout.is_cold(here)) {
+            return None;
+        }
+        let kept = self.kept.as_mut()?;
+        let next = kept.places.len() as i32;
+        let place = *kept.places.entry(word).or_insert(next);
+        Some(self.b.ins().stack_addr(I64, kept.slot, WORD * place))
+    }
+
+    fn load_stable(&mut self, word: Word) -> Value {
+        match word {
+            Word::Invocation(at) => self.b.ins().load(I64, in_constants(), self.invocation, at),
+            Word::View(at) | Word::Count(at) => {
+                let view = self.load_stable(Word::Invocation(offset::VIEW));
+                let flags = in_invocation().with_aligned();
+                self.b.ins().load(I64, flags, view, at)
+            }
+        }
+    }
+}
