@@ -264,7 +264,7 @@ extern "C" fn apply(inv: &mut Invocation<'_>, table: u64) -> u64 {
 extern "C" fn find(inv: &mut Invocation<'_>, table: u64) -> u64 {
     let table = &inv.code.tables.as_slice()[table as usize];
     let found = table.find(inv.limbs, inv.state);
-    found.map_or(0, |idx| u64::from(idx.get()) + 1)
+    EntryIdx::record_of(found).into()
 }
 
 extern "C" fn settle(inv: &mut Invocation<'_>, table: u64, record: u64) -> u64 {

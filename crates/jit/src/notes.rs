@@ -111,7 +111,7 @@ pub(crate) fn answer(
         let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
         let places = &mut places[..asked.found.len()];
         table.lookup.find_batch(asked.keys, places);
-        asked.answer(|question, _| places[question].map_or(0, |idx| u64::from(idx.get()) + 1));
+        asked.answer(|question, _| EntryIdx::record_of(places[question]).into());
     }
     for rows in [&entries.records, &entries.counts, &entries.usage] {
         match are_many {

@@ -4,12 +4,71 @@ use crate::key::FieldMatch;
 use crate::meter::MeterCell;
 use bits::define_id;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-define_id! {
-    /// The place of an entry in one snapshot of its table. Places are used again after a deletion;
-    /// to name an entry for longer, use its [`EntryId`].
-    pub struct EntryIdx;
+/// The place of an entry in one snapshot of its table. Places are used again after a deletion;
+/// to name an entry for longer, use its [`EntryId`].
+///
+/// It is kept with one added, as match engines keep what they find: that nothing was found takes no more room and is
+/// asked in the same word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryIdx(NonZeroU32);
+
+impl EntryIdx {
+    /// The place with this number.
+    ///
+    /// # Panics
+    /// It is the last number that there is: no table has so many entries.
+    #[inline]
+    pub const fn new(number: u32) -> EntryIdx {
+        match NonZeroU32::new(number.wrapping_add(1)) {
+            Some(kept) => EntryIdx(kept),
+            None => panic!("more than u32::MAX entries"),
+        }
+    }
+
+    /// The number of this place.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+
+    /// The number of the entry's record, 0 for none: the default action's is the first.
+    #[inline]
+    pub const fn record_of(found: Option<EntryIdx>) -> u32 {
+        match found {
+            Some(EntryIdx(kept)) => kept.get(),
+            None => 0,
+        }
+    }
+}
+
+impl bits::Id for EntryIdx {
+    #[inline]
+    fn from_index(index: usize) -> EntryIdx {
+        match u32::try_from(index) {
+            Ok(number) => EntryIdx::new(number),
+            Err(_) => panic!("more than u32::MAX entries"),
+        }
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.get() as usize
+    }
+}
+
+impl fmt::Debug for EntryIdx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EntryIdx({})", self.get())
+    }
+}
+
+impl fmt::Display for EntryIdx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
 }
 
 define_id! {

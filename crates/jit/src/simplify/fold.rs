@@ -1,7 +1,7 @@
 //! Computes what is known before there is code: constants on all ways to a place, and what a branch that was taken says of its condition.
 //!
 //! One walk over the blocks, each after those it is reached from (but for loops, of whose variables nothing is known): a parameter that gets the same number on
-//! all ways that can be taken is that number. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
+//! all ways that can be taken is that number, and one that gets the same value is that value. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
 //! place is not computed there again, so that what a branch says of one holds for the other.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::sweep::destinations;
+use super::sweep::{destinations, keep_params};
 
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
 const MOST_FACTS: usize = 64;
@@ -33,19 +33,19 @@ pub(super) enum Known {
 
 /// What a block's parameter gets on the ways that were walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum Given<T> {
     #[default]
     Nothing,
-    Always(u64),
+    Always(T),
     Anything,
 }
 
-impl Given {
+impl<T: Copy + PartialEq> Given<T> {
     /// The same with one way more.
-    pub(super) fn and(self, number: Option<u64>) -> Given {
-        match (self, number) {
-            (Given::Nothing, Some(number)) => Given::Always(number),
-            (Given::Always(before), Some(number)) if before == number => self,
+    pub(super) fn and(self, given: Option<T>) -> Given<T> {
+        match (self, given) {
+            (Given::Nothing, Some(given)) => Given::Always(given),
+            (Given::Always(before), Some(given)) if before == given => self,
             _ => Given::Anything,
         }
     }
@@ -70,6 +70,7 @@ pub(super) fn fold(func: &mut Function) {
         computed: HashMap::new(),
         constants: SecondaryMap::new(),
         given: SecondaryMap::new(),
+        meets: SecondaryMap::new(),
         arrivals: SecondaryMap::new(),
         facts: Vec::new(),
         front: SecondaryMap::new(),
@@ -79,11 +80,27 @@ pub(super) fn fold(func: &mut Function) {
         has_aliases: false,
     };
     fold.walk(&blocks, &ways);
-    let has_aliases = fold.has_aliases;
+    let Fold {
+        same, has_aliases, ..
+    } = fold;
     remove_unreached(func);
-    if has_aliases {
+    if drop_named_params(func, &same) || has_aliases {
         func.dfg.resolve_all_aliases();
     }
+}
+
+/// Takes parameters out that are another value's names; whether there were any.
+fn drop_named_params(func: &mut Function, same: &SecondaryMap<Value, PackedOption<Value>>) -> bool {
+    let blocks = func.layout.blocks();
+    let params = blocks.flat_map(|block| func.dfg.block_params(block));
+    let named: Vec<(Value, Value)> = params
+        .filter_map(|&param| Some((param, same[param].expand()?)))
+        .collect();
+    keep_params(func, |param| same[param].is_none());
+    for &(param, origin) in &named {
+        func.dfg.change_to_alias(param, origin);
+    }
+    !named.is_empty()
 }
 
 fn remove_unreached(func: &mut Function) {
@@ -132,12 +149,13 @@ struct Computation {
 struct Fold<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
-    /// The values that parameters are of blocks to which one way leads.
+    /// The values that parameters are which get the same one on all ways.
     same: SecondaryMap<Value, PackedOption<Value>>,
     /// Where what was computed.
     computed: HashMap<Computation, Vec<(Block, Value)>>,
     constants: SecondaryMap<Value, Option<u64>>,
-    given: SecondaryMap<Value, Given>,
+    given: SecondaryMap<Value, Given<u64>>,
+    meets: SecondaryMap<Value, Given<Value>>,
     arrivals: SecondaryMap<Block, Arrival>,
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
@@ -181,38 +199,20 @@ impl Fold<'_> {
             return;
         }
         for &param in self.func.dfg.block_params(block) {
-            if let Given::Always(number) = self.given[param] {
-                self.constants[param] = Some(number);
+            match (self.given[param], self.meets[param]) {
+                (Given::Always(number), _) => self.constants[param] = Some(number),
+                // Each is one step from its origin, however many such blocks a value has come through.
+                (_, Given::Always(origin)) => self.same[param] = origin.into(),
+                _ => {}
             }
         }
         let arrival = self.arrivals[block];
         if let (1, Some(branch)) = (arrival.ways, arrival.from) {
-            self.name_params(block, branch);
             self.learn(block, branch);
         }
     }
 
-    /// The parameters of a block to which one way leads are what the branch gives them.
-    fn name_params(&mut self, block: Block, branch: Inst) {
-        let dfg = &self.func.dfg;
-        let calls = dfg.insts[branch].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-        let mut calls = calls.iter();
-        let Some(call) = calls.find(|call| call.block(&dfg.value_lists) == block) else {
-            return;
-        };
-        let args = call.args(&dfg.value_lists);
-        let params = dfg.block_params(block).iter().copied();
-        // Each is one step from its origin, however many such blocks a value has come through.
-        let named: Vec<(Value, Option<Value>)> = params
-            .zip(args)
-            .map(|(param, arg)| (param, arg.as_value().map(|value| self.origin(value))))
-            .collect();
-        for (param, origin) in named {
-            self.same[param] = origin.into();
-        }
-    }
-
-    /// The value that another one is a name of, or the parameter of a block to which one way leads.
+    /// The value that another one is a name of, or a parameter that gets nothing else.
     fn origin(&self, value: Value) -> Value {
         let mut value = self.func.dfg.resolve_aliases(value);
         while let Some(other) = self.same[value].expand() {
@@ -618,8 +618,11 @@ impl Fold<'_> {
             arrival.from = Some(inst);
             let args = call.args(&dfg.value_lists);
             for (&param, arg) in dfg.block_params(to).iter().zip(args) {
-                let number = arg.as_value().and_then(|value| self.number(block, value));
+                let value = arg.as_value();
+                let number = value.and_then(|value| self.number(block, value));
                 self.given[param] = self.given[param].and(number);
+                let origin = value.map(|value| self.origin(value));
+                self.meets[param] = self.meets[param].and(origin);
             }
         }
     }

@@ -87,7 +87,12 @@ impl Translator<'_> {
     ) -> Value {
         let packet = self.notes_of_packet();
         let answer = self.b.ins().load(I64, in_limbs(), packet, from.answer());
-        let answered = self.b.create_block();
+        let number = self.b.ins().ireduce(I32, answer);
+        let number = self.b.ins().uextend(I64, number);
+        // Most packets hit something, and of those one test tells all.
+        let (missed, answered) = (self.b.create_block(), self.b.create_block());
+        self.branch(number, answered, missed);
+        self.start_sealed(missed);
         self.branch(answer, answered, otherwise);
         self.start_sealed(answered);
         if !key.is_empty() {
@@ -102,7 +107,6 @@ impl Translator<'_> {
             self.branch(differs, otherwise, same);
             self.start_sealed(same);
         }
-        let number = self.b.ins().ireduce(I32, answer);
-        self.b.ins().uextend(I64, number)
+        number
     }
 }

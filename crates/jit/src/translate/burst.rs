@@ -47,7 +47,7 @@ impl Translator<'_> {
         }
     }
 
-    fn wire_at_hand(&mut self) -> Value {
+    pub(super) fn wire_at_hand(&mut self) -> Value {
         let at = self.at();
         let wires = self.load_constant(offset::WIRES);
         let behind = self.b.ins().imul_imm(at, wire::SIZE);

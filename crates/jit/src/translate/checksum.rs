@@ -97,10 +97,17 @@ fn chunks_of(parts: &[Part], header: HeaderId) -> Option<Vec<Chunk>> {
     Some(chunks)
 }
 
-/// What was summed of a header in the packet: a variable that has the sum, or 0 where the packet came another way.
+/// The variables that have the sum of a header in the packet, and whether it was summed on the way that the packet came: on most ways that is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeaderSum {
+    pub(super) sum: super::Variable,
+    pub(super) is_known: super::Variable,
+}
+
+/// What was summed of a header in the packet.
 #[derive(Debug)]
 pub(super) struct Summed {
-    sum: super::Variable,
+    kept: HeaderSum,
     chunks: Vec<Chunk>,
 }
 
@@ -501,7 +508,7 @@ impl Translator<'_> {
             let is_less = gone.len() + 1 < chunks.len();
             // Bytes that were added apart may be loaded together now, and be more where nothing was kept.
             let most = most_of(&summed.chunks).max(most_of(chunks));
-            is_less.then_some((summed.sum, most, gone))
+            is_less.then_some((summed.kept, most, gone))
         });
         let Some((kept, most, gone)) = kept else {
             let value = self.add_chunks(header, chunks);
@@ -511,10 +518,10 @@ impl Translator<'_> {
         };
         let (again, anew) = (self.b.create_block(), self.cold_block());
         let (after, sum) = self.block_with(1);
-        let kept = self.b.use_var(kept);
-        // A sum of zeros is as good as none.
-        self.branch(kept, again, anew);
+        let is_known = self.b.use_var(kept.is_known);
+        self.branch(is_known, again, anew);
         self.start_sealed(again);
+        let kept = self.b.use_var(kept.sum);
         let less = self.add_chunks(header, &gone);
         let value = self.b.ins().isub(kept, less);
         self.jump_with(after, &[value]);
@@ -558,13 +565,15 @@ impl Translator<'_> {
         let Some(fusing) = self.fused.as_mut() else {
             return;
         };
-        let Some(&sum) = fusing.header_sums.get(&header) else {
+        let Some(&kept) = fusing.header_sums.get(&header) else {
             return;
         };
         if let Entry::Vacant(none) = fusing.summed.entry(header) {
             let chunks = chunks.to_vec();
-            none.insert(Summed { sum, chunks });
-            self.b.def_var(sum, value);
+            none.insert(Summed { kept, chunks });
+            let yes = self.number(1);
+            self.b.def_var(kept.sum, value);
+            self.b.def_var(kept.is_known, yes);
         }
     }
 

@@ -136,10 +136,15 @@ impl Translator<'_> {
         }
     }
 
+    /// Whether few packets come to the code that is being translated.
+    pub(super) fn is_in_cold(&self) -> bool {
+        let here = self.b.current_block();
+        here.is_some_and(|here| self.b.func.layout.is_cold(here))
+    }
+
     /// The address where a word is kept: not what few packets need.
     fn place(&mut self, word: Word) -> Option<Value> {
-        let here = self.b.current_block();
-        if here.is_some_and(|here| self.b.func.layout.is_cold(here)) {
+        if self.is_in_cold() {
             return None;
         }
         let kept = self.kept.as_mut()?;

@@ -15,7 +15,7 @@ use ir::{ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, StageKi
 
 use super::action::Uses;
 use super::bounds::has_work;
-use super::checksum::Summed;
+use super::checksum::{HeaderSum, Summed};
 use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
@@ -34,7 +34,7 @@ pub(super) struct Fusing {
     /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not.
     pub(super) offsets: HashMap<HeaderId, Variable>,
     /// Sums of what stands in the packet of each tracked header, once they were made: 0 before; and of what they are.
-    pub(super) header_sums: HashMap<HeaderId, Variable>,
+    pub(super) header_sums: HashMap<HeaderId, HeaderSum>,
     pub(super) summed: HashMap<HeaderId, Summed>,
     /// Slots of the frame that no variable stands for, as runs.
     in_frame: Vec<(Slot, u32)>,
@@ -227,8 +227,8 @@ impl Translator<'_> {
         }
         let sum = self.fused.as_ref().and_then(|f| f.header_sums.get(&header));
         if let Some(&sum) = sum {
-            let none = self.number(0);
-            self.b.def_var(sum, none);
+            let no = self.number(0);
+            self.b.def_var(sum.is_known, no);
         }
     }
 
@@ -344,9 +344,13 @@ impl Translator<'_> {
             .iter()
             .map(|&header| (header, self.b.declare_var(I64)))
             .collect();
+        let mut header_sum = || HeaderSum {
+            sum: self.b.declare_var(I64),
+            is_known: self.b.declare_var(I64),
+        };
         let header_sums = headers
             .iter()
-            .map(|&header| (header, self.b.declare_var(I64)))
+            .map(|&header| (header, header_sum()))
             .collect();
         let pipeline = &self.program.pipeline;
         let lists = pipeline
@@ -430,7 +434,8 @@ impl Translator<'_> {
         fusing.written.clone_from(&fusing.written_before);
         fusing.told.clear();
         fusing.summed.clear();
-        let sums: Vec<Variable> = fusing.header_sums.values().copied().collect();
+        let sums = fusing.header_sums.values();
+        let sums: Vec<Variable> = sums.flat_map(|kept| [kept.sum, kept.is_known]).collect();
         let in_frame = fusing.in_frame.clone();
         let variables: Vec<Variable> = fusing.variables.values().copied().collect();
         let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
@@ -684,8 +689,9 @@ impl Translator<'_> {
 
     fn wire(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.wire) {
-            Some(wire) => self.b.use_var(wire),
-            None => self.number(0),
+            Some(wire) if !self.is_in_cold() => self.b.use_var(wire),
+            // What few packets need is found anew: it would be kept for all.
+            _ => self.wire_at_hand(),
         }
     }
 
@@ -792,7 +798,7 @@ impl Translator<'_> {
                 port
             }
         };
-        let busy = self.load_invocation(offset::BUSY);
+        let busy = self.load_constant(offset::BUSY);
         let (ask, free) = (self.cold_block(), self.b.create_block());
         self.branch(busy, ask, free);
         self.start_sealed(ask);

@@ -83,7 +83,7 @@ const FEW_NOTES: usize = 8;
 /// What is found, as [`Matcher::find_announced`] notes it.
 #[inline(always)]
 fn number(found: Option<EntryIdx>) -> u64 {
-    found.map_or(0, |idx| u64::from(idx.get()) + 1)
+    EntryIdx::record_of(found).into()
 }
 
 /// The packet side of a match engine: immutable.

@@ -31,7 +31,7 @@ pub(super) trait Base: Replay + Matcher + 'static {
 }
 
 /// The newest copy is to be asked. No entry has this place.
-pub(super) const ASK: EntryIdx = EntryIdx::new(u32::MAX);
+pub(super) const ASK: EntryIdx = EntryIdx::new(u32::MAX - 1);
 
 /// Two copies of less stay in the cache beside one another.
 const LARGE: usize = if cfg!(test) { 1 } else { 4 << 20 };
