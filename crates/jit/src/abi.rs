@@ -5,7 +5,6 @@
 //! invocation as Rust does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,13 +60,11 @@ pub(crate) struct Invocation<'i> {
     nanos: u64,
     micros: u64,
     busy: u64,
-    /// For a pass: its packets, how many they are, which of them is at hand, and where their outcomes go.
-    wires_at: *mut Wire,
+    /// For a pass: the frames of its packets, how many they are, which of them is at hand, and where their outcomes go.
+    frames_at: *mut Frame,
     count: u64,
     at: u64,
     outcomes_at: *mut PackedOutcome,
-    /// For a pass: whether any of its packets begins elsewhere than its frame does, 0 or 1.
-    have_moved: u64,
     /// What has become of the context since the packet at hand began, and what it was then: [`flags`].
     flags: u64,
     first_flags: u64,
@@ -84,38 +81,6 @@ pub(crate) struct Invocation<'i> {
     pub(crate) packet: &'i mut PacketContext,
     pub(crate) state: &'i State,
     pub(crate) code: &'i Code,
-}
-
-/// A packet of a burst as native code finds it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Wire {
-    /// The first of its bytes.
-    bytes_at: *mut u8,
-    /// How many bits these are.
-    bits: u32,
-    /// The port that it came in by.
-    ingress: u32,
-    /// How many bytes in front of the first one may be written.
-    headroom: u32,
-    /// By how many bytes the packet begins behind the beginning of its frame when it is through.
-    moved: i32,
-}
-
-impl Wire {
-    #[inline(always)]
-    fn of(frame: &mut Frame) -> Wire {
-        let (ingress, bits) = (frame.ingress.0, frame.len() as u32 * 8);
-        let (buffer, start) = frame.storage_mut();
-        Wire {
-            bytes_at: buffer.as_mut_ptr().wrapping_add(start),
-            bits,
-            ingress,
-            // Frames have much less; what would not fit here would be told as less, and that is safe.
-            headroom: start as u32,
-            moved: 0,
-        }
-    }
 }
 
 /// Packets from which on a scout goes before.
@@ -156,11 +121,10 @@ pub(crate) mod offset {
     pub(crate) const NANOS: i32 = offset_of!(Invocation<'_>, nanos) as i32;
     pub(crate) const MICROS: i32 = offset_of!(Invocation<'_>, micros) as i32;
     pub(crate) const BUSY: i32 = offset_of!(Invocation<'_>, busy) as i32;
-    pub(crate) const WIRES: i32 = offset_of!(Invocation<'_>, wires_at) as i32;
+    pub(crate) const FRAMES: i32 = offset_of!(Invocation<'_>, frames_at) as i32;
     pub(crate) const COUNT: i32 = offset_of!(Invocation<'_>, count) as i32;
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
-    pub(crate) const HAVE_MOVED: i32 = offset_of!(Invocation<'_>, have_moved) as i32;
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
     pub(crate) const FIRST_FLAGS: i32 = offset_of!(Invocation<'_>, first_flags) as i32;
     pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
@@ -169,17 +133,27 @@ pub(crate) mod offset {
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
 }
 
-/// Where native code finds the fields of a [`Wire`], and how long one is.
-pub(crate) mod wire {
-    use super::Wire;
-    use std::mem::offset_of;
+/// Where native code finds the parts of a [`Frame`], and how long one is.
+pub(crate) mod frame {
+    use packet::Frame;
 
-    pub(crate) const BYTES: i32 = offset_of!(Wire, bytes_at) as i32;
-    pub(crate) const BITS: i32 = offset_of!(Wire, bits) as i32;
-    pub(crate) const INGRESS: i32 = offset_of!(Wire, ingress) as i32;
-    pub(crate) const HEADROOM: i32 = offset_of!(Wire, headroom) as i32;
-    pub(crate) const MOVED: i32 = offset_of!(Wire, moved) as i32;
-    pub(crate) const SIZE: i64 = size_of::<Wire>() as i64;
+    pub(crate) const BUFFER: i32 = Frame::LAYOUT.buffer as i32;
+    pub(crate) const START: i32 = Frame::LAYOUT.start as i32;
+    pub(crate) const LEN: i32 = Frame::LAYOUT.len as i32;
+    pub(crate) const INGRESS: i32 = Frame::LAYOUT.ingress as i32;
+    pub(crate) const SIZE: i64 = size_of::<Frame>() as i64;
+
+    // Of the two words of a buffer the first is where it is.
+    const _: () = {
+        #[repr(C)]
+        struct Words {
+            _pointer: *const u8,
+            len: usize,
+        }
+        // SAFETY: both are a pointer and a length, which may be any numbers.
+        let words = unsafe { std::mem::transmute::<&[u8], Words>(&[0; 3]) };
+        assert!(words.len == 3);
+    };
 }
 
 /// What helpers need to know of the program; native code names its elements by their positions.
@@ -314,12 +288,9 @@ pub(crate) fn run_pass(
     let (lots, Some(first)) = (burst.lots, burst.lots.first()) else {
         return 0;
     };
-    // Groups of few frames are frequent: only their wires are written.
-    let mut wires = [const { MaybeUninit::uninit() }; BURST];
-    for (wire, frame) in wires.iter_mut().zip(&mut *burst.frames) {
-        let wire = wire.write(Wire::of(frame));
+    for frame in &*burst.frames {
         // Who has put frames in order leaves no pattern that the processor would foresee.
-        prefetch_at(wire.bytes_at.addr());
+        prefetch_at(frame.address());
     }
     let mut notes = std::mem::take(&mut packet.notes);
     notes::clear(code, &mut notes, count);
@@ -330,7 +301,6 @@ pub(crate) fn run_pass(
         rows_wanted: view::marks::wanted(lots.len() > 1),
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
-        wires_at: wires.as_mut_ptr().cast(),
         outcomes_at: burst.outcomes.as_mut_ptr(),
         frames: &mut *burst.frames,
         uses,
@@ -342,17 +312,6 @@ pub(crate) fn run_pass(
         }
     }
     let done = invocation.go_through(native, lots, count, burst.outcomes);
-    if invocation.have_moved != 0 {
-        for (wire, frame) in wires[..done].iter().zip(&mut *invocation.frames) {
-            // SAFETY: `done` is at most `count`, as was asserted, and as many frames had their wires written.
-            let wire = unsafe { wire.assume_init_ref() };
-            if wire.moved != 0 {
-                // Native code has seen that there is room.
-                let is_there = frame.move_front(wire.moved as isize);
-                debug_assert!(is_there);
-            }
-        }
-    }
     packet.notes = notes;
     packet.limbs = limbs;
     done
@@ -395,6 +354,7 @@ impl<'i> Invocation<'i> {
     #[inline]
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
+        self.frames_at = self.frames.as_mut_ptr();
         self.first_flags = if view::notes_use(lot.derived) {
             flags::NOTES_USE
         } else {
@@ -500,7 +460,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     );
     // What native code touches by pointers is behind those at the front of the invocation: slots below `code.limbs`, which are there as was asserted; bytes of the
     // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
-    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` wires, the bytes of whose packets no helper moves but by `show_bytes`, and as
+    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, the bytes of which no helper moves but by `show_bytes`, and as
     // many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say. Of each
@@ -584,11 +544,10 @@ impl<'i> Invocation<'i> {
             nanos: 0,
             micros: 0,
             busy: 0,
-            wires_at: std::ptr::null_mut(),
+            frames_at: std::ptr::null_mut(),
             count: 0,
             at: 0,
             outcomes_at: std::ptr::null_mut(),
-            have_moved: 0,
             flags: 0,
             first_flags: 0,
             frames: &mut [],
@@ -683,6 +642,8 @@ impl Invocation<'_> {
     fn swap_frame(&mut self) {
         if let Some(frame) = self.frames.get_mut(self.at as usize) {
             std::mem::swap(&mut self.packet.bytes, frame);
+            // Native code asks for it until the packet is through.
+            frame.ingress = self.packet.bytes.ingress;
         }
     }
 
@@ -753,10 +714,11 @@ impl Invocation<'_> {
 
     /// Native code sees the packet's bytes as they are now.
     pub(crate) fn show_bytes(&mut self) {
-        let wire = Wire::of(self.frame());
-        self.bytes_at = wire.bytes_at;
-        self.bits = wire.bits.into();
-        self.headroom = wire.headroom.into();
+        let frame = self.frame();
+        let bits = frame.len() as u64 * 8;
+        let (buffer, start) = frame.storage_mut();
+        self.bytes_at = buffer.as_ptr().wrapping_add(start);
+        (self.bits, self.headroom) = (bits, start as u64);
     }
 
     /// Native code sees what is emitted now.

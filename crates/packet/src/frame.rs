@@ -2,6 +2,7 @@
 
 use crate::Nanos;
 use std::fmt;
+use std::mem::offset_of;
 use std::ops::Range;
 
 /// Bytes kept free in front of a new frame: room for several tunnel headers.
@@ -80,6 +81,19 @@ pub struct Frame {
 // A burst's frames are read, and exchanged, one behind the other.
 const _: () = assert!(size_of::<Frame>() <= 40);
 
+/// Where a frame has what, in bytes from its beginning: for code that is made at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameLayout {
+    /// The buffer, a `Box<[u8]>`.
+    pub buffer: usize,
+    /// Where in the buffer the frame begins, a `u32`.
+    pub start: usize,
+    /// The frame's length, a `u32`. The buffer ends behind it, and it is at most [`MAX_FRAME`].
+    pub len: usize,
+    /// The port on which it arrived, a `u32`.
+    pub ingress: usize,
+}
+
 impl Default for Frame {
     fn default() -> Frame {
         Frame::new()
@@ -87,6 +101,14 @@ impl Default for Frame {
 }
 
 impl Frame {
+    /// What code that is made at run time may read, and of which it may change `start` and `len` as [`Frame::move_front`] does.
+    pub const LAYOUT: FrameLayout = FrameLayout {
+        buffer: offset_of!(Frame, buf),
+        start: offset_of!(Frame, start),
+        len: offset_of!(Frame, len),
+        ingress: offset_of!(Frame, ingress),
+    };
+
     /// An empty frame with the usual room.
     pub fn new() -> Frame {
         Frame {
@@ -147,6 +169,12 @@ impl Frame {
     fn set_place(&mut self, place: Range<usize>) {
         self.start = place.start as u32;
         self.len = place.len() as u32;
+    }
+
+    /// The address of the first byte.
+    #[inline]
+    pub fn address(&self) -> usize {
+        self.buf.as_ptr().addr() + self.headroom()
     }
 
     /// The whole buffer, and where in it the frame begins: for code that puts bytes in front by itself and says so by [`Frame::move_front`].

@@ -7,26 +7,31 @@ use ir::{FieldId, HeaderId, limbs_of};
 
 use super::homes::fields_of;
 use super::{Block, I64, Translator, in_constants, in_invocation};
-use crate::abi::{flags, offset, wire};
+use crate::abi::{flags, frame, offset};
 use crate::helpers::Helper;
 
 impl Translator<'_> {
     /// A packet begins: its bytes, all its fields zero.
     pub(super) fn begin_packet(&mut self) {
-        let wire = self.wire_at_hand();
-        // Loaded once: nearly every way needs it.
-        let bytes = self.b.ins().load(I64, in_invocation(), wire, wire::BYTES);
+        let frame = self.frame_at_hand();
+        let buffer = self
+            .b
+            .ins()
+            .load(I64, in_invocation(), frame, frame::BUFFER);
+        let start = self.load_half(frame, frame::START);
+        let bytes = self.b.ins().iadd(buffer, start);
         self.b.def_var(self.bytes, bytes);
-        let bits = self.load_half(wire, wire::BITS);
+        let len = self.load_half(frame, frame::LEN);
+        let bits = self.b.ins().ishl_imm(len, 3);
         self.b.def_var(self.bits, bits);
-        let headroom = self.load_half(wire, wire::HEADROOM);
-        self.b.def_var(self.headroom, headroom);
+        self.b.def_var(self.headroom, start);
         self.begin_work();
         let flags = self.load_constant(offset::FIRST_FLAGS);
         self.set_flags(flags);
         let zero = self.number(0);
         if let Some(fusing) = &self.fused {
-            self.b.def_var(fusing.wire, wire);
+            self.b.def_var(fusing.frame, frame);
+            self.b.def_var(fusing.received, len);
             self.b.def_var(fusing.egress, zero);
         }
         self.all_zero();
@@ -47,16 +52,31 @@ impl Translator<'_> {
         }
     }
 
-    pub(super) fn wire_at_hand(&mut self) -> Value {
+    fn frame_at_hand(&mut self) -> Value {
         let at = self.at();
-        let wires = self.load_constant(offset::WIRES);
-        let behind = self.b.ins().imul_imm(at, wire::SIZE);
-        self.b.ins().iadd(wires, behind)
+        let frames = self.load_constant(offset::FRAMES);
+        let behind = self.b.ins().imul_imm(at, frame::SIZE);
+        self.b.ins().iadd(frames, behind)
     }
 
-    /// 32 bits of what the burst knows of a packet.
-    pub(super) fn load_half(&mut self, wire: Value, at: i32) -> Value {
-        self.b.ins().uload32(in_constants(), wire, at)
+    /// The frame in which the packet came, or, while the context holds that, the context's own.
+    fn frame(&mut self) -> Value {
+        match self.fused.as_ref().map(|fusing| fusing.frame) {
+            Some(frame) if !self.is_in_cold() => self.b.use_var(frame),
+            // What few packets need is found anew: it would be kept for all.
+            _ => self.frame_at_hand(),
+        }
+    }
+
+    /// The port that the packet came in by. It stays in the burst's frame, whoever holds the packet's.
+    pub(super) fn ingress(&mut self) -> Value {
+        let frame = self.frame();
+        self.b.ins().uload32(in_constants(), frame, frame::INGRESS)
+    }
+
+    /// 32 bits of a frame.
+    fn load_half(&mut self, frame: Value, at: i32) -> Value {
+        self.b.ins().uload32(in_invocation(), frame, at)
     }
 
     /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.
@@ -80,7 +100,7 @@ impl Translator<'_> {
             this.branch(stops, through, next);
         });
         if self.code.may_move {
-            self.tell_moved();
+            self.move_frame();
         }
         self.jump(next);
         self.start(next);
@@ -92,14 +112,16 @@ impl Translator<'_> {
         self.return_from_burst(at);
     }
 
-    /// The packet at hand begins elsewhere than its frame does: who has the frames is told.
-    fn tell_moved(&mut self) {
-        let wire = self.wire_at_hand();
+    /// The packet at hand begins elsewhere than its frame did, which now begins there, too. That there is room was asked when the packet was moved.
+    fn move_frame(&mut self) {
+        let frame = self.frame_at_hand();
         let shift = self.load_invocation(offset::SHIFT);
-        let in_wires = in_invocation();
-        self.b.ins().istore32(in_wires, shift, wire, wire::MOVED);
-        let one = self.number(1);
-        self.store_invocation(one, offset::HAVE_MOVED);
+        let [start, len] = [frame::START, frame::LEN].map(|at| self.load_half(frame, at));
+        let start = self.b.ins().iadd(start, shift);
+        let len = self.b.ins().isub(len, shift);
+        for (number, at) in [(start, frame::START), (len, frame::LEN)] {
+            self.b.ins().istore32(in_invocation(), number, frame, at);
+        }
     }
 
     /// Writes the outcome of the packet at hand; how many packets have one now.

@@ -21,7 +21,7 @@ use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
 use super::scout::{ScoutedStages, Scouting};
 use super::{Block, I64, Translator};
-use crate::abi::{Outcome, flags, offset, wire};
+use crate::abi::{Outcome, flags, offset};
 use crate::helpers::Helper;
 
 /// The offset of a header that was not extracted: before any place where a header may come to be.
@@ -47,8 +47,9 @@ pub(super) struct Fusing {
     /// Which packet of the burst is at hand, and what has become of its context. Helpers find both in the invocation.
     pub(super) at: Variable,
     pub(super) flags: Variable,
-    /// The packet as its burst knows it.
-    pub(super) wire: Variable,
+    /// The burst's frame of the packet, and how many bytes came in it.
+    pub(super) frame: Variable,
+    pub(super) received: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
     ended: Block,
     /// Where the fields of these headers stand, in bits.
@@ -377,7 +378,8 @@ impl Translator<'_> {
             scouting,
             at: self.b.declare_var(I64),
             flags: self.b.declare_var(I64),
-            wire: self.b.declare_var(I64),
+            frame: self.b.declare_var(I64),
+            received: self.b.declare_var(I64),
             ended,
             places,
             written: written.clone(),
@@ -641,17 +643,10 @@ impl Translator<'_> {
     fn given(&mut self, input: PassInput) -> Value {
         match input {
             PassInput::Constant(value) => self.number(value),
-            PassInput::IngressPort => {
-                let wire = self.wire();
-                self.load_half(wire, wire::INGRESS)
-            }
+            PassInput::IngressPort => self.ingress(),
             PassInput::IsHostPort => self.help(Helper::IsHostPort, &[]),
             PassInput::EgressPort => self.egress(),
-            PassInput::ReceivedLength => {
-                let wire = self.wire();
-                let bits = self.load_half(wire, wire::BITS);
-                self.b.ins().ushr_imm(bits, 3)
-            }
+            PassInput::ReceivedLength => self.received_length(),
             PassInput::Length => self.help(Helper::FrameLength, &[]),
             PassInput::Nanos => self.load_constant(offset::NANOS),
             PassInput::Micros => self.load_constant(offset::MICROS),
@@ -687,11 +682,10 @@ impl Translator<'_> {
         self.store_slots(slot, &[value]);
     }
 
-    fn wire(&mut self) -> Value {
-        match self.fused.as_ref().map(|fusing| fusing.wire) {
-            Some(wire) if !self.is_in_cold() => self.b.use_var(wire),
-            // What few packets need is found anew: it would be kept for all.
-            _ => self.wire_at_hand(),
+    fn received_length(&mut self) -> Value {
+        match self.fused.as_ref().map(|fusing| fusing.received) {
+            Some(received) => self.b.use_var(received),
+            None => self.number(0),
         }
     }
 
