@@ -1,11 +1,12 @@
 //! Computes what is known before there is code: constants on all ways to a place, and what a branch that was taken says of its condition.
 //!
 //! One walk over the blocks, each after those it is reached from (but for loops, of whose variables nothing is known): a parameter that gets the same number on
-//! all ways that can be taken is that number. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
+//! all ways that can be taken is that number, and one that gets the same value is that value. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
 //! place is not computed there again, so that what a branch says of one holds for the other.
 
 use std::collections::HashMap;
 
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
@@ -16,10 +17,13 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::sweep::destinations;
+use super::sweep::{destinations, keep_params};
 
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
 const MOST_FACTS: usize = 64;
+
+/// Computations of a value that are looked through for the one at hand, at most.
+const MOST_COMPUTED: usize = 64;
 
 /// Values that are looked at for what a branch says of them, at most: conditions may be of any size, and share parts.
 const MOST_LEARNT: usize = 32;
@@ -33,19 +37,19 @@ pub(super) enum Known {
 
 /// What a block's parameter gets on the ways that were walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum Given<T> {
     #[default]
     Nothing,
-    Always(u64),
+    Always(T),
     Anything,
 }
 
-impl Given {
+impl<T: Copy + PartialEq> Given<T> {
     /// The same with one way more.
-    pub(super) fn and(self, number: Option<u64>) -> Given {
-        match (self, number) {
-            (Given::Nothing, Some(number)) => Given::Always(number),
-            (Given::Always(before), Some(number)) if before == number => self,
+    pub(super) fn and(self, given: Option<T>) -> Given<T> {
+        match (self, given) {
+            (Given::Nothing, Some(given)) => Given::Always(given),
+            (Given::Always(before), Some(given)) if before == given => self,
             _ => Given::Anything,
         }
     }
@@ -67,23 +71,41 @@ pub(super) fn fold(func: &mut Function) {
         func,
         tree: &tree,
         same: SecondaryMap::new(),
-        computed: HashMap::new(),
+        computed: SecondaryMap::new(),
         constants: SecondaryMap::new(),
         given: SecondaryMap::new(),
+        meets: SecondaryMap::new(),
         arrivals: SecondaryMap::new(),
         facts: Vec::new(),
         front: SecondaryMap::new(),
         has_fact: EntitySet::new(),
         bits: EntitySet::new(),
         widths: SecondaryMap::new(),
+        named: HashMap::new(),
         has_aliases: false,
     };
     fold.walk(&blocks, &ways);
-    let has_aliases = fold.has_aliases;
+    let Fold {
+        same, has_aliases, ..
+    } = fold;
     remove_unreached(func);
-    if has_aliases {
+    if drop_named_params(func, &same) || has_aliases {
         func.dfg.resolve_all_aliases();
     }
+}
+
+/// Takes parameters out that are another value's names; whether there were any.
+fn drop_named_params(func: &mut Function, same: &SecondaryMap<Value, PackedOption<Value>>) -> bool {
+    let blocks = func.layout.blocks();
+    let params = blocks.flat_map(|block| func.dfg.block_params(block));
+    let named: Vec<(Value, Value)> = params
+        .filter_map(|&param| Some((param, same[param].expand()?)))
+        .collect();
+    keep_params(func, |param| same[param].is_none());
+    for &(param, origin) in &named {
+        func.dfg.change_to_alias(param, origin);
+    }
+    !named.is_empty()
 }
 
 fn remove_unreached(func: &mut Function) {
@@ -120,24 +142,26 @@ struct Arrival {
 }
 
 /// What an instruction computes from what: nothing else decides on its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Computation {
     opcode: Opcode,
     cond: Option<IntCC>,
     ty: Type,
-    args: [Option<Value>; 2],
+    /// The second argument, or the first again; that is what it is noted with.
+    second: Value,
     imm: i64,
 }
 
 struct Fold<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
-    /// The values that parameters are of blocks to which one way leads.
+    /// The values that parameters are which get the same one on all ways.
     same: SecondaryMap<Value, PackedOption<Value>>,
-    /// Where what was computed.
-    computed: HashMap<Computation, Vec<(Block, Value)>>,
+    /// What was computed of a value as the first one, where, and to what.
+    computed: SecondaryMap<Value, Vec<(Computation, Block, Value)>>,
     constants: SecondaryMap<Value, Option<u64>>,
-    given: SecondaryMap<Value, Given>,
+    given: SecondaryMap<Value, Given<u64>>,
+    meets: SecondaryMap<Value, Given<Value>>,
     arrivals: SecondaryMap<Block, Arrival>,
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
@@ -146,6 +170,8 @@ struct Fold<'f> {
     bits: EntitySet<Value>,
     /// How many low bits of a value may be other than 0, where that is fewer than its type has.
     widths: SecondaryMap<Value, Option<u32>>,
+    /// Constants that were put into the block at hand.
+    named: HashMap<(Type, u64), Value>,
     /// Whether any value is another one's name now.
     has_aliases: bool,
 }
@@ -175,44 +201,27 @@ impl Fold<'_> {
 
     /// What is known where a block begins.
     fn begin(&mut self, block: Block, is_open: bool) {
+        self.named.clear();
         let above = self.tree.idom(block);
         self.front[block] = above.and_then(|above| self.front[above]);
         if is_open {
             return;
         }
         for &param in self.func.dfg.block_params(block) {
-            if let Given::Always(number) = self.given[param] {
-                self.constants[param] = Some(number);
+            match (self.given[param], self.meets[param]) {
+                (Given::Always(number), _) => self.constants[param] = Some(number),
+                // Each is one step from its origin, however many such blocks a value has come through.
+                (_, Given::Always(origin)) => self.same[param] = origin.into(),
+                _ => {}
             }
         }
         let arrival = self.arrivals[block];
         if let (1, Some(branch)) = (arrival.ways, arrival.from) {
-            self.name_params(block, branch);
             self.learn(block, branch);
         }
     }
 
-    /// The parameters of a block to which one way leads are what the branch gives them.
-    fn name_params(&mut self, block: Block, branch: Inst) {
-        let dfg = &self.func.dfg;
-        let calls = dfg.insts[branch].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-        let mut calls = calls.iter();
-        let Some(call) = calls.find(|call| call.block(&dfg.value_lists) == block) else {
-            return;
-        };
-        let args = call.args(&dfg.value_lists);
-        let params = dfg.block_params(block).iter().copied();
-        // Each is one step from its origin, however many such blocks a value has come through.
-        let named: Vec<(Value, Option<Value>)> = params
-            .zip(args)
-            .map(|(param, arg)| (param, arg.as_value().map(|value| self.origin(value))))
-            .collect();
-        for (param, origin) in named {
-            self.same[param] = origin.into();
-        }
-    }
-
-    /// The value that another one is a name of, or the parameter of a block to which one way leads.
+    /// The value that another one is a name of, or a parameter that gets nothing else.
     fn origin(&self, value: Value) -> Value {
         let mut value = self.func.dfg.resolve_aliases(value);
         while let Some(other) = self.same[value].expand() {
@@ -507,16 +516,16 @@ impl Fold<'_> {
         width.min(ty.bits())
     }
 
-    /// What an instruction computes, if there is no more to it.
-    fn computation(&self, data: InstructionData, ty: Type) -> Option<Computation> {
-        let (cond, args, imm) = match data {
+    /// What an instruction computes of which value, if there is no more to it.
+    fn computation(&self, data: InstructionData, ty: Type) -> Option<(Value, Computation)> {
+        let (cond, [first, second], imm) = match data {
             InstructionData::Unary {
                 opcode: Opcode::Uextend | Opcode::Ireduce | Opcode::Bnot | Opcode::Bswap,
                 arg,
-            } => (None, [Some(arg), None], 0),
+            } => (None, [arg, arg], 0),
             InstructionData::BinaryImm64 { opcode, arg, imm } => {
                 without_imm(opcode)?;
-                (None, [Some(arg), None], imm.bits())
+                (None, [arg, arg], imm.bits())
             }
             InstructionData::Binary {
                 opcode:
@@ -527,30 +536,39 @@ impl Fold<'_> {
                     | Opcode::Bxor
                     | Opcode::Ishl,
                 args,
-            } => (None, args.map(Some), 0),
+            } => (None, args, 0),
             InstructionData::IntCompareImm { cond, arg, imm, .. } => {
-                (Some(cond), [Some(arg), None], imm.bits())
+                (Some(cond), [arg, arg], imm.bits())
             }
-            InstructionData::IntCompare { cond, args, .. } => (Some(cond), args.map(Some), 0),
+            InstructionData::IntCompare { cond, args, .. } => (Some(cond), args, 0),
             _ => return None,
         };
-        Some(Computation {
+        let computation = Computation {
             opcode: data.opcode(),
             cond,
             ty,
-            args: args.map(|arg| arg.map(|value| self.origin(value))),
+            second: self.origin(second),
             imm,
-        })
+        };
+        Some((self.origin(first), computation))
     }
 
     /// Takes the result of an instruction that was on every way here, if one has computed the same.
-    fn compute_once(&mut self, block: Block, inst: Inst, result: Value, computation: Computation) {
-        let before = self.computed.entry(computation).or_default();
-        let mut reused = before.iter();
-        let reused = reused.find(|(there, _)| self.tree.block_dominates(*there, block));
+    fn compute_once(
+        &mut self,
+        block: Block,
+        inst: Inst,
+        result: Value,
+        (first, computation): (Value, Computation),
+    ) {
+        let tree = self.tree;
+        let before = &mut self.computed[first];
+        let mut reused = before.iter().rev().take(MOST_COMPUTED);
+        let reused = reused
+            .find(|(known, there, _)| *known == computation && tree.block_dominates(*there, block));
         match reused {
-            Some(&(_, value)) => self.is_same(inst, result, value),
-            None => before.push((block, result)),
+            Some(&(.., value)) => self.is_same(inst, result, value),
+            None => before.push((computation, block, result)),
         }
     }
 
@@ -576,26 +594,32 @@ impl Fold<'_> {
         if !self.func.dfg.inst_values(inst).any(is_constant) {
             return;
         }
-        let values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
-        let mut named: Vec<(Value, Value)> = Vec::new();
-        for value in values {
-            let is_named = named.iter().any(|(other, _)| *other == value);
-            if is_named || self.is_iconst(value) {
-                continue;
-            }
-            if let Some(number) = self.number(block, value) {
-                let ty = self.func.dfg.value_type(value);
-                let mut at = cranelift_codegen::cursor::FuncCursor::new(self.func);
-                cranelift_codegen::cursor::Cursor::goto_inst(&mut at, inst);
-                let constant = at.ins().iconst(ty, signed(number, ty));
-                self.constants[constant] = Some(number);
-                named.push((value, constant));
-            }
-        }
+        let mut values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.retain(|&value| !self.is_iconst(value));
+        let named: Vec<(Value, Value)> = values
+            .into_iter()
+            .filter_map(|value| Some((value, self.name_constant(block, inst, value)?)))
+            .collect();
         self.func.dfg.map_inst_values(inst, |value| {
-            let name = named.iter().find(|(of, _)| *of == value);
-            name.map_or(value, |(_, constant)| *constant)
+            let name = named.binary_search_by_key(&value, |(of, _)| *of);
+            name.map_or(value, |at| named[at].1)
         });
+    }
+
+    /// A constant in front of an instruction, or further up in its block, for what is constant there.
+    fn name_constant(&mut self, block: Block, inst: Inst, value: Value) -> Option<Value> {
+        let number = self.number(block, value)?;
+        let ty = self.func.dfg.value_type(value);
+        if let Some(&constant) = self.named.get(&(ty, number)) {
+            return Some(constant);
+        }
+        let mut at = FuncCursor::new(self.func).at_inst(inst);
+        let constant = at.ins().iconst(ty, signed(number, ty));
+        self.constants[constant] = Some(number);
+        self.named.insert((ty, number), constant);
+        Some(constant)
     }
 
     fn is_iconst(&self, value: Value) -> bool {
@@ -618,8 +642,11 @@ impl Fold<'_> {
             arrival.from = Some(inst);
             let args = call.args(&dfg.value_lists);
             for (&param, arg) in dfg.block_params(to).iter().zip(args) {
-                let number = arg.as_value().and_then(|value| self.number(block, value));
+                let value = arg.as_value();
+                let number = value.and_then(|value| self.number(block, value));
                 self.given[param] = self.given[param].and(number);
+                let origin = value.map(|value| self.origin(value));
+                self.meets[param] = self.meets[param].and(origin);
             }
         }
     }

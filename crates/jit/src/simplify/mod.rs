@@ -32,13 +32,13 @@ const WORTH: [usize; 2] = [2, 12];
 /// How often ways are parted for each worth, at most: each time those that meet behind those that were parted before. Twice as often found no more in programs that are measured.
 const MOST_ROUNDS: usize = 3;
 
-/// Simplifies a function whose blocks are all filled.
-pub(crate) fn simplify(func: &mut Function) {
+/// Simplifies a function whose blocks are all filled; ways of one that `is_parted` get code of their own.
+pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
     func.dfg.resolve_all_aliases();
     fold::fold(func);
     sweep::sweep(func);
     let before = size(func);
-    if before >= LARGE {
+    if !is_parted || before >= LARGE {
         return;
     }
     for worth in WORTH {
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn ways_that_know_different_things_get_code_of_their_own() {
         let mut func = meeting();
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         let conditions = count(&func, Opcode::Brif);
         assert_eq!((conditions, count(&func, Opcode::Store)), (1, 2), "{func}");
@@ -159,7 +159,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
@@ -184,7 +184,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
@@ -230,7 +230,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
@@ -250,7 +250,7 @@ mod tests {
             b.ins().store(safe(), is_zero, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
     }
@@ -286,7 +286,7 @@ mod tests {
             b.ins().store(safe(), cut, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::BxorImm), 1, "{func}");
@@ -311,7 +311,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         let pinned: Vec<Opcode> = sweep::insts(&func)
             .map(|inst| func.dfg.insts[inst].opcode())
             .filter(|op| matches!(op, Opcode::GetPinnedReg | Opcode::SetPinnedReg))
@@ -335,7 +335,7 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::IaddImm), 1, "{func}");
     }
@@ -356,7 +356,7 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::Store), 1, "{func}");
     }
@@ -394,7 +394,7 @@ mod tests {
         let begin = std::time::Instant::now();
         for (count, branches) in [(100, 1), (4000, 1000)] {
             let mut func = conditions(count, branches);
-            simplify(&mut func);
+            simplify(&mut func, true);
             check(&func);
         }
         assert!(begin.elapsed().as_secs() < 20);
@@ -409,7 +409,7 @@ mod tests {
             b.ins().store(safe(), more, pointer, 0);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         let numbers: Vec<i64> = func
             .layout

@@ -123,7 +123,7 @@ struct Foresight {
     constants: Constants,
     region: EntitySet<Block>,
     numbers: SecondaryMap<Value, Option<u64>>,
-    given: SecondaryMap<Value, Given>,
+    given: SecondaryMap<Value, Given<u64>>,
     /// The values of which the maps say anything.
     noted: Vec<Value>,
     reached: EntitySet<Block>,

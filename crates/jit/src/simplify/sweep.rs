@@ -4,32 +4,87 @@
 //! each field is a parameter; most programs ask for few of them. Without the others a packet costs fewer loads, and fewer values go through the stack.
 
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
-use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{
+    Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef,
+};
 
 /// Sweeps a function whose blocks are all filled. What it does to the packet stays the same.
 pub(super) fn sweep(func: &mut Function) {
     let needed = needed(func);
     let blocks: Vec<Block> = func.layout.blocks().collect();
-    for &block in &blocks {
+    for block in blocks {
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
             let mut results = func.dfg.inst_results(inst).iter();
-            if has_effect(func, inst) || results.any(|&result| needed.contains(result)) {
-                drop_arguments(func, inst, &needed);
-            } else {
+            if !has_effect(func, inst) && !results.any(|&result| needed.contains(result)) {
                 func.layout.remove_inst(inst);
             }
         }
     }
-    // The entry's parameters are the function's.
-    for &block in blocks.iter().skip(1) {
-        for param in func.dfg.block_params(block).to_vec() {
-            if !needed.contains(param) {
-                func.dfg.remove_block_param(param);
-            }
+    keep_params(func, |param| needed.contains(param));
+}
+
+/// Leaves blocks no parameters but those that are to be kept, and gives them nothing for others. The entry's parameters are the function's.
+pub(super) fn keep_params(func: &mut Function, is_kept: impl Fn(Value) -> bool) {
+    let blocks: Vec<Block> = func.layout.blocks().collect();
+    for &block in &blocks {
+        if let Some(last) = func.layout.last_inst(block) {
+            drop_arguments(func, last, &is_kept);
         }
     }
+    for &block in blocks.iter().skip(1) {
+        drop_params(func, block, &is_kept);
+    }
+}
+
+/// All that go are taken out at once: to take one out gives each behind it a new number.
+fn drop_params(func: &mut Function, block: Block, is_kept: &impl Fn(Value) -> bool) {
+    let mut params = func.dfg.block_params(block).iter();
+    if params.all(|&param| is_kept(param)) {
+        return;
+    }
+    let params = func.dfg.detach_block_params(block);
+    for at in 0..params.len(&func.dfg.value_lists) {
+        let param = params.get(at, &func.dfg.value_lists);
+        if let Some(param) = param.filter(|&param| is_kept(param)) {
+            func.dfg.attach_block_param(block, param);
+        }
+    }
+}
+
+/// The same for what an instruction gives blocks.
+fn drop_arguments(func: &mut Function, inst: Inst, is_kept: &impl Fn(Value) -> bool) {
+    let dfg = &func.dfg;
+    let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+    let kept: Vec<Option<Vec<BlockArg>>> = calls
+        .iter()
+        .map(|call| kept_arguments(func, *call, is_kept))
+        .collect();
+    let dfg = &mut func.dfg;
+    let calls =
+        dfg.insts[inst].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+    for (call, kept) in calls.iter_mut().zip(kept) {
+        let Some(kept) = kept else { continue };
+        call.clear(&mut dfg.value_lists);
+        call.extend(kept, &mut dfg.value_lists);
+    }
+}
+
+/// What a way gives a block for the parameters that are kept, if some are not.
+fn kept_arguments(
+    func: &Function,
+    call: BlockCall,
+    is_kept: &impl Fn(Value) -> bool,
+) -> Option<Vec<BlockArg>> {
+    let pool = &func.dfg.value_lists;
+    let params = func.dfg.block_params(call.block(pool));
+    if params.iter().all(|&param| is_kept(param)) {
+        return None;
+    }
+    let args = params.iter().zip(call.args(pool));
+    let kept = args.filter(|(param, _)| is_kept(**param));
+    Some(kept.map(|(_, arg)| arg).collect())
 }
 
 /// Whether an instruction does more than to compute its results.
@@ -115,38 +170,11 @@ fn arguments(func: &Function, inst: Inst, block: Block, at: usize) -> impl Itera
     there.filter_map(move |call| call.args(pool).nth(at)?.as_value())
 }
 
-/// Gives blocks no arguments for parameters that nobody needs.
-fn drop_arguments(func: &mut Function, inst: Inst, needed: &EntitySet<Value>) {
-    if !func.dfg.insts[inst].opcode().is_branch() {
-        return;
-    }
-    let dfg = &mut func.dfg;
-    let unneeded: Vec<Vec<usize>> = dfg.insts[inst]
-        .branch_destination(&dfg.jump_tables, &dfg.exception_tables)
-        .iter()
-        .map(|call| {
-            let params = dfg.block_params(call.block(&dfg.value_lists)).iter();
-            let params = params.enumerate().rev();
-            let unneeded = params.filter(|(_, param)| !needed.contains(**param));
-            unneeded.map(|(at, _)| at).collect()
-        })
-        .collect();
-    let calls =
-        dfg.insts[inst].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
-    for (call, unneeded) in calls.iter_mut().zip(unneeded) {
-        for at in unneeded {
-            call.remove(at, &mut dfg.value_lists);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use cranelift_codegen::ir::types::{I32, I64};
-    use cranelift_codegen::ir::{
-        AbiParam, BlockCall, InstBuilder, JumpTableData, MemFlags, Signature,
-    };
+    use cranelift_codegen::ir::{AbiParam, InstBuilder, JumpTableData, MemFlags, Signature};
     use cranelift_codegen::isa::CallConv;
     use cranelift_codegen::{settings, verifier::verify_function};
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
