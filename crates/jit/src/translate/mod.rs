@@ -20,6 +20,7 @@ mod expr;
 mod extract;
 mod hashed;
 mod homes;
+mod late;
 mod levels;
 mod parser;
 mod pass;
