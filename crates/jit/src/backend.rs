@@ -201,7 +201,9 @@ impl Compiler {
         self.context.func.signature = signature;
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.function);
         let stages = translate(shared, builder, body)?;
-        simplify(&mut self.context.func);
+        // Ways are worth code of their own where nearly all packets go.
+        let is_parted = matches!(body, Body::Pass(_));
+        simplify(&mut self.context.func, is_parted);
         let defined = self.module.define_function(id, &mut self.context);
         defined.map_err(|error| failed(format!("{error:?}")))?;
         self.module.clear_context(&mut self.context);

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
@@ -20,6 +21,9 @@ use super::sweep::{destinations, keep_params};
 
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
 const MOST_FACTS: usize = 64;
+
+/// Computations of a value that are looked through for the one at hand, at most.
+const MOST_COMPUTED: usize = 64;
 
 /// Values that are looked at for what a branch says of them, at most: conditions may be of any size, and share parts.
 const MOST_LEARNT: usize = 32;
@@ -67,7 +71,7 @@ pub(super) fn fold(func: &mut Function) {
         func,
         tree: &tree,
         same: SecondaryMap::new(),
-        computed: HashMap::new(),
+        computed: SecondaryMap::new(),
         constants: SecondaryMap::new(),
         given: SecondaryMap::new(),
         meets: SecondaryMap::new(),
@@ -77,6 +81,7 @@ pub(super) fn fold(func: &mut Function) {
         has_fact: EntitySet::new(),
         bits: EntitySet::new(),
         widths: SecondaryMap::new(),
+        named: HashMap::new(),
         has_aliases: false,
     };
     fold.walk(&blocks, &ways);
@@ -137,12 +142,13 @@ struct Arrival {
 }
 
 /// What an instruction computes from what: nothing else decides on its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Computation {
     opcode: Opcode,
     cond: Option<IntCC>,
     ty: Type,
-    args: [Option<Value>; 2],
+    /// The second argument, or the first again; that is what it is noted with.
+    second: Value,
     imm: i64,
 }
 
@@ -151,8 +157,8 @@ struct Fold<'f> {
     tree: &'f DominatorTree,
     /// The values that parameters are which get the same one on all ways.
     same: SecondaryMap<Value, PackedOption<Value>>,
-    /// Where what was computed.
-    computed: HashMap<Computation, Vec<(Block, Value)>>,
+    /// What was computed of a value as the first one, where, and to what.
+    computed: SecondaryMap<Value, Vec<(Computation, Block, Value)>>,
     constants: SecondaryMap<Value, Option<u64>>,
     given: SecondaryMap<Value, Given<u64>>,
     meets: SecondaryMap<Value, Given<Value>>,
@@ -164,6 +170,8 @@ struct Fold<'f> {
     bits: EntitySet<Value>,
     /// How many low bits of a value may be other than 0, where that is fewer than its type has.
     widths: SecondaryMap<Value, Option<u32>>,
+    /// Constants that were put into the block at hand.
+    named: HashMap<(Type, u64), Value>,
     /// Whether any value is another one's name now.
     has_aliases: bool,
 }
@@ -193,6 +201,7 @@ impl Fold<'_> {
 
     /// What is known where a block begins.
     fn begin(&mut self, block: Block, is_open: bool) {
+        self.named.clear();
         let above = self.tree.idom(block);
         self.front[block] = above.and_then(|above| self.front[above]);
         if is_open {
@@ -507,16 +516,16 @@ impl Fold<'_> {
         width.min(ty.bits())
     }
 
-    /// What an instruction computes, if there is no more to it.
-    fn computation(&self, data: InstructionData, ty: Type) -> Option<Computation> {
-        let (cond, args, imm) = match data {
+    /// What an instruction computes of which value, if there is no more to it.
+    fn computation(&self, data: InstructionData, ty: Type) -> Option<(Value, Computation)> {
+        let (cond, [first, second], imm) = match data {
             InstructionData::Unary {
                 opcode: Opcode::Uextend | Opcode::Ireduce | Opcode::Bnot | Opcode::Bswap,
                 arg,
-            } => (None, [Some(arg), None], 0),
+            } => (None, [arg, arg], 0),
             InstructionData::BinaryImm64 { opcode, arg, imm } => {
                 without_imm(opcode)?;
-                (None, [Some(arg), None], imm.bits())
+                (None, [arg, arg], imm.bits())
             }
             InstructionData::Binary {
                 opcode:
@@ -527,30 +536,39 @@ impl Fold<'_> {
                     | Opcode::Bxor
                     | Opcode::Ishl,
                 args,
-            } => (None, args.map(Some), 0),
+            } => (None, args, 0),
             InstructionData::IntCompareImm { cond, arg, imm, .. } => {
-                (Some(cond), [Some(arg), None], imm.bits())
+                (Some(cond), [arg, arg], imm.bits())
             }
-            InstructionData::IntCompare { cond, args, .. } => (Some(cond), args.map(Some), 0),
+            InstructionData::IntCompare { cond, args, .. } => (Some(cond), args, 0),
             _ => return None,
         };
-        Some(Computation {
+        let computation = Computation {
             opcode: data.opcode(),
             cond,
             ty,
-            args: args.map(|arg| arg.map(|value| self.origin(value))),
+            second: self.origin(second),
             imm,
-        })
+        };
+        Some((self.origin(first), computation))
     }
 
     /// Takes the result of an instruction that was on every way here, if one has computed the same.
-    fn compute_once(&mut self, block: Block, inst: Inst, result: Value, computation: Computation) {
-        let before = self.computed.entry(computation).or_default();
-        let mut reused = before.iter();
-        let reused = reused.find(|(there, _)| self.tree.block_dominates(*there, block));
+    fn compute_once(
+        &mut self,
+        block: Block,
+        inst: Inst,
+        result: Value,
+        (first, computation): (Value, Computation),
+    ) {
+        let tree = self.tree;
+        let before = &mut self.computed[first];
+        let mut reused = before.iter().rev().take(MOST_COMPUTED);
+        let reused = reused
+            .find(|(known, there, _)| *known == computation && tree.block_dominates(*there, block));
         match reused {
-            Some(&(_, value)) => self.is_same(inst, result, value),
-            None => before.push((block, result)),
+            Some(&(.., value)) => self.is_same(inst, result, value),
+            None => before.push((computation, block, result)),
         }
     }
 
@@ -576,26 +594,32 @@ impl Fold<'_> {
         if !self.func.dfg.inst_values(inst).any(is_constant) {
             return;
         }
-        let values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
-        let mut named: Vec<(Value, Value)> = Vec::new();
-        for value in values {
-            let is_named = named.iter().any(|(other, _)| *other == value);
-            if is_named || self.is_iconst(value) {
-                continue;
-            }
-            if let Some(number) = self.number(block, value) {
-                let ty = self.func.dfg.value_type(value);
-                let mut at = cranelift_codegen::cursor::FuncCursor::new(self.func);
-                cranelift_codegen::cursor::Cursor::goto_inst(&mut at, inst);
-                let constant = at.ins().iconst(ty, signed(number, ty));
-                self.constants[constant] = Some(number);
-                named.push((value, constant));
-            }
-        }
+        let mut values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.retain(|&value| !self.is_iconst(value));
+        let named: Vec<(Value, Value)> = values
+            .into_iter()
+            .filter_map(|value| Some((value, self.name_constant(block, inst, value)?)))
+            .collect();
         self.func.dfg.map_inst_values(inst, |value| {
-            let name = named.iter().find(|(of, _)| *of == value);
-            name.map_or(value, |(_, constant)| *constant)
+            let name = named.binary_search_by_key(&value, |(of, _)| *of);
+            name.map_or(value, |at| named[at].1)
         });
+    }
+
+    /// A constant in front of an instruction, or further up in its block, for what is constant there.
+    fn name_constant(&mut self, block: Block, inst: Inst, value: Value) -> Option<Value> {
+        let number = self.number(block, value)?;
+        let ty = self.func.dfg.value_type(value);
+        if let Some(&constant) = self.named.get(&(ty, number)) {
+            return Some(constant);
+        }
+        let mut at = FuncCursor::new(self.func).at_inst(inst);
+        let constant = at.ins().iconst(ty, signed(number, ty));
+        self.constants[constant] = Some(number);
+        self.named.insert((ty, number), constant);
+        Some(constant)
     }
 
     fn is_iconst(&self, value: Value) -> bool {

@@ -33,12 +33,14 @@ const WORTH: [usize; 2] = [2, 12];
 /// How often ways are parted for each worth, at most: each time those that meet behind those that were parted before. Twice as often found no more in programs that are measured.
 const MOST_ROUNDS: usize = 3;
 
-/// Simplifies a function whose blocks are all filled.
-pub(crate) fn simplify(func: &mut Function) {
+/// Simplifies a function whose blocks are all filled; ways of one that `is_parted` get code of their own.
+pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
     func.dfg.resolve_all_aliases();
     fold::fold(func);
     sweep::sweep(func);
-    part(func);
+    if is_parted {
+        part(func);
+    }
     reduce::reduce(func);
 }
 
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn ways_that_know_different_things_get_code_of_their_own() {
         let mut func = meeting();
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         let conditions = count(&func, Opcode::Brif);
         assert_eq!((conditions, count(&func, Opcode::Store)), (1, 2), "{func}");
@@ -166,7 +168,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
@@ -191,7 +193,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
@@ -237,7 +239,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
@@ -257,7 +259,7 @@ mod tests {
             b.ins().store(safe(), is_zero, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
     }
@@ -293,7 +295,7 @@ mod tests {
             b.ins().store(safe(), cut, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::BxorImm), 1, "{func}");
@@ -314,7 +316,7 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::IaddImm), 1, "{func}");
     }
@@ -335,7 +337,7 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         assert_eq!(count(&func, Opcode::Store), 1, "{func}");
     }
@@ -373,7 +375,7 @@ mod tests {
         let begin = std::time::Instant::now();
         for (count, branches) in [(100, 1), (4000, 1000)] {
             let mut func = conditions(count, branches);
-            simplify(&mut func);
+            simplify(&mut func, true);
             check(&func);
         }
         assert!(begin.elapsed().as_secs() < 20);
@@ -388,7 +390,7 @@ mod tests {
             b.ins().store(safe(), more, pointer, 0);
             b.ins().return_(&[]);
         });
-        simplify(&mut func);
+        simplify(&mut func, true);
         check(&func);
         let numbers: Vec<i64> = func
             .layout

@@ -604,7 +604,7 @@ fn random_functions_store_and_return_the_same_when_they_are_simplified() {
         let before = random_function(random);
         check(&before);
         let mut behind = before.clone();
-        simplify(&mut behind);
+        simplify(&mut behind, true);
         check(&behind);
         for _ in 0..MEMORIES {
             let memory = random.memory();

@@ -95,7 +95,7 @@ fn has_effect(func: &Function, inst: Inst) -> bool {
         || op.is_branch()
         || op.is_terminator()
         || op.can_trap()
-        || op.other_side_effects() && op != Opcode::GetPinnedReg
+        || op.other_side_effects()
         || op.can_store());
     let loads_safely = match data {
         InstructionData::Load { flags, .. } => flags.notrap(),

@@ -123,7 +123,8 @@ fn takes_work(op: Op) -> bool {
     )
 }
 
-fn nexts(stage: &Stage) -> impl Iterator<Item = Next> {
+/// Where packets may go on behind a stage.
+pub(super) fn nexts(stage: &Stage) -> impl Iterator<Item = Next> {
     let nexts = match &stage.kind {
         StageKind::Condition {
             then, otherwise, ..
@@ -138,7 +139,8 @@ fn nexts(stage: &Stage) -> impl Iterator<Item = Next> {
     nexts.into_iter()
 }
 
-fn targets(transition: &Transition) -> Vec<Target> {
+/// Where a parser may go on behind a state.
+pub(super) fn targets(transition: &Transition) -> Vec<Target> {
     match transition {
         Transition::Direct(target) => vec![*target],
         Transition::Select { cases, .. } => cases.iter().map(|case| case.target).collect(),

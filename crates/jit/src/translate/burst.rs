@@ -1,14 +1,23 @@
 //! The loop of a pass over the packets of a burst: how a packet begins, how it ends, and how it leaves the loop.
 
+use std::collections::HashMap;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
-use exec::PackedOutcome;
+use exec::{PackedOutcome, PassInput};
 use ir::{FieldId, HeaderId, limbs_of};
 
 use super::homes::fields_of;
 use super::{Block, I64, Translator, in_constants, in_invocation};
 use crate::abi::{flags, frame, offset};
 use crate::helpers::Helper;
+
+/// Where packets leave the pass, and what is known there.
+pub(super) struct Exit {
+    block: Block,
+    bytes_stand: bool,
+    told: HashMap<FieldId, PassInput>,
+}
 
 impl Translator<'_> {
     /// A packet begins: its bytes, all its fields zero.
@@ -134,18 +143,58 @@ impl Translator<'_> {
         self.b.ins().iadd_imm(at, 1)
     }
 
-    /// The packet leaves the pass: all that is known of it goes where the other code looks for it.
+    /// The packet leaves the pass at a step.
     pub(super) fn leave(&mut self, step: u32) {
+        let egress = self.egress();
+        let left = PackedOutcome::LEFT | u64::from(step) << PackedOutcome::STEP_SHIFT;
+        let left = self.number(left);
+        let number = self.b.ins().bor(egress, left);
+        if let Some(exit) = self.exit() {
+            self.jump_with(exit, &[number]);
+        }
+    }
+
+    /// Where packets leave of which the same is known without looking.
+    fn exit(&mut self) -> Option<Block> {
+        let fusing = self.fused.as_ref()?;
+        let is_alike =
+            |exit: &&Exit| exit.bytes_stand == fusing.bytes_stand && exit.told == fusing.told;
+        if let Some(known) = fusing.exits.iter().find(is_alike) {
+            return Some(known.block);
+        }
+        let block = self.cold_block();
+        self.b.append_block_param(block, I64);
+        let fusing = self.fused.as_mut()?;
+        fusing.exits.push(Exit {
+            block,
+            bytes_stand: fusing.bytes_stand,
+            told: fusing.told.clone(),
+        });
+        Some(block)
+    }
+
+    /// The code of all exits, when all ways there are known: there is one for many places, since all fields are stored there.
+    pub(super) fn exits(&mut self) {
+        let exits = self.fused.as_mut().map(|f| std::mem::take(&mut f.exits));
+        for exit in exits.into_iter().flatten() {
+            self.start_sealed(exit.block);
+            if let Some(fusing) = self.fused.as_mut() {
+                fusing.bytes_stand = exit.bytes_stand;
+                fusing.told = exit.told;
+            }
+            let number = self.b.block_params(exit.block)[0];
+            self.hand_over(number);
+        }
+    }
+
+    /// All that is known of a packet that leaves goes where the other code looks for it.
+    fn hand_over(&mut self, number: Value) {
         self.show_fields();
         self.show_sums();
         self.show_wrong();
         self.show_progress();
         let emitted = self.b.use_var(self.emitted);
         self.store_invocation(emitted, offset::EMITTED);
-        let egress = self.egress();
-        let left = PackedOutcome::LEFT | u64::from(step) << PackedOutcome::STEP_SHIFT;
-        let left = self.number(left);
-        let number = self.b.ins().bor(egress, left);
         let done = self.write_outcome(number);
         self.show_packet();
         self.return_from_burst(done);

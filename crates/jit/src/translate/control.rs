@@ -1,5 +1,7 @@
 //! Controls: a line of stages; links forward are jumps, links back take work.
 
+use std::collections::HashSet;
+
 use bits::IdVec;
 use cranelift_codegen::ir::Block;
 use exec::Unsupported;
@@ -7,6 +9,7 @@ use ir::{Control, ControlId, Next, Stage, StageId, StageKind};
 
 use super::Translator;
 use super::action::Uses;
+use super::bounds::nexts;
 use crate::abi::Outcome;
 
 /// Where the stages of the control at hand stand.
@@ -33,15 +36,19 @@ impl Translator<'_> {
         };
         let first = line.stages.values().next().copied();
         self.jump(first.unwrap_or(line.end));
+        let again = linked_back(control);
         for (stage_id, stage) in control.stages.iter() {
             self.loc = stage.loc;
             self.enclosing.clear();
-            self.start(line.stages[stage_id]);
+            match again.contains(&stage_id) {
+                true => self.start(line.stages[stage_id]),
+                false => self.start_sealed(line.stages[stage_id]),
+            }
             self.spend(self.budget.stage(stage));
             self.stage(stage_id, stage, &line)?;
             self.free_temporaries();
         }
-        self.start(line.end);
+        self.start_sealed(line.end);
         self.end_with(Outcome::Done);
         self.loc = None;
         Ok(())
@@ -89,4 +96,15 @@ impl Translator<'_> {
             }
         }
     }
+}
+
+/// The stages to which links lead back: not all jumps there are known when they begin.
+fn linked_back(control: &Control) -> HashSet<StageId> {
+    let stages = control.stages.iter();
+    let links = stages.flat_map(|(from, stage)| nexts(stage).map(move |next| (from, next)));
+    let back = links.filter_map(|(from, next)| match next {
+        Next::Stage(to) if to <= from => Some(to),
+        _ => None,
+    });
+    back.collect()
 }

@@ -135,19 +135,26 @@ impl Translator<'_> {
             self.jump(after);
             self.start_sealed(aligned);
         }
+        if !self.is_late(site.id) {
+            self.load_fields(site, at);
+            let one = self.number(1);
+            self.put_behind(at, site.valid, &[one]);
+        }
+        self.note_extracted(site.id);
+        self.b.def_var(self.cursor, end);
+        self.jump(after);
+        self.start_sealed(after);
+    }
+
+    /// Loads the fields of a header at the cursor.
+    fn load_fields(&mut self, site: &HeaderSite, at: Option<Distance>) {
         let mut bits = Bits::new(self.bytes_at_cursor(), site.fixed_bits);
-        let one = self.number(1);
         let mut bit = 0;
         for field in &site.fields {
             let value = self.load_from_bits(&mut bits, bit, field.width);
             self.put_behind(at, field.slot, &value);
             bit += field.width;
         }
-        self.put_behind(at, site.valid, &[one]);
-        self.note_extracted(site.id);
-        self.b.def_var(self.cursor, end);
-        self.jump(after);
-        self.start_sealed(after);
     }
 
     /// Writes slots that lie a distance, which is in range, behind these.

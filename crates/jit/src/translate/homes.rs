@@ -17,6 +17,9 @@ use super::checksum::is_inline as is_summed_inline;
 use super::extract::is_inline;
 use exec::slots::header::HeaderSite;
 
+/// Fields that live in variables, at most, if some are of no header. A pipeline of thirty tables has 74.
+const MOST_IN_VARIABLES: usize = 300;
+
 /// What is known of a program's fields.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
@@ -77,6 +80,7 @@ impl Homes {
                 homes.in_variables.insert(id);
             }
         }
+        homes.spare_variables(program);
         for (id, header) in program.headers.iter() {
             let fields = fields_of(program, id);
             // Extraction writes these too.
@@ -112,6 +116,17 @@ impl Homes {
         }
         homes.written = written;
         homes
+    }
+
+    /// Where there are very many fields, those of no header stay in the frame: the processor has no registers for them, and to find out of each what it is wherever ways meet
+    /// takes as long as all else.
+    fn spare_variables(&mut self, program: &Program) {
+        if self.in_variables.len() <= MOST_IN_VARIABLES {
+            return;
+        }
+        let headers = program.headers.ids();
+        let of_headers: HashSet<FieldId> = headers.flat_map(|id| fields_of(program, id)).collect();
+        self.in_variables.retain(|field| of_headers.contains(field));
     }
 }
 

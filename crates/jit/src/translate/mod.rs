@@ -21,6 +21,7 @@ mod extract;
 mod hashed;
 mod homes;
 mod kept;
+mod late;
 mod levels;
 mod parser;
 mod pass;

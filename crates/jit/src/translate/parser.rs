@@ -1,5 +1,7 @@
 //! Parsers: states are blocks, transitions are jumps.
 
+use std::collections::{HashMap, HashSet};
+
 use bits::{IdVec, limbs_for};
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use cranelift_frontend::Switch;
@@ -7,11 +9,12 @@ use exec::Unsupported;
 use exec::slots::Slot;
 use exec::slots::wide::WideOp;
 use ir::{
-    BinOp, Expr, KeySet, Keyset, ParserId, ScalarTy, SelectCase, StateId, Target, Transition,
-    ValueSetId,
+    BinOp, Expr, KeySet, Keyset, Parser, ParserId, ScalarTy, SelectCase, StateId, Target,
+    Transition, ValueSetId,
 };
 
 use super::Translator;
+use super::bounds::targets;
 use super::expr::is_wide;
 use crate::abi::Outcome;
 use crate::helpers::Helper;
@@ -39,10 +42,15 @@ impl Translator<'_> {
             Some(&start) => self.jump(start),
             None => self.end_with(Outcome::Done),
         }
-        for (state_id, state) in parser.states.iter() {
+        let order = Order::of(parser);
+        for &state_id in &order.states {
+            let state = &parser.states[state_id];
             self.loc = state.loc;
             self.enclosing.clear();
-            self.start(states[state_id]);
+            match order.again.contains(&state_id) {
+                true => self.start(states[state_id]),
+                false => self.start_sealed(states[state_id]),
+            }
             self.spend(self.budget.state(state));
             self.body(&state.body)?;
             if !self.is_live {
@@ -229,6 +237,59 @@ impl Translator<'_> {
         let is_in = self.help_with(Helper::InValueSet, &[set.get().into(), first.into()]);
         self.is_set(is_in)
     }
+}
+
+/// The states that a parser may come to, each behind those that lead to it, but for loops.
+struct Order {
+    states: Vec<StateId>,
+    /// Those to which a later one, or the same, leads.
+    again: HashSet<StateId>,
+}
+
+impl Order {
+    fn of(parser: &Parser) -> Order {
+        let mut states = Vec::new();
+        let mut seen = HashSet::from([parser.start]);
+        // The way to the state at hand, each with what it still leads to.
+        let mut way = vec![(parser.start, next_states(parser, parser.start))];
+        while let Some((state, left)) = way.last_mut() {
+            match left.pop() {
+                Some(to) if seen.insert(to) => way.push((to, next_states(parser, to))),
+                Some(_) => {}
+                None => {
+                    states.push(*state);
+                    way.pop();
+                }
+            }
+        }
+        states.reverse();
+        let places: HashMap<StateId, usize> = states
+            .iter()
+            .enumerate()
+            .map(|(at, &id)| (id, at))
+            .collect();
+        let links = states.iter().flat_map(|&from| {
+            next_states(parser, from)
+                .into_iter()
+                .map(move |to| (from, to))
+        });
+        let again = links
+            .filter(|(from, to)| places[to] <= places[from])
+            .map(|(_, to)| to)
+            .collect();
+        Order { states, again }
+    }
+}
+
+/// The states that a state leads to.
+fn next_states(parser: &Parser, state: StateId) -> Vec<StateId> {
+    let state = parser.states.get(state);
+    let targets = state.map_or(Vec::new(), |state| targets(&state.transition));
+    let states = targets.into_iter().filter_map(|target| match target {
+        Target::State(to) if parser.states.get(to).is_some() => Some(to),
+        _ => None,
+    });
+    states.collect()
 }
 
 /// How many of the first cases are values of the only key, which has at most 64 bits.

@@ -11,14 +11,18 @@ use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::{HeaderFieldSite, HeaderSite};
 use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
-use ir::{ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, StageKind, limbs_of};
+use ir::{
+    ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, ParserId, StageKind, limbs_of,
+};
 
 use super::action::Uses;
 use super::bounds::has_work;
+use super::burst::Exit;
 use super::checksum::{HeaderSum, Summed};
 use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
+use super::late::Late;
 use super::scout::{ScoutedStages, Scouting};
 use super::{Block, I64, Translator};
 use crate::abi::{Outcome, flags, offset};
@@ -42,6 +46,9 @@ pub(super) struct Fusing {
     pub(super) bytes_stand: bool,
     /// Whether no table's entry is noted in the context.
     is_flat: bool,
+    /// Fields that the parser at hand leaves in the packet, and whether one has run since all fields became zero.
+    pub(super) late: Late,
+    has_parsed: bool,
     /// What a scout has asked for.
     pub(super) scouting: Scouting,
     /// Which packet of the burst is at hand, and what has become of its context. Helpers find both in the invocation.
@@ -56,14 +63,16 @@ pub(super) struct Fusing {
     places: HashMap<FieldId, (HeaderId, u32)>,
     /// Fields that something other than extraction may have written since the packet was parsed, and before any was.
     written: HashSet<FieldId>,
-    written_before: HashSet<FieldId>,
+    pub(super) written_before: HashSet<FieldId>,
     /// Running ones' complement sums that live in variables.
     pub(super) sums: HashMap<ExternId, Variable>,
     /// Whether a checksum that was verified here was wrong, and whether helpers verify others before.
     pub(super) is_wrong: Variable,
     pub(super) verifies_by_helper: bool,
     /// Fields that are what the architecture told the program, as nothing else writes them.
-    told: HashMap<FieldId, PassInput>,
+    pub(super) told: HashMap<FieldId, PassInput>,
+    /// Where packets leave the pass.
+    pub(super) exits: Vec<Exit>,
     /// Whether no way through the pass uses the work budget up.
     pub(super) has_work: bool,
     /// What the deparser at hand puts off emitting, if it does, and whether it always comes to all of it.
@@ -312,6 +321,7 @@ impl Translator<'_> {
             self.send();
         }
         self.end_packet(begin, ended);
+        self.exits();
         self.end_burst(begin, common_end);
         self.b.finalize();
         let scouting = self.fused.map(|fused| fused.scouting);
@@ -375,6 +385,8 @@ impl Translator<'_> {
             in_frame,
             bytes_stand: true,
             is_flat: false,
+            late: Late::default(),
+            has_parsed: false,
             scouting,
             at: self.b.declare_var(I64),
             flags: self.b.declare_var(I64),
@@ -388,6 +400,7 @@ impl Translator<'_> {
             is_wrong: self.b.declare_var(I64),
             verifies_by_helper: false,
             told: HashMap::new(),
+            exits: Vec::new(),
             has_work: has_work(self.program, self.budget, pass),
             emits: None,
             always_emits: false,
@@ -433,6 +446,7 @@ impl Translator<'_> {
             return;
         };
         fusing.bytes_stand = true;
+        fusing.has_parsed = false;
         fusing.written.clone_from(&fusing.written_before);
         fusing.told.clear();
         fusing.summed.clear();
@@ -486,9 +500,11 @@ impl Translator<'_> {
             PassStep::Copy { from, to } => self.copy_field(*from, *to),
             PassStep::Parse { parser, errors } => {
                 let after = self.begin_code();
+                self.begin_parser(*parser);
                 self.parser(*parser)?;
                 self.shared_bodies()?;
                 self.end_parser(after, errors);
+                self.end_late();
             }
             PassStep::Control(control) => {
                 let after = self.begin_code();
@@ -527,6 +543,17 @@ impl Translator<'_> {
         self.end = self.b.create_block();
         self.b.append_block_param(self.end, I64);
         after
+    }
+
+    /// The first parser since all fields became zero leaves what it can in the packet.
+    fn begin_parser(&mut self, parser: ParserId) {
+        let has_parsed = self
+            .fused
+            .as_mut()
+            .is_some_and(|fusing| std::mem::replace(&mut fusing.has_parsed, true));
+        if !has_parsed {
+            self.begin_late(parser);
+        }
     }
 
     /// Whether the context may hold the entry of a table that was applied before, and something asks for it.
@@ -598,7 +625,7 @@ impl Translator<'_> {
             self.set_value(field, error);
         }
         self.jump(after);
-        self.start(accepted);
+        self.start_sealed(accepted);
         let no_error = self.number(0);
         for &field in errors {
             self.set_value(field, no_error);
@@ -614,7 +641,7 @@ impl Translator<'_> {
 
     fn start_after(&mut self, after: Block) {
         self.done = None;
-        self.start(after);
+        self.start_sealed(after);
         self.leave_atomic_code();
     }
 

@@ -46,15 +46,21 @@ fn byte_offset(slot: Slot) -> i32 {
 impl Translator<'_> {
     pub(super) fn load_slots(&mut self, slot: Slot, limbs: u32) -> Vec<Value> {
         (slot..slot + limbs)
-            .map(|slot| match (self.told(slot), self.home(slot)) {
-                (Some(told), _) => told,
-                (None, Some(variable)) => self.b.use_var(variable),
-                (None, None) => {
-                    let (flags, offset) = (in_limbs(), byte_offset(slot));
-                    self.b.ins().load(I64, flags, self.limbs, offset)
-                }
-            })
+            .map(|slot| self.load_slot(slot))
             .collect()
+    }
+
+    fn load_slot(&mut self, slot: Slot) -> Value {
+        if let Some(known) = self.told(slot).or_else(|| self.late(slot)) {
+            return known;
+        }
+        match self.home(slot) {
+            Some(variable) => self.b.use_var(variable),
+            None => {
+                let (flags, offset) = (in_limbs(), byte_offset(slot));
+                self.b.ins().load(I64, flags, self.limbs, offset)
+            }
+        }
     }
 
     pub(super) fn load_from(&mut self, base: Value, slot: Slot, limbs: u32) -> Vec<Value> {

@@ -173,7 +173,7 @@ impl Translator<'_> {
         // The action may have ended the control.
         let way = self.b.create_block();
         self.jump(way);
-        self.start(way);
+        self.start_sealed(way);
         if let Some(hit) = stage.outcome.hit {
             let (slot, one) = (self.slot(hit), self.number(1));
             self.store_slots(slot, &[one]);
@@ -218,12 +218,12 @@ impl Translator<'_> {
                 let ways: Vec<Block> = nexts.iter().map(|_| self.b.create_block()).collect();
                 self.run_chosen(applied, &actions, &ways, none)?;
                 for (&way, &next) in ways.iter().zip(nexts) {
-                    self.start(way);
+                    self.start_sealed(way);
                     self.put_outcome(outcome, applied);
                     self.follow(id, next, line);
                 }
                 // Without an action there is no way on.
-                self.start(none);
+                self.start_sealed(none);
                 self.put_outcome(outcome, applied);
                 self.end_with(Outcome::Done);
             }
@@ -551,7 +551,7 @@ impl Translator<'_> {
         let after = self.b.create_block();
         let ways = vec![after; actions.len()];
         self.run_chosen(applied, actions, &ways, after)?;
-        self.start(after);
+        self.start_sealed(after);
         Ok(())
     }
 
@@ -599,11 +599,11 @@ impl Translator<'_> {
         self.go_by_position(applied, &blocks, none);
         if let Some((_, never)) = missed {
             // The device takes no such default.
-            self.start(never);
+            self.start_sealed(never);
             self.end_with(Outcome::Drop(DropReason::Aborted));
         }
         for (block, position, action, way) in bodies {
-            self.start(block);
+            self.start_sealed(block);
             let params = self.b.use_var(applied.params);
             let fields = match applied.found {
                 Found::Record { table, .. } => self.fields_in_record(table, position),
@@ -627,7 +627,7 @@ impl Translator<'_> {
     ) {
         let slow = self.cold_block();
         self.go_by_head(head, blocks, slow);
-        self.start(slow);
+        self.start_sealed(slow);
         let table = self.number(table.get().into());
         let number = self.help(Helper::Settle, &[table, number]);
         self.take_applied(applied, number);

@@ -1,0 +1,222 @@
+//! Fields that are loaded behind the parser that extracts them.
+//!
+//! While a parser runs, a header that nothing but extraction writes stands in the packet, so where it was extracted is all that needs to be carried from state to
+//! state. Carried one by one, the fields of all headers meet in each state and at each of the parser's many ends: most of the code of a program with many headers was
+//! moves of fields that were zero, or not looked at, at that place. So the fields are loaded once, where the parser has ended, a header at a time.
+
+use std::collections::{HashMap, HashSet};
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Value, ValueDef};
+use cranelift_frontend::Variable;
+use exec::slots::Slot;
+use exec::slots::header::HeaderSite;
+use ir::{HeaderId, ParserId};
+
+use super::homes::{fields_of, written_in_parser};
+use super::{I64, Translator};
+
+/// Limbs of fields times states of a parser, up to which they are carried through it: where they are few, ways that are parted know more of them from the begin.
+const MOST_CARRIED: usize = 2000;
+
+/// Where a limb of a field stands, or what says whether a header is valid.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    header: HeaderId,
+    /// `None` is the header's validity.
+    field: Option<FieldPlace>,
+}
+
+/// A limb of a number of so many bits, `bit` bits behind its header's begin.
+#[derive(Clone, Copy, Debug)]
+struct FieldPlace {
+    bit: u32,
+    width: u32,
+    limb: usize,
+}
+
+/// What is loaded behind the parser at hand; nothing elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    headers: HashSet<HeaderId>,
+    places: HashMap<Slot, Place>,
+}
+
+impl Translator<'_> {
+    /// A parser begins, the first one since all fields became zero.
+    pub(super) fn begin_late(&mut self, parser: ParserId) {
+        let Some(fusing) = self.fused.as_ref() else {
+            return;
+        };
+        let mut written = written_in_parser(self.program, parser);
+        written.extend(&fusing.written_before);
+        let is_late = |header: &&HeaderId| {
+            let fields = fields_of(self.program, **header);
+            !fields.iter().any(|field| written.contains(field))
+        };
+        let headers: HashSet<HeaderId> = fusing
+            .homes
+            .tracked
+            .iter()
+            .filter(is_late)
+            .copied()
+            .collect();
+        let mut places = HashMap::new();
+        for &header in &headers {
+            if let Some(site) = self.code.headers.get(header.get() as usize) {
+                places.extend(places_of(site));
+            }
+        }
+        let states = self
+            .program
+            .parsers
+            .get(parser)
+            .map_or(0, |parser| parser.states.len());
+        if places.len() * states < MOST_CARRIED {
+            return;
+        }
+        if let Some(fusing) = self.fused.as_mut() {
+            fusing.late = Late { headers, places };
+        }
+    }
+
+    /// Whether the fields of a header that is extracted are loaded later.
+    pub(super) fn is_late(&self, header: HeaderId) -> bool {
+        let fusing = self.fused.as_ref();
+        fusing.is_some_and(|fusing| fusing.late.headers.contains(&header))
+    }
+
+    /// A limb of a field that is not loaded yet, or whether its header is valid.
+    pub(super) fn late(&mut self, slot: Slot) -> Option<Value> {
+        let Place { header, field } = *self.fused.as_ref()?.late.places.get(&slot)?;
+        let offset = self.offset_of(header)?;
+        let at = self.b.use_var(offset);
+        let is_extracted = self.is_computed(at);
+        let Some(field) = field else {
+            return Some(match is_extracted {
+                true => self.number(1),
+                false => {
+                    let is_there = self.is_there(at);
+                    self.b.ins().uextend(I64, is_there)
+                }
+            });
+        };
+        if is_extracted {
+            return Some(self.limb_in_packet(header, field));
+        }
+        let (there, missing) = (self.b.create_block(), self.b.create_block());
+        let (after, value) = self.block_with(1);
+        let is_there = self.is_there(at);
+        self.branch(is_there, there, missing);
+        self.start_sealed(there);
+        let limb = self.limb_in_packet(header, field);
+        self.jump_with(after, &[limb]);
+        self.start_sealed(missing);
+        let zero = self.number(0);
+        self.jump_with(after, &[zero]);
+        self.start_sealed(after);
+        Some(value[0])
+    }
+
+    /// Whether a header with this offset was extracted.
+    fn is_there(&mut self, offset: Value) -> Value {
+        let at_least = IntCC::SignedGreaterThanOrEqual;
+        self.b.ins().icmp_imm(at_least, offset, 0)
+    }
+
+    /// Whether a header's offset is known to be that of an extraction: it is computed here, and no number of its own.
+    fn is_computed(&self, offset: Value) -> bool {
+        let dfg = &self.b.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(dfg.resolve_aliases(offset)) else {
+            return false;
+        };
+        !matches!(
+            dfg.insts[inst],
+            InstructionData::UnaryImm {
+                opcode: Opcode::Iconst,
+                ..
+            }
+        )
+    }
+
+    fn limb_in_packet(&mut self, header: HeaderId, field: FieldPlace) -> Value {
+        let at = self.bytes_of_header(header);
+        let total = self.code.headers[header.get() as usize].fixed_bits;
+        self.load_bits(at, field.bit, field.width, total)[field.limb]
+    }
+
+    fn offset_of(&self, header: HeaderId) -> Option<Variable> {
+        let fusing = self.fused.as_ref()?;
+        fusing.offsets.get(&header).copied()
+    }
+
+    /// The parser has ended: the fields that are not loaded yet are now.
+    pub(super) fn end_late(&mut self) {
+        let Some(fusing) = self.fused.as_mut() else {
+            return;
+        };
+        let late = std::mem::take(&mut fusing.late);
+        let mut headers: Vec<HeaderId> = late.headers.into_iter().collect();
+        headers.sort_by_key(|header| header.get());
+        for header in headers {
+            self.load_header(header);
+        }
+    }
+
+    /// The fields of a header become what stands in the packet, if it was extracted.
+    fn load_header(&mut self, header: HeaderId) {
+        let Some(site) = self.code.headers.get(header.get() as usize).cloned() else {
+            return;
+        };
+        let Some(offset) = self.offset_of(header) else {
+            return;
+        };
+        let at = self.b.use_var(offset);
+        let (there, after) = (self.b.create_block(), self.b.create_block());
+        let is_there = self.is_there(at);
+        self.branch(is_there, there, after);
+        self.start_sealed(there);
+        let one = self.number(1);
+        self.store_slots(site.valid, &[one]);
+        let bytes = self.bytes_of_header(header);
+        let mut bit = 0;
+        for field in &site.fields {
+            let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
+            self.store_slots(field.slot, &value);
+            bit += field.width;
+        }
+        self.jump(after);
+        self.start_sealed(after);
+    }
+}
+
+/// Where each limb of a header's fields stands.
+fn places_of(site: &HeaderSite) -> Vec<(Slot, Place)> {
+    let header = site.id;
+    let mut places = vec![(
+        site.valid,
+        Place {
+            header,
+            field: None,
+        },
+    )];
+    let mut bit = 0;
+    for field in &site.fields {
+        let width = field.width;
+        let limbs = (bits::limbs_for(width) as u32).max(1);
+        for limb in 0..limbs {
+            let place = FieldPlace {
+                bit,
+                width,
+                limb: limb as usize,
+            };
+            let field_place = Place {
+                header,
+                field: Some(place),
+            };
+            places.push((field.slot + limb, field_place));
+        }
+        bit += width;
+    }
+    places
+}
