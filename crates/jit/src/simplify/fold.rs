@@ -79,7 +79,7 @@ pub(super) fn fold(func: &mut Function) {
         facts: Vec::new(),
         front: SecondaryMap::new(),
         has_fact: EntitySet::new(),
-        bits: EntitySet::new(),
+        given_widths: SecondaryMap::new(),
         widths: SecondaryMap::new(),
         named: HashMap::new(),
         has_aliases: false,
@@ -166,10 +166,10 @@ struct Fold<'f> {
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
     has_fact: EntitySet<Value>,
-    /// Values that are 0 or 1.
-    bits: EntitySet<Value>,
     /// How many low bits of a value may be other than 0, where that is fewer than its type has.
     widths: SecondaryMap<Value, Option<u32>>,
+    /// The same of what parameters get, the most on all ways that were walked.
+    given_widths: SecondaryMap<Value, u32>,
     /// Constants that were put into the block at hand.
     named: HashMap<(Type, u64), Value>,
     /// Whether any value is another one's name now.
@@ -212,7 +212,7 @@ impl Fold<'_> {
                 (Given::Always(number), _) => self.constants[param] = Some(number),
                 // Each is one step from its origin, however many such blocks a value has come through.
                 (_, Given::Always(origin)) => self.same[param] = origin.into(),
-                _ => {}
+                _ => self.widths[param] = Some(self.given_widths[param]),
             }
         }
         let arrival = self.arrivals[block];
@@ -265,7 +265,7 @@ impl Fold<'_> {
             return;
         }
         let known = match truth {
-            true if self.bits.contains(value) => Known::Is(1),
+            true if self.width(value) <= 1 => Known::Is(1),
             true => Known::NotZero,
             false => Known::Is(0),
         };
@@ -302,34 +302,8 @@ impl Fold<'_> {
                 opcode: Opcode::BxorImm,
                 arg,
                 imm,
-            } if imm.bits() == 1 && self.is_bit(arg) => waiting.push((arg, !truth)),
+            } if imm.bits() == 1 && self.width(arg) <= 1 => waiting.push((arg, !truth)),
             _ => {}
-        }
-    }
-
-    /// Whether a value was found to be 0 or 1.
-    fn is_bit(&self, value: Value) -> bool {
-        self.bits.contains(self.origin(value))
-    }
-
-    /// Whether an instruction's result is 0 or 1, as far as that is known of what it is computed from.
-    fn makes_bit(&self, data: InstructionData) -> bool {
-        match data {
-            InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => true,
-            InstructionData::Unary {
-                opcode: Opcode::Uextend,
-                arg,
-            } => self.is_bit(arg),
-            InstructionData::BinaryImm64 {
-                opcode: Opcode::BxorImm,
-                arg,
-                imm,
-            } => imm.bits() == 1 && self.is_bit(arg),
-            InstructionData::Binary {
-                opcode: Opcode::Band | Opcode::Bor,
-                args,
-            } => args.iter().all(|&arg| self.is_bit(arg)),
-            _ => false,
         }
     }
 
@@ -425,9 +399,6 @@ impl Fold<'_> {
         let ty = self.func.dfg.value_type(result);
         if !ty.is_int() || ty.bits() > 64 {
             return;
-        }
-        if self.makes_bit(data) {
-            self.bits.insert(result);
         }
         if data.opcode() == Opcode::Iconst {
             self.constants[result] = evaluate(self.func, data, ty, |_| None);
@@ -647,6 +618,12 @@ impl Fold<'_> {
                 self.given[param] = self.given[param].and(number);
                 let origin = value.map(|value| self.origin(value));
                 self.meets[param] = self.meets[param].and(origin);
+                let width = match (number, origin) {
+                    (Some(number), _) => needed(number),
+                    (None, Some(origin)) => self.width(origin),
+                    (None, None) => u64::BITS,
+                };
+                self.given_widths[param] = self.given_widths[param].max(width);
             }
         }
     }

@@ -89,24 +89,37 @@ impl Translator<'_> {
         let answer = self.b.ins().load(I64, in_limbs(), packet, from.answer());
         let number = self.b.ins().ireduce(I32, answer);
         let number = self.b.ins().uextend(I64, number);
-        // Most packets hit something, and of those one test tells all.
-        let (missed, answered) = (self.b.create_block(), self.b.create_block());
-        self.branch(number, answered, missed);
-        self.start_sealed(missed);
+        if key.is_empty() {
+            return self.hit_or_missed(answer, number, otherwise);
+        }
+        let answered = self.b.create_block();
         self.branch(answer, answered, otherwise);
         self.start_sealed(answered);
-        if !key.is_empty() {
-            let mut differs = self.number(0);
-            for (limb, &part) in key.iter().enumerate() {
-                let at = from.key(limb);
-                let asked = self.b.ins().load(I64, in_limbs(), packet, at);
-                let here = self.b.ins().bxor(part, asked);
-                differs = self.b.ins().bor(differs, here);
-            }
-            let same = self.b.create_block();
-            self.branch(differs, otherwise, same);
-            self.start_sealed(same);
+        let mut differs = self.number(0);
+        for (limb, &part) in key.iter().enumerate() {
+            let at = from.key(limb);
+            let asked = self.b.ins().load(I64, in_limbs(), packet, at);
+            let here = self.b.ins().bxor(part, asked);
+            differs = self.b.ins().bor(differs, here);
         }
+        let same = self.b.create_block();
+        self.branch(differs, otherwise, same);
+        self.start_sealed(same);
         number
+    }
+
+    /// The number that an answer has, which is 0 on a way of its own: most packets hit something, and of those one test tells all.
+    fn hit_or_missed(&mut self, answer: Value, number: Value, otherwise: Block) -> Value {
+        let (missed, none) = (self.b.create_block(), self.b.create_block());
+        let (answered, told) = self.block_with(1);
+        let hit = [number.into()];
+        self.b.ins().brif(number, answered, &hit, missed, &[]);
+        self.start_sealed(missed);
+        self.branch(answer, none, otherwise);
+        self.start_sealed(none);
+        let zero = self.number(0);
+        self.jump_with(answered, &[zero]);
+        self.start_sealed(answered);
+        told[0]
     }
 }

@@ -27,10 +27,11 @@ impl Translator<'_> {
             .b
             .ins()
             .load(I64, in_invocation(), frame, frame::BUFFER);
-        let start = self.load_half(frame, frame::START);
+        let [start, len] = [frame::START, frame::LEN].map(|at| self.load_half(frame, at));
+        // As one value: of a sum both parts would be kept, to be added in each instruction that reads the packet.
         let bytes = self.b.ins().iadd(buffer, start);
+        let bytes = self.b.ins().select(len, bytes, buffer);
         self.b.def_var(self.bytes, bytes);
-        let len = self.load_half(frame, frame::LEN);
         let bits = self.b.ins().ishl_imm(len, 3);
         self.b.def_var(self.bits, bits);
         self.b.def_var(self.headroom, start);
