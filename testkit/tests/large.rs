@@ -57,11 +57,16 @@ fn program(metadata: usize) -> String {
         )
         .unwrap();
     }
-    text.push_str("if (meta.m1[3:0] == 5) { std.priority = 1; }\nif (meta.m2[3:0] == 6) { std.egress_spec = 511; }\n} }\n");
+    text.push_str("if (meta.m1[1:0] == 1) { std.priority = 1; }\nif (meta.m2[3:0] == 6) { std.egress_spec = 511; }\n} }\n");
     text.push_str("control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) { apply {\n");
     text.push_str("hdr.end.sum = (bit<16>)std.ingress_port;\n");
-    (0..metadata)
-        .for_each(|at| write!(text, "hdr.end.sum = (hdr.end.sum << 1) + meta.m{at};\n").unwrap());
+    (0..metadata).for_each(|at| {
+        write!(
+            text,
+            "hdr.end.sum = (hdr.end.sum[14:0] ++ hdr.end.sum[15:15]) + meta.m{at};\n"
+        )
+        .unwrap()
+    });
     text.push_str("hdr.end.count = meta.seen;\nif (meta.m3[2:0] == 2) { truncate(64); }\n} }\n");
     text.push_str("control C(inout headers_t hdr, inout metadata_t meta) { apply {} }\n");
     text.push_str(
