@@ -217,3 +217,115 @@ fn native(module: &JITModule, id: FuncId) -> Native {
     // SAFETY: the function was compiled with the signature of `Native`: a pointer in, a number out, by the platform's C convention.
     unsafe { std::mem::transmute::<*const u8, Native>(address) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cranelift_codegen::ir::Function;
+    use exec::{PassStep, PassTest};
+    use ir::FieldId;
+
+    /// What a function has after it was simplified, but for ways of their own.
+    struct Size {
+        insts: usize,
+        /// What ways give blocks, all together: each is a move, or a place on the stack.
+        args: usize,
+    }
+
+    impl Size {
+        fn of(func: &Function) -> Size {
+            let (mut insts, mut args) = (0, 0);
+            for inst in func
+                .layout
+                .blocks()
+                .flat_map(|b| func.layout.block_insts(b))
+            {
+                let dfg = &func.dfg;
+                let calls =
+                    dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+                insts += 1;
+                args += calls
+                    .iter()
+                    .map(|call| call.len(&dfg.value_lists))
+                    .sum::<usize>();
+            }
+            Size { insts, args }
+        }
+    }
+
+    /// The pass of a program with so many headers of so many fields, each of which may be followed by any of the next two or by none; all fields are
+    /// written by a control. Packets may leave at so many steps behind that.
+    fn pass_of(headers: usize, fields: usize, steps: usize) -> Size {
+        let declared: String = (0..fields)
+            .map(|at| format!("    f{at}: bit<16>;\n"))
+            .collect();
+        let mut text = format!("program t own\nheader_type h_t {{\n{declared}}}\n");
+        (0..headers).for_each(|at| text.push_str(&format!("header h{at}: h_t\n")));
+        text.push_str("parser p start s0 {\n");
+        for at in 0..headers {
+            let next = |by: usize| match at + by < headers {
+                true => format!("s{}", at + by),
+                false => String::from("accept"),
+            };
+            text.push_str(&format!(
+                "state s{at} {{\n extract h{at};\n select (h{at}.f0) {{ (16w0x1): {}; (16w0x2): {}; (_): accept; }}\n}}\n",
+                next(1), next(2),
+            ));
+        }
+        text.push_str("}\ncontrol c {\n stage c.code: action next end {\n");
+        for at in 0..headers {
+            (0..fields)
+                .for_each(|f| text.push_str(&format!("h{at}.f{f} = h{at}.f{f} + 16w0x1;\n")));
+        }
+        text.push_str("}\n}\ncontrol d {\n stage d.code: action next end {\n");
+        (0..headers).for_each(|at| text.push_str(&format!("emit h{at};\n")));
+        text.push_str("}\n}\n");
+        let program = ir::read(&text).unwrap_or_else(|error| panic!("{error:?}"));
+        let leave = |at| PassStep::LeaveIf(PassTest::Equals(FieldId::new(1), at));
+        let parse = PassStep::Parse {
+            parser: ParserId::new(0),
+            errors: Vec::new(),
+        };
+        let mut pass = Pass {
+            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        };
+        pass.steps.extend((0..steps as u64).map(leave));
+        pass.steps.push(PassStep::Deparse(ControlId::new(1)));
+        size_of(&program, &pass)
+    }
+
+    fn size_of(program: &Program, pass: &Pass) -> Size {
+        let (layout, natives) = (Layout::of(program), Natives::default());
+        let module = JITModule::new(builder().expect("the target is known"));
+        let call_conv = module.isa().default_call_conv();
+        let shared = Shared::new(program, &layout, &natives, call_conv);
+        let mut shared = shared.expect("the program has all that it names");
+        let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());
+        func.signature = shared.signature(0);
+        let builder = FunctionBuilder::new(&mut func, &mut context);
+        translate(&mut shared, builder, Body::Pass(pass)).expect("it is translated");
+        simplify(&mut func, false);
+        Size::of(&func)
+    }
+
+    #[test]
+    fn a_parser_of_many_headers_carries_no_fields_from_state_to_state() {
+        let few = pass_of(24, 8, 1);
+        let many = pass_of(24, 24, 1);
+        // Where a header's fields meet that was extracted or not.
+        let meeting = 24 * (24 - 8) * 2;
+        assert!(
+            many.args < few.args + 2 * meeting,
+            "{} {}",
+            few.args,
+            many.args
+        );
+    }
+
+    #[test]
+    fn packets_that_leave_at_many_steps_leave_by_one_piece_of_code() {
+        let [one, many] = [1, 9].map(|steps| pass_of(8, 16, steps).insts);
+        let fields = 8 * 16;
+        assert!(many < one + fields, "{one} {many}");
+    }
+}

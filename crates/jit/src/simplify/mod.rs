@@ -246,6 +246,40 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_that_gets_the_same_on_all_ways_is_that() {
+        let mut func = function(|b, pointer| {
+            let [yes, no, met, again] = [(); 4].map(|()| b.create_block());
+            let [number, other] = [0, 8].map(|at| b.ins().load(I64, safe(), pointer, at));
+            b.ins().brif(number, yes, &[], no, &[]);
+            // What is the same stands before and behind what is not.
+            let params = [(); 3].map(|()| b.append_block_param(met, I64));
+            for (block, choice) in [(yes, number), (no, other)] {
+                b.switch_to_block(block);
+                let args = [other, choice, other].map(|arg| arg.into());
+                b.ins().jump(met, &args);
+            }
+            b.switch_to_block(met);
+            let passed = b.append_block_param(again, I64);
+            b.ins().jump(again, &[params[2].into()]);
+            b.switch_to_block(again);
+            for (at, value) in [params[0], params[1], passed].into_iter().enumerate() {
+                b.ins().store(safe(), value, pointer, 16 + 8 * at as i32);
+            }
+            b.ins().return_(&[]);
+        });
+        fold::fold(&mut func);
+        check(&func);
+        let blocks = func.layout.blocks().skip(1);
+        let params: usize = blocks.map(|block| func.dfg.block_params(block).len()).sum();
+        assert_eq!(params, 1, "{func}");
+        let stored: Vec<Value> = sweep::insts(&func)
+            .filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store)
+            .map(|inst| func.dfg.inst_args(inst)[0])
+            .collect();
+        assert!(stored[0] == stored[2] && stored[0] != stored[1], "{func}");
+    }
+
+    #[test]
     fn a_block_to_which_a_branch_leads_twice_may_be_given_either() {
         let mut func = function(|b, pointer| {
             let met = b.create_block();

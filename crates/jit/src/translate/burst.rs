@@ -1,7 +1,5 @@
 //! The loop of a pass over the packets of a burst: how a packet begins, how it ends, and how it leaves the loop.
 
-use std::collections::HashMap;
-
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::{PackedOutcome, PassInput};
@@ -12,11 +10,10 @@ use super::{Block, I64, Translator, in_constants, in_invocation};
 use crate::abi::{flags, frame, offset};
 use crate::helpers::Helper;
 
-/// Where packets leave the pass, and what is known there.
+/// Where packets leave the pass, and whether their bytes are still those that were parsed.
 pub(super) struct Exit {
     block: Block,
     bytes_stand: bool,
-    told: HashMap<FieldId, PassInput>,
 }
 
 impl Translator<'_> {
@@ -146,6 +143,7 @@ impl Translator<'_> {
 
     /// The packet leaves the pass at a step.
     pub(super) fn leave(&mut self, step: u32) {
+        self.write_down_told();
         let egress = self.egress();
         let left = PackedOutcome::LEFT | u64::from(step) << PackedOutcome::STEP_SHIFT;
         let left = self.number(left);
@@ -155,12 +153,22 @@ impl Translator<'_> {
         }
     }
 
-    /// Where packets leave of which the same is known without looking.
+    /// What the architecture has told stands in variables, too.
+    fn write_down_told(&mut self) {
+        let told = self.fused.iter().flat_map(|fusing| &fusing.told);
+        let mut told: Vec<(FieldId, PassInput)> = told.map(|(&at, &input)| (at, input)).collect();
+        told.sort_by_key(|(field, _)| field.get());
+        for (field, input) in told {
+            let value = self.given(input);
+            self.set_value(field, value);
+        }
+    }
+
+    /// Where packets leave whose bytes stand, or do not stand any more.
     fn exit(&mut self) -> Option<Block> {
         let fusing = self.fused.as_ref()?;
-        let is_alike =
-            |exit: &&Exit| exit.bytes_stand == fusing.bytes_stand && exit.told == fusing.told;
-        if let Some(known) = fusing.exits.iter().find(is_alike) {
+        let mut exits = fusing.exits.iter();
+        if let Some(known) = exits.find(|exit| exit.bytes_stand == fusing.bytes_stand) {
             return Some(known.block);
         }
         let block = self.cold_block();
@@ -169,19 +177,20 @@ impl Translator<'_> {
         fusing.exits.push(Exit {
             block,
             bytes_stand: fusing.bytes_stand,
-            told: fusing.told.clone(),
         });
         Some(block)
     }
 
-    /// The code of all exits, when all ways there are known: there is one for many places, since all fields are stored there.
+    /// The code of the exits, when all ways there are known: all fields are stored there, so many places share it.
     pub(super) fn exits(&mut self) {
-        let exits = self.fused.as_mut().map(|f| std::mem::take(&mut f.exits));
-        for exit in exits.into_iter().flatten() {
+        let Some(fusing) = self.fused.as_mut() else {
+            return;
+        };
+        fusing.told.clear();
+        for exit in std::mem::take(&mut fusing.exits) {
             self.start_sealed(exit.block);
             if let Some(fusing) = self.fused.as_mut() {
                 fusing.bytes_stand = exit.bytes_stand;
-                fusing.told = exit.told;
             }
             let number = self.b.block_params(exit.block)[0];
             self.hand_over(number);

@@ -667,7 +667,7 @@ impl Translator<'_> {
         self.set_value(field, value);
     }
 
-    fn given(&mut self, input: PassInput) -> Value {
+    pub(super) fn given(&mut self, input: PassInput) -> Value {
         match input {
             PassInput::Constant(value) => self.number(value),
             PassInput::IngressPort => self.ingress(),
@@ -702,7 +702,7 @@ impl Translator<'_> {
     }
 
     /// Writes the low bits of a number into a field's first limb.
-    fn set_value(&mut self, field: FieldId, value: Value) {
+    pub(super) fn set_value(&mut self, field: FieldId, value: Value) {
         let width = self.program.fields.get(field).map_or(0, |f| f.ty.width());
         let value = self.cut(value, width.min(64));
         let slot = self.slot(field);
