@@ -33,10 +33,10 @@ fn program(metadata: usize) -> String {
         };
         // A header that was extracted before is looked at again, be it there or not.
         let before = format!("hdr.h{}.b", at.saturating_sub(2));
-        write!(
+        writeln!(
             text,
             "state s{at} {{ packet.extract(hdr.h{at}); meta.seen = meta.seen + 1;\n\
-             transition select(hdr.h{at}.kind[1:0], {before}[0:0]) {{ (0, _): accept; (1, 0): {}; (2, _): {}; (3, 1): reject; (_, 1): {}; default: {}; }} }}\n",
+             transition select(hdr.h{at}.kind[1:0], {before}[0:0]) {{ (0, _): accept; (1, 0): {}; (2, _): {}; (3, 1): reject; (_, 1): {}; default: {}; }} }}",
             next(1), next(2), next(1), next(2),
         )
         .unwrap();
@@ -47,12 +47,12 @@ fn program(metadata: usize) -> String {
     for at in 0..metadata {
         let (header, (field, width)) = (at % HEADERS, FIELDS[at % 4]);
         let high = width.min(16) - 1;
-        write!(text, "if (hdr.h{header}.isValid()) {{ meta.m{at} = (bit<16>)hdr.h{header}.{field}[{high}:0] + {at}; }}\n").unwrap();
+        writeln!(text, "if (hdr.h{header}.isValid()) {{ meta.m{at} = (bit<16>)hdr.h{header}.{field}[{high}:0] + {at}; }}").unwrap();
     }
     for at in (0..HEADERS - 3).step_by(4) {
-        write!(
+        writeln!(
             text,
-            "if (hdr.h{at}.a[0:0] == 1) {{ hdr.h{at} = hdr.h{}; }} else if (hdr.h{at}.c > 0x8000) {{ hdr.h{at}.d = hdr.h{at}.d + 1; hdr.h{}.setInvalid(); }}\n",
+            "if (hdr.h{at}.a[0:0] == 1) {{ hdr.h{at} = hdr.h{}; }} else if (hdr.h{at}.c > 0x8000) {{ hdr.h{at}.d = hdr.h{at}.d + 1; hdr.h{}.setInvalid(); }}",
             at + 3, at + 1,
         )
         .unwrap();
@@ -61,11 +61,11 @@ fn program(metadata: usize) -> String {
     text.push_str("control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) { apply {\n");
     text.push_str("hdr.end.sum = (bit<16>)std.ingress_port;\n");
     (0..metadata).for_each(|at| {
-        write!(
+        writeln!(
             text,
-            "hdr.end.sum = (hdr.end.sum[14:0] ++ hdr.end.sum[15:15]) + meta.m{at};\n"
+            "hdr.end.sum = (hdr.end.sum[14:0] ++ hdr.end.sum[15:15]) + meta.m{at};"
         )
-        .unwrap()
+        .unwrap();
     });
     text.push_str("hdr.end.count = meta.seen;\nif (meta.m3[2:0] == 2) { truncate(64); }\n} }\n");
     text.push_str("control C(inout headers_t hdr, inout metadata_t meta) { apply {} }\n");
