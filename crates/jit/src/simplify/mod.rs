@@ -75,7 +75,7 @@ fn size(func: &Function) -> usize {
 mod tests {
     use super::*;
     use cranelift_codegen::ir::condcodes::IntCC;
-    use cranelift_codegen::ir::types::{I8, I64};
+    use cranelift_codegen::ir::types::{I8, I16, I64};
     use cranelift_codegen::ir::{
         AbiParam, InstBuilder, InstructionData, MemFlags, Opcode, Signature, Value,
     };
@@ -333,6 +333,83 @@ mod tests {
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::BxorImm), 1, "{func}");
+    }
+
+    #[test]
+    fn bytes_are_not_swapped_to_be_compared_or_swapped_back() {
+        let mut func = function(|b, pointer| {
+            let [one, other] = [0, 2].map(|at| {
+                let loaded = b.ins().load(I16, safe(), pointer, at);
+                let swapped = b.ins().bswap(loaded);
+                b.ins().uextend(I64, swapped)
+            });
+            let one = b.ins().bxor_imm(one, 0xff00);
+            for truth in [
+                b.ins().icmp(IntCC::Equal, one, other),
+                b.ins().icmp_imm(IntCC::NotEqual, other, 0x0800),
+            ] {
+                let truth = b.ins().uextend(I64, truth);
+                b.ins().store(safe(), truth, pointer, 8);
+            }
+            let back = b.ins().ireduce(I16, one);
+            let back = b.ins().bswap(back);
+            b.ins().store(safe(), back, pointer, 16);
+            b.ins().return_(&[]);
+        });
+        simplify(&mut func, true);
+        sweep::sweep(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::Bswap), 0, "{func}");
+    }
+
+    #[test]
+    fn neighbouring_bits_of_a_value_are_compared_at_once() {
+        let mut func = function(|b, pointer| {
+            let [differs, is_it] = [(); 2].map(|()| b.create_block());
+            let byte = b.ins().uload8(I64, safe(), pointer, 0);
+            let version = b.ins().ushr_imm(byte, 4);
+            let length = b.ins().band_imm(byte, 15);
+            let version = b.ins().icmp_imm(IntCC::NotEqual, version, 4);
+            let length = b.ins().icmp_imm(IntCC::NotEqual, length, 5);
+            let either = b.ins().bor(version, length);
+            b.ins().brif(either, differs, &[], is_it, &[]);
+            for (block, at) in [(differs, 8), (is_it, 16)] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), pointer, pointer, at);
+                b.ins().return_(&[]);
+            }
+        });
+        simplify(&mut func, true);
+        sweep::sweep(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
+        assert_eq!(count(&func, Opcode::BandImm), 0, "{func}");
+    }
+
+    #[test]
+    fn a_parameter_has_no_more_bits_than_it_is_given() {
+        let mut func = function(|b, pointer| {
+            let [one, other, met] = [(); 3].map(|()| b.create_block());
+            let told = b.append_block_param(met, I64);
+            let choice = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().brif(choice, one, &[], other, &[]);
+            for block in [one, other] {
+                b.switch_to_block(block);
+                let byte = match block == one {
+                    true => b.ins().uload8(I64, safe(), pointer, 8),
+                    false => b.ins().iconst(I64, 200),
+                };
+                b.ins().jump(met, &[byte.into()]);
+            }
+            b.switch_to_block(met);
+            let [kept, cut] = [0xff, 0x7f].map(|mask| b.ins().band_imm(told, mask));
+            b.ins().store(safe(), kept, pointer, 16);
+            b.ins().store(safe(), cut, pointer, 24);
+            b.ins().return_(&[]);
+        });
+        fold::fold(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::{FunctionBuilder, Variable};
 
+use super::reduce::reduce;
 use super::simplify;
 use super::tests::{check, function, safe};
 
@@ -225,9 +226,14 @@ impl Maker<'_, '_> {
         let Some(less) = depth.checked_sub(1) else {
             return self.simple();
         };
-        match self.random.below(9) {
+        match self.random.below(10) {
             0 => self.simple(),
             1 => self.loaded(),
+            9 => {
+                let ty = self.random.pick(&[I16, I32, I64]);
+                let swapped = self.swapped(less, ty);
+                self.swap(swapped, ty)
+            }
             2 | 3 => self.with_number(less),
             4 => self.shifted(less),
             5 => {
@@ -347,11 +353,77 @@ impl Maker<'_, '_> {
         }
     }
 
+    /// A value's low bits, as many as a type has, with their bytes swapped.
+    fn swap(&mut self, value: Value, ty: Type) -> Value {
+        if ty == I64 {
+            return self.b.ins().bswap(value);
+        }
+        let narrow = self.b.ins().ireduce(ty, value);
+        let swapped = self.b.ins().bswap(narrow);
+        self.b.ins().uextend(I64, swapped)
+    }
+
+    /// The same of any value, perhaps with some bits the other way round, or without some.
+    fn swapped(&mut self, depth: usize, ty: Type) -> Value {
+        let value = self.value(depth);
+        let swapped = self.swap(value, ty);
+        let number = self.random.pick(&NUMBERS);
+        match self.random.below(5) {
+            0 => self.b.ins().bxor_imm(swapped, number),
+            1 => self.b.ins().bnot(swapped),
+            2 => {
+                let narrow = self.b.ins().ireduce(I8, swapped);
+                self.b.ins().uextend(I64, narrow)
+            }
+            _ => self.perhaps_masked(swapped, ty),
+        }
+    }
+
+    /// Whether a value with its bytes swapped is a number, or another one.
+    fn condition_on_swapped(&mut self, depth: usize) -> Value {
+        let ty = self.random.pick(&[I16, I32, I64]);
+        let cond = self.random.pick(&CONDITIONS[..2]);
+        let one = self.swapped(depth, ty);
+        if self.random.one_in(2) {
+            let other = self.swapped(depth, ty);
+            return self.b.ins().icmp(cond, one, other);
+        }
+        let number = self
+            .random
+            .pick(&[0, 1, 0xff, 0x100, 0xff00, 0x100 << 40, -1]);
+        self.b.ins().icmp_imm(cond, one, number)
+    }
+
+    /// Conditions on two parts of a value, which may share bits.
+    fn condition_on_parts(&mut self, depth: usize) -> Value {
+        let value = match self.random.one_in(2) {
+            true => self.loaded(),
+            false => self.value(depth),
+        };
+        let cond = self.random.pick(&CONDITIONS[..2]);
+        let parts = [(); 2].map(|()| {
+            let by = self.random.pick(&[0, 0, 1, 4, 8, 60]);
+            let shifted = self.b.ins().ushr_imm(value, by);
+            let part = match self.random.pick(&[1, 3, 15, 0xf0, 0xff, 0]) {
+                0 => shifted,
+                mask => self.b.ins().band_imm(shifted, mask),
+            };
+            let number = self.random.pick(&[0, 0, 1, 2, 15, 16]);
+            self.b.ins().icmp_imm(cond, part, number)
+        });
+        match self.random.one_in(2) {
+            true => self.b.ins().band(parts[0], parts[1]),
+            false => self.b.ins().bor(parts[0], parts[1]),
+        }
+    }
+
     /// A condition, of a byte's type.
     fn condition(&mut self, depth: usize) -> Value {
         let less = depth.saturating_sub(1);
-        let kind = if depth == 0 { 0 } else { self.random.below(6) };
+        let kind = if depth == 0 { 0 } else { self.random.below(8) };
         match kind {
+            6 => self.condition_on_parts(less),
+            7 => self.condition_on_swapped(less),
             0 | 1 => {
                 let (value, cond) = (self.value(less), self.random.pick(&CONDITIONS));
                 let number = self.random.pick(&NUMBERS);
@@ -598,13 +670,26 @@ fn does_the_same(before: &Function, behind: &Function, memory: &Memory) -> bool 
 
 #[test]
 fn random_functions_store_and_return_the_same_when_they_are_simplified() {
+    all_do_the_same(|func| simplify(func, true));
+}
+
+/// Before anything else has changed what is written in fewer instructions.
+#[test]
+fn random_functions_store_and_return_the_same_when_they_are_reduced() {
+    all_do_the_same(|func| {
+        func.dfg.resolve_all_aliases();
+        reduce(func);
+    });
+}
+
+fn all_do_the_same(change: impl Fn(&mut Function)) {
     let mut ended = 0;
     for seed in 0..FUNCTIONS {
         let random = &mut Random(seed);
         let before = random_function(random);
         check(&before);
         let mut behind = before.clone();
-        simplify(&mut behind, true);
+        change(&mut behind);
         check(&behind);
         for _ in 0..MEMORIES {
             let memory = random.memory();
