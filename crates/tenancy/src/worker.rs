@@ -14,7 +14,7 @@ use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
-use crate::share::{Fairness, Shares};
+use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::Sorter;
 
 mod waiting;
@@ -249,7 +249,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
 /// Of what a visit took, the least part that a share pays for.
 const LEAST_PART: u64 = 4;
 
-/// [`run`], with what it costs measured and charged to the place; what was done, and the cycles that a share pays for.
+/// [`run`], with what it costs measured and charged to the place; what was done, and what it took.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
@@ -258,7 +258,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     passes: u32,
     (now, sent): (Nanos, &mut S),
     gauge: &mut dyn Gauge,
-) -> (Work, u64) {
+) -> (Work, Visit) {
     let before = seat.passes();
     let packets = frames.len() as u64;
     gauge.begin();
@@ -273,7 +273,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
             .saturating_sub(gauge.visit())
             .max(cycles / LEAST_PART),
     };
-    (work, of_packets)
+    (work, Visit { cycles, of_packets })
 }
 
 /// Gives a frame the virtual port that it comes in by; its slot.
@@ -371,10 +371,11 @@ impl Worker {
         most.min(room).saturating_sub(postponed)
     }
 
-    /// Whether what waits at this port, beyond what it was allowed, is more than its vPDP could have at least: what is its own is served in later visits.
-    pub fn asks_for_more(&self, port: PortId) -> bool {
+    /// Tells that this port gave all that it was allowed to, so that more may wait there; whether that is more than its vPDP could have at least: what is its
+    /// own is served in later visits.
+    pub fn fills_up(&mut self, port: PortId) -> bool {
         let owner = self.root.owner(port);
-        owner.is_none_or(|slot| !self.shares.has_credit(slot))
+        owner.is_none_or(|slot| self.shares.fill_up(slot))
     }
 
     /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
@@ -544,10 +545,13 @@ impl Worker {
                 missed: self.gauge.missed(),
                 is_behind: false,
             });
+            if !self.commons.links.is_followed {
+                self.reception.cycles += cycles;
+            }
         }
     }
 
-    /// Books what it took to receive a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
+    /// Books what it took to receive and to sort a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
     fn share_reception(&mut self, frames: &[Frame]) {
         if self.commons.links.is_followed {
             return;
@@ -647,7 +651,7 @@ impl Worker {
             false => range.start..range.start + range.len().min(most),
         };
         if range.len() >= most {
-            self.shares.has_more(slot);
+            self.shares.has_more(slot, range.len());
         }
         let later = &mut frames[served.end..range.end];
         if !later.is_empty() {
@@ -699,10 +703,9 @@ impl Worker {
             let frames = &mut frames[..admitted];
             let gauge = &mut *self.gauge;
             let commons = &mut self.commons;
-            let (work, cycles) =
+            let (work, visit) =
                 run_charged(seat, place, commons, frames, passes, (now, sent), gauge);
-            self.shares
-                .book(slot, work, cycles, seat.worker.is_behind());
+            self.shares.book(slot, work, visit, seat.worker.is_behind());
         }
         watch(seat, &mut self.watched);
     }

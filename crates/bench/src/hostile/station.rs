@@ -182,7 +182,7 @@ fn fill(
             count += taken;
             source.allowance -= taken;
             let is_full = turn > 0 && taken == turn;
-            is_behind |= is_full && (turn == TURN || worker.asks_for_more(source.port()));
+            is_behind |= is_full && (worker.fills_up(source.port()) || turn == TURN);
             has_more |= taken == TURN;
         }
         if !has_more {
