@@ -22,7 +22,7 @@
 
 use packet::Nanos;
 
-use crate::gauge::{Reception, Work};
+use crate::gauge::{Carried, Reception, Work};
 use crate::root::Slot;
 
 /// How a worker's processor is shared.
@@ -56,7 +56,7 @@ impl Fairness {
 
 /// Beside what packets may take there is time for receiving and sorting them, as a part of it; and more of it than this is not taken away: a worker that
 /// refuses packets would only receive the more.
-const FREE_RECEPTION: f64 = 0.125;
+const FREE_RECEPTION: f64 = 0.05;
 const MOST_RECEPTION: f64 = 0.15;
 
 /// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
@@ -85,8 +85,6 @@ const MOST_PACKETS_OWED: f64 = 32.0;
 struct Account {
     weight: f64,
     used: f64,
-    /// What visits took that it did not pay for.
-    beside: f64,
     served: u64,
     refused: u64,
     /// Passes of packets that started over.
@@ -132,6 +130,8 @@ struct Account {
     waits_for: f64,
     /// Up to when its share has come.
     filled: Nanos,
+    /// All that was done for it.
+    carried: Carried,
 }
 
 impl Default for Account {
@@ -139,7 +139,6 @@ impl Default for Account {
         Account {
             weight: 1.0,
             used: 0.0,
-            beside: 0.0,
             served: 0,
             refused: 0,
             passes: 0,
@@ -166,6 +165,7 @@ impl Default for Account {
             left: f64::INFINITY,
             waits_for: 0.0,
             filled: Nanos::ZERO,
+            carried: Carried::default(),
         }
     }
 }
@@ -186,6 +186,11 @@ impl Account {
             true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
         }
+    }
+
+    /// Where no port of its own gave all that it might in this burst, none of its packets wait outside.
+    fn notice_empty(&mut self, round: u64) {
+        self.is_emptied |= self.granted_in(round) > 0 && self.filled_up != round;
     }
 
     /// Whether packets may wait at its ports that nobody has seen.
@@ -374,14 +379,9 @@ impl Shares {
             } else {
                 asked
             };
-            (asked.min(most) + account.beside / long, account.weight)
-        });
-        let asked = self.accounts.iter().map(|account| {
-            let asked = account.asked(long, bursts, capacity);
-            (asked + account.beside / long, account.weight)
+            (asked.min(most), account.weight)
         });
         let [all, rest] = match self.is_behind {
-            // Who is told to wait might have as much as before.
             true => [level(capacity, asked), level(capacity, takes)],
             false => [f64::INFINITY; 2],
         };
@@ -407,7 +407,7 @@ impl Shares {
             (account.has_more, account.is_full, account.cut) = (false, false, 0);
             account.asked_before = asked;
             (account.is_put_off, account.is_emptied) = (false, false);
-            (account.used, account.beside) = (0.0, 0.0);
+            account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
             (account.received, account.reception, account.paid_reception) = (0, 0.0, 0.0);
         }
@@ -466,8 +466,10 @@ impl Shares {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
+            account.carried.cycles += cycles as u64;
             account.came = self.round;
             account.pay(cycles);
+            account.notice_empty(self.round);
             let granted = account.granted_in(self.round).min(packets);
             let paid = cycles * granted as f64 / packets.max(1) as f64;
             account.paid_reception += paid;
@@ -500,7 +502,7 @@ impl Shares {
             false => self.affords(slot, |account| account.cost + account.reception_cost),
         };
         let (next, account) = (self.round + 1, &mut self.accounts[slot.index()]);
-        account.is_emptied |= account.granted_in(self.round) > 0 && account.filled_up != self.round;
+        account.notice_empty(self.round);
         account.granted = (next, account.granted_in(next).saturating_add(granted));
         account.is_put_off |= granted == 0;
         granted
@@ -539,7 +541,10 @@ impl Shares {
         };
         let cost = cost(account);
         let needed = self.needed(account, account.undivided(cost));
-        let (is_due, most) = (account.left >= needed, (self.cycles(account) / cost) as usize);
+        let (is_due, most) = (
+            account.left >= needed,
+            (self.cycles(account) / cost) as usize,
+        );
         self.accounts[slot.index()].waits_for = if is_due { 0.0 } else { needed };
         if is_due { most.max(1) } else { 0 }
     }
@@ -598,6 +603,12 @@ impl Shares {
     pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
         account.is_none_or(Account::has_credit)
+    }
+
+    /// All that was done for one since it came.
+    pub(crate) fn carried(&self, slot: Slot) -> Carried {
+        let account = self.accounts.get(slot.index());
+        account.map_or(Carried::default(), |account| account.carried)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -691,7 +702,10 @@ impl Shares {
             self.booked = self.round;
             account.spend(cycles as f64);
             account.was_visited = true;
-            account.beside += (visit.cycles - cycles) as f64;
+            account.carried.work.packets += work.packets;
+            account.carried.work.passes += work.passes;
+            account.carried.cycles += visit.cycles;
+            self.reception += (visit.cycles - cycles) as f64;
             account.passes += work.passes;
             account.is_waiting = is_waiting;
             account.take(cycles as f64 - work.packets as f64 * account.cost);
@@ -726,5 +740,7 @@ fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 
     }
 }
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use table::prefetch::prefetch;
 use crate::company::Company;
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
-use crate::gauge::{Gauge, Reception, Reckoned, Work};
+use crate::gauge::{Carried, Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::Sorter;
@@ -376,6 +376,12 @@ impl Worker {
     pub fn fills_up(&mut self, port: PortId) -> bool {
         let owner = self.root.owner(port);
         owner.is_none_or(|slot| self.shares.fill_up(slot))
+    }
+
+    /// What was done on this worker for the vPDP whose own this port is, while processors were shared fairly.
+    pub fn carried(&self, port: PortId) -> Carried {
+        let owner = self.root.owner(port);
+        owner.map_or(Carried::default(), |slot| self.shares.carried(slot))
     }
 
     /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
