@@ -1,24 +1,32 @@
 //! Fair shares of one worker's processor: weighted, by max-min, and only while virtual data planes together ask for more than there is.
 //!
-//! Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
+//! **Shares.** Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
 //! much each may use in the next: a level times its weight, where the level is the highest at which what is asked for fits into an interval. Who asks
-//! for less than that is not limited by it; who asks for more loses its own packets before they cost anything.
+//! for less than that is not limited by it; who asks for more is, and what it sends too much waits at its ports or is refused. What waits where nobody looks is
+//! taken to be as much as before, until a port was seen to have less than it might give. A share comes bit by bit as time goes on, and what is left of it is
+//! kept up to an interval's. Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited.
 //!
-//! A share comes bit by bit as time goes on, and what is left of it is kept up to an interval's: who asks for too much is served evenly, so that others
-//! never wait for a whole interval's share of it at once, and who asks for less may do so in bursts.
+//! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
+//! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta; the others
+//! for a quantum. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are
+//! without it, and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved
+//! for in the same way; what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds
+//! to be short, and all visits are the longest.
 //!
-//! Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited. What receiving and
-//! sorting takes cannot be refused: where it is much, there is less to share.
+//! **Who pays.** A port of one's own gives no more than the visit that follows has time to receive and to serve, and what it gave is served. To receive
+//! and to sort that is part of what a vPDP uses. Who is limited pays for its visits whole too. The others pay for what their packets do alone: how many visits
+//! there are, and what rounds take, is up to all who send. That, and to receive what comes by ports that several share and cannot be refused, is nobody's: as
+//! far as it is more than a small part of the time ([`FREE_RECEPTION`]), and up to [`MOST_RECEPTION`], there is less to share.
+//!
+//! **What is kept.** What [`Fairness::cycles_per_second`] leaves of a second is not shared, so that rounds are short. While all who ask are limited nobody needs
+//! that: when nothing is to be done then, time goes on for all shares at once until the first has come.
+//!
+//! **Debts.** What is dearer than was known is owed, and paid by waiting; up to a bound ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that nobody is without packets
+//! for long, however small its share is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
 //!
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
-//! its packets come in meanwhile.
-//!
-//! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
-//! if all asked for more, at most 16 quanta of it, and a quantum where that is less; four quanta where nobody else's packets came, and 16
-//! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
-//! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for, out of the share: most
-//! rounds are without it, and short. For whom such visits do not suffice for what it could have at least asks for that much, for the part of an interval in
-//! which they do not: the others leave it that, however dear their packets are. One alone is visited without bound.
+//! its packets come in meanwhile. For whom visits do not suffice for what it could have at least asks for that much, for the part of an interval in which they do
+//! not: the others leave it that, however dear their packets are. One alone is visited without bound.
 
 use packet::Nanos;
 
@@ -47,15 +55,15 @@ impl Fairness {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
     }
 
-    /// What there is to share in an interval in which receiving and sorting takes so much, where the thread has this part of its core.
+    /// What there is to share in an interval in which what nobody pays for takes so much, where the thread has this part of its core.
     fn capacity(&self, reception: f64, part: f64) -> f64 {
         let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
         most - (reception - most * FREE_RECEPTION).clamp(0.0, most * MOST_RECEPTION)
     }
 }
 
-/// Beside what packets may take there is time for receiving and sorting them, as a part of it; and more of it than this is not taken away: a worker that
-/// refuses packets would only receive the more.
+/// Of what packets may take, what nobody pays for may be beside it; and more than this is not taken away for it: a worker that refuses packets would only receive
+/// the more.
 const FREE_RECEPTION: f64 = 0.05;
 const MOST_RECEPTION: f64 = 0.15;
 
@@ -491,8 +499,8 @@ impl Shares {
         }
     }
 
-    /// How many packets its port may give in the next round: as many as a visit has time to receive and to serve.
-    pub(crate) fn grant(&mut self, slot: Slot) -> usize {
+    /// How many packets its port may give in the next round, where there is room for so many: as many as a visit has time to receive and to serve.
+    pub(crate) fn grant(&mut self, slot: Slot, room: usize) -> usize {
         self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
@@ -501,6 +509,7 @@ impl Shares {
             true => 0,
             false => self.affords(slot, |account| account.cost + account.reception_cost),
         };
+        let granted = granted.min(room);
         let (next, account) = (self.round + 1, &mut self.accounts[slot.index()]);
         account.notice_empty(self.round);
         account.granted = (next, account.granted_in(next).saturating_add(granted));
@@ -541,10 +550,8 @@ impl Shares {
         };
         let cost = cost(account);
         let needed = self.needed(account, account.undivided(cost));
-        let (is_due, most) = (
-            account.left >= needed,
-            (self.cycles(account) / cost) as usize,
-        );
+        let most = (self.cycles(account) / cost) as usize;
+        let is_due = account.left >= needed;
         self.accounts[slot.index()].waits_for = if is_due { 0.0 } else { needed };
         if is_due { most.max(1) } else { 0 }
     }
@@ -663,15 +670,16 @@ impl Shares {
 
     /// When its next pass may begin that starts over, as far as is known by now.
     pub(crate) fn next_pass(&self, slot: Slot) -> Nanos {
-        let Some(account) = self.accounts.get(slot.index()) else {
-            return self.now;
-        };
-        match account.wait() {
-            Some(wait) => {
+        let account = self.accounts.get(slot.index());
+        let wait = account.and_then(|account| Some((account, account.wait()?)));
+        match wait {
+            // Where all wait, time goes on with the next burst.
+            Some((account, wait)) if self.modest > 0 => {
+                let filled = account.filled.0.saturating_sub(self.ahead.0);
                 let wait = (wait * self.interval.0 as f64) as u64;
-                Nanos(self.now.0.saturating_add(wait).saturating_add(1))
+                Nanos(filled.saturating_add(wait).saturating_add(1))
             }
-            None => self.now,
+            _ => self.now,
         }
     }
 

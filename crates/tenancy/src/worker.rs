@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, MOST_WAITING, forward_together};
+use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, forward_together};
 use table::prefetch::prefetch;
 
 use crate::company::Company;
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
-use crate::gauge::{Carried, Gauge, Reception, Reckoned, Work};
+use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
 use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::Sorter;
 
+mod ports;
 mod waiting;
 
 use waiting::Standing;
@@ -344,44 +345,6 @@ impl Worker {
     /// Tells how the frames came that are forwarded next.
     pub fn received(&mut self, reception: Reception) {
         self.reception = reception;
-    }
-
-    /// Has this port give so many frames at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
-    /// no longer than a visit to it may, so that it does not keep the others waiting for longer. And no more come than can wait in a vPDP whose packets wait.
-    pub fn allow(&mut self, port: PortId) -> usize {
-        if self.fairness.is_none() && self.watched.is_empty() {
-            return usize::MAX;
-        }
-        let Some(slot) = self.root.owner(port) else {
-            return usize::MAX;
-        };
-        let Some(seat) = self.seat(slot) else {
-            return usize::MAX;
-        };
-        let postponed = seat.worker.postponed();
-        let room = match postponed > 0 || seat.worker.is_held() {
-            true => MOST_WAITING,
-            false => usize::MAX,
-        };
-        let most = match self.fairness {
-            Some(_) if postponed > 0 => self.shares.grant(slot).min(BURST),
-            Some(_) => self.shares.grant(slot),
-            None => usize::MAX,
-        };
-        most.min(room).saturating_sub(postponed)
-    }
-
-    /// Tells that this port gave all that it was allowed to, so that more may wait there; whether that is more than its vPDP could have at least: what is its
-    /// own is served in later visits.
-    pub fn fills_up(&mut self, port: PortId) -> bool {
-        let owner = self.root.owner(port);
-        owner.is_none_or(|slot| self.shares.fill_up(slot))
-    }
-
-    /// What was done on this worker for the vPDP whose own this port is, while processors were shared fairly.
-    pub fn carried(&self, port: PortId) -> Carried {
-        let owner = self.root.owner(port);
-        owner.map_or(Carried::default(), |slot| self.shares.carried(slot))
     }
 
     /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.

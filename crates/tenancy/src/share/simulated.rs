@@ -146,10 +146,8 @@ impl Worker<'_> {
         }
         let mut slots: Vec<Slot> = self.slots().collect();
         slots.sort_by_key(|slot| !self.shares.has_credit(*slot));
-        let has_served = slots
-            .into_iter()
-            .fold(false, |has_served, slot| self.serve(slot) || has_served);
-        if all == 0 && !has_served {
+        let served = slots.into_iter().filter(|slot| self.serve(*slot));
+        if all + served.count() == 0 {
             self.idle += self.now - begin;
         }
     }
@@ -183,7 +181,7 @@ impl Worker<'_> {
     fn allow(&mut self, slot: Slot) -> usize {
         match self.senders[slot.index()].is_shared {
             true => usize::MAX,
-            false => self.shares.grant(slot),
+            false => self.shares.grant(slot, usize::MAX),
         }
     }
 
@@ -333,7 +331,7 @@ fn check(senders: &[Sender]) {
 #[test]
 fn who_floods_beside_one_with_a_thousand_times_its_share_is_served_its_own() {
     for cost in [40.0, 700.0, 4000.0] {
-        for other in [modest(1.0), greedy(40.0)] {
+        for other in [modest(1.0), modest(2.2), greedy(40.0)] {
             let other = Sender {
                 weight: 1000,
                 ..other
@@ -349,6 +347,24 @@ fn who_floods_beside_one_with_a_thousand_times_its_share_is_served_its_own() {
             }
         }
     }
+}
+
+#[test]
+fn who_asks_for_more_than_its_own_and_has_it_leaves_others_the_rest() {
+    let sends = |weight, rate, reception, cost| Sender {
+        weight,
+        rate,
+        reception,
+        cost,
+        is_shared: false,
+    };
+    // Its port is full in some rounds, and empty in others.
+    check(&[
+        sends(40, 0.00088, 300.0, 30.0),
+        sends(2, 0.00025, 40.0, 4000.0),
+        sends(200, 0.00038, 12.0, 30.0),
+        sends(1000, 0.00139, 12.0, 50.0),
+    ]);
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn what_takes_many_intervals_comes_one_by_one_when_those_before_are_paid_for() {
     let mut shares = settled([(2, 100), (5, 100_000)]);
     assert_eq!(shares.visit(Slot(1)), 0);
     shares.begin(&short(), 2, Nanos::from_millis(100));
-    assert_eq!(shares.grant(Slot(1)), 1);
+    assert_eq!(shares.grant(Slot(1), usize::MAX), 1);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
         let asks = [(0, 5, 100), (1, 50, 2000)].map(|(slot, waiting, cost)| {
-            let granted = shares.grant(Slot(slot)).min(waiting);
+            let granted = shares.grant(Slot(slot), usize::MAX).min(waiting);
             (Slot(slot), granted, cost)
         });
         let came = asks.iter().filter(|(_, granted, _)| *granted > 0);
@@ -237,9 +237,53 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
 #[test]
 fn what_a_port_was_allowed_to_give_is_served_whatever_it_took_to_receive() {
     let mut shares = settled([(2, 100), (100, 100)]);
-    let granted = shares.grant(Slot(1));
+    let granted = shares.grant(Slot(1), usize::MAX);
+    shares.begin(&short(), 2, shares.now);
     shares.receive_for(Slot(1), granted, 100_000.0);
     assert!(granted > 0 && shares.visit(Slot(1)) >= granted);
+    assert_eq!(shares.admit(Slot(1), 1, granted).0, granted);
+}
+
+#[test]
+fn who_is_limited_pays_for_visits_whole_and_others_for_their_packets() {
+    let mut shares = settled([(2, 100), (100, 100)]);
+    let work = Work {
+        packets: 0,
+        passes: 0,
+    };
+    let visit = Visit {
+        cycles: 300,
+        of_packets: 100,
+    };
+    let mut paid = |slot: Slot| {
+        let before = shares.accounts[slot.index()].credit;
+        shares.accounts[slot.index()].credit = 0.0;
+        shares.book(slot, work, visit, false);
+        let paid = -shares.accounts[slot.index()].credit;
+        shares.accounts[slot.index()].credit = before;
+        (paid, shares.reception)
+    };
+    assert_eq!(paid(Slot(1)).0, 300.0);
+    let before = paid(Slot(1)).1;
+    // What visits take beside packets is nobody's then.
+    assert_eq!(paid(Slot(0)), (100.0, before + 200.0));
+}
+
+#[test]
+fn what_one_owes_does_not_keep_it_waiting_for_ever() {
+    let mut shares = settled([(2, 100), (100, 100)]);
+    let work = Work {
+        packets: 1,
+        passes: 0,
+    };
+    let cycles = 1_000_000_000;
+    let visit = Visit {
+        cycles,
+        of_packets: cycles,
+    };
+    shares.book(Slot(1), work, visit, false);
+    let share = shares.accounts[1].share;
+    assert!(shares.accounts[1].left >= -share * MOST_OWED, "{shares:?}");
 }
 
 #[test]
@@ -288,7 +332,7 @@ fn round(shares: &mut Shares, fairness: &Fairness, now: u64, asking: &[Asking]) 
     let all = (0..).map(Slot).zip(asking);
     let mut is_behind = false;
     let came = all.clone().map(|(slot, one)| {
-        let most = shares.grant(slot).min(TURN);
+        let most = shares.grant(slot, usize::MAX).min(TURN);
         let is_full = most > 0 && one.waiting >= most;
         is_behind |= is_full && (shares.fill_up(slot) || most == TURN);
         one.waiting.min(most)
