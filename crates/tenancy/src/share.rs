@@ -674,7 +674,7 @@ impl Shares {
         let wait = account.and_then(|account| Some((account, account.wait()?)));
         match wait {
             // Where all wait, time goes on with the next burst.
-            Some((account, wait)) if self.modest > 0 => {
+            Some((account, wait)) if self.modest > 0 || wait.is_infinite() => {
                 let filled = account.filled.0.saturating_sub(self.ahead.0);
                 let wait = (wait * self.interval.0 as f64) as u64;
                 Nanos(filled.saturating_add(wait).saturating_add(1))

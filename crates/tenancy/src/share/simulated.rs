@@ -79,11 +79,28 @@ struct Worker<'s> {
     idle: f64,
     /// Who received first.
     first: usize,
+    stops: Stops,
+    /// When the thread stops next.
+    next_stop: f64,
 }
 
+/// For how long the thread is stopped, and how long it runs between.
+#[derive(Clone, Copy)]
+struct Stops {
+    length: f64,
+    every: f64,
+}
+
+const NEVER: Stops = Stops {
+    length: 0.0,
+    every: f64::INFINITY,
+};
+
 /// What became of all, and of the time, in so many nanoseconds behind as many.
-fn simulate(senders: &[Sender], time: f64) -> (Vec<Fate>, f64) {
+fn simulate(senders: &[Sender], time: f64, stops: Stops) -> (Vec<Fate>, f64) {
     let mut worker = Worker {
+        stops,
+        next_stop: stops.every,
         senders,
         fates: vec![Fate::default(); senders.len()],
         shares: Shares::default(),
@@ -122,6 +139,11 @@ impl Worker<'_> {
     }
 
     fn round(&mut self) {
+        if self.now > self.next_stop {
+            self.now += self.stops.length;
+            self.next_stop = self.now + self.stops.every;
+            self.shares.miss(Nanos(self.stops.length as u64));
+        }
         let begin = self.now;
         let mut receptions = self.receive();
         self.shares
@@ -270,7 +292,7 @@ fn packets_wait_no_longer_beside_one_that_asks_for_too_much_than_beside_one_that
         (large, 1.1),
         (greedy(4000.0), 1.2),
     ];
-    let beside = |other| simulate(&[modest(1.0), other], 20e6).0;
+    let beside = |other| simulate(&[modest(1.0), other], 20e6, NEVER).0;
     let usual = beside(modest(1.0))[0].median();
     for (other, most) in kinds {
         let mut fates = beside(other);
@@ -291,7 +313,7 @@ fn check(senders: &[Sender]) {
     let least = senders.iter().map(|one| f64::from(one.weight));
     // The smallest weight has its share so often in this time, behind what it owes for the first interval.
     let time = 60e6 + 150e3 * weights / least.fold(weights, f64::min);
-    let (fates, idle) = simulate(senders, time);
+    let (fates, idle) = simulate(senders, time, NEVER);
     let is_served = |one: &Sender, fate: &Fate| fate.served as f64 >= one.rate * time * 0.98 - 2.0;
     // What is done for who has all that it asks for is what it takes, with visits.
     let takes = senders
@@ -368,6 +390,26 @@ fn who_asks_for_more_than_its_own_and_has_it_leaves_others_the_rest() {
 }
 
 #[test]
+fn ports_that_filled_while_the_thread_was_stopped_are_emptied_again() {
+    let stops = Stops {
+        length: 6e6,
+        every: 30e6,
+    };
+    // A little more than each could have for ever, and less than there is.
+    let one = Sender {
+        rate: 0.434 / 72.0,
+        ..modest(1.0)
+    };
+    let (mut fates, _) = simulate(&[one, one], 300e6, stops);
+    for fate in &mut fates {
+        let kept = fate.served as f64 / (300e6 * one.rate);
+        let runs = stops.every / (stops.every + stops.length);
+        assert!(kept >= runs, "{kept} were served in {runs} of the time");
+        assert!(fate.median() <= 20e3, "{}", fate.median());
+    }
+}
+
+#[test]
 fn while_all_ask_for_too_much_nothing_is_kept() {
     for (weight, cost) in [(1, 40.0), (3, 700.0), (30, 4000.0)] {
         let (fates, idle) = simulate(
@@ -379,6 +421,7 @@ fn while_all_ask_for_too_much_nothing_is_kept() {
                 },
             ],
             50e6,
+            NEVER,
         );
         let ratio = fates[1].took / fates[0].took / f64::from(weight);
         assert!((0.9..=1.1).contains(&ratio), "{ratio} for weight {weight}");
