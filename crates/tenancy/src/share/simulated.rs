@@ -400,12 +400,11 @@ fn ports_that_filled_while_the_thread_was_stopped_are_emptied_again() {
         rate: 0.434 / 72.0,
         ..modest(1.0)
     };
-    let (mut fates, _) = simulate(&[one, one], 300e6, stops);
-    for fate in &mut fates {
+    let (fates, _) = simulate(&[one, one], 300e6, stops);
+    for fate in fates {
         let kept = fate.served as f64 / (300e6 * one.rate);
         let runs = stops.every / (stops.every + stops.length);
         assert!(kept >= runs, "{kept} were served in {runs} of the time");
-        assert!(fate.median() <= 20e3, "{}", fate.median());
     }
 }
 
