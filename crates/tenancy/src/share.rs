@@ -77,9 +77,6 @@ const FIRST_COST: f64 = 200.0;
 /// How much more than its share one may ask for without being limited to it: packets that come few at a time cost more each than if they waited.
 const LENIENCE: f64 = 1.5;
 
-/// How much more than it could have at least comes as credit: who asks for that in packets that wait asks for a little more where they come few at a time.
-const CREDIT: f64 = 1.1;
-
 /// What one asks for whose packets wait, for each cycle that there is.
 const MORE_THAN_ALL: f64 = 2.0;
 
@@ -247,7 +244,7 @@ impl Account {
         if self.is_limited() {
             self.left = (self.left + self.share * past).min(self.most_left(longest));
         }
-        self.credit = (self.credit + self.own * CREDIT * past).min(self.own);
+        self.credit = (self.credit + self.own * past).min(self.own);
         self.filled = now;
     }
 
