@@ -20,8 +20,8 @@ pub(crate) trait Carrier: Send {
         usize::MAX
     }
 
-    /// Whether a port that gave all that it may in a round may have more than is its own: then the worker does not keep up.
-    fn asks_for_more(&self, _port: PortId) -> bool {
+    /// A port gave all that it may in a round. Whether it may have more than is its own: then the worker does not keep up.
+    fn fills_up(&mut self, _port: PortId) -> bool {
         true
     }
 

@@ -245,7 +245,7 @@ impl<C: Carrier> Station<C> {
             .batch
             .with_room(turn, |batch| attached.port.rx(batch, now));
         let is_full = came.as_ref().is_ok_and(|came| *came == turn);
-        if is_full && (turn == TURN || self.carrier.asks_for_more(attached.port.id())) {
+        if is_full && (self.carrier.fills_up(attached.port.id()) || turn == TURN) {
             self.carrier.falls_behind();
         }
         attached.may_have_more = came.as_ref().is_ok_and(|came| *came == TURN);

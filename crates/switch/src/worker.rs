@@ -540,10 +540,18 @@ impl Worker {
 
     /// When a packet may go on, leave a queue of this worker, or is to be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
-        if self.core.is_behind() || self.desk.has_mail() || self.postponed() > 0 {
-            return Some(self.core.now);
+        match self.core.is_behind() || self.postponed() > 0 {
+            true => Some(self.core.now),
+            false => self.next_due(),
         }
-        self.core.queues.next_time()
+    }
+
+    /// The same beside packets that start over, those behind them and those that were postponed.
+    pub fn next_due(&self) -> Option<Nanos> {
+        match self.desk.has_mail() {
+            true => Some(self.core.now),
+            false => self.core.queues.next_time(),
+        }
     }
 
     /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.

@@ -11,6 +11,15 @@ pub struct Work {
     pub passes: u64,
 }
 
+/// What was done for a vPDP on a worker, and what it took, to receive its packets too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets that were let in, and their passes.
+    pub work: Work,
+    /// The gauge's cycles.
+    pub cycles: u64,
+}
+
 /// How frames came. What is not told is taken to have cost nothing, and to be no more than a part of what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {

@@ -43,7 +43,7 @@ pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
 pub use compiler::{BoundedCompiler, CompileError, CompileQuota, Leave};
 pub use description::Description;
 pub use function::{Chain, Function};
-pub use gauge::{Gauge, Reception, Reckoned, Work};
+pub use gauge::{Carried, Gauge, Reception, Reckoned, Work};
 pub use hypervisor::{Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp};
 pub use quota::{Quotas, Rate, WORK_OF_A_PACKET};
 pub use refusal::{Refusal, Use};

@@ -1,28 +1,36 @@
 //! Fair shares of one worker's processor: weighted, by max-min, and only while virtual data planes together ask for more than there is.
 //!
-//! Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
+//! **Shares.** Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
 //! much each may use in the next: a level times its weight, where the level is the highest at which what is asked for fits into an interval. Who asks
-//! for less than that is not limited by it; who asks for more loses its own packets before they cost anything.
+//! for less than that is not limited by it; who asks for more is, and what it sends too much waits at its ports or is refused. What waits where nobody looks is
+//! taken to be as much as before, until a port was seen to have less than it might give. A share comes bit by bit as time goes on, and what is left of it is
+//! kept up to an interval's. Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited.
 //!
-//! A share comes bit by bit as time goes on, and what is left of it is kept up to an interval's: who asks for too much is served evenly, so that others
-//! never wait for a whole interval's share of it at once, and who asks for less may do so in bursts.
+//! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
+//! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta; the others
+//! for a quantum. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are
+//! without it, and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved
+//! for in the same way; what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds
+//! to be short, and all visits are the longest.
 //!
-//! Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited. What receiving and
-//! sorting takes cannot be refused: where it is much, there is less to share.
+//! **Who pays.** A port of one's own gives no more than the visit that follows has time to receive and to serve, and what it gave is served. To receive
+//! and to sort that is part of what a vPDP uses. Who is limited pays for its visits whole too. The others pay for what their packets do alone: how many visits
+//! there are, and what rounds take, is up to all who send. That, and to receive what comes by ports that several share and cannot be refused, is nobody's: as
+//! far as it is more than a small part of the time ([`FREE_RECEPTION`]), and up to [`MOST_RECEPTION`], there is less to share.
+//!
+//! **What is kept.** What [`Fairness::cycles_per_second`] leaves of a second is not shared, so that rounds are short. While all who ask are limited nobody needs
+//! that: when nothing is to be done then, time goes on for all shares at once until the first has come.
+//!
+//! **Debts.** What is dearer than was known is owed, and paid by waiting; up to a bound ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that nobody is without packets
+//! for long, however small its share is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
 //!
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
-//! its packets come in meanwhile.
-//!
-//! Where several ask, they are visited in turns (deficit round robin, by cycles): a visit takes what the vPDP has not used of what it could have at least
-//! if all asked for more, at most 16 quanta of it, and a quantum where that is less; four quanta where nobody else's packets came, and 16
-//! where somebody has just begun. Who has half of that or more left is visited before the others. So what comes meanwhile for one
-//! that asks for no more than that waits for a quantum or two, however much the others ask for. What is dearer than a visit is saved for, out of the share: most
-//! rounds are without it, and short. For whom such visits do not suffice for what it could have at least asks for that much, for the part of an interval in
-//! which they do not: the others leave it that, however dear their packets are. One alone is visited without bound.
+//! its packets come in meanwhile. For whom visits do not suffice for what it could have at least asks for that much, for the part of an interval in which they do
+//! not: the others leave it that, however dear their packets are. One alone is visited without bound.
 
 use packet::Nanos;
 
-use crate::gauge::{Reception, Work};
+use crate::gauge::{Carried, Reception, Work};
 use crate::root::Slot;
 
 /// How a worker's processor is shared.
@@ -32,7 +40,7 @@ pub struct Fairness {
     pub interval: Nanos,
     /// Cycles that packets may take of one worker in a second.
     pub cycles_per_second: u64,
-    /// For how long one that asks for more than it could have at least keeps the others waiting, unless a packet or a pass takes longer.
+    /// For how long one that asks for more than it could have at least keeps the others waiting each time, unless a packet or a pass takes longer.
     pub quantum: Nanos,
 }
 
@@ -47,16 +55,16 @@ impl Fairness {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
     }
 
-    /// What there is to share in an interval in which receiving and sorting takes so much, where the thread has this part of its core.
+    /// What there is to share in an interval in which what nobody pays for takes so much, where the thread has this part of its core.
     fn capacity(&self, reception: f64, part: f64) -> f64 {
         let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
         most - (reception - most * FREE_RECEPTION).clamp(0.0, most * MOST_RECEPTION)
     }
 }
 
-/// Beside what packets may take there is time for receiving and sorting them, as a part of it; and more of it than this is not taken away: a worker that
-/// refuses packets would only receive the more.
-const FREE_RECEPTION: f64 = 0.125;
+/// Of what packets may take, what nobody pays for may be beside it; and more than this is not taken away for it: a worker that refuses packets would only receive
+/// the more.
+const FREE_RECEPTION: f64 = 0.05;
 const MOST_RECEPTION: f64 = 0.15;
 
 /// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
@@ -72,9 +80,13 @@ const LENIENCE: f64 = 1.5;
 /// What one asks for whose packets wait, for each cycle that there is.
 const MORE_THAN_ALL: f64 = 2.0;
 
-/// For how many quanta one is visited at most, and at least where nobody else's packets came in the last burst.
-const LONG_VISIT: f64 = 16.0;
-const LONE_VISIT: f64 = 4.0;
+/// For how many quanta one is visited at most.
+const LONG_VISIT: f64 = 4.0;
+
+/// What one may owe at most, in intervals of its share and in packets of its own: however much more they took than was known before, it is never without
+/// any for long.
+const MOST_OWED: f64 = 16.0;
+const MOST_PACKETS_OWED: f64 = 32.0;
 
 /// One vPDP on one worker.
 #[derive(Clone, Debug)]
@@ -85,11 +97,14 @@ struct Account {
     refused: u64,
     /// Passes of packets that started over.
     passes: u64,
+    /// Whether it was visited since something was charged beside visits.
+    was_visited: bool,
     /// Whether packets inside wait for passes.
     is_waiting: bool,
-    /// Packets that were received, and what that took.
+    /// Packets that were received, and what that took; and what of it came by ports that were allowed to give so many.
     received: u64,
     reception: f64,
+    paid_reception: f64,
     /// Cycles of a packet, as of the last interval in which one was served.
     cost: f64,
     /// What it takes to receive one, in the same way.
@@ -103,19 +118,28 @@ struct Account {
     credit: f64,
     /// The last burst in which there were packets of it.
     came: u64,
-    /// What it asked for in the last interval, and whether its port was told to wait in this one: then nobody knows what it would have asked for.
+    /// What it asked for in the last interval, and whether a port of its own was told to wait in this one: then nobody knows what it would have asked for.
     asked_before: f64,
     is_put_off: bool,
-    /// Packets that its port was allowed to give: what was received is not put off.
-    granted: usize,
-    /// Whether as many of its packets came at once as are served in a visit: more may wait.
+    /// The last burst for which a port of its own gave all that it might, and whether there was one in this interval for which none did: then nothing waited.
+    filled_up: u64,
+    is_emptied: bool,
+    /// Packets that its ports were allowed to give in the burst of this number: what was received is not put off.
+    granted: (u64, usize),
+    /// Whether ports of its own gave all that they might, and whether more of its packets came at once by others than are served in a visit, when it had used
+    /// what it could have at least: more may wait.
+    is_full: bool,
     has_more: bool,
     /// In how many bursts of this interval that was so while it had not used what it could have at least.
     cut: u64,
     /// What it may use now; below zero, what it has used of what is to come.
     left: f64,
+    /// What is to be left before its next visit, if that was too little when it was asked last.
+    waits_for: f64,
     /// Up to when its share has come.
     filled: Nanos,
+    /// All that was done for it.
+    carried: Carried,
 }
 
 impl Default for Account {
@@ -126,9 +150,11 @@ impl Default for Account {
             served: 0,
             refused: 0,
             passes: 0,
+            was_visited: false,
             is_waiting: false,
             received: 0,
             reception: 0.0,
+            paid_reception: 0.0,
             cost: FIRST_COST,
             reception_cost: 0.0,
             pass_cost: FIRST_COST,
@@ -138,11 +164,16 @@ impl Default for Account {
             came: 0,
             asked_before: 0.0,
             is_put_off: false,
-            granted: 0,
+            filled_up: 0,
+            is_emptied: false,
+            granted: (0, 0),
+            is_full: false,
             has_more: false,
             cut: 0,
             left: f64::INFINITY,
+            waits_for: 0.0,
             filled: Nanos::ZERO,
+            carried: Carried::default(),
         }
     }
 }
@@ -151,16 +182,28 @@ impl Account {
     /// What it asked for in an interval, where so many have gone, and so many bursts: more than there is, if packets inside still wait, or outside for its
     /// turn; what it could have at least, for the part of the bursts in which a visit did not suffice for what came.
     fn asked(&self, intervals: f64, bursts: u64, capacity: f64) -> f64 {
-        let asked = (self.used + self.refused as f64 * self.cost) / intervals;
+        let used = self.used + self.paid_reception;
+        let asked = (used + self.refused as f64 * self.cost) / intervals;
         let asked = asked.max(self.own * self.cut as f64 / bursts.max(1) as f64);
-        let asked = match self.is_put_off {
+        let asked = match self.waits_outside() {
             true => asked.max(self.asked_before),
             false => asked,
         };
-        match self.is_waiting || self.has_more {
+        let is_full = self.is_full && !self.is_emptied;
+        match self.is_waiting || self.has_more || is_full {
             true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
         }
+    }
+
+    /// Where no port of its own gave all that it might in this burst, none of its packets wait outside.
+    fn notice_empty(&mut self, round: u64) {
+        self.is_emptied |= self.granted_in(round) > 0 && self.filled_up != round;
+    }
+
+    /// Whether packets may wait at its ports that nobody has seen.
+    fn waits_outside(&self) -> bool {
+        self.is_put_off && !self.is_emptied
     }
 
     /// What is done of it at once, at least: a packet that starts over is served pass by pass.
@@ -181,14 +224,45 @@ impl Account {
         }
     }
 
-    /// Gives it what has come by now.
-    fn fill(&mut self, now: Nanos, interval: Nanos) {
+    /// What its ports were allowed to give in this burst.
+    fn granted_in(&self, round: u64) -> usize {
+        match self.granted {
+            (burst, packets) if burst == round => packets,
+            _ => 0,
+        }
+    }
+
+    /// What may be left of its share at most: an interval's, or what a visit takes where that is more.
+    fn most_left(&self, longest: f64) -> f64 {
+        let piece = self.undivided(self.cost + self.reception_cost);
+        self.share.max(longest).max(piece)
+    }
+
+    /// Gives it what has come by now, where visits take so much at most.
+    fn fill(&mut self, now: Nanos, interval: Nanos, longest: f64) {
         let past = intervals(now.since(self.filled), interval);
-        if self.share.is_finite() {
-            self.left = (self.left + self.share * past).min(self.share);
+        if self.is_limited() {
+            self.left = (self.left + self.share * past).min(self.most_left(longest));
         }
         self.credit = (self.credit + self.own * past).min(self.own);
         self.filled = now;
+    }
+
+    /// Whether it asks for more than its share.
+    fn is_limited(&self) -> bool {
+        self.share.is_finite()
+    }
+
+    /// In how many intervals as much of its share will have come as it waits for; nothing where it waits for none.
+    fn wait(&self) -> Option<f64> {
+        let missing = self.waits_for - self.left;
+        (self.is_limited() && missing > 0.0).then(|| missing / self.share)
+    }
+
+    /// Takes this from what it may use now.
+    fn take(&mut self, cycles: f64) {
+        let most = (self.share * MOST_OWED).max(self.cost * MOST_PACKETS_OWED);
+        self.left = (self.left - cycles).max(-most);
     }
 
     /// What it may use now without waiting for more, of what it could have at least.
@@ -216,12 +290,20 @@ impl Account {
     fn limit(&mut self, share: f64, past: f64) {
         self.left = match (share.is_finite(), self.share.is_finite()) {
             (false, _) => f64::INFINITY,
-            (true, true) => self.left.min(share),
+            (true, true) => self.left,
             // Who was not limited owes what is above the share that there would have been.
-            (true, false) => share - (self.used - share * past).max(0.0),
+            (true, false) => share - (self.used + self.paid_reception - share * past).max(0.0),
         };
         self.share = share;
+        self.take(0.0);
     }
+}
+
+/// What a visit took, and what of it its packets themselves did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(crate) cycles: u64,
+    pub(crate) of_packets: u64,
 }
 
 fn intervals(time: Nanos, interval: Nanos) -> f64 {
@@ -235,6 +317,8 @@ pub(crate) struct Shares {
     now: Nanos,
     interval: Nanos,
     quantum: f64,
+    /// Time that shares were given before it had come.
+    ahead: Nanos,
     /// The number of the burst, and of the interval's first.
     round: u64,
     first: u64,
@@ -250,6 +334,10 @@ pub(crate) struct Shares {
     askers: usize,
     crowd: usize,
     met: u64,
+    /// The last burst in which a visit was booked.
+    booked: u64,
+    /// How many asked for no more than their shares in the last interval.
+    modest: usize,
     /// Whether the worker did not keep up with what came, in this interval.
     is_behind: bool,
     is_contended: bool,
@@ -262,6 +350,7 @@ impl Shares {
             self.accounts.resize(slots, Account::default());
         }
         (self.now, self.interval) = (now, fairness.interval);
+        self.hasten();
         self.round += 1;
         self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
@@ -278,6 +367,8 @@ impl Shares {
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
         self.learn_lost(past);
+        // A port that is told to wait may have more.
+        self.is_behind |= self.accounts.iter().any(Account::waits_outside);
         let part = self.part_of_core();
         let capacity = fairness.capacity(self.reception / long, part);
         let asked = self.accounts.iter();
@@ -303,12 +394,14 @@ impl Shares {
             false => [f64::INFINITY; 2],
         };
         self.is_contended = all.is_finite();
+        self.modest = 0;
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
         // What each could have at least if all asked for more, and it too, of what receiving takes too.
         let most = fairness.capacity(0.0, part);
+        let time = self.time();
         for account in &mut self.accounts {
             let asked = account.asked(long, bursts, capacity);
-            account.fill(now, fairness.interval);
+            account.fill(time, fairness.interval, longest);
             let others = match asked > 0.0 {
                 true => weights - account.weight,
                 false => weights,
@@ -318,12 +411,36 @@ impl Shares {
             let share = level * account.weight;
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
-            (account.has_more, account.cut) = (false, 0);
-            (account.asked_before, account.is_put_off) = (asked, false);
+            self.modest += usize::from(asked > 0.0 && !account.is_limited());
+            (account.has_more, account.is_full, account.cut) = (false, false, 0);
+            account.asked_before = asked;
+            (account.is_put_off, account.is_emptied) = (false, false);
             account.used = 0.0;
             (account.served, account.refused, account.passes) = (0, 0, 0);
-            (account.received, account.reception) = (0, 0.0);
+            (account.received, account.reception, account.paid_reception) = (0, 0.0, 0.0);
         }
+    }
+
+    /// Where all who ask wait for their shares, and nothing was done in the last burst, gives each what comes of them until the first has waited enough.
+    fn hasten(&mut self) {
+        if !self.is_contended || self.modest > 0 || self.was_busy() {
+            return;
+        }
+        let waits = self.accounts.iter().filter_map(|account| account.wait());
+        let least = waits.fold(f64::INFINITY, f64::min);
+        if least.is_finite() {
+            self.ahead += Nanos((least * self.interval.0 as f64) as u64 + 1);
+        }
+    }
+
+    /// Whether there were packets in the last burst, or passes.
+    fn was_busy(&self) -> bool {
+        self.booked == self.round || self.crowd > 0 && self.met == self.round
+    }
+
+    /// The time by which shares come.
+    fn time(&self) -> Nanos {
+        self.now + self.ahead
     }
 
     /// The part of its core that the thread has, on average.
@@ -357,8 +474,15 @@ impl Shares {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
             account.reception += cycles;
+            account.carried.cycles += cycles as u64;
             account.came = self.round;
             account.pay(cycles);
+            account.notice_empty(self.round);
+            let granted = account.granted_in(self.round).min(packets);
+            let paid = cycles * granted as f64 / packets.max(1) as f64;
+            account.paid_reception += paid;
+            account.take(paid);
+            self.reception -= paid;
         }
     }
 
@@ -369,22 +493,39 @@ impl Shares {
 
     /// Gives one what has come by now.
     fn fill(&mut self, slot: Slot) {
+        let time = self.time();
         if let Some(account) = self.accounts.get_mut(slot.index()) {
-            account.fill(self.now, self.interval);
+            account.fill(time, self.interval, self.quantum * LONG_VISIT);
         }
     }
 
-    /// How many packets its port may give in the next round: as many as a visit has time to receive and to serve.
-    pub(crate) fn grant(&mut self, slot: Slot) -> usize {
+    /// How many packets its port may give in the next round, where there is room for so many: as many as a visit has time to receive and to serve.
+    pub(crate) fn grant(&mut self, slot: Slot, room: usize) -> usize {
         self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
         };
-        let granted = self.affords(account, account.cost + account.reception_cost);
-        let account = &mut self.accounts[slot.index()];
-        account.granted = granted;
+        let granted = match account.is_waiting && account.is_limited() {
+            true => 0,
+            false => self.affords(slot, |account| account.cost + account.reception_cost),
+        };
+        let granted = granted.min(room);
+        let (next, account) = (self.round + 1, &mut self.accounts[slot.index()]);
+        account.notice_empty(self.round);
+        account.granted = (next, account.granted_in(next).saturating_add(granted));
         account.is_put_off |= granted == 0;
         granted
+    }
+
+    /// A port of its own gave all that it was allowed to: more may wait. Whether that is more than it could have at least.
+    pub(crate) fn fill_up(&mut self, slot: Slot) -> bool {
+        let Some(account) = self.accounts.get_mut(slot.index()) else {
+            return true;
+        };
+        account.filled_up = self.round + 1;
+        let asks_for_more = !account.has_credit();
+        account.is_full |= asks_for_more;
+        asks_for_more
     }
 
     /// How many packets are served in a visit, of those that are here; no bound where nobody else asks.
@@ -393,27 +534,44 @@ impl Shares {
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
         };
-        let visit = self.affords(account, account.cost);
-        match account.granted {
+        let granted = account.granted_in(self.round);
+        let visit = self.affords(slot, |account| account.cost);
+        match granted {
             // Somebody else has come since.
             usize::MAX => visit,
             granted => visit.max(granted),
         }
     }
 
-    /// How often something that costs so much is done in a visit. What is dearer than a visit is saved for, so that it comes as seldom as the share does.
-    fn affords(&self, account: &Account, cost: f64) -> usize {
-        let undivided = account.undivided(cost);
-        let least = usize::from(self.has_saved(account, undivided) || self.is_lone(account));
-        ((self.cycles(account) / cost) as usize).max(least)
+    /// How often something that costs so much is done in a visit, which comes when what it takes has come of the share.
+    fn affords(&mut self, slot: Slot, cost: fn(&Account) -> f64) -> usize {
+        let Some(account) = self.accounts.get(slot.index()) else {
+            return usize::MAX;
+        };
+        let cost = cost(account);
+        let needed = self.needed(account, account.undivided(cost));
+        let most = (self.cycles(account) / cost) as usize;
+        let is_due = account.left >= needed;
+        self.accounts[slot.index()].waits_for = if is_due { 0.0 } else { needed };
+        if is_due { most.max(1) } else { 0 }
     }
 
-    /// Whether what has come of its share is enough for something that costs so much, or half of an interval's is there: while nobody is limited, always.
-    /// What is dearer than the longest visit comes out of what there is at least: beside more of it others would not come to theirs.
-    fn has_saved(&self, account: &Account, cost: f64) -> bool {
-        match cost <= self.quantum * LONG_VISIT {
-            true => account.left >= cost.min(account.share / 2.0),
-            false => account.left > 0.0 && account.credit >= cost.min(account.own / 2.0),
+    /// What is to have come of a share before a visit, for something that costs so much: all that the visit takes, so that there are few. What is dearer than
+    /// the longest visit comes out of what there is at least, and then out of what is to come: beside more of it others would not come to theirs.
+    fn needed(&self, account: &Account, cost: f64) -> f64 {
+        let is_dear = cost > self.quantum * LONG_VISIT;
+        match is_dear && (self.is_lone(account) || account.credit >= cost.min(account.own / 2.0)) {
+            true => f64::MIN_POSITIVE,
+            false if is_dear => f64::INFINITY,
+            false => cost.max(self.shortest()),
+        }
+    }
+
+    /// What a visit to one takes that has used what it could have at least.
+    fn shortest(&self) -> f64 {
+        match self.modest {
+            0 => self.quantum * LONG_VISIT,
+            _ => self.quantum,
         }
     }
 
@@ -424,26 +582,27 @@ impl Shares {
 
     /// How many cycles a visit takes.
     fn cycles(&self, account: &Account) -> f64 {
-        let least = match (self.askers, self.is_lone(account)) {
-            (0 | 1, true) => return f64::INFINITY,
+        let longest = self.quantum * LONG_VISIT;
+        match (self.askers, self.is_lone(account)) {
+            (0 | 1, true) => f64::INFINITY,
             // Somebody has just begun.
-            (0 | 1, false) => return self.quantum * LONG_VISIT,
-            (_, true) => self.quantum * LONE_VISIT,
-            (_, false) => self.quantum,
-        };
-        account.purse().clamp(least, self.quantum * LONG_VISIT)
+            (0 | 1, false) => longest,
+            _ => account.purse().clamp(self.shortest(), longest),
+        }
     }
 
     /// As many packets of one came at once as are served in a visit: it asks for more than there is, unless it has not used what it could have at least. What
     /// is its own is no more than its share, however it comes; but where that goes on, visits are too short for what is its own, and others leave it that. A
     /// packet that is dearer than a visit is one visit's, and tells nothing of what waits.
-    pub(crate) fn has_more(&mut self, slot: Slot) {
+    pub(crate) fn has_more(&mut self, slot: Slot, packets: usize) {
         let Some(account) = self.accounts.get(slot.index()) else {
             return;
         };
+        // Of what was granted ports tell.
+        let came_alone = packets > account.granted_in(self.round);
         let (has_credit, is_cut) = (account.has_credit(), account.cost <= self.cycles(account));
         let account = &mut self.accounts[slot.index()];
-        account.has_more |= !has_credit;
+        account.has_more |= !has_credit && came_alone;
         account.cut += u64::from(has_credit && is_cut);
     }
 
@@ -451,6 +610,12 @@ impl Shares {
     pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
         account.is_none_or(Account::has_credit)
+    }
+
+    /// All that was done for one since it came.
+    pub(crate) fn carried(&self, slot: Slot) -> Carried {
+        let account = self.accounts.get(slot.index());
+        account.map_or(Carried::default(), |account| account.carried)
     }
 
     /// Closes the accounts of slots that are nobody's any more.
@@ -465,19 +630,25 @@ impl Shares {
     /// How many of so many packets are served, and how many passes may begin that start over.
     pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> (usize, u32) {
         let passes = self.passes(slot);
+        let round = self.round;
         let Some(account) = self.accounts.get_mut(slot.index()) else {
             return (packets, passes);
         };
         account.weight = weight.into();
-        // The last one may cost more than is left: the next interval pays for it.
-        let given = match account.is_waiting && account.share.is_finite() {
-            true => 0.0,
-            false => (account.left / account.cost).ceil().max(0.0),
+        let granted = match account.granted_in(round) {
+            usize::MAX => 0,
+            granted => granted,
         };
-        let given = packets.min(given as usize);
+        account.granted = (0, 0);
+        // The last one may cost more than is left: the next interval pays for it.
+        let given = match account.is_waiting && account.is_limited() {
+            true => 0,
+            false => ((account.left / account.cost).ceil().max(0.0) as usize).max(granted),
+        };
+        let given = packets.min(given);
         account.served += given as u64;
         account.refused += (packets - given) as u64;
-        account.left -= given as f64 * account.cost;
+        account.take(given as f64 * account.cost);
         (given, passes)
     }
 
@@ -489,45 +660,63 @@ impl Shares {
         };
         // No limit is the most that there is.
         let left = (account.left / account.pass_cost).ceil().max(0.0) as u32;
-        let visit = self.affords(account, account.pass_cost);
-        self.accounts[slot.index()].granted = 0;
+        let visit = match account.granted_in(self.round) {
+            0 => self.affords(slot, |account| account.pass_cost),
+            // What receiving took may have left less than a visit.
+            _ => (self.cycles(account) / account.pass_cost) as usize,
+        };
         left.min(u32::try_from(visit).unwrap_or(u32::MAX))
     }
 
     /// When its next pass may begin that starts over, as far as is known by now.
     pub(crate) fn next_pass(&self, slot: Slot) -> Nanos {
-        match self.accounts.get(slot.index()) {
-            Some(account) if account.share.is_finite() && account.left <= 0.0 => {
-                let wait = -account.left / account.share * self.interval.0 as f64;
-                Nanos(
-                    account
-                        .filled
-                        .0
-                        .saturating_add(wait as u64)
-                        .saturating_add(1),
-                )
+        let account = self.accounts.get(slot.index());
+        let wait = account.and_then(|account| Some((account, account.wait()?)));
+        match wait {
+            // Where all wait, time goes on with the next burst.
+            Some((account, wait)) if self.modest > 0 || wait.is_infinite() => {
+                let filled = account.filled.0.saturating_sub(self.ahead.0);
+                let wait = (wait * self.interval.0 as f64) as u64;
+                Nanos(filled.saturating_add(wait).saturating_add(1))
             }
             _ => self.now,
         }
     }
 
-    /// Books what was done beside packets.
+    /// Books what was done because of packets of one beside its visits, if there was one since the last time: who has only packets that are refused would
+    /// never come to a visit otherwise.
     pub(crate) fn charge(&mut self, slot: Slot, cycles: u64) {
-        if let Some(account) = self.accounts.get_mut(slot.index()) {
-            self.used += cycles as f64;
-            account.spend(cycles as f64);
-            account.left -= cycles as f64;
+        let Some(account) = self.accounts.get_mut(slot.index()) else {
+            return;
+        };
+        match std::mem::take(&mut account.was_visited) {
+            true => {
+                self.used += cycles as f64;
+                account.spend(cycles as f64);
+                account.take(cycles as f64);
+            }
+            false => self.reception += cycles as f64,
         }
     }
 
-    /// Books what packets that were admitted, and all that start over, have cost, and whether some wait for passes now.
-    pub(crate) fn book(&mut self, slot: Slot, work: Work, cycles: u64, is_waiting: bool) {
+    /// Books what a visit took in which these packets were admitted, and all that start over; and whether some wait for passes now.
+    pub(crate) fn book(&mut self, slot: Slot, work: Work, visit: Visit, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
+            let cycles = match account.is_limited() {
+                true => visit.cycles,
+                false => visit.of_packets,
+            };
             self.used += cycles as f64;
+            self.booked = self.round;
             account.spend(cycles as f64);
+            account.was_visited = true;
+            account.carried.work.packets += work.packets;
+            account.carried.work.passes += work.passes;
+            account.carried.cycles += visit.cycles;
+            self.reception += (visit.cycles - cycles) as f64;
             account.passes += work.passes;
             account.is_waiting = is_waiting;
-            account.left -= cycles as f64 - work.packets as f64 * account.cost;
+            account.take(cycles as f64 - work.packets as f64 * account.cost);
         }
     }
 }
@@ -559,5 +748,7 @@ fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 
     }
 }
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

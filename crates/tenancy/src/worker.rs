@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, MOST_WAITING, forward_together};
+use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, forward_together};
 use table::prefetch::prefetch;
 
 use crate::company::Company;
@@ -14,9 +14,10 @@ use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
-use crate::share::{Fairness, Shares};
+use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::Sorter;
 
+mod ports;
 mod waiting;
 
 use waiting::Standing;
@@ -249,7 +250,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
 /// Of what a visit took, the least part that a share pays for.
 const LEAST_PART: u64 = 4;
 
-/// [`run`], with what it costs measured and charged to the place; what was done, and the cycles that a share pays for.
+/// [`run`], with what it costs measured and charged to the place; what was done, and what it took.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
@@ -258,7 +259,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     passes: u32,
     (now, sent): (Nanos, &mut S),
     gauge: &mut dyn Gauge,
-) -> (Work, u64) {
+) -> (Work, Visit) {
     let before = seat.passes();
     let packets = frames.len() as u64;
     gauge.begin();
@@ -273,7 +274,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
             .saturating_sub(gauge.visit())
             .max(cycles / LEAST_PART),
     };
-    (work, of_packets)
+    (work, Visit { cycles, of_packets })
 }
 
 /// Gives a frame the virtual port that it comes in by; its slot.
@@ -344,37 +345,6 @@ impl Worker {
     /// Tells how the frames came that are forwarded next.
     pub fn received(&mut self, reception: Reception) {
         self.reception = reception;
-    }
-
-    /// Has this port give so many frames at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
-    /// no longer than a visit to it may, so that it does not keep the others waiting for longer. And no more come than can wait in a vPDP whose packets wait.
-    pub fn allow(&mut self, port: PortId) -> usize {
-        if self.fairness.is_none() && self.watched.is_empty() {
-            return usize::MAX;
-        }
-        let Some(slot) = self.root.owner(port) else {
-            return usize::MAX;
-        };
-        let Some(seat) = self.seat(slot) else {
-            return usize::MAX;
-        };
-        let postponed = seat.worker.postponed();
-        let room = match postponed > 0 || seat.worker.is_held() {
-            true => MOST_WAITING,
-            false => usize::MAX,
-        };
-        let most = match self.fairness {
-            Some(_) if postponed > 0 => self.shares.grant(slot).min(BURST),
-            Some(_) => self.shares.grant(slot),
-            None => usize::MAX,
-        };
-        most.min(room).saturating_sub(postponed)
-    }
-
-    /// Whether what waits at this port, beyond what it was allowed, is more than its vPDP could have at least: what is its own is served in later visits.
-    pub fn asks_for_more(&self, port: PortId) -> bool {
-        let owner = self.root.owner(port);
-        owner.is_none_or(|slot| !self.shares.has_credit(slot))
     }
 
     /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
@@ -544,10 +514,13 @@ impl Worker {
                 missed: self.gauge.missed(),
                 is_behind: false,
             });
+            if !self.commons.links.is_followed {
+                self.reception.cycles += cycles;
+            }
         }
     }
 
-    /// Books what it took to receive a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
+    /// Books what it took to receive and to sort a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
     fn share_reception(&mut self, frames: &[Frame]) {
         if self.commons.links.is_followed {
             return;
@@ -647,7 +620,7 @@ impl Worker {
             false => range.start..range.start + range.len().min(most),
         };
         if range.len() >= most {
-            self.shares.has_more(slot);
+            self.shares.has_more(slot, range.len());
         }
         let later = &mut frames[served.end..range.end];
         if !later.is_empty() {
@@ -699,10 +672,9 @@ impl Worker {
             let frames = &mut frames[..admitted];
             let gauge = &mut *self.gauge;
             let commons = &mut self.commons;
-            let (work, cycles) =
+            let (work, visit) =
                 run_charged(seat, place, commons, frames, passes, (now, sent), gauge);
-            self.shares
-                .book(slot, work, cycles, seat.worker.is_behind());
+            self.shares.book(slot, work, visit, seat.worker.is_behind());
         }
         watch(seat, &mut self.watched);
     }

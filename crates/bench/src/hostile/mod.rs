@@ -68,6 +68,17 @@ pub struct Kept {
     pub share: f64,
     /// Microseconds from when a packet came until it left: the median.
     pub p50: f64,
+    /// What the neighbour carries meanwhile.
+    pub neighbour: Carried,
+}
+
+/// What is carried for a neighbour beside the victim: medians over runs. Packets count that were let in: some never leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Carried {
+    /// Million packets a second.
+    pub mpps: f64,
+    /// The part of the worker's time that they took, received and visited.
+    pub time: f64,
 }
 
 /// A row of figures.
@@ -315,9 +326,14 @@ fn link_rate(frames: &[Frame]) -> f64 {
 }
 
 fn kept(runs: &[Run]) -> Kept {
+    let median_of = |figure: fn(&Run) -> f64| median(runs.iter().map(figure));
     Kept {
-        share: median(runs.iter().map(|run| run.share)),
-        p50: median(runs.iter().map(|run| run.p50)),
+        share: median_of(|run| run.share),
+        p50: median_of(|run| run.p50),
+        neighbour: Carried {
+            mpps: median_of(|run| run.neighbour.mpps),
+            time: median_of(|run| run.neighbour.time),
+        },
     }
 }
 

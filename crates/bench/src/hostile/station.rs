@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Reception, Worker};
+use tenancy::{Carried, Reception, Worker};
 
+use super::Carried as Rates;
 use crate::clock::Clock;
 use crate::measure::quantile;
 
@@ -79,6 +80,35 @@ pub(super) struct Run {
     pub(super) p50: f64,
     /// Packets that left a second.
     pub(super) rate: f64,
+    /// What was carried for the neighbour.
+    pub(super) neighbour: Rates,
+}
+
+/// What was carried for a neighbour at moments of a run, in ticks.
+#[derive(Default)]
+struct Milestones {
+    at: Vec<(u64, Carried)>,
+}
+
+impl Milestones {
+    fn pass(&mut self, number: usize, now: u64, carried: impl FnOnce() -> Carried) {
+        if self.at.len() == number {
+            self.at.push((now, carried()));
+        }
+    }
+
+    /// What was carried between them.
+    fn rates(&self, ticks_per_second: f64) -> Rates {
+        let [(begin, before), (end, after)] = self.at[..] else {
+            return Rates::default();
+        };
+        let ticks = end.saturating_sub(begin).max(1) as f64;
+        let packets = after.work.packets - before.work.packets;
+        Rates {
+            mpps: packets as f64 / ticks * ticks_per_second / 1e6,
+            time: (after.cycles - before.cycles) as f64 / ticks,
+        }
+    }
 }
 
 /// A worker, and the frames that it takes.
@@ -126,8 +156,22 @@ impl Station {
         let (from, until) = (time.as_secs_f64() * SETTLING, time.as_secs_f64());
         // What is in flight at the end has time to leave.
         let (first, last) = ((from * rate) as u64, (until * rate) as u64);
-        while seconds() < until * (1.0 + SETTLING) {
-            let before = clock.ticks();
+        let neighbour = sources.get(1).map(Source::port);
+        let mut milestones = Milestones::default();
+        loop {
+            let (before, now) = (clock.ticks(), seconds());
+            if let Some(port) = neighbour {
+                for (number, _) in [from, until]
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, at)| now >= **at)
+                {
+                    milestones.pass(number, before, || worker.carried(port));
+                }
+            }
+            if now >= until * (1.0 + SETTLING) {
+                break;
+            }
             let (count, is_behind) = fill(sources, worker, frames, seconds());
             worker.received(Reception {
                 cycles: clock.ticks() - before,
@@ -147,6 +191,7 @@ impl Station {
             share: took.len() as f64 / counted,
             p50: quantile(took, 0.5) * 1e6,
             rate: took.len() as f64 / (until - from),
+            neighbour: milestones.rates(1.0 / per_tick),
         }
     }
 
@@ -182,7 +227,7 @@ fn fill(
             count += taken;
             source.allowance -= taken;
             let is_full = turn > 0 && taken == turn;
-            is_behind |= is_full && (turn == TURN || worker.asks_for_more(source.port()));
+            is_behind |= is_full && (worker.fills_up(source.port()) || turn == TURN);
             has_more |= taken == TURN;
         }
         if !has_more {

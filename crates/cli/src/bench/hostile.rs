@@ -31,6 +31,11 @@ struct Row {
     p50_beside_peer_us: f64,
     p50_us: f64,
     p50_ratio: f64,
+    /// What is carried for the peer, and for the hostile one: packets, and the part of the time.
+    peer_mpps: f64,
+    peer_time: f64,
+    neighbour_mpps: f64,
+    neighbour_time: f64,
 }
 
 impl Row {
@@ -45,6 +50,10 @@ impl Row {
             p50_beside_peer_us: measured.peer.p50,
             p50_us: measured.hostile.p50,
             p50_ratio: measured.ratio,
+            peer_mpps: measured.peer.neighbour.mpps,
+            peer_time: measured.peer.neighbour.time,
+            neighbour_mpps: measured.hostile.neighbour.mpps,
+            neighbour_time: measured.hostile.neighbour.time,
         }
     }
 
@@ -55,11 +64,14 @@ impl Row {
         let shares = shares.map(|share| format!("{share:.3}"));
         let times = times.map(|time| format!("{time:.1}"));
         let cells = name.into_iter().chain(shares).chain(times);
-        cells.chain([format!("{:.2}", self.p50_ratio)]).collect()
+        let carried = [self.neighbour_mpps, self.peer_time, self.neighbour_time];
+        let carried = carried.map(|carried| format!("{carried:.2}"));
+        let ratio = [format!("{:.2}", self.p50_ratio)];
+        cells.chain(ratio).chain(carried).collect()
     }
 }
 
-const HEAD: [&str; 9] = [
+const HEAD: [&str; 12] = [
     "neighbour",
     "Mpps",
     "share alone",
@@ -69,6 +81,9 @@ const HEAD: [&str; 9] = [
     "beside peer",
     "beside this",
     "ratio",
+    "its Mpps",
+    "peer's time",
+    "its time",
 ];
 
 pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {

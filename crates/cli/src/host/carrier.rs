@@ -264,8 +264,8 @@ impl Carrier for Tenants {
         self.worker.allow(port)
     }
 
-    fn asks_for_more(&self, port: PortId) -> bool {
-        self.worker.asks_for_more(port)
+    fn fills_up(&mut self, port: PortId) -> bool {
+        self.worker.fills_up(port)
     }
 
     fn falls_behind(&mut self) {

@@ -91,18 +91,23 @@ impl Worker {
             };
             let is_meant = shares.has_credit(*slot) == (standing == Standing::InCredit);
             let is_next = is_meant && !commons.links.has_had(seat);
-            let is_due = is_next && seat.worker.next_time().is_some_and(|next| next <= *now);
+            let is_due = |next: Option<Nanos>| next.is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
-            if is_due && !seat.worker.is_held() {
+            if is_next && is_due(seat.worker.next_time()) && !seat.worker.is_held() {
                 let passes = match fairness {
                     Some(_) => most_passes(0).min(shares.passes(*slot)),
                     None => most_passes(0),
                 };
+                // A visit in which nothing could be done would cost all the same.
+                let has_to_go = !seat.worker.is_behind() && is_due(seat.worker.next_due());
+                if passes == 0 && !has_to_go {
+                    return true;
+                }
                 let way_out = (*now, &mut *sent);
                 let gauge = &mut **gauge;
-                let (work, cycles) =
+                let (work, visit) =
                     run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
-                shares.book(*slot, work, cycles, seat.worker.is_behind());
+                shares.book(*slot, work, visit, seat.worker.is_behind());
                 note(seat, untold);
             }
             seat.is_watched = seat.worker.next_time().is_some();
