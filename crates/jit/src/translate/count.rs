@@ -18,11 +18,8 @@ mod row {
     pub(super) const LAST_USE: i32 = 16;
 }
 
-/// Where the totals of a table have what, in bytes: `table::Lookup::totals` says so.
-pub(super) mod total {
-    pub(in crate::translate) const HITS: i32 = 0;
-    pub(in crate::translate) const MISSES: i32 = 8;
-}
+/// Where the totals of a table have its misses, in bytes; its hits are first: `table::Lookup::totals` says so.
+const MISSES: i32 = 8;
 
 /// The table whose action is being translated: its direct counter, and the variable that points to the entry's.
 #[derive(Clone, Copy)]
@@ -65,24 +62,26 @@ impl Translator<'_> {
         let (after, told) = self.block_with(1);
         let zero = self.number(0);
         self.branch(number, hit, missed);
-        for (block, cell, number) in [(hit, total::HITS, number), (missed, total::MISSES, zero)] {
-            self.start_sealed(block);
-            self.count_total(table, cell);
-            self.jump_with(after, &[number]);
-        }
+        self.start_sealed(hit);
+        self.count_hit(table);
+        self.jump_with(after, &[number]);
+        self.start_sealed(missed);
+        self.count_miss(table);
+        self.jump_with(after, &[zero]);
         self.start_sealed(after);
         told[0]
     }
 
-    /// One more of a table's hits or misses.
-    pub(super) fn count_total(&mut self, table: TableId, cell: i32) {
-        let totals = view::of_table(table).totals;
-        if cell == total::HITS {
-            return self.count_one(totals);
-        }
-        let totals = self.load_view(totals);
+    /// One more hit of a table: most packets hit something.
+    pub(super) fn count_hit(&mut self, table: TableId) {
+        self.count_one(view::of_table(table).totals);
+    }
+
+    /// One more miss of a table.
+    pub(super) fn count_miss(&mut self, table: TableId) {
+        let totals = self.load_view(view::of_table(table).totals);
         let one = self.number(1);
-        self.add_at(totals, cell, one);
+        self.add_at(totals, MISSES, one);
     }
 
     /// What is noted of the entry that a lookup gave the number of, if anything is.

@@ -10,7 +10,6 @@ use table::{Directness, RecordLayout};
 
 use super::action::Uses;
 use super::control::Line;
-use super::count::total;
 use super::current::CurrentUse;
 use super::expr::is_wide;
 use super::levels::Follows;
@@ -134,7 +133,7 @@ impl Translator<'_> {
         self.run_hit(stage, position, number)?;
         self.start_sealed(missed);
         let zero = self.number(0);
-        self.count_total(table, total::MISSES);
+        self.count_miss(table);
         self.applying = Some(self.note_packet(table, zero));
         let record = self.default_record(table);
         let head = self.head_of(record);
@@ -160,7 +159,7 @@ impl Translator<'_> {
         number: Value,
     ) -> Result<(), Unsupported> {
         let table = stage.table;
-        self.count_total(table, total::HITS);
+        self.count_hit(table);
         self.applying = Some(self.note_packet(table, number));
         let action = self.code.tables[table].actions[position];
         let fields = self.fields_in_record(table, position);
