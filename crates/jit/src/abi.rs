@@ -5,6 +5,7 @@
 //! invocation as Rust does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,16 +61,15 @@ pub(crate) struct Invocation<'i> {
     nanos: u64,
     micros: u64,
     busy: u64,
-    /// For a pass: the frames of its packets, how many they are, which of them is at hand, and where their outcomes go.
-    frames_at: *mut Frame,
+    /// For a pass: the frames of its packets, how many packets there are, which of them is at hand, and where their outcomes go.
+    frames: Frames<'i>,
     count: u64,
     at: u64,
     outcomes_at: *mut PackedOutcome,
     /// What has become of the context since the packet at hand began, and what it was then: [`flags`].
     flags: u64,
     first_flags: u64,
-    /// For a pass, what helpers need: the frames of its packets, and ports that are busy.
-    frames: &'i mut [Frame],
+    /// For a pass, what helpers need: ports that are busy.
     pub(crate) busy_ports: &'i [u32],
     /// What a packet's random numbers depend on, beside its place in the burst: the device's seed and the number that its packet would have at the first
     /// place, modulo 2^64.
@@ -81,6 +81,32 @@ pub(crate) struct Invocation<'i> {
     pub(crate) packet: &'i mut PacketContext,
     pub(crate) state: &'i State,
     pub(crate) code: &'i Code,
+}
+
+/// The frames of a burst. Native code and helpers, which take turns, reach them by the same pointer.
+#[repr(C)]
+struct Frames<'i> {
+    first: *mut Frame,
+    count: usize,
+    lent: PhantomData<&'i mut [Frame]>,
+}
+
+impl<'i> Frames<'i> {
+    fn of(frames: &'i mut [Frame]) -> Frames<'i> {
+        Frames {
+            first: frames.as_mut_ptr(),
+            count: frames.len(),
+            lent: PhantomData,
+        }
+    }
+
+    /// The frame at a place, if there is one.
+    #[inline]
+    fn at(&mut self, place: u64) -> Option<&mut Frame> {
+        let is_there = place < self.count as u64;
+        // SAFETY: the frames are lent for as long as this lives, there are more than `place`, and native code waits for the helper that has the reference.
+        is_there.then(|| unsafe { &mut *self.first.add(place as usize) })
+    }
 }
 
 /// Packets from which on a scout goes before.
@@ -121,7 +147,7 @@ pub(crate) mod offset {
     pub(crate) const NANOS: i32 = offset_of!(Invocation<'_>, nanos) as i32;
     pub(crate) const MICROS: i32 = offset_of!(Invocation<'_>, micros) as i32;
     pub(crate) const BUSY: i32 = offset_of!(Invocation<'_>, busy) as i32;
-    pub(crate) const FRAMES: i32 = offset_of!(Invocation<'_>, frames_at) as i32;
+    pub(crate) const FRAMES: i32 = offset_of!(Invocation<'_>, frames.first) as i32;
     pub(crate) const COUNT: i32 = offset_of!(Invocation<'_>, count) as i32;
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
@@ -143,7 +169,7 @@ pub(crate) mod frame {
     pub(crate) const INGRESS: i32 = Frame::LAYOUT.ingress as i32;
     pub(crate) const SIZE: i64 = size_of::<Frame>() as i64;
 
-    // Of the two words of a buffer the first is where it is.
+    // Of the two words of a pointer to a slice, as a `Box<[u8]>` is one, the first is where that is.
     const _: () = {
         #[repr(C)]
         struct Words {
@@ -288,7 +314,7 @@ pub(crate) fn run_pass(
     let (lots, Some(first)) = (burst.lots, burst.lots.first()) else {
         return 0;
     };
-    for frame in &*burst.frames {
+    for frame in &burst.frames[..count] {
         // Who has put frames in order leaves no pattern that the processor would foresee.
         prefetch_at(frame.address());
     }
@@ -302,7 +328,7 @@ pub(crate) fn run_pass(
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         outcomes_at: burst.outcomes.as_mut_ptr(),
-        frames: &mut *burst.frames,
+        frames: Frames::of(burst.frames),
         uses,
         ..Invocation::new(&mut limbs, packet, first.state, code)
     };
@@ -354,7 +380,6 @@ impl<'i> Invocation<'i> {
     #[inline]
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
-        self.frames_at = self.frames.as_mut_ptr();
         self.first_flags = if view::notes_use(lot.derived) {
             flags::NOTES_USE
         } else {
@@ -460,8 +485,8 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     );
     // What native code touches by pointers is behind those at the front of the invocation: slots below `code.limbs`, which are there as was asserted; bytes of the
     // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
-    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, the bytes of which no helper moves but by `show_bytes`, and as
-    // many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
+    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, the bytes of which no helper moves but by `show_bytes`, and of
+    // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say. Of each
     // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough.
@@ -544,13 +569,12 @@ impl<'i> Invocation<'i> {
             nanos: 0,
             micros: 0,
             busy: 0,
-            frames_at: std::ptr::null_mut(),
+            frames: Frames::of(&mut []),
             count: 0,
             at: 0,
             outcomes_at: std::ptr::null_mut(),
             flags: 0,
             first_flags: 0,
-            frames: &mut [],
             busy_ports: &[],
             chance: (0, 0),
             uses: PassUses::default(),
@@ -599,7 +623,7 @@ impl Invocation<'_> {
         let (has_moved, shift) = (self.flags & flags::MOVED != 0, self.shift);
         self.flags &= !flags::MOVED;
         let is_elsewhere = self.flags & flags::HELD == 0;
-        let frame = match self.frames.get_mut(self.at as usize) {
+        let frame = match self.frames.at(self.at) {
             Some(frame) if is_elsewhere => frame,
             _ => &mut self.packet.bytes,
         };
@@ -619,7 +643,7 @@ impl Invocation<'_> {
         self.frame();
         let truncated = self.requests().and_then(|requests| requests.truncate);
         let is_elsewhere = self.flags & flags::HELD == 0;
-        let frame = self.frames.get_mut(self.at as usize);
+        let frame = self.frames.at(self.at);
         match frame.filter(|_| is_elsewhere) {
             Some(frame) => self.packet.finish_deparse_of(frame),
             None => self.packet.finish_deparse(),
@@ -636,14 +660,17 @@ impl Invocation<'_> {
         if self.flags & flags::HELD == 0 {
             self.flags |= flags::HELD;
             self.swap_frame();
+            // Native code asks the burst's frame for it until the packet is through.
+            let ingress = self.packet.bytes.ingress;
+            if let Some(frame) = self.frames.at(self.at) {
+                frame.ingress = ingress;
+            }
         }
     }
 
     fn swap_frame(&mut self) {
-        if let Some(frame) = self.frames.get_mut(self.at as usize) {
+        if let Some(frame) = self.frames.at(self.at) {
             std::mem::swap(&mut self.packet.bytes, frame);
-            // Native code asks for it until the packet is through.
-            frame.ingress = self.packet.bytes.ingress;
         }
     }
 

@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - what a packet leaves behind (fields, cursor, emitted bits, requests, work, verdict) is what `interp` leaves;
-//! - native code touches the packet's limbs, its bytes and the headroom in front of them, and its lane's counts, in bounds for every verified program;
+//! - native code touches the packet's limbs, its bytes and the headroom in front of them, where its frame begins and how long that is, and its lane's counts, in bounds for every verified program;
 //!   its memory is freed with what was loaded;
 //! - `unsafe` stands in [`abi`] and [`backend`] alone: where native code is entered, and where its memory is made and freed;
 //! - steps are told by another engine ([`Jit::new`]), so that native code knows no tracer.

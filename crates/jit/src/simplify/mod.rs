@@ -3,7 +3,7 @@
 //!
 //! A pass is translated block after block, and where ways meet it no longer knows which of them a packet took: which headers are there and where, whether
 //! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
-//! not grow too much. All three leave what the function does to a packet as it was.
+//! not grow too much. All four leave what the function does to a packet as it was.
 
 mod fold;
 #[cfg(test)]

@@ -178,6 +178,7 @@ impl Maker<'_, '_> {
             kind => {
                 let cond = match kind {
                     3..6 => self.condition(2),
+                    6 => self.kept_value(),
                     _ => self.value(2),
                 };
                 let (then, given) = self.target(number);
@@ -243,6 +244,18 @@ impl Maker<'_, '_> {
             6 => self.chosen(less),
             7 => self.narrowed(less),
             _ => self.combined(less),
+        }
+    }
+
+    /// What is left of a variable, which is asked for again behind the branch that depends on it.
+    fn kept_value(&mut self) -> Value {
+        let variable = self.random.pick(&self.variables);
+        let value = self.b.use_var(variable);
+        let masked = self.b.ins().band_imm(value, 3);
+        self.b.def_var(variable, masked);
+        match self.random.one_in(2) {
+            true => masked,
+            false => self.b.ins().bxor_imm(masked, 1),
         }
     }
 
@@ -402,13 +415,29 @@ impl Maker<'_, '_> {
         };
         let cond = self.random.pick(&CONDITIONS[..2]);
         let parts = [(); 2].map(|()| {
+            let value = match self.random.one_in(4) {
+                true => self.loaded(),
+                false => value,
+            };
             let by = self.random.pick(&[0, 0, 1, 4, 8, 60]);
             let shifted = self.b.ins().ushr_imm(value, by);
-            let part = match self.random.pick(&[1, 3, 15, 0xf0, 0xff, 0]) {
+            let part = match self.random.pick(&[
+                1,
+                3,
+                15,
+                0xf0,
+                0xff,
+                0xff00,
+                0xffff,
+                0xffff_ffff,
+                -256,
+                i64::MIN,
+                0,
+            ]) {
                 0 => shifted,
                 mask => self.b.ins().band_imm(shifted, mask),
             };
-            let number = self.random.pick(&[0, 0, 1, 2, 15, 16]);
+            let number = self.random.pick(&[0, 0, 1, 2, 15, 16, 0xff, 0x100, -1]);
             self.b.ins().icmp_imm(cond, part, number)
         });
         match self.random.one_in(2) {

@@ -1,5 +1,5 @@
 //! Writes in fewer instructions what takes more only since it was translated piece by piece: bytes that are swapped and swapped back, or on both sides of a comparison, and
-//! comparisons of neighbouring bits of one value, which are one comparison.
+//! comparisons of different bits of one value, mostly neighbours, which are one comparison.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -66,12 +66,14 @@ impl Equality {
             _ => return None,
         };
         let ty = func.dfg.value_type(value);
-        let is_equality = matches!(cond, IntCC::Equal | IntCC::NotEqual);
+        if !matches!(cond, IntCC::Equal | IntCC::NotEqual) || !is_number(ty) {
+            return None;
+        }
         let with = match with {
             With::Number(number) => With::Number(cut(number, ty)),
             value => value,
         };
-        (is_equality && is_number(ty)).then_some(Equality { cond, value, with })
+        Some(Equality { cond, value, with })
     }
 }
 

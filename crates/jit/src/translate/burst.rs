@@ -25,9 +25,9 @@ impl Translator<'_> {
             .ins()
             .load(I64, in_invocation(), frame, frame::BUFFER);
         let [start, len] = [frame::START, frame::LEN].map(|at| self.load_half(frame, at));
-        // As one value: of a sum both parts would be kept, to be added in each instruction that reads the packet.
-        let bytes = self.b.ins().iadd(buffer, start);
-        let bytes = self.b.ins().select(len, bytes, buffer);
+        // A choice between equal numbers where `start` is 0: of a mere sum both parts would be kept, to be added in each instruction that reads the packet.
+        let sum = self.b.ins().iadd(buffer, start);
+        let bytes = self.b.ins().select(start, sum, buffer);
         self.b.def_var(self.bytes, bytes);
         let bits = self.b.ins().ishl_imm(len, 3);
         self.b.def_var(self.bits, bits);

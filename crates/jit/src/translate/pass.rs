@@ -37,7 +37,7 @@ pub(super) struct Fusing {
     variables: HashMap<Slot, Variable>,
     /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not.
     pub(super) offsets: HashMap<HeaderId, Variable>,
-    /// Sums of what stands in the packet of each tracked header, once they were made: 0 before; and of what they are.
+    /// Sums of what stands in the packet of each tracked header, where they were made; and of what they are.
     pub(super) header_sums: HashMap<HeaderId, HeaderSum>,
     pub(super) summed: HashMap<HeaderId, Summed>,
     /// Slots of the frame that no variable stands for, as runs.
