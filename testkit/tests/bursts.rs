@@ -390,3 +390,66 @@ fn a_key_that_never_changes_is_looked_up_where_there_is_an_index() {
         assert_eq!(left, [1; 64], "{}", engine.name());
     }
 }
+
+/// A header comes in front of whatever came, and the one that was parsed is emitted behind it.
+const IN_FRONT: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t { bit<64> a; bit<64> b; }
+header parsed_t { bit<16> kind; }
+struct headers_t { h_t h; parsed_t parsed; }
+struct metadata_t { bit<32> length; bit<9> port; }
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    state start { packet.extract(hdr.parsed); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    apply {
+        hdr.h.setValid();
+        hdr.h.a = (bit<64>)standard_metadata.packet_length;
+        hdr.h.b = (bit<64>)standard_metadata.ingress_port;
+        standard_metadata.egress_spec = 1;
+    }
+}
+control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) { apply {} }
+control C(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.h); packet.emit(hdr.parsed); } }
+
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"#;
+
+/// Frames of so many bytes, each from a port of its own, in bursts of so many; twice, so that the second time frames have been used before.
+fn check_in_front(engine: &dyn Engine, lens: &[usize], burst: usize) {
+    let program = testkit::compile_text(IN_FRONT).unwrap();
+    let mut device = Device::new(program, engine, &DeviceConfig::default()).unwrap();
+    let mut frames: Vec<Frame> = lens.iter().map(|_| Frame::new()).collect();
+    for _ in 0..2 {
+        let mut expected = Vec::new();
+        for (number, (frame, &len)) in frames.iter_mut().zip(lens).enumerate() {
+            let bytes: Vec<u8> = (0..len).map(|at| (at + number) as u8).collect();
+            frame.assign(&bytes).unwrap();
+            frame.ingress = PortId(number as u32);
+            let header = [len as u64, number as u64].map(u64::to_be_bytes).concat();
+            expected.push([header, bytes].concat());
+        }
+        let mut left = Vec::new();
+        for frames in frames.chunks_mut(burst) {
+            device.forward(frames, Nanos(1), |_, frame, _| {
+                left.push(frame.bytes().to_vec())
+            });
+        }
+        assert_eq!(left, expected, "{} {burst}", engine.name());
+    }
+}
+
+#[test]
+fn headers_come_in_front_of_frames_of_any_length() {
+    let lens = [0, 1, 2, 3, 0, 60, 1500, 0, 17, 2048, 4, 0];
+    for engine in testkit::engines() {
+        for burst in [1, 3, lens.len()] {
+            check_in_front(Arc::as_ref(&engine), &lens, burst);
+        }
+    }
+}
