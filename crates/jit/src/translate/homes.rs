@@ -17,8 +17,8 @@ use super::checksum::is_inline as is_summed_inline;
 use super::extract::is_inline;
 use exec::slots::header::HeaderSite;
 
-/// Fields that live in variables, at most, if some are of no header. A pipeline of thirty tables has 74.
-const MOST_IN_VARIABLES: usize = 300;
+/// Fields of no header that live in variables, at most: with more, none does.
+const MOST_OF_NO_HEADER: usize = 150;
 
 /// What is known of a program's fields.
 #[derive(Debug, Default)]
@@ -118,15 +118,15 @@ impl Homes {
         homes
     }
 
-    /// Where there are very many fields, those of no header stay in the frame: the processor has no registers for them, and to find out of each what it is wherever ways meet
+    /// Where there are very many fields of no header, they stay in the frame: the processor has no registers for them, and to find out of each what it is wherever ways meet
     /// takes as long as all else.
     fn spare_variables(&mut self, program: &Program) {
-        if self.in_variables.len() <= MOST_IN_VARIABLES {
-            return;
-        }
         let headers = program.headers.ids();
         let of_headers: HashSet<FieldId> = headers.flat_map(|id| fields_of(program, id)).collect();
-        self.in_variables.retain(|field| of_headers.contains(field));
+        let of_none = self.in_variables.difference(&of_headers).count();
+        if of_none > MOST_OF_NO_HEADER {
+            self.in_variables.retain(|field| of_headers.contains(field));
+        }
     }
 }
 
