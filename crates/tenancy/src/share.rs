@@ -124,8 +124,8 @@ struct Account {
     /// The last burst for which a port of its own gave all that it might, and whether there was one in this interval for which none did: then nothing waited.
     filled_up: u64,
     is_emptied: bool,
-    /// Packets that its ports were allowed to give in the burst of this number: what was received is not put off.
-    granted: (u64, usize),
+    /// What its ports were allowed to give.
+    granted: Granted,
     /// Whether ports of its own gave all that they might, and whether more of its packets came at once by others than are served in a visit, when it had used
     /// what it could have at least: more may wait.
     is_full: bool,
@@ -140,6 +140,17 @@ struct Account {
     filled: Nanos,
     /// All that was done for it.
     carried: Carried,
+}
+
+/// What ports of one's own were allowed to give: that is served, whatever it took to receive it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Granted {
+    /// In which carry: from when ports are allowed to give until they are again, in one burst or, where they give much, in several.
+    carry: u64,
+    /// How many packets of it have not come to a burst yet.
+    left: usize,
+    /// Whether it was anything.
+    any: bool,
 }
 
 impl Default for Account {
@@ -166,7 +177,7 @@ impl Default for Account {
             is_put_off: false,
             filled_up: 0,
             is_emptied: false,
-            granted: (0, 0),
+            granted: Granted::default(),
             is_full: false,
             has_more: false,
             cut: 0,
@@ -196,14 +207,22 @@ impl Account {
         }
     }
 
-    /// Where no port of its own gave all that it might in this burst, none of its packets wait outside.
-    fn notice_empty(&mut self, round: u64) {
-        self.is_emptied |= self.granted_in(round) > 0 && self.filled_up != round;
+    /// Where no port of its own gave all that it might the last time, none of its packets wait outside. To be asked before ports may give in the carry of this number.
+    fn notice_empty(&mut self, carry: u64) {
+        let Granted {
+            carry: last, any, ..
+        } = self.granted;
+        self.is_emptied |= last < carry && any && self.filled_up != last;
     }
 
     /// Whether packets may wait at its ports that nobody has seen.
     fn waits_outside(&self) -> bool {
         self.is_put_off && !self.is_emptied
+    }
+
+    /// Whether packets may wait, wherever, for time that there has not been.
+    fn waits(&self) -> bool {
+        self.waits_outside() || self.has_more || self.is_waiting || self.cut > 0
     }
 
     /// What is done of it at once, at least: a packet that starts over is served pass by pass.
@@ -224,12 +243,26 @@ impl Account {
         }
     }
 
-    /// What its ports were allowed to give in this burst.
-    fn granted_in(&self, round: u64) -> usize {
+    /// What its ports were allowed to give in a carry and has not come yet.
+    fn granted_in(&self, carry: u64) -> usize {
         match self.granted {
-            (burst, packets) if burst == round => packets,
+            Granted {
+                carry: last, left, ..
+            } if last == carry => left,
             _ => 0,
         }
+    }
+
+    /// Allows its ports to give so many packets more in a carry.
+    fn allow(&mut self, carry: u64, packets: usize) {
+        if self.granted.carry != carry {
+            self.granted = Granted {
+                carry,
+                ..Granted::default()
+            };
+        }
+        self.granted.left = self.granted.left.saturating_add(packets);
+        self.granted.any |= packets > 0;
     }
 
     /// What may be left of its share at most: an interval's, or what a visit takes where that is more.
@@ -336,6 +369,9 @@ pub(crate) struct Shares {
     met: u64,
     /// The last burst in which a visit was booked.
     booked: u64,
+    /// The number of the carry, and whether ports have been allowed anything since the last burst.
+    carry: u64,
+    is_granting: bool,
     /// How many asked for no more than their shares in the last interval.
     modest: usize,
     /// Whether the worker did not keep up with what came, in this interval.
@@ -352,6 +388,7 @@ impl Shares {
         (self.now, self.interval) = (now, fairness.interval);
         self.hasten();
         self.round += 1;
+        self.is_granting = false;
         self.quantum = fairness.quantum();
         // Nobody is limited before contention shows: then it counts at once.
         let is_surprise = !self.is_contended
@@ -367,8 +404,8 @@ impl Shares {
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
         self.learn_lost(past);
-        // A port that is told to wait may have more.
-        self.is_behind |= self.accounts.iter().any(Account::waits_outside);
+        // A port that is told to wait may have more, and what waits inside came long ago.
+        self.is_behind |= self.accounts.iter().any(Account::waits);
         let part = self.part_of_core();
         let capacity = fairness.capacity(self.reception / long, part);
         let asked = self.accounts.iter();
@@ -476,10 +513,10 @@ impl Shares {
             account.reception += cycles;
             account.carried.cycles += cycles as u64;
             account.came = self.round;
-            account.pay(cycles);
-            account.notice_empty(self.round);
-            let granted = account.granted_in(self.round).min(packets);
+            let granted = account.granted_in(self.carry).min(packets);
+            // What others' ports gave, or shared ones, could not be refused: a debt for it would never end.
             let paid = cycles * granted as f64 / packets.max(1) as f64;
+            account.pay(paid);
             account.paid_reception += paid;
             account.take(paid);
             self.reception -= paid;
@@ -502,6 +539,9 @@ impl Shares {
     /// How many packets its port may give in the next round, where there is room for so many: as many as a visit has time to receive and to serve.
     pub(crate) fn grant(&mut self, slot: Slot, room: usize) -> usize {
         self.fill(slot);
+        if !std::mem::replace(&mut self.is_granting, true) {
+            self.carry += 1;
+        }
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
         };
@@ -510,19 +550,23 @@ impl Shares {
             false => self.affords(slot, |account| account.cost + account.reception_cost),
         };
         let granted = granted.min(room);
-        let (next, account) = (self.round + 1, &mut self.accounts[slot.index()]);
-        account.notice_empty(self.round);
-        account.granted = (next, account.granted_in(next).saturating_add(granted));
+        let account = &mut self.accounts[slot.index()];
+        account.notice_empty(self.carry);
+        account.allow(self.carry, granted);
         account.is_put_off |= granted == 0;
         granted
     }
 
     /// A port of its own gave all that it was allowed to: more may wait. Whether that is more than it could have at least.
     pub(crate) fn fill_up(&mut self, slot: Slot) -> bool {
-        let Some(account) = self.accounts.get_mut(slot.index()) else {
+        let Some(account) = self.accounts.get(slot.index()) else {
             return true;
         };
-        account.filled_up = self.round + 1;
+        let is_first = account.filled_up != self.carry;
+        let is_cut = is_first && account.has_credit() && account.cost <= self.cycles(account);
+        let account = &mut self.accounts[slot.index()];
+        account.cut += u64::from(is_cut);
+        account.filled_up = self.carry;
         let asks_for_more = !account.has_credit();
         account.is_full |= asks_for_more;
         asks_for_more
@@ -534,7 +578,7 @@ impl Shares {
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
         };
-        let granted = account.granted_in(self.round);
+        let granted = account.granted_in(self.carry);
         let visit = self.affords(slot, |account| account.cost);
         match granted {
             // Somebody else has come since.
@@ -551,7 +595,7 @@ impl Shares {
         let cost = cost(account);
         let needed = self.needed(account, account.undivided(cost));
         let most = (self.cycles(account) / cost) as usize;
-        let is_due = account.left >= needed;
+        let is_due = needed.is_finite() && account.left >= needed;
         self.accounts[slot.index()].waits_for = if is_due { 0.0 } else { needed };
         if is_due { most.max(1) } else { 0 }
     }
@@ -599,7 +643,7 @@ impl Shares {
             return;
         };
         // Of what was granted ports tell.
-        let came_alone = packets > account.granted_in(self.round);
+        let came_alone = packets > account.granted_in(self.carry);
         let (has_credit, is_cut) = (account.has_credit(), account.cost <= self.cycles(account));
         let account = &mut self.accounts[slot.index()];
         account.has_more |= !has_credit && came_alone;
@@ -630,16 +674,16 @@ impl Shares {
     /// How many of so many packets are served, and how many passes may begin that start over.
     pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> (usize, u32) {
         let passes = self.passes(slot);
-        let round = self.round;
+        let carry = self.carry;
         let Some(account) = self.accounts.get_mut(slot.index()) else {
             return (packets, passes);
         };
         account.weight = weight.into();
-        let granted = match account.granted_in(round) {
+        let granted = match account.granted_in(carry) {
             usize::MAX => 0,
             granted => granted,
         };
-        account.granted = (0, 0);
+        account.granted.left = granted.saturating_sub(packets);
         // The last one may cost more than is left: the next interval pays for it.
         let given = match account.is_waiting && account.is_limited() {
             true => 0,
@@ -660,7 +704,7 @@ impl Shares {
         };
         // No limit is the most that there is.
         let left = (account.left / account.pass_cost).ceil().max(0.0) as u32;
-        let visit = match account.granted_in(self.round) {
+        let visit = match account.granted_in(self.carry) {
             0 => self.affords(slot, |account| account.pass_cost),
             // What receiving took may have left less than a visit.
             _ => (self.cycles(account) / account.pass_cost) as usize,

@@ -212,8 +212,11 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
         let asks = [(0, 5, 100), (1, 50, 2000)].map(|(slot, waiting, cost)| {
-            let granted = shares.grant(Slot(slot), usize::MAX).min(waiting);
-            (Slot(slot), granted, cost)
+            let granted = shares.grant(Slot(slot), usize::MAX);
+            if granted > 0 && granted <= waiting {
+                shares.fill_up(Slot(slot));
+            }
+            (Slot(slot), granted.min(waiting), cost)
         });
         let came = asks.iter().filter(|(_, granted, _)| *granted > 0);
         shares.meet(came.count());
@@ -287,11 +290,43 @@ fn what_one_owes_does_not_keep_it_waiting_for_ever() {
 }
 
 #[test]
-fn what_it_takes_to_receive_packets_is_used_by_those_whose_packets_came() {
+fn what_it_takes_to_receive_what_ports_might_give_is_used_by_those_whose_they_are() {
     let mut shares = settled([(2, 100), (100, 100)]);
+    let granted = shares.grant(Slot(0), 10);
+    shares.begin(&short(), 2, shares.now);
     let before = shares.accounts[0].credit;
-    shares.receive_for(Slot(0), 10, 3000.0);
-    assert_eq!(shares.accounts[0].credit, before - 3000.0);
+    shares.receive_for(Slot(0), 3 * granted, 3000.0);
+    // What nobody allowed could not be refused, and is nobody's.
+    assert_eq!(shares.accounts[0].credit, before - 1000.0);
+}
+
+#[test]
+fn what_ports_might_give_is_served_in_whichever_burst_it_comes() {
+    let mut shares = settled([(2, 100), (100, 100)]);
+    let granted = shares.grant(Slot(1), usize::MAX);
+    assert!(granted > 1);
+    // A worker that has its hands full takes what it has through before all ports have given.
+    for packets in [1, granted - 1] {
+        shares.begin(&short(), 2, shares.now);
+        shares.receive_for(Slot(1), packets, 100_000.0);
+        assert!(shares.visit(Slot(1)) >= packets);
+        assert_eq!(shares.admit(Slot(1), 1, packets).0, packets);
+    }
+    assert_eq!(shares.accounts[1].granted.left, 0);
+}
+
+#[test]
+fn what_is_dearer_than_the_longest_visit_waits_for_its_credit_while_nobody_is_limited() {
+    let mut shares = settled([(2, 100), (2, 100)]);
+    let longest = shares.quantum * LONG_VISIT;
+    let account = &mut shares.accounts[1];
+    account.limit(f64::INFINITY, 1.0);
+    (account.cost, account.pass_cost) = (longest * 3.0, longest * 3.0);
+    account.credit = -account.own;
+    shares.meet(2);
+    assert_eq!(shares.grant(Slot(1), usize::MAX), 0);
+    shares.accounts[1].credit = shares.accounts[1].own;
+    assert_eq!(shares.grant(Slot(1), usize::MAX), 1);
 }
 
 #[test]
