@@ -7,6 +7,8 @@ use proptest::prelude::*;
 
 /// Frames that a port gives in its turn, and that wait there at most; and packets of a vPDP that wait in a worker at most, and go on at once.
 const TURN: u64 = 64;
+/// Frames that a worker takes through at once, at most: with many ports it does so before all have given.
+const BATCH: usize = 256;
 const RING: u64 = 4096;
 const MOST_POSTPONED: usize = 1024;
 
@@ -145,42 +147,24 @@ impl Worker<'_> {
             self.shares.miss(Nanos(self.stops.length as u64));
         }
         let begin = self.now;
-        let mut receptions = self.receive();
-        self.shares
-            .begin(&self.fairness, self.senders.len(), Nanos(self.now as u64));
-        let all: usize = self.arrivals.iter().map(Vec::len).sum();
-        let [received, sorting] = [receptions.iter().sum(), all as f64 * SORTING];
-        self.now += sorting + if all > 0 { ROUND } else { EMPTY };
-        self.shares.receive(Reception {
-            cycles: (received + sorting) as u64,
-            missed: Nanos::ZERO,
-            is_behind: std::mem::take(&mut self.is_behind),
-        });
-        let groups = self.arrivals.iter().filter(|came| !came.is_empty());
-        self.shares.meet(groups.count());
-        for (slot, reception) in self.slots().zip(&mut receptions) {
-            let packets = self.arrivals[slot.index()].len();
-            *reception += packets as f64 * SORTING;
-            self.fates[slot.index()].took += *reception;
-            if packets > 0 {
-                self.shares.receive_for(slot, packets, *reception);
-            }
-        }
-        let mut slots: Vec<Slot> = self.slots().collect();
-        slots.sort_by_key(|slot| !self.shares.has_credit(*slot));
-        let served = slots.into_iter().filter(|slot| self.serve(*slot));
-        if all + served.count() == 0 {
+        if !self.carry() {
             self.idle += self.now - begin;
         }
     }
 
-    /// Takes what waits at ports, as far as they may give it; what that took for each.
-    fn receive(&mut self) -> Vec<f64> {
+    /// Takes what waits at ports, as far as they may give it, and serves it; whether there was anything to do.
+    fn carry(&mut self) -> bool {
         let (now, count) = (self.now, self.senders.len());
         self.first = (self.first + 1) % count;
         let mut receptions = vec![0.0; count];
+        let mut has_done = false;
         let allowed: Vec<usize> = self.slots().map(|slot| self.allow(slot)).collect();
-        for at in (0..count).map(|turn| (self.first + turn) % count) {
+        let first = self.first;
+        for at in (0..count).map(|turn| (first + turn) % count) {
+            let batch: usize = self.arrivals.iter().map(Vec::len).sum();
+            if BATCH - batch < TURN as usize {
+                has_done |= self.forward(&mut receptions);
+            }
             let (sender, fate) = (self.senders[at], &mut self.fates[at]);
             let due = (now * sender.rate) as u64;
             fate.came = fate.came.max(due.saturating_sub(RING));
@@ -197,7 +181,35 @@ impl Worker<'_> {
                 self.is_behind |= asks_for_more || most == TURN;
             }
         }
-        receptions
+        has_done | self.forward(&mut receptions)
+    }
+
+    /// Sorts and serves what was received, which took so long for each; whether there was anything to do.
+    fn forward(&mut self, receptions: &mut [f64]) -> bool {
+        self.shares
+            .begin(&self.fairness, self.senders.len(), Nanos(self.now as u64));
+        let all: usize = self.arrivals.iter().map(Vec::len).sum();
+        let [received, sorting] = [receptions.iter().sum(), all as f64 * SORTING];
+        self.now += sorting + if all > 0 { ROUND } else { EMPTY };
+        self.shares.receive(Reception {
+            cycles: (received + sorting) as u64,
+            missed: Nanos::ZERO,
+            is_behind: std::mem::take(&mut self.is_behind),
+        });
+        let groups = self.arrivals.iter().filter(|came| !came.is_empty());
+        self.shares.meet(groups.count());
+        for (slot, reception) in self.slots().zip(receptions) {
+            let packets = self.arrivals[slot.index()].len();
+            let reception = std::mem::take(reception) + packets as f64 * SORTING;
+            self.fates[slot.index()].took += reception;
+            if packets > 0 {
+                self.shares.receive_for(slot, packets, reception);
+            }
+        }
+        let mut slots: Vec<Slot> = self.slots().collect();
+        slots.sort_by_key(|slot| !self.shares.has_credit(*slot));
+        let served = slots.into_iter().filter(|slot| self.serve(*slot));
+        all + served.count() > 0
     }
 
     fn allow(&mut self, slot: Slot) -> usize {
@@ -304,6 +316,30 @@ fn packets_wait_no_longer_beside_one_that_asks_for_too_much_than_beside_one_that
         let took = fates[1].took / 20e6;
         assert!(took >= SHARED / 2.0 * 0.95, "{took} of {other:?}");
     }
+}
+
+#[test]
+fn weights_hold_beside_so_many_floods_that_ports_give_more_than_a_worker_takes_through_at_once() {
+    let flood = Sender {
+        reception: 60.0,
+        ..greedy(50.0)
+    };
+    let mut senders = vec![flood; 64];
+    senders[0] = Sender {
+        weight: 1000,
+        rate: 0.9 * LEAST * 1000.0 / 1063.0 / 120.0,
+        ..flood
+    };
+    let time = 60e6;
+    let (fates, _) = simulate(&senders, time, NEVER);
+    let kept = fates[0].served as f64 / (time * senders[0].rate);
+    assert!(kept >= 0.95, "{kept}");
+    let light = fates[1..].iter().map(|fate| fate.served);
+    let (least, most) = (light.clone().min(), light.max());
+    assert!(
+        least > Some(0) && least.map(|least| 2 * least) >= most,
+        "{least:?} {most:?}"
+    );
 }
 
 /// Each has nine tenths of what it asks for, or of its part by max-min of what the others leave it, at least what its weight gives it; nobody nothing; and while
