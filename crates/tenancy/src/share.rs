@@ -22,7 +22,7 @@
 //! that: when nothing is to be done then, time goes on for all shares at once until the first has come.
 //!
 //! **Debts.** What is dearer than was known is owed, and paid by waiting; up to a bound ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that nobody is without packets
-//! for long, however small its share is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
+//! for longer than its share takes for those, however small it is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
 //!
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
 //! its packets come in meanwhile. For whom visits do not suffice for what it could have at least asks for that much, for the part of an interval in which they do

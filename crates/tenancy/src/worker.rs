@@ -430,7 +430,10 @@ impl Worker {
         let root = Arc::clone(&published.root);
         // The control side keeps roots until nobody else does: nothing is freed here.
         let before = std::mem::replace(&mut self.root, Arc::clone(&root));
-        self.fairness = published.fairness;
+        if self.fairness != published.fairness {
+            // What was reckoned before says nothing of what is shared now.
+            (self.fairness, self.shares) = (published.fairness, Shares::default());
+        }
         let slots = root.slots().max(self.seats.len());
         self.seats.resize_with(slots, || None);
         self.sorter.make_room(slots);

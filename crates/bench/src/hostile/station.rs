@@ -106,7 +106,7 @@ impl Milestones {
         let packets = after.work.packets - before.work.packets;
         Rates {
             mpps: packets as f64 / ticks * ticks_per_second / 1e6,
-            time: (after.cycles - before.cycles) as f64 / ticks,
+            time: after.cycles.saturating_sub(before.cycles) as f64 / ticks,
         }
     }
 }
