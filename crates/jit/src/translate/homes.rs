@@ -132,11 +132,7 @@ impl Homes {
 
 /// The fields that something other than extraction writes in a parser.
 pub(super) fn written_in_parser(program: &Program, parser: ParserId) -> HashSet<FieldId> {
-    let mut walk = Walk::new(program);
-    if let Some(parser) = program.parsers.get(parser) {
-        walk.parser(parser);
-    }
-    walk.with_actions()
+    Walk::of_parser(program, parser).with_actions()
 }
 
 /// The same in a control.
@@ -157,11 +153,7 @@ pub(super) fn written_by_stmt(program: &Program, stmt: &Stmt) -> HashSet<FieldId
 
 /// The headers that a parser extracts; of an array the first, where one is chosen at run time.
 pub(super) fn extracted_in_parser(program: &Program, parser: ParserId) -> HashSet<HeaderId> {
-    let mut walk = Walk::new(program);
-    if let Some(parser) = program.parsers.get(parser) {
-        walk.parser(parser);
-    }
-    walk.extracted
+    Walk::of_parser(program, parser).extracted
 }
 
 /// The validity of a header, and its fields.
@@ -204,6 +196,14 @@ impl<'p> Walk<'p> {
             has_atomic: false,
             actions: Vec::new(),
         }
+    }
+
+    fn of_parser(program: &'p Program, parser: ParserId) -> Walk<'p> {
+        let mut walk = Walk::new(program);
+        if let Some(parser) = program.parsers.get(parser) {
+            walk.parser(parser);
+        }
+        walk
     }
 
     /// The architecture writes these fields too; those that only it writes, once.
@@ -487,24 +487,25 @@ fn span(dims: &[Dim]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ir::Layout;
 
-    /// What is known of a program.
-    fn homes(text: &str) -> Homes {
+    /// A program, its headers, and what is known of its fields.
+    pub(in super::super) fn read(text: &str) -> (Program, Vec<HeaderSite>, Homes) {
         let program = ir::read(text).expect("the text is IR");
         let layout = Layout::of(&program);
         let headers = program.headers.ids();
         let sites: Vec<HeaderSite> = headers
             .filter_map(|id| HeaderSite::new(&program, &layout, id))
             .collect();
-        Homes::of(&program, &sites, std::iter::empty())
+        let homes = Homes::of(&program, &sites, std::iter::empty());
+        (program, sites, homes)
     }
 
     /// How many headers are taken for being in the packet when a parser does this after extracting the only one.
     fn in_packet(code: &str) -> usize {
-        let homes = homes(&format!(
+        let (.., homes) = read(&format!(
             "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nheader hdr.h: h_t\nparser p start start {{\n    state start {{\n        \
              extract hdr.h;\n        {code}\n        goto accept;\n    }}\n}}\n"
         ));
@@ -522,7 +523,8 @@ mod tests {
             let text = format!(
                 "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\n{fields}header hdr.h: h_t\n"
             );
-            homes(&text).in_variables.len()
+            let (.., homes) = read(&text);
+            homes.in_variables.len()
         };
         assert_eq!(in_variables(150), 150 + OF_HEADER);
         assert_eq!(in_variables(151), OF_HEADER);

@@ -235,11 +235,11 @@ fn places_of(site: &HeaderSite) -> Vec<(Slot, Place)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::homes::tests::read;
     use super::*;
-    use ir::Layout;
 
-    /// The most headers that are carried by a parser that extracts each in a state of its own: each is four limbs with its validity. `testkit/tests/large.rs` has
-    /// programs of about twice that.
+    /// The most headers whose fields are carried through a parser that extracts each in a state of its own: each counts four limbs, with its validity. The programs of
+    /// `testkit/tests/large.rs` have far more.
     const FEW: u32 = 22;
 
     /// Which headers are late in such a parser, which does `code` besides in its first state; there is one header more that is not extracted.
@@ -249,25 +249,17 @@ mod tests {
             .collect();
         let states: String = (0..headers)
             .map(|at| {
+                let code = if at == 0 { code } else { "" };
                 let next = match at + 1 == headers {
                     true => String::from("accept"),
                     false => format!("s{}", at + 1),
                 };
-                let code = if at == 0 { code } else { "" };
                 format!("    state s{at} {{\n        extract hdr.h{at};\n        {code}\n        goto {next};\n    }}\n")
             })
             .collect();
-        let program = ir::read(&format!(
+        let (program, sites, homes) = read(&format!(
             "program t own\nheader_type h_t {{\n    a: bit<8>;\n    b: bit<80>;\n}}\n{declared}parser p start s0 {{\n{states}}}\n"
-        ))
-        .expect("the text is IR");
-        let layout = Layout::of(&program);
-        let sites: Vec<HeaderSite> = program
-            .headers
-            .ids()
-            .filter_map(|id| HeaderSite::new(&program, &layout, id))
-            .collect();
-        let homes = Homes::of(&program, &sites, std::iter::empty());
+        ));
         let late = Late::of(&program, &sites, &homes, &HashSet::new(), ParserId::new(0));
         let mut late: Vec<u32> = late.headers.iter().map(|header| header.get()).collect();
         late.sort_unstable();
