@@ -132,11 +132,7 @@ impl Homes {
 
 /// The fields that something other than extraction writes in a parser.
 pub(super) fn written_in_parser(program: &Program, parser: ParserId) -> HashSet<FieldId> {
-    let mut walk = Walk::new(program);
-    if let Some(parser) = program.parsers.get(parser) {
-        walk.parser(parser);
-    }
-    walk.with_actions()
+    Walk::of_parser(program, parser).with_actions()
 }
 
 /// The same in a control.
@@ -155,6 +151,11 @@ pub(super) fn written_by_stmt(program: &Program, stmt: &Stmt) -> HashSet<FieldId
     walk.with_actions()
 }
 
+/// The headers that a parser extracts; of an array the first, where one is chosen at run time.
+pub(super) fn extracted_in_parser(program: &Program, parser: ParserId) -> HashSet<HeaderId> {
+    Walk::of_parser(program, parser).extracted
+}
+
 /// The validity of a header, and its fields.
 pub(super) fn fields_of(program: &Program, header: HeaderId) -> Vec<FieldId> {
     let Some(declared) = program.headers.get(header) else {
@@ -170,6 +171,7 @@ struct Walk<'p> {
     program: &'p Program,
     in_frame: HashSet<FieldId>,
     written: HashSet<FieldId>,
+    extracted: HashSet<HeaderId>,
     /// Validities that something other than extraction sets.
     made_valid: HashSet<FieldId>,
     is_aligned: bool,
@@ -186,6 +188,7 @@ impl<'p> Walk<'p> {
             program,
             in_frame: HashSet::new(),
             written: HashSet::new(),
+            extracted: HashSet::new(),
             made_valid: HashSet::new(),
             is_aligned: true,
             ops: HashSet::new(),
@@ -193,6 +196,14 @@ impl<'p> Walk<'p> {
             has_atomic: false,
             actions: Vec::new(),
         }
+    }
+
+    fn of_parser(program: &'p Program, parser: ParserId) -> Walk<'p> {
+        let mut walk = Walk::new(program);
+        if let Some(parser) = program.parsers.get(parser) {
+            walk.parser(parser);
+        }
+        walk
     }
 
     /// The architecture writes these fields too; those that only it writes, once.
@@ -324,6 +335,7 @@ impl<'p> Walk<'p> {
             }
             StmtKind::Extract(header, size) => {
                 self.header_place(header);
+                self.extracted.insert(header.base);
                 size.iter().for_each(|size| self.expr(size));
                 let bits: u32 = fields_of(self.program, header.base)[1..]
                     .iter()
@@ -475,25 +487,47 @@ fn span(dims: &[Dim]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use ir::Layout;
 
-    /// How many headers are taken for being in the packet when a parser does this after extracting the only one.
-    fn in_packet(code: &str) -> usize {
-        let program = ir::read(&format!(
-            "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nheader hdr.h: h_t\nparser p start start {{\n    state start {{\n        \
-             extract hdr.h;\n        {code}\n        goto accept;\n    }}\n}}\n"
-        ))
-        .expect("the text is IR");
+    /// A program, its headers, and what is known of its fields.
+    pub(in super::super) fn read(text: &str) -> (Program, Vec<HeaderSite>, Homes) {
+        let program = ir::read(text).expect("the text is IR");
         let layout = Layout::of(&program);
         let headers = program.headers.ids();
         let sites: Vec<HeaderSite> = headers
             .filter_map(|id| HeaderSite::new(&program, &layout, id))
             .collect();
-        Homes::of(&program, &sites, std::iter::empty())
-            .in_packet
-            .len()
+        let homes = Homes::of(&program, &sites, std::iter::empty());
+        (program, sites, homes)
+    }
+
+    /// How many headers are taken for being in the packet when a parser does this after extracting the only one.
+    fn in_packet(code: &str) -> usize {
+        let (.., homes) = read(&format!(
+            "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nheader hdr.h: h_t\nparser p start start {{\n    state start {{\n        \
+             extract hdr.h;\n        {code}\n        goto accept;\n    }}\n}}\n"
+        ));
+        homes.in_packet.len()
+    }
+
+    #[test]
+    fn where_fields_of_no_header_are_very_many_only_those_of_headers_live_in_variables() {
+        // With the header's validity.
+        const OF_HEADER: usize = 2;
+        let in_variables = |of_none: usize| {
+            let fields: String = (0..of_none)
+                .map(|at| format!("field m{at}: bit<16>\n"))
+                .collect();
+            let text = format!(
+                "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\n{fields}header hdr.h: h_t\n"
+            );
+            let (.., homes) = read(&text);
+            homes.in_variables.len()
+        };
+        assert_eq!(in_variables(150), 150 + OF_HEADER);
+        assert_eq!(in_variables(151), OF_HEADER);
     }
 
     #[test]

@@ -11,12 +11,16 @@ use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Value, ValueDe
 use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::HeaderSite;
-use ir::{HeaderId, ParserId};
+use ir::{FieldId, HeaderId, ParserId, Program};
 
-use super::homes::{fields_of, written_in_parser};
+use super::homes::{Homes, extracted_in_parser, fields_of, written_in_parser};
 use super::{I64, Translator};
 
-/// Limbs of fields times states of a parser, up to which they are carried through it: where they are few, ways that are parted know more of them from the begin.
+/// Where there is less to carry, fields are carried through a parser: ways that are parted know more of them from the begin. What counts is the limbs of the fields
+/// and the validities of the headers that may be loaded late, times the parser's states.
+///
+/// Only headers of [`Homes::tracked`] may be. So a program that extracts a header of no whole bytes, or one with a varbit, or that advances by anything but a
+/// constant multiple of eight bits, anywhere, loads none late: headers may begin inside of a byte there.
 const MOST_CARRIED: usize = 2000;
 
 /// Where a limb of a field stands, or what says whether a header is valid.
@@ -42,41 +46,49 @@ pub(super) struct Late {
     places: HashMap<Slot, Place>,
 }
 
-impl Translator<'_> {
-    /// A parser begins, the first one since all fields became zero.
-    pub(super) fn begin_late(&mut self, parser: ParserId) {
-        let Some(fusing) = self.fused.as_ref() else {
-            return;
-        };
-        let mut written = written_in_parser(self.program, parser);
-        written.extend(&fusing.written_before);
-        let is_late = |header: &&HeaderId| {
-            let fields = fields_of(self.program, **header);
-            !fields.iter().any(|field| written.contains(field))
-        };
-        let headers: HashSet<HeaderId> = fusing
-            .homes
-            .tracked
+impl Late {
+    /// The headers that a parser extracts and that nothing else writes, `written_before` being the fields that the architecture may write; none where they are few.
+    fn of(
+        program: &Program,
+        sites: &[HeaderSite],
+        homes: &Homes,
+        written_before: &HashSet<FieldId>,
+        parser: ParserId,
+    ) -> Late {
+        let mut written = written_in_parser(program, parser);
+        written.extend(written_before);
+        let mut headers = extracted_in_parser(program, parser);
+        headers.retain(|&header| {
+            let fields = fields_of(program, header);
+            homes.tracked.contains(&header) && !fields.iter().any(|field| written.contains(field))
+        });
+        let sites = headers
             .iter()
-            .filter(is_late)
-            .copied()
-            .collect();
-        let mut places = HashMap::new();
-        for &header in &headers {
-            if let Some(site) = self.code.headers.get(header.get() as usize) {
-                places.extend(places_of(site));
-            }
-        }
-        let states = self
-            .program
+            .filter_map(|header| sites.get(header.get() as usize));
+        let places: HashMap<Slot, Place> = sites.flat_map(places_of).collect();
+        let states = program
             .parsers
             .get(parser)
             .map_or(0, |parser| parser.states.len());
-        if places.len() * states < MOST_CARRIED {
-            return;
+        match places.len() * states < MOST_CARRIED {
+            true => Late::default(),
+            false => Late { headers, places },
         }
+    }
+}
+
+impl Translator<'_> {
+    /// A parser begins, the first one since all fields became zero.
+    pub(super) fn begin_late(&mut self, parser: ParserId) {
         if let Some(fusing) = self.fused.as_mut() {
-            fusing.late = Late { headers, places };
+            let written = &fusing.written_before;
+            fusing.late = Late::of(
+                self.program,
+                &self.code.headers,
+                &fusing.homes,
+                written,
+                parser,
+            );
         }
     }
 
@@ -124,7 +136,7 @@ impl Translator<'_> {
         self.b.ins().icmp_imm(at_least, offset, 0)
     }
 
-    /// Whether a header's offset is known to be that of an extraction: it is computed here, and no number of its own.
+    /// Whether a header's offset is known to be that of an extraction: it is computed here, and no number of its own ([`super::pass::Fusing::offsets`]).
     fn is_computed(&self, offset: Value) -> bool {
         let dfg = &self.b.func.dfg;
         let ValueDef::Result(inst, _) = dfg.value_def(dfg.resolve_aliases(offset)) else {
@@ -219,4 +231,65 @@ fn places_of(site: &HeaderSite) -> Vec<(Slot, Place)> {
         bit += width;
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::homes::tests::read;
+    use super::*;
+
+    /// The most headers whose fields are carried through a parser that extracts each in a state of its own: each counts four limbs, with its validity. The programs of
+    /// `testkit/tests/large.rs` have far more.
+    const FEW: u32 = 22;
+
+    /// Which headers are late in such a parser, which does `code` besides in its first state; there is one header more that is not extracted.
+    fn late(headers: u32, code: &str) -> Vec<u32> {
+        let declared: String = (0..=headers)
+            .map(|at| format!("header hdr.h{at}: h_t\n"))
+            .collect();
+        let states: String = (0..headers)
+            .map(|at| {
+                let code = if at == 0 { code } else { "" };
+                let next = match at + 1 == headers {
+                    true => String::from("accept"),
+                    false => format!("s{}", at + 1),
+                };
+                format!("    state s{at} {{\n        extract hdr.h{at};\n        {code}\n        goto {next};\n    }}\n")
+            })
+            .collect();
+        let (program, sites, homes) = read(&format!(
+            "program t own\nheader_type h_t {{\n    a: bit<8>;\n    b: bit<80>;\n}}\n{declared}parser p start s0 {{\n{states}}}\n"
+        ));
+        let late = Late::of(&program, &sites, &homes, &HashSet::new(), ParserId::new(0));
+        let mut late: Vec<u32> = late.headers.iter().map(|header| header.get()).collect();
+        late.sort_unstable();
+        late
+    }
+
+    #[test]
+    fn headers_are_loaded_late_where_a_parser_extracts_many() {
+        assert_eq!(late(FEW, ""), []);
+        let all: Vec<u32> = (0..=FEW).collect();
+        assert_eq!(late(FEW + 1, ""), all);
+    }
+
+    #[test]
+    fn a_header_that_a_parser_writes_is_not_loaded_late() {
+        let many = FEW + 2;
+        let others: Vec<u32> = (0..many).filter(|&at| at != 5).collect();
+        for code in [
+            "hdr.h5.b = 80w1;",
+            "hdr.h5.$valid$ = false;",
+            "lookahead 8 (hdr.h5.a at 0);",
+        ] {
+            assert_eq!(late(many, code), others, "{code}");
+        }
+    }
+
+    #[test]
+    fn no_header_is_loaded_late_where_headers_may_begin_inside_of_a_byte() {
+        let many = FEW + 2;
+        assert_eq!(late(many, "advance 32w16;").len(), many as usize);
+        assert_eq!(late(many, "advance 32w12;"), []);
+    }
 }

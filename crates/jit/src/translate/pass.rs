@@ -35,7 +35,8 @@ const NOWHERE: i64 = -1 << 40;
 pub(super) struct Fusing {
     pub(super) homes: Homes,
     variables: HashMap<Slot, Variable>,
-    /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not.
+    /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not. Only [`Translator::note_extracted`] defines them, each time by an
+    /// instruction's result, and [`Translator::all_zero`], by a constant: so a result of an instruction always is where its header was extracted (`late.rs`).
     pub(super) offsets: HashMap<HeaderId, Variable>,
     /// Sums of what stands in the packet of each tracked header, where they were made; and of what they are.
     pub(super) header_sums: HashMap<HeaderId, HeaderSum>,
