@@ -121,7 +121,7 @@ struct Account {
     /// What it asked for in the last interval, and whether a port of its own was told to wait in this one: then nobody knows what it would have asked for.
     asked_before: f64,
     is_put_off: bool,
-    /// The last burst for which a port of its own gave all that it might, and whether there was one in this interval for which none did: then nothing waited.
+    /// The last carry in which a port of its own gave all that it might, and whether there was one in this interval in which none did: then nothing waited.
     filled_up: u64,
     is_emptied: bool,
     /// What its ports were allowed to give.
