@@ -1,13 +1,16 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Twelve words a table, two words an extern instance (cells, how many), and a last one: the levels of scouts that have something to ask, and whether packets
-//! note the use of any entries. They are made once
+//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and a last one: the levels of scouts that have something
+//! to ask, and whether packets note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::slots::table::TableSite;
-use exec::{Derived, ExternState, Lot, State};
+use exec::{Derived, ExternState, Lot, State, TableState};
 use ir::{ExternId, Program, TableId};
-use table::{COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, USAGE_WORDS};
+use table::{
+    COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, USAGE_WORDS, VectorIndex,
+    VectorPart,
+};
 
 use crate::abi::Code;
 use crate::translate::ScoutSite;
@@ -42,6 +45,11 @@ pub(crate) struct TableView {
     /// Of a hash table, in the same words: how many lines there are, and both numbers of the seed, with the second one as the last factor.
     pub(crate) line_count: i32,
     pub(crate) seed: [i32; 3],
+    /// Of a [`VectorIndex`], in the same words: the places that have a rule, the entries (else 0: no table has both kinds of keys), and so many
+    /// bytes behind the view's beginning the words of its parts begin and end.
+    pub(crate) live: i32,
+    pub(crate) entries: i32,
+    pub(crate) parts: [i32; 2],
     /// What there is beside the table's index, and what of that is not near: [`marks`].
     pub(crate) marks: i32,
 }
@@ -61,8 +69,26 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         digits: [(first + 64, first + 56), (first + 64, first + 72)],
         line_count: first + 48,
         seed: [first + 56, first + 64, first + 72],
+        live: first + 48,
+        entries: first + 56,
+        parts: [first + 64, first + 72],
         marks: first + 80,
     }
+}
+
+/// Where the words of a part of a [`VectorIndex`] are, in bytes from the first.
+pub(crate) mod part {
+    /// Where the limb of the key is, in bytes from the first; how far it is shifted down, and what is left of it.
+    pub(crate) const LIMB: i32 = 0;
+    pub(crate) const SHIFT: i32 = 8;
+    pub(crate) const MASK: i32 = 16;
+    /// Its rows.
+    pub(crate) const ROWS: i32 = 24;
+    /// Where classes begin, and half as many bytes as that takes: 0 where each value is a class.
+    pub(crate) const STARTS: i32 = 32;
+    pub(crate) const HALF: i32 = 40;
+    /// Bytes of a part.
+    pub(crate) const SIZE: i32 = 48;
 }
 
 /// What belongs to the entries of a table, the default action's first.
@@ -281,16 +307,46 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         };
         words.extend([cells as u64, count as u64]);
     }
+    add_parts(words, state);
+    let has_near = |table: &TableState| {
+        let lookup = &table.lookup;
+        lookup.direct().is_some() || lookup.vectors().is_some()
+    };
     let asks = |site: &&ScoutSite| {
-        let table = state.table(site.table);
-        let is_direct = table.is_some_and(|table| table.lookup.direct().is_some());
-        let is_native = site.answers_at_once || site.may_be_direct() && is_direct;
-        !is_native
+        let is_near = site.may_be_near() && state.table(site.table).is_some_and(has_near);
+        !(site.answers_at_once || is_near)
     };
     let asked = code.scouts.iter().filter(asks);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let first = if notes_use { NOTES_USE } else { 0 };
     words.push(asked.fold(first, |levels, site| levels | 1 << site.level));
+}
+
+/// Adds the words of the parts of each [`VectorIndex`], and tells its table where they are.
+fn add_parts(words: &mut Vec<u64>, state: &State) {
+    for (number, table) in state.tables.iter().enumerate() {
+        let Some(index) = table.lookup.vectors() else {
+            continue;
+        };
+        let first = words.len();
+        words.extend(index.parts.iter().flat_map(part_words));
+        let told = TableId::new(number as u32);
+        for (at, word) in of_table(told).parts.into_iter().zip([first, words.len()]) {
+            words[at as usize / WORD] = (word * WORD) as u64;
+        }
+    }
+}
+
+fn part_words(part: &VectorPart<'_>) -> [u64; part::SIZE as usize / WORD] {
+    let starts = part.starts.as_ptr().expose_provenance();
+    [
+        (part.limb * WORD) as u64,
+        part.shift.into(),
+        part.mask,
+        part.rows.expose_provenance() as u64,
+        starts as u64,
+        (size_of_val(part.starts) / 2) as u64,
+    ]
 }
 
 /// The first of a table's records, which are as native code reads them.
@@ -304,6 +360,10 @@ fn records_of(lookup: &Lookup, site: &TableSite) -> usize {
 fn index_words(lookup: &Lookup) -> [u64; 6] {
     if let Some(direct) = lookup.direct() {
         return direct_words(&direct);
+    }
+    if let Some(VectorIndex { live, entries, .. }) = lookup.vectors() {
+        let entries = entries.as_ptr().expose_provenance();
+        return [0, 0, live, entries as u64, 0, 0];
     }
     match lookup.hashed() {
         Some(HashIndex {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 /// It is kept with one added, as match engines keep what they find: that nothing was found takes no more room and is
 /// asked in the same word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct EntryIdx(NonZeroU32);
 
 impl EntryIdx {

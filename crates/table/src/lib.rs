@@ -51,7 +51,9 @@ pub mod value_set;
 mod word;
 
 pub use counter::{CounterArray, CounterKind, CounterReading};
-pub use engine::{DirectIndex, Directness, Improved, MatchEngine, Matcher};
+pub use engine::{
+    DirectIndex, Directness, Improved, MatchEngine, Matcher, VectorIndex, VectorPart,
+};
 pub use entry::{
     ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,
     UsageReading,

@@ -236,14 +236,14 @@ impl Levels {
         }
     }
 
-    /// The fields on which questions of a level depend, and what decides whether they are asked. Where a table may have a direct index, each level finds
-    /// its answers anew; where it always has one, nobody asks.
+    /// The fields on which questions of a level depend, and what decides whether they are asked. Where native code may find a table's answers, each level finds
+    /// them anew; where it always does, nobody asks.
     pub(super) fn needed(
         &self,
         program: &Program,
         controls: &[ControlId],
         level: Level,
-        directness: impl Fn(TableId) -> Option<Directness>,
+        nearness: impl Fn(TableId) -> Option<Directness>,
     ) -> HashSet<FieldId> {
         let mut needed = HashSet::new();
         let mut flows: Vec<(FieldId, HashSet<FieldId>)> = Vec::new();
@@ -270,15 +270,15 @@ impl Levels {
                         for part in &declared.keys {
                             reads(&part.expr, &mut key);
                         }
-                        let directness = directness(*table);
-                        let may_be_direct = directness.is_some();
+                        let nearness = nearness(*table);
+                        let may_be_near = nearness.is_some();
                         let is_asked = self.asked(id, stage_id) == Some(level)
-                            && directness.is_none_or(|it| it == Directness::Sometimes);
-                        let decides = may_be_direct && self.decides(id, stage_id, level);
+                            && nearness.is_none_or(|it| it == Directness::Sometimes);
+                        let decides = may_be_near && self.decides(id, stage_id, level);
                         if decides || is_asked {
                             needed.extend(&key);
                         }
-                        let from = match may_be_direct {
+                        let from = match may_be_near {
                             true => key,
                             false => HashSet::new(),
                         };

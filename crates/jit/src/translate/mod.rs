@@ -18,6 +18,7 @@ mod deparse;
 mod emit;
 mod expr;
 mod extract;
+mod few;
 mod hashed;
 mod homes;
 mod kept;
@@ -39,7 +40,8 @@ use bits::IdVec;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, AliasRegion, Block, BlockArg, InstBuilder, MemFlags, SigRef, Signature, Type, Value,
+    AbiParam, AliasRegion, Block, BlockArg, InstBuilder, MemFlags, SigRef, Signature, StackSlot,
+    Type, Value,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
@@ -240,6 +242,8 @@ struct Translator<'t> {
     fused: Option<Fusing>,
     /// What is kept on the stack, in a loop over packets.
     kept: Option<Kept>,
+    /// Where keys stand on the stack that are looked up among few rules.
+    key_slot: Option<StackSlot>,
     /// Temporaries in use by the current statement.
     temporaries: u32,
     /// Whether the current point of the code can be reached.
@@ -345,6 +349,7 @@ impl<'t> Translator<'t> {
             done: None,
             fused: None,
             kept: None,
+            key_slot: None,
             temporaries: 0,
             is_live: true,
             enclosing: HashMap::new(),

@@ -43,8 +43,8 @@ pub(crate) struct ScoutSite {
     pub(crate) level: Level,
     /// Whether the key that was asked for may be another than the pass's.
     pub(crate) is_verified: bool,
-    /// What is known of the table's direct index: where it has one, nobody asks.
-    directness: Option<Directness>,
+    /// What is known of an index in which native code finds keys: where there is one, nobody asks.
+    nearness: Option<Directness>,
     /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
     pub(crate) answers_at_once: bool,
     /// Other notes, where native code looks keys up in a hash table.
@@ -80,15 +80,12 @@ impl ScoutSite {
 
     /// Whether native code always finds the answers in the table's direct index.
     pub(crate) fn is_direct(&self) -> bool {
-        matches!(
-            self.directness,
-            Some(Directness::Whole | Directness::Always)
-        )
+        matches!(self.nearness, Some(Directness::Whole | Directness::Always))
     }
 
-    /// Whether native code finds the answers by itself, if the table has a direct index.
-    pub(crate) fn may_be_direct(&self) -> bool {
-        self.directness.is_some()
+    /// Whether native code finds the answers by itself, if the table has an index for that.
+    pub(crate) fn may_be_near(&self) -> bool {
+        self.nearness.is_some()
     }
 
     /// Whether the scout of a level has the answers.
@@ -345,7 +342,7 @@ impl Translator<'_> {
             limbs,
             level,
             is_verified,
-            directness: self.directness(table),
+            nearness: self.nearness(table),
             // Not before its scout needs them.
             answers_at_once: false,
             hashed: packing
@@ -450,9 +447,7 @@ impl Translator<'_> {
         let last = controls.iter().rposition(asks);
         controls.truncate(last.map_or(0, |last| last + 1));
         let plan = Plan {
-            needed: levels.needed(self.program, &controls, level, |table| {
-                self.directness(table)
-            }),
+            needed: levels.needed(self.program, &controls, level, |table| self.nearness(table)),
             levels,
             level,
             controls,
@@ -629,14 +624,14 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes down the key of a table, if that has no direct index.
+    /// Writes down the key of a table, if that has no index in which native code finds it.
     fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
-        if !site.may_be_direct() {
+        if !site.may_be_near() {
             return self.ask(site);
         }
         let (searched, after) = (self.b.create_block(), self.b.create_block());
-        let slots = self.slots_of(site.table);
-        self.branch(slots, after, searched);
+        let index = self.near_index(site.table);
+        self.branch(index, after, searched);
         self.start_sealed(searched);
         self.ask(site)?;
         self.jump(after);

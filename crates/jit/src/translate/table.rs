@@ -305,12 +305,12 @@ impl Translator<'_> {
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
             Some(site) if self.takes_answers_first(site) => {
-                self.scouted_or(site, |this| this.direct_or(table, |this| this.find(table)))
+                self.scouted_or(site, |this| this.near_or(table, |this| this.find(table)))
             }
             Some(site) => {
-                self.direct_or(table, |this| this.scouted_or(site, |this| this.find(table)))
+                self.near_or(table, |this| this.scouted_or(site, |this| this.find(table)))
             }
-            None => self.direct_or(table, |this| this.find(table)),
+            None => self.near_or(table, |this| this.find(table)),
         }
     }
 
@@ -423,14 +423,29 @@ impl Translator<'_> {
         self.load_view(view::of_table(table).slots)
     }
 
-    /// The number of the record that the key hits, by the table's direct index if it has one, else as `search` says.
-    fn direct_or(
+    /// What is known of an index in which native code finds the table's keys, a direct one or of few rules.
+    pub(super) fn nearness(&self, table: TableId) -> Option<Directness> {
+        let may_be_among_few = self.may_be_among_few(table);
+        let among_few = may_be_among_few.then_some(Directness::Sometimes);
+        self.directness(table).or(among_few)
+    }
+
+    /// A word that is not 0 if the table has such an index.
+    pub(super) fn near_index(&mut self, table: TableId) -> Value {
+        match self.may_be_direct(table) {
+            true => self.slots_of(table),
+            false => self.load_view(view::of_table(table).entries),
+        }
+    }
+
+    /// The number of the record that the key hits, by an index that native code reads if the table has one, else as `search` says.
+    fn near_or(
         &mut self,
         table: TableId,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
         let Some(directness) = self.directness(table) else {
-            return search(self);
+            return self.among_few_or(table, search);
         };
         let key = self.key_of(table)?;
         let slots = self.slots_of(table);
@@ -512,7 +527,7 @@ impl Translator<'_> {
         site: ScoutSite,
         otherwise: Block,
     ) -> Result<Value, Unsupported> {
-        self.direct_or(site.table, |this| match site.answers_at_once {
+        self.near_or(site.table, |this| match site.answers_at_once {
             true => this.noted_record(site),
             false => Ok(this.scouted_record(site, &[], otherwise)),
         })

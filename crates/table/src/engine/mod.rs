@@ -20,7 +20,7 @@ pub use exact::Exact;
 pub use levels::Levels;
 pub use linear::Linear;
 pub use signed::Signed;
-pub use ternary::Ternary;
+pub use ternary::{Ternary, VectorIndex, VectorPart};
 pub use versions::{Replay, RuleChange, Versions};
 
 use crate::entry::{EntryIdx, Rank};
@@ -117,6 +117,11 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 
     /// The index, where it is a hash table that code had better look keys up in by itself.
     fn hashed(&self) -> Option<HashIndex<'_>> {
+        None
+    }
+
+    /// The index, where it is of so few rules that code had better look keys up by itself.
+    fn vectors(&self) -> Option<VectorIndex<'_>> {
         None
     }
 

@@ -5,6 +5,7 @@
 
 use super::bit_rows::{BitRow, Moved};
 use super::layout::{Piece, Role};
+use super::vectors::{VectorIndex, VectorPart};
 use crate::prefetch::{BitWork, in_vectors, prefetch};
 use bits::one;
 use std::hint::select_unpredictable;
@@ -42,11 +43,13 @@ pub(super) enum Condition {
 }
 
 impl Part {
-    /// The parts of the piece at this limb that `rules` (rows `a` and `b`) care about.
+    /// The parts of the piece at this limb that `rules` (rows `a` and `b`) care about: where rows by value are near, chunks rather than more halvings than there
+    /// are chunks, since each halving waits for the one before.
     pub(super) fn of<'r>(
         (limb, piece): (usize, &Piece),
         keys: Keys,
         rules: impl Iterator<Item = (&'r [u64], &'r [u64])> + Clone,
+        chunks_are_near: bool,
     ) -> Vec<Self> {
         let place = match keys {
             Keys::Limbs => (limb, 0),
@@ -63,10 +66,9 @@ impl Part {
             let mut rules = rules.clone();
             rules.any(|(a, b)| !part.condition(piece, a, b).is_open(part.width))
         };
-        let is_interval = |(a, b)| whole.condition(piece, a, b).interval(piece.width).is_some();
-        if whole.width <= CHUNK || rules.clone().all(is_interval) {
-            return Some(whole).filter(matters).into_iter().collect();
-        }
+        let conditions = rules.clone().map(|(a, b)| whole.condition(piece, a, b));
+        let intervals = conditions.map(|condition| condition.interval(piece.width));
+        let intervals: Option<Vec<(u64, u64)>> = intervals.collect();
         let chunk = |shift| Self {
             shift,
             width: CHUNK.min(piece.width - shift),
@@ -74,7 +76,16 @@ impl Part {
             ..whole
         };
         let chunks = (0..piece.width).step_by(CHUNK as usize).map(chunk);
-        chunks.filter(matters).collect()
+        let chunks: Vec<Self> = chunks.filter(matters).collect();
+        let is_whole = |intervals: &Vec<(u64, u64)>| {
+            let halvings = starts_of(intervals, piece.width).len();
+            let halvings = halvings.next_power_of_two().ilog2() as usize;
+            whole.is_range || !chunks_are_near || chunks.len() > halvings
+        };
+        match whole.width <= CHUNK || intervals.as_ref().is_some_and(is_whole) {
+            true => Some(whole).filter(matters).into_iter().collect(),
+            false => chunks,
+        }
     }
 
     /// What a rule with these rows matches.
@@ -136,6 +147,22 @@ impl Condition {
             Self::Masked(value, mask) => (number ^ value) & mask == 0,
         }
     }
+}
+
+/// What is behind an interval that ends here, among numbers of this width.
+fn behind(hi: u64, width: u32) -> Option<u64> {
+    hi.checked_add(1).filter(|&next| next <= one::mask(width))
+}
+
+/// Where classes begin that these intervals tell apart: in order, the first at 0.
+fn starts_of(intervals: &[(u64, u64)], width: u32) -> Vec<u64> {
+    let starts = intervals
+        .iter()
+        .flat_map(|&(lo, hi)| [Some(lo), behind(hi, width)]);
+    let mut starts: Vec<u64> = starts.flatten().chain([0]).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }
 
 /// How values are told apart.
@@ -313,18 +340,9 @@ impl<R: BitRow> Dimension<R> {
 
     fn rows_of_intervals(part: Part, rules: &[(usize, Condition)]) -> (Classes, Vec<R>) {
         let interval = |condition: &Condition| condition.interval(part.width).unwrap_or((0, 0));
-        let behind = |hi: u64| {
-            hi.checked_add(1)
-                .filter(|&next| next <= one::mask(part.width))
-        };
-        let mut starts = vec![0];
-        for (_, condition) in rules {
-            let (lo, hi) = interval(condition);
-            starts.push(lo);
-            starts.extend(behind(hi));
-        }
-        starts.sort_unstable();
-        starts.dedup();
+        let intervals = rules.iter().map(|(_, condition)| interval(condition));
+        let intervals: Vec<(u64, u64)> = intervals.collect();
+        let starts = starts_of(&intervals, part.width);
         // First each bit where it changes, then what is there.
         let mut rows = vec![R::ZERO; starts.len()];
         let mut flip = |start: u64, place: usize| {
@@ -332,10 +350,9 @@ impl<R: BitRow> Dimension<R> {
                 rows[class].flip(place);
             }
         };
-        for (place, condition) in rules {
-            let (lo, hi) = interval(condition);
+        for ((place, _), &(lo, hi)) in rules.iter().zip(&intervals) {
             flip(lo, *place);
-            if let Some(next) = behind(hi) {
+            if let Some(next) = behind(hi, part.width) {
                 flip(next, *place);
             }
         }
@@ -347,12 +364,30 @@ impl<R: BitRow> Dimension<R> {
             }
         }
         let classes = match part.width {
-            ..=32 => Classes::Narrow(Starts::new(
+            // Code that looks keys up by itself knows of one kind.
+            ..=32 if R::PLACES > VectorIndex::PLACES => Classes::Narrow(Starts::new(
                 starts.into_iter().map(|start| start as u32).collect(),
             )),
             _ => Classes::Wide(Starts::new(starts)),
         };
         (classes, rows)
+    }
+
+    /// The part as code sees it that looks keys up by itself; `None` where that would be long, or wrong for the greatest number.
+    pub(super) fn seen(&self) -> Option<VectorPart<'_>> {
+        let starts = match &self.classes {
+            Classes::Values => &[][..],
+            Classes::Wide(starts) if self.part.width < u64::BITS => &starts.starts[..],
+            _ => return None,
+        };
+        let (limb, shift) = self.part.place;
+        Some(VectorPart {
+            limb,
+            shift,
+            mask: one::mask(self.part.width),
+            starts,
+            rows: self.rows.as_ptr().cast(),
+        })
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -5,7 +5,7 @@ use super::dimension::Keys;
 use super::index::{Change, Index};
 use super::layout::Layout;
 use super::records::FlatRule;
-use super::vectors::Vectors;
+use super::vectors::{VectorIndex, Vectors};
 use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
 use std::sync::Arc;
@@ -122,6 +122,13 @@ impl Matcher for Form {
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         either!(self, few => few.find_batch(keys, out), many => many.find_batch(keys, out));
+    }
+
+    fn vectors(&self) -> Option<VectorIndex<'_>> {
+        match self {
+            Self::Upto64(vectors) => vectors.seen(),
+            _ => None,
+        }
     }
 
     fn memory(&self) -> usize {

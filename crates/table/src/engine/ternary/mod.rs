@@ -40,6 +40,7 @@ use self::layout::Layout;
 use self::learned::Learned;
 use self::plan::Plan;
 use self::records::{FlatRule, RankWords};
+pub use self::vectors::{VectorIndex, VectorPart};
 use super::{Improved, MatchEngine, Matcher, Replay, Rule, Versions};
 use crate::key::KeyShape;
 use std::collections::BTreeMap;

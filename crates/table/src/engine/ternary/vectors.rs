@@ -6,7 +6,7 @@
 //!
 //! A rule that goes leaves a hole, one that comes moves those between it and the next hole by a place.
 
-use super::bit_rows::{BitRow, Moved};
+use super::bit_rows::{BitRow, Bits64, Moved};
 use super::dimension::{Condition, Dimension, Keys, Part};
 use super::layout::Layout;
 use super::records::{FlatRule, NONE, RankWords};
@@ -18,6 +18,47 @@ use std::sync::Arc;
 
 /// The most parts of a key.
 const MOST_PARTS: usize = 16;
+
+/// Few rules as code sees them that looks keys up by itself.
+#[derive(Debug, Clone)]
+pub struct VectorIndex<'m> {
+    /// The places that have a rule, a bit each.
+    pub live: u64,
+    /// For each part of the key, which rules it matches. And-ed with all of them, the lowest bit is the place of the answer.
+    pub parts: Vec<VectorPart<'m>>,
+    /// The entry of each place, as numbers plus 1, and 0 behind them.
+    pub entries: &'m [Option<EntryIdx>],
+}
+
+impl VectorIndex<'_> {
+    /// Places, at most.
+    pub const PLACES: usize = 64;
+
+    /// Steps of a lookup, at most, one a part and one for each halving: with more, a batch is faster.
+    const MOST_STEPS: u32 = 24;
+}
+
+/// A part of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct VectorPart<'m> {
+    /// The limb of the key that it is in.
+    pub limb: usize,
+    /// How far it is shifted down there.
+    pub shift: u32,
+    /// What of it is left then.
+    pub mask: u64,
+    /// Where classes of values begin: a power of two of them, the first at 0, the last ones behind all values. None where each value is a class.
+    pub starts: &'m [u64],
+    /// For each class the rules that it matches, a bit for each place.
+    pub rows: *const u64,
+}
+
+impl VectorPart<'_> {
+    fn steps(&self) -> u32 {
+        1 + self.starts.len().checked_ilog2().unwrap_or(0)
+    }
+}
+
 /// A set of rules, and room for more.
 #[derive(Debug, Clone)]
 pub(super) struct Vectors<R> {
@@ -45,7 +86,7 @@ impl<R: BitRow> Vectors<R> {
         let rows = rules.iter().map(|rule| (rule.a(), rule.b()));
         let parts = layout.pieces.iter().enumerate();
         let parts: Vec<Part> = parts
-            .flat_map(|piece| Part::of(piece, keys, rows.clone()))
+            .flat_map(|piece| Part::of(piece, keys, rows.clone(), R::PLACES <= VectorIndex::PLACES))
             .collect();
         if parts.len() > MOST_PARTS {
             return None;
@@ -267,6 +308,21 @@ impl<R: BitRow> Vectors<R> {
                 best[at % GROUP].improve(self.best(place));
             },
         );
+    }
+}
+
+impl Vectors<Bits64> {
+    /// These rules, if code had better look keys up among them by itself.
+    pub(super) fn seen(&self) -> Option<VectorIndex<'_>> {
+        let parts: Option<Vec<VectorPart<'_>>> =
+            self.dimensions.iter().map(Dimension::seen).collect();
+        let parts = parts?;
+        let steps: u32 = parts.iter().map(VectorPart::steps).sum();
+        (steps <= VectorIndex::MOST_STEPS).then(|| VectorIndex {
+            live: self.live.words()[0],
+            parts,
+            entries: &self.entries,
+        })
     }
 }
 

@@ -1,0 +1,173 @@
+//! Lookups among few rules by native code: each part of the key names a row with a bit for each rule, and the lowest bit that is in all of them the entry.
+//! How the rows are laid out, [`table::VectorIndex`] says. Which parts there are depends on the rules, so that a loop goes over them; it is the same for all packets,
+//! and its branches are foreseen.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
+use exec::Unsupported;
+use ir::{MatchKind, TableId};
+
+use super::expr::is_wide;
+use super::levels::Follows;
+use super::{I64, INLINE_LIMBS, Translator, in_constants, in_limbs, in_stack};
+use crate::abi::offset;
+use crate::view::{self, part};
+
+/// Bytes of a word, and the bits of its address that are zero.
+const WORD: i32 = 8;
+const ALIGNMENT: u8 = 3;
+
+impl Translator<'_> {
+    /// Whether a table may be of few rules, in a pass, and its keys are computed without a helper.
+    pub(super) fn may_be_among_few(&self, table: TableId) -> bool {
+        let keys = self.program.tables.get(table).map(|table| &table.keys);
+        let keys = || keys.into_iter().flatten();
+        let has_rules = keys().any(|key| {
+            matches!(
+                key.match_kind,
+                MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
+            )
+        });
+        let can_follow = keys().all(|key| {
+            let is_narrow = self.ty(&key.expr).is_ok_and(|ty| !is_wide(ty));
+            key.match_kind != MatchKind::Selector && is_narrow && self.follows(&key.expr)
+        });
+        let limbs = self.code.tables[table].key_limbs;
+        self.fused.is_some() && has_rules && can_follow && (1..=INLINE_LIMBS).contains(&limbs)
+    }
+
+    /// The number of the record that the key hits, if the table is of few rules, else as `search` says.
+    pub(super) fn among_few_or(
+        &mut self,
+        table: TableId,
+        search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
+    ) -> Result<Value, Unsupported> {
+        if !self.may_be_among_few(table) {
+            return search(self);
+        }
+        let (few, searched) = (self.b.create_block(), self.b.create_block());
+        let (after, number) = self.block_with(1);
+        let entries = self.load_view(view::of_table(table).entries);
+        self.branch(entries, few, searched);
+        self.start_sealed(few);
+        let found = self.among_few(table, entries)?;
+        self.jump_with(after, &[found]);
+        self.start_sealed(searched);
+        let found = search(self)?;
+        self.jump_with(after, &[found]);
+        self.start_sealed(after);
+        Ok(number[0])
+    }
+
+    fn among_few(&mut self, table: TableId, entries: Value) -> Result<Value, Unsupported> {
+        let key = self.key_of(table)?;
+        let limbs = self.put_on_stack(&key);
+        let words = view::of_table(table);
+        let places = self.rules_of_parts(&words, limbs);
+        let place = self.b.ins().ctz(places);
+        let behind = self.b.ins().ishl_imm(place, 2);
+        let entry = self.b.ins().iadd(entries, behind);
+        Ok(self.b.ins().uload32(in_limbs(), entry, 0))
+    }
+
+    /// The address of a key's limbs: parts name them by number.
+    fn put_on_stack(&mut self, key: &[Value]) -> Value {
+        let slot = self.key_slot();
+        let limbs = self.b.ins().stack_addr(I64, slot, 0);
+        for (&limb, at) in key.iter().zip((0..).step_by(WORD as usize)) {
+            self.b.ins().store(in_stack(), limb, limbs, at);
+        }
+        limbs
+    }
+
+    /// One place for the keys of all tables: a lookup is done before the next one begins.
+    fn key_slot(&mut self) -> StackSlot {
+        if let Some(slot) = self.key_slot {
+            return slot;
+        }
+        let size = INLINE_LIMBS * WORD as u32;
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, ALIGNMENT);
+        *self.key_slot.insert(self.b.create_sized_stack_slot(data))
+    }
+
+    /// The rules that match in all parts, a bit for each place.
+    fn rules_of_parts(&mut self, words: &view::TableView, limbs: Value) -> Value {
+        let live = self.load_view(words.live);
+        let view = self.load_constant(offset::VIEW);
+        let [first, end] = words.parts.map(|at| {
+            let behind = self.load_view(at);
+            self.b.ins().iadd(view, behind)
+        });
+        let (each, of_part) = self.block_with(2);
+        let (through, rules) = self.block_with(1);
+        let is_any = self.b.ins().icmp(IntCC::NotEqual, first, end);
+        self.go_either_way(is_any, (each, &[first, live]), (through, &[live]));
+        self.start(each);
+        let (here, before) = (of_part[0], of_part[1]);
+        let class = self.class_of(here, limbs);
+        let rows = self.load_part(here, part::ROWS);
+        let row = self.b.ins().iadd(rows, class);
+        let row = self.b.ins().load(I64, in_limbs(), row, 0);
+        let both = self.b.ins().band(before, row);
+        let next = self.b.ins().iadd_imm(here, i64::from(part::SIZE));
+        let is_more = self.b.ins().icmp(IntCC::NotEqual, next, end);
+        self.go_either_way(is_more, (each, &[next, both]), (through, &[both]));
+        self.b.seal_block(each);
+        self.start_sealed(through);
+        rules[0]
+    }
+
+    /// The class of the key in a part, in bytes of a row each: the value itself, or found by halving.
+    fn class_of(&mut self, here: Value, limbs: Value) -> Value {
+        let at = self.load_part(here, part::LIMB);
+        let limb = self.b.ins().iadd(limbs, at);
+        let limb = self.b.ins().load(I64, in_stack(), limb, 0);
+        let [shift, mask, half] =
+            [part::SHIFT, part::MASK, part::HALF].map(|at| self.load_part(here, at));
+        let shifted = self.b.ins().ushr(limb, shift);
+        let value = self.b.ins().band(shifted, mask);
+        let itself = self.b.ins().ishl_imm(value, 3);
+        let (halve, of_half) = self.block_with(2);
+        let (known, class) = self.block_with(1);
+        let none = self.number(0);
+        self.go_either_way(half, (halve, &[half, none]), (known, &[itself]));
+        self.start(halve);
+        let (half, least) = (of_half[0], of_half[1]);
+        let starts = self.load_part(here, part::STARTS);
+        let middle = self.b.ins().iadd(least, half);
+        let start = self.b.ins().iadd(starts, middle);
+        let start = self.b.ins().load(I64, in_limbs(), start, 0);
+        let is_behind = self.b.ins().icmp(IntCC::UnsignedLessThan, value, start);
+        let least = self.b.ins().select(is_behind, least, middle);
+        let half = self.b.ins().ushr_imm(half, 1);
+        let is_more =
+            self.b
+                .ins()
+                .icmp_imm(IntCC::UnsignedGreaterThanOrEqual, half, i64::from(WORD));
+        self.go_either_way(is_more, (halve, &[half, least]), (known, &[least]));
+        self.b.seal_block(halve);
+        self.start_sealed(known);
+        class[0]
+    }
+
+    fn load_part(&mut self, here: Value, at: i32) -> Value {
+        self.b.ins().load(I64, in_constants(), here, at)
+    }
+
+    fn go_either_way(
+        &mut self,
+        truth: Value,
+        then: (Block, &[Value]),
+        otherwise: (Block, &[Value]),
+    ) {
+        let [then_args, otherwise_args] = [then.1, otherwise.1].map(|values| {
+            let args: Vec<_> = values.iter().map(|&value| value.into()).collect();
+            args
+        });
+        let (then, otherwise) = (then.0, otherwise.0);
+        self.b
+            .ins()
+            .brif(truth, then, &then_args, otherwise, &otherwise_args);
+        self.is_live = false;
+    }
+}
