@@ -1,4 +1,4 @@
-//! Random programs whose tables have exact keys of all kinds and actions with parameters of all widths: what packets become does not depend on the engine, on how many come
+//! Random programs whose tables have keys of all kinds and actions with parameters of all widths: what packets become does not depend on the engine, on how many come
 //! together, or on whose packets they come with.
 
 use std::sync::Arc;
@@ -69,6 +69,80 @@ struct Part {
     read: Option<Read>,
 }
 
+/// How a part of a key is matched, as programs say it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Exact,
+    Lpm,
+    Ternary,
+    Range,
+    Optional,
+}
+
+impl Kind {
+    fn text(self) -> &'static str {
+        match self {
+            Kind::Exact => "exact",
+            Kind::Lpm => "lpm",
+            Kind::Ternary => "ternary",
+            Kind::Range => "range",
+            Kind::Optional => "optional",
+        }
+    }
+
+    /// Of a part of a table that has rules.
+    fn of_rule(random: &mut Random, part: &Part) -> Kind {
+        let is_number = !part.text.contains("== 0") || part.text.contains('?');
+        match random.below(6) {
+            0 => Kind::Exact,
+            1 => Kind::Optional,
+            2 | 3 if is_number => Kind::Range,
+            _ => Kind::Ternary,
+        }
+    }
+
+    /// Of the parts of a table: exact, or with one prefix, or rules.
+    fn choose(random: &mut Random, parts: &[Part]) -> Vec<Kind> {
+        let prefix = random.below(parts.len());
+        let is_number = !parts[prefix].text.contains("== 0");
+        match random.below(5) {
+            0 | 1 => vec![Kind::Exact; parts.len()],
+            2 if is_number => {
+                let mut kinds = vec![Kind::Exact; parts.len()];
+                kinds[prefix] = Kind::Lpm;
+                kinds
+            }
+            _ => parts
+                .iter()
+                .map(|part| Kind::of_rule(random, part))
+                .collect(),
+        }
+    }
+
+    /// A key that this value matches.
+    fn key(self, random: &mut Random, value: u128, width: u32) -> KeyMatch {
+        let number = |value| Value::truncated(value, width);
+        let open = match random.below(4) {
+            0 => 0,
+            1 => (1 << random.below(width as usize)) - 1,
+            2 => 0xff << random.below(width as usize),
+            _ => u128::MAX,
+        };
+        match self {
+            Kind::Exact => KeyMatch::Exact(number(value)),
+            _ if open == u128::MAX => KeyMatch::Any,
+            Kind::Optional => KeyMatch::Exact(number(value)),
+            Kind::Lpm => {
+                let len = random.below(width as usize + 1) as u32;
+                let open = cut(u128::MAX, width - len);
+                KeyMatch::Lpm(number(value & !open), len)
+            }
+            Kind::Ternary => KeyMatch::Ternary(number(value & !open), number(!open)),
+            Kind::Range => KeyMatch::Range(number(value & !open), number(value | open)),
+        }
+    }
+}
+
 const FIELDS: usize = 7;
 const METAS: usize = 3;
 
@@ -82,7 +156,7 @@ struct Made {
     /// The program, and another one in which tables have actions in another order, and more of them.
     texts: [String; 2],
     widths: Vec<u32>,
-    keys: Vec<Vec<Part>>,
+    keys: Vec<Vec<(Part, Kind)>>,
 }
 
 fn part(random: &mut Random, widths: &[u32], signed: &[bool]) -> Part {
@@ -157,7 +231,7 @@ struct Maker<'r> {
     widths: Vec<u32>,
     signed: Vec<bool>,
     text: String,
-    keys: Vec<Vec<Part>>,
+    keys: Vec<Vec<(Part, Kind)>>,
     /// What stands for the actions of a table, and which these are in both programs.
     lists: Vec<(String, [String; 2])>,
 }
@@ -327,9 +401,10 @@ impl<'r> Maker<'r> {
         let parts: Vec<Part> = parts
             .map(|_| part(random, &self.widths, &self.signed))
             .collect();
-        let keys = parts.iter().enumerate();
+        let kinds = Kind::choose(random, &parts);
+        let keys = parts.iter().zip(&kinds).enumerate();
         let mut keys: String = keys
-            .map(|(k, part)| format!(" {} : exact @name(\"k{k}\");", part.text))
+            .map(|(k, (part, kind))| format!(" {} : {} @name(\"k{k}\");", part.text, kind.text()))
             .collect();
         let mut more = String::new();
         let mut instances = String::new();
@@ -357,7 +432,7 @@ impl<'r> Maker<'r> {
             " table t{t} {{ key = {{{keys} }} actions = {{{place} }} size = 4096;{more} }}"
         ));
         self.lists.push((place, lists));
-        self.keys.push(parts);
+        self.keys.push(parts.into_iter().zip(kinds).collect());
     }
 }
 
@@ -557,18 +632,23 @@ impl Pair {
             }
             _ => {
                 let fields = &pool[random.below(pool.len())];
-                let keys = made.keys[t].iter().map(|part| {
+                let keys = made.keys[t].iter().map(|(part, kind)| {
                     let value = match &part.read {
                         Some(read) => read(fields),
                         None => u128::from(random.next() & 3),
                     };
-                    KeyMatch::Exact(Value::truncated(value, part.width))
+                    kind.key(random, value, part.width)
                 });
                 let keys = keys.collect();
+                let has_rules = |(_, kind): &(Part, Kind)| {
+                    matches!(kind, Kind::Ternary | Kind::Range | Kind::Optional)
+                };
+                let has_rules = made.keys[t].iter().any(has_rules);
+                let priority = has_rules.then(|| 1 + random.below(20) as i32);
                 let action = self.some_action(random, table);
                 let entry = TableEntry {
                     keys,
-                    priority: None,
+                    priority,
                     action,
                     idle_timeout: None,
                     meter: None,

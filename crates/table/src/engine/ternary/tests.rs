@@ -318,3 +318,42 @@ fn a_small_index_is_planned_anew_when_a_quarter_of_its_rules_came_since_and_a_la
         assert_eq!(index.is_outgrown(), is_outgrown, "{came} came to {rules}");
     }
 }
+
+/// Whether code sees the rules of an engine with a field of this width and kind that matches each of these intervals.
+fn are_seen(width: u32, kind: MatchKind, intervals: &[(u64, u64)]) -> bool {
+    let value = |number: u64| Value::truncated(number.into(), width);
+    let shape = Arc::new(KeyShape::new([KeyField { width, kind }]));
+    let mut engine = Ternary::new(shape);
+    for (at, &(lo, hi)) in intervals.iter().enumerate() {
+        let matches = match kind {
+            MatchKind::Range => FieldMatch::Range {
+                lo: value(lo),
+                hi: value(hi),
+            },
+            _ => FieldMatch::Ternary {
+                value: value(lo),
+                mask: value(!(lo ^ hi)),
+            },
+        };
+        engine.insert(Rule {
+            idx: EntryIdx::from_index(at),
+            matches: &[matches.canonical()].into(),
+            rank: Rank::smallest_first(0, EntryId(at as u64)),
+        });
+    }
+    engine.snapshot().vectors().is_some()
+}
+
+#[test]
+fn code_sees_few_rules_whose_parts_are_soon_told_apart() {
+    let one_each = |rules: u64| -> Vec<(u64, u64)> { (0..rules).map(|at| (at, at)).collect() };
+    for rules in [0, 1, 56] {
+        assert!(are_seen(16, MatchKind::Ternary, &one_each(rules)));
+        assert!(are_seen(16, MatchKind::Range, &one_each(rules)));
+        assert!(are_seen(63, MatchKind::Range, &one_each(rules)));
+    }
+    assert!(!are_seen(16, MatchKind::Ternary, &one_each(57)));
+    // The greatest number cannot be told from what is behind all classes.
+    assert!(!are_seen(64, MatchKind::Range, &one_each(1)));
+    assert!(are_seen(64, MatchKind::Ternary, &[(0, u64::MAX)]));
+}
