@@ -111,10 +111,10 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The address of the function that packets go through; 0 if there is none.
-    pub(crate) fn runs(&self) -> usize {
-        let fused = self.code.fused.as_ref();
-        fused.map_or(0, |fused| Arc::as_ptr(&fused.run).addr())
+    /// The function that packets go through, if there is one.
+    pub(crate) fn runs(&self) -> Option<Arc<dyn Fused>> {
+        let fused = self.code.fused.as_ref()?;
+        Some(Arc::clone(&fused.run))
     }
 }
 
