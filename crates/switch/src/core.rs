@@ -267,7 +267,7 @@ pub(crate) struct Core {
     /// Packets that start over at ingress, at their own time.
     pub(crate) again: VecDeque<Job>,
     /// Frames that are to go through later.
-    postponed: VecDeque<Frame>,
+    pub(crate) postponed: VecDeque<Frame>,
     /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
     /// bound where nobody else waits.
     pub(crate) passes_left: Option<u32>,

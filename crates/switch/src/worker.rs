@@ -473,6 +473,10 @@ impl Worker {
                 prefetch_value(&core.queues);
                 prefetch_value(&core.ledger.received);
                 prefetch_value(&core.again);
+                prefetch_value(&core.postponed);
+                prefetch_value(&core.sent);
+                prefetch_value(&core.now);
+                prefetch_value(&core.packets);
                 prefetch_value(&core.derived);
                 prefetch_value(&core.busy_ports);
             }
