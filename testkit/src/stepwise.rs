@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use exec::{
-    Burst, ControlVerdict, Derived, Destination, DropReason, Engine, Fused, Loaded, Lot, Natives,
-    PacketContext, ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep, PassTest,
-    RandomStream, Requests, State, Tracer, Unsupported,
+    Ahead, Burst, ControlVerdict, Derived, Destination, DropReason, Engine, Fused, Loaded, Lot,
+    Natives, PacketContext, ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep,
+    PassTest, RandomStream, Requests, State, Tracer, Unsupported,
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;
@@ -116,6 +116,8 @@ struct StepwisePass {
 
 impl Fused for StepwisePass {
     fn derive(&self, _: &State, _: Lane, _: &mut Derived) {}
+
+    fn ask_for(&self, _: Ahead, _: &State, _: &Derived) {}
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
         let mut done = 0;

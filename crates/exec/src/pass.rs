@@ -204,10 +204,24 @@ impl From<PassOutcome> for PackedOutcome {
     }
 }
 
+/// What bursts read of a state: each can be asked for when the one before is there, the first one when what was made of the state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Tables that are searched, and what packets change of any table.
+    Tables,
+    /// What packets see of tables that are searched.
+    Lookups,
+    /// What lookups in them begin with.
+    Entries,
+}
+
 /// A pass as an engine made it one function.
 pub trait Fused: Send + Sync {
     /// Makes what the engine needs of a state for packets that are counted on this lane, unless it is there.
     fn derive(&self, state: &State, lane: Lane, derived: &mut Derived);
+
+    /// Asks the processor for memory that a burst reads of a state and of what was made of it, whatever its packets are.
+    fn ask_for(&self, what: Ahead, state: &State, derived: &Derived);
 
     /// Takes the frames through the pass, in order, until all are through or one has left, and says how many of them have an outcome now: the last of
     /// them is the one that has left, if one has.

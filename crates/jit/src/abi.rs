@@ -215,6 +215,11 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// Whether packets' keys are looked up by the table, and not by native code.
+    pub(crate) fn is_searched(&self, table: TableId) -> bool {
+        !self.hashed_tables.contains_key(&table) && !self.direct_tables.contains_key(&table)
+    }
+
     /// Whether it calls functions of the host.
     pub(crate) fn calls_natives(&self) -> bool {
         self.calls.iter().any(ExternCall::is_native)

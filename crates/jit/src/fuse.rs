@@ -1,25 +1,50 @@
 //! Bursts through a pass that is one native function.
 
-use exec::{Burst, Derived, Fused, PacketContext, State};
+use exec::{Ahead, Burst, Derived, Fused, PacketContext, State};
+use ir::TableId;
 use table::Lane;
+use table::prefetch::prefetch_value;
 
 use crate::backend::CompiledPass;
 use crate::{abi, view};
 
+/// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
+const MOST_ASKED: usize = 8;
+
 /// A pass as native code.
 pub(crate) struct FusedPass {
     compiled: CompiledPass,
+    /// Of the first tables, those that are searched: in the others native code finds what packets ask by itself.
+    searched: Box<[TableId]>,
 }
 
 impl FusedPass {
     pub(crate) fn new(compiled: CompiledPass) -> FusedPass {
-        FusedPass { compiled }
+        let tables = compiled.code.tables.ids().take(MOST_ASKED);
+        let searched = tables.filter(|table| compiled.code.is_searched(*table));
+        FusedPass {
+            searched: searched.collect(),
+            compiled,
+        }
     }
 }
 
 impl Fused for FusedPass {
     fn derive(&self, state: &State, lane: Lane, derived: &mut Derived) {
         view::derive(derived, state, lane, &self.compiled.code);
+    }
+
+    fn ask_for(&self, what: Ahead, state: &State, derived: &Derived) {
+        if what == Ahead::Tables {
+            view::ask_for_totals(derived, self.compiled.code.tables.len().min(MOST_ASKED));
+        }
+        for table in self.searched.iter().filter_map(|table| state.table(*table)) {
+            match what {
+                Ahead::Tables => prefetch_value(table),
+                Ahead::Lookups => prefetch_value(&*table.lookup),
+                Ahead::Entries => table.lookup.ask_for(),
+            }
+        }
     }
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
@@ -31,5 +56,52 @@ impl Fused for FusedPass {
             ..
         } = &self.compiled;
         abi::run_pass((*run, scouts, *uses), burst, context, code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::compile_pass;
+    use exec::{Natives, Pass, PassInput, PassStep};
+    use ir::{ControlId, FieldId, Layout, ParserId};
+
+    #[test]
+    fn only_tables_that_native_code_does_not_look_keys_up_in_are_asked_for_ahead() {
+        let table = |name: &str, kind: &str| {
+            format!(
+                "table {name} {{\n key a: {kind} as bit<32> = a;\n action none table_and_default;\n default none();\n size 16 declared;\n}}\n"
+            )
+        };
+        let names = ["one", "two", "three"];
+        let kinds = ["exact", "ternary", "exact"];
+        let tables = names
+            .iter()
+            .zip(kinds)
+            .map(|(name, kind)| table(name, kind));
+        let nexts = ["two", "three", "end"];
+        let stages = names.iter().zip(nexts);
+        let stages =
+            stages.map(|(name, next)| format!(" stage {name}: match {name} next {next};\n"));
+        let text = format!(
+            "program p own\nfield a: bit<32>\nparser p start s {{\n state s {{\n goto accept;\n }}\n}}\naction none() {{\n}}\n{}control c {{\n{}}}\n",
+            tables.collect::<String>(),
+            stages.collect::<String>(),
+        );
+        let program = ir::read(&text).expect("the text is IR");
+        let pass = Pass {
+            steps: vec![
+                PassStep::Parse {
+                    parser: ParserId::new(0),
+                    errors: Vec::new(),
+                },
+                PassStep::Set(FieldId::new(0), PassInput::IngressPort),
+                PassStep::Control(ControlId::new(0)),
+            ],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        let fused = FusedPass::new(compiled);
+        assert_eq!(*fused.searched, [TableId::new(1)]);
     }
 }

@@ -7,6 +7,7 @@
 use exec::slots::table::TableSite;
 use exec::{Derived, ExternState, Lot, State, TableState};
 use ir::{ExternId, Program, TableId};
+use table::prefetch::prefetch_at;
 use table::{
     COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, USAGE_WORDS, VectorIndex,
     VectorPart,
@@ -17,6 +18,9 @@ use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
 const TABLE: i32 = 96;
+
+/// Which of its words says where its totals are.
+const TOTALS: usize = 3;
 
 /// Bytes of an extern's part.
 const EXTERN: i32 = 16;
@@ -61,7 +65,7 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         records: first,
         usage: first + 8,
         counts: first + 16,
-        totals: first + 24,
+        totals: first + TOTALS as i32 * 8,
         slots: first + 32,
         lines: first + 40,
         last_slot: first + 48,
@@ -233,6 +237,15 @@ fn words_of<'l>(lot: &Lot<'l>) -> &'l [u64] {
     let of = Some((lot.state.number, lot.lane));
     assert!(lot.derived.of == of, "what was made of another state");
     &lot.derived.words
+}
+
+/// Asks the processor for the totals of the first tables, so many: every packet that asks one is counted there.
+#[inline]
+pub(crate) fn ask_for_totals(derived: &Derived, tables: usize) {
+    let words = derived.words.chunks_exact((TABLE / 8) as usize);
+    for words in words.take(tables) {
+        prefetch_at(words[TOTALS] as usize);
+    }
 }
 
 /// Whether the scout of a level has something to ask.

@@ -111,10 +111,10 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The address of the function that packets go through; 0 if there is none.
-    pub(crate) fn runs(&self) -> usize {
-        let fused = self.code.fused.as_ref();
-        fused.map_or(0, |fused| Arc::as_ptr(&fused.run).addr())
+    /// The function that packets go through, if there is one.
+    pub(crate) fn runs(&self) -> Option<Arc<dyn Fused>> {
+        let fused = self.code.fused.as_ref()?;
+        Some(Arc::clone(&fused.run))
     }
 }
 
@@ -267,7 +267,7 @@ pub(crate) struct Core {
     /// Packets that start over at ingress, at their own time.
     pub(crate) again: VecDeque<Job>,
     /// Frames that are to go through later.
-    postponed: VecDeque<Frame>,
+    pub(crate) postponed: VecDeque<Frame>,
     /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
     /// bound where nobody else waits.
     pub(crate) passes_left: Option<u32>,

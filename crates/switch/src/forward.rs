@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exec::{BURST, Burst, Lot, PackedOutcome, PacketContext, PassOutcome};
+use exec::{BURST, Burst, Fused, Lot, PackedOutcome, PacketContext, PassOutcome};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
@@ -81,35 +81,36 @@ impl Core {
         if frames.is_empty() {
             return;
         }
-        let mut context = self.borrow(lent.as_deref_mut(), &root.code);
+        let run = &fused.run;
+        let mut context = self.borrow(lent.as_deref_mut(), run, &root.code);
         let mut done = 0;
         while done < frames.len() && !self.is_behind() {
             let rest = &mut frames[done..];
             let count = rest.len().min(BURST);
             let some = &mut rest[..count];
             let outcomes = &mut [PackedOutcome::default(); BURST][..count];
-            self.make_ready(root, fused);
+            self.make_ready(root, &**run);
             let mut burst = Burst {
                 frames: some,
                 outcomes,
                 now: self.now,
                 lots: &[self.lot(root, count)],
             };
-            let through = fused.run.run(&mut burst, &mut context);
+            let through = run.run(&mut burst, &mut context);
             // An engine that does nothing would never end.
             let through = through.clamp(1, count);
             let left = self.account(&mut some[..through], outcomes, sent);
-            self.take_on(root, fused, left, &mut context, sent);
+            self.take_on(root, left, &mut context, sent);
             done += through;
         }
         self.keep_waiting(root, &mut frames[done..], self.now);
-        self.give_back(context, lent, &root.code);
+        self.give_back(context, lent, run, &root.code);
     }
 
     /// A burst may begin: all that an engine must know of this device is there.
-    pub(crate) fn make_ready(&mut self, root: &Root, fused: &FusedPass) {
+    pub(crate) fn make_ready(&mut self, root: &Root, run: &dyn Fused) {
         self.queues.busy(self.now, &mut self.busy_ports);
-        fused.run.derive(&root.state, self.lane, &mut self.derived);
+        run.derive(&root.state, self.lane, &mut self.derived);
     }
 
     /// So many frames that are this device's.
@@ -130,9 +131,10 @@ impl Core {
     pub(crate) fn borrow(
         &mut self,
         lent: Option<&mut Contexts>,
+        run: &Arc<dyn Fused>,
         code: &Code,
     ) -> Box<PacketContext> {
-        let lent = lent.and_then(|lent| lent.take(code));
+        let lent = lent.and_then(|lent| lent.take(run));
         lent.unwrap_or_else(|| self.context(code))
     }
 
@@ -140,10 +142,11 @@ impl Core {
         &mut self,
         context: Box<PacketContext>,
         lent: Option<&mut Contexts>,
+        run: &Arc<dyn Fused>,
         code: &Code,
     ) {
         let kept = match lent {
-            Some(lent) => lent.put_back(context, code),
+            Some(lent) => lent.put_back(context, run),
             None => Err(context),
         };
         if let Err(context) = kept {
@@ -181,13 +184,16 @@ impl Core {
     pub(crate) fn take_on(
         &mut self,
         root: &Arc<Root>,
-        fused: &FusedPass,
         left: Option<(u32, PortId)>,
         context: &mut Box<PacketContext>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.collect(&root.code.program, context, &mut Trace(None));
+        // Who has left is rare, and what is known of the code is far where many devices take turns: it is not looked at before.
         let Some((step, egress)) = left else {
+            return;
+        };
+        let Some(fused) = &root.code.fused else {
             return;
         };
         let ingress = context.bytes.ingress;

@@ -1,8 +1,6 @@
 //! Packets of several devices that run the same code go through it together: what a burst costs beside its packets is paid once, and all of them wait for
 //! memory together. Each device sees and counts its own as if they had come alone.
 
-use std::sync::Arc;
-
 use exec::{BURST, Burst, Lot, PackedOutcome};
 use packet::{Frame, Nanos, PortId};
 
@@ -81,15 +79,18 @@ fn run(
     let Some(first) = companions.first_mut() else {
         return 0;
     };
-    let Worker { core, root, .. } = first.worker_mut();
-    let (root, now) = (Arc::clone(root), core.now);
-    let Some(fused) = &root.code.fused else {
+    let Worker {
+        core, root, runs, ..
+    } = first.worker_mut();
+    let now = core.now;
+    // It is taken out while it runs: to count who has it would have workers on several cores wait for each other.
+    let Some(function) = runs.take() else {
         return 0;
     };
-    let mut context = core.borrow(Some(&mut *contexts), &root.code);
+    let mut context = core.borrow(Some(&mut *contexts), &function, &root.code);
     for companion in &mut *companions {
         let Worker { core, root, .. } = companion.worker_mut();
-        core.make_ready(root, fused);
+        core.make_ready(root, &*function);
     }
     let outcomes = &mut [PackedOutcome::default(); BURST][..frames.len()];
     let last = companions.len() - 1;
@@ -100,7 +101,7 @@ fn run(
         now,
         lots: &lots[..companions.len()],
     };
-    let done = fused.run.run(&mut burst, &mut context).min(frames.len());
+    let done = function.run(&mut burst, &mut context).min(frames.len());
     let mut end = 0;
     for (number, companion) in companions.iter_mut().enumerate() {
         let own = end..done.min(end + companion.frames());
@@ -109,15 +110,16 @@ fn run(
         let Worker { core, root, .. } = companion.worker_mut();
         let left = core.account(&mut frames[own.clone()], &outcomes[own], sent);
         if end == done {
-            if let Some(fused) = &root.code.fused {
-                core.take_on(root, fused, left, &mut context, sent);
-            }
+            core.take_on(root, left, &mut context, sent);
             break;
         }
     }
     if let Some(first) = companions.first_mut() {
-        let core = &mut first.worker_mut().core;
-        core.give_back(context, Some(contexts), &root.code);
+        let Worker {
+            core, root, runs, ..
+        } = first.worker_mut();
+        core.give_back(context, Some(contexts), &function, &root.code);
+        *runs = Some(function);
     }
     done
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use exec::{DropReason, PacketContext, TableState, TraceEvent, Tracer};
+use exec::{DropReason, Fused, PacketContext, TraceEvent, Tracer};
 use ir::Program;
 use packet::{Frame, FramePool, Nanos, PortId};
 use table::Lane;
@@ -286,30 +286,23 @@ pub(crate) enum HandoverError {
 const MOST_WORDS: usize = 64;
 const LINE: usize = 8;
 
-/// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
-const MOST_ASKED: usize = 8;
-
 /// What a worker's next burst will need: each can be asked for when the one before is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
     /// The worker itself.
     Own,
-    /// What the device publishes.
+    /// What the device publishes, and what the engine has made of it.
     Root,
-    /// The first tables.
-    Tables,
-    /// What packets see of them.
-    Lookups,
-    /// What lookups in them begin with.
-    Entries,
+    /// What the engine reads of that.
+    State(exec::Ahead),
 }
 
 /// A share of a device's packets. It is moved to the thread that runs it.
 pub struct Worker {
     pub(crate) core: Core,
     pub(crate) root: Arc<Root>,
-    /// The address of the function that packets go through, as long as the root has it; 0 if there is none.
-    runs: usize,
+    /// The function that packets go through, if there is one: the root's, which workers of many devices have in common.
+    pub(crate) runs: Option<Arc<dyn Fused>>,
     version: u64,
     office: Arc<Office>,
     desk: Arc<Desk>,
@@ -413,7 +406,9 @@ impl Worker {
     /// Whether packets go through the same function as those of another worker, so that they may go together ([`crate::forward_together`]).
     #[inline]
     pub fn runs_as(&self, other: &Worker) -> bool {
-        self.runs != 0 && self.runs == other.runs
+        let address = |runs: &Arc<dyn Fused>| Arc::as_ptr(runs).addr();
+        let own = self.runs.as_ref().map(address);
+        own.is_some() && own == other.runs.as_ref().map(address)
     }
 
     /// Whether nothing waits here or is to be sent before what comes at this time.
@@ -478,6 +473,10 @@ impl Worker {
                 prefetch_value(&core.queues);
                 prefetch_value(&core.ledger.received);
                 prefetch_value(&core.again);
+                prefetch_value(&core.postponed);
+                prefetch_value(&core.sent);
+                prefetch_value(&core.now);
+                prefetch_value(&core.packets);
                 prefetch_value(&core.derived);
                 prefetch_value(&core.busy_ports);
             }
@@ -490,24 +489,12 @@ impl Worker {
                     .step_by(LINE)
                     .for_each(|at| prefetch(words, at));
             }
-            Ahead::Tables => prefetch_value(self.first_tables()),
-            Ahead::Lookups => {
-                for table in self.first_tables() {
-                    prefetch_value(&*table.lookup);
-                }
-            }
-            Ahead::Entries => {
-                for table in self.first_tables() {
-                    table.lookup.ask_for();
+            Ahead::State(what) => {
+                if let Some(runs) = &self.runs {
+                    runs.ask_for(what, &self.root.state, &self.core.derived);
                 }
             }
         }
-    }
-
-    /// The tables that are asked for ahead.
-    fn first_tables(&self) -> &[TableState] {
-        let tables = &self.root.state.tables;
-        &tables[..tables.len().min(MOST_ASKED)]
     }
 
     /// At work, does what is due before any frame of a burst.
@@ -622,9 +609,9 @@ impl Worker {
         if self.root.code.version != published.root.code.version {
             self.core.keep_contexts_of(&published.root.code);
         }
-        // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here.
+        // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here. As long as a root is kept so is what it runs.
+        self.runs = published.root.runs();
         self.root = Arc::clone(&published.root);
-        self.runs = self.root.runs();
         for (port, config) in &published.queues {
             if self.core.queues.config(*port) != *config {
                 self.core.queues.configure(*port, *config, self.core.now);

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::Ledger;
+use switch::{Ahead, Ledger};
+use table::prefetch::prefetch_value;
 
 use crate::root::{Root, Slot};
 use crate::share::Fairness;
@@ -26,6 +27,16 @@ pub(crate) struct Seat {
 pub(crate) type Seats = Vec<Box<Seat>>;
 
 impl Seat {
+    /// Asks the processor for memory that a visit will need.
+    #[inline]
+    pub(crate) fn ask_for(&self, what: Ahead) {
+        if what == Ahead::Own {
+            prefetch_value(&self.is_untold);
+            prefetch_value(&self.allowance);
+        }
+        self.worker.ask_for(what);
+    }
+
     pub(crate) fn new(slot: Slot, serial: u64, worker: switch::Worker) -> Seat {
         Seat {
             slot,

@@ -286,10 +286,12 @@ impl Account {
         self.share.is_finite()
     }
 
-    /// In how many intervals as much of its share will have come as it waits for; nothing where it waits for none.
+    /// In how many intervals as much of its share will have come as it waits for; nothing where it waits for none, or for more than its share: for a burst
+    /// without packets of others, which may be the next one.
     fn wait(&self) -> Option<f64> {
         let missing = self.waits_for - self.left;
-        (self.is_limited() && missing > 0.0).then(|| missing / self.share)
+        let waits = self.is_limited() && self.waits_for.is_finite() && missing > 0.0;
+        waits.then(|| missing / self.share)
     }
 
     /// Takes this from what it may use now.

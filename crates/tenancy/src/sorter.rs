@@ -102,7 +102,7 @@ impl Sorter {
             while place != at {
                 let next = frames.get_mut(place).zip(self.places.get_mut(place));
                 let Some((frame, next)) = next else { break };
-                std::mem::swap(&mut on_its_way, frame);
+                on_its_way = std::mem::replace(frame, on_its_way);
                 place = std::mem::replace(next, place as u32) as usize;
             }
             frames[at] = on_its_way;

@@ -42,13 +42,16 @@ const LOOK_AHEAD: usize = 8;
 /// last comes while the one before goes through; much earlier, and it would have left the nearest cache again.
 const LEAD: usize = 4;
 
+/// What is asked for last of a vPDP's worker.
+const LAST: Ahead = Ahead::State(exec::Ahead::Entries);
+
 /// How many groups before its own each thing that a group needs is asked for.
 const AHEAD: [(usize, Ahead); 5] = [
     (5 * LEAD, Ahead::Own),
     (4 * LEAD, Ahead::Root),
-    (3 * LEAD, Ahead::Tables),
-    (2 * LEAD, Ahead::Lookups),
-    (LEAD, Ahead::Entries),
+    (3 * LEAD, Ahead::State(exec::Ahead::Tables)),
+    (2 * LEAD, Ahead::State(exec::Ahead::Lookups)),
+    (LEAD, LAST),
 ];
 
 /// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
@@ -576,8 +579,8 @@ impl Worker {
                 let place = root.place(slot);
                 let place = place.filter(|place| place.admission == Admission::Open);
                 if let Some((place, seat)) = place.zip(self.seat(slot)) {
-                    seat.worker.ask_for(what);
-                    if what == Ahead::Entries {
+                    seat.ask_for(what);
+                    if what == LAST {
                         place.ask_for_exits();
                     }
                 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::{frame, hypervisor, id, marker, spec};
 use exec::DropReason;
-use packet::Frame;
-use tenancy::{Gauge, Quotas, Rate, Work};
+use packet::{Frame, Nanos, PortId};
+use tenancy::{Fairness, Gauge, Quotas, Rate, Work};
 
 /// Each visit costs as much as a packet, beside its packets.
 struct Visits;
@@ -50,5 +50,29 @@ fn quotas_of_cycles_pay_for_whole_visits() {
         let ledger = device.ledger();
         assert_eq!(ledger.sent, visits * at_once);
         assert_eq!(ledger.dropped(DropReason::CycleQuota), 3 * at_once);
+    }
+}
+
+#[test]
+fn what_was_reckoned_is_forgotten_when_shares_are_another() {
+    let fairness = Fairness {
+        interval: Nanos::from_micros(100),
+        cycles_per_second: 1_000_000_000,
+        quantum: Nanos::from_micros(4),
+    };
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[10, 11])).unwrap();
+    hypervisor.load(id(1), marker(1)).unwrap();
+    hypervisor.set_fairness(Some(fairness));
+    let mut worker = hypervisor.workers(1).remove(0);
+    common::forward(&mut worker, &mut [frame(10, &[0, 0])], 1);
+    let other = Fairness {
+        quantum: Nanos::from_micros(2),
+        ..fairness
+    };
+    for (set, packets) in [(fairness, 1), (other, 0)] {
+        hypervisor.set_fairness(Some(set));
+        common::forward(&mut worker, &mut [], 2);
+        assert_eq!(worker.carried(PortId(10)).work.packets, packets);
     }
 }

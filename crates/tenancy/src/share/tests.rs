@@ -736,6 +736,62 @@ fn where_there_is_no_share_the_next_pass_never_comes() {
 }
 
 #[test]
+fn who_waits_for_a_burst_without_others_is_looked_at_in_the_next_one() {
+    let mut shares = settled([(2, 100), (5, 100_000)]);
+    let dear = Slot(1);
+    let account = &mut shares.accounts[dear.index()];
+    (account.credit, account.left) = (-account.own, account.share);
+    assert_eq!(shares.passes(dear), 0);
+    assert_eq!(shares.next_pass(dear), shares.now);
+    shares.begin(&short(), 2, shares.now);
+    shares.meet(0);
+    assert_eq!(shares.passes(dear), 1);
+}
+
+/// Whether one of two is limited that each used all there was in an interval in which the worker kept up, where this came of its account.
+fn is_limited_where(it_came: impl Fn(&mut Account)) -> bool {
+    let mut shares = Shares::default();
+    shares.begin(&short(), 2, Nanos(1));
+    for slot in [0, 1].map(Slot) {
+        serve(&mut shares, (slot, 1), 100, 100);
+    }
+    it_came(&mut shares.accounts[1]);
+    shares.begin(&short(), 2, Nanos::from_micros(11));
+    shares.accounts[1].is_limited()
+}
+
+#[test]
+fn what_waits_anywhere_shows_that_a_worker_does_not_keep_up() {
+    assert!(!is_limited_where(|_| {}));
+    assert!(is_limited_where(|account| account.is_put_off = true));
+    assert!(is_limited_where(|account| account.has_more = true));
+    assert!(is_limited_where(|account| account.is_waiting = true));
+    assert!(is_limited_where(|account| account.cut = 1));
+    assert!(!is_limited_where(|account| {
+        (account.is_put_off, account.is_emptied) = (true, true);
+    }));
+}
+
+#[test]
+fn whose_port_fills_up_before_it_has_what_it_could_asks_for_that_for_as_long_as_that_goes_on() {
+    for full in [0, 4, 10] {
+        let mut shares = settled([(2, 100), (100, 100)]);
+        shares.begin(&short(), 2, Nanos::from_micros(110));
+        let own = shares.accounts[0].own;
+        for burst in 1..=10 {
+            if burst <= full {
+                assert!(shares.grant(Slot(0), usize::MAX) > 0);
+                // Of several ports one tells of the burst.
+                assert!(!shares.fill_up(Slot(0)) && !shares.fill_up(Slot(0)));
+            }
+            shares.begin(&short(), 2, Nanos::from_micros(110 + burst));
+        }
+        let asked = shares.accounts[0].asked_before;
+        assert_eq!(asked, own * full as f64 / 10.0, "{full} of 10");
+    }
+}
+
+#[test]
 fn what_is_dearer_than_a_visit_takes_what_others_leave_and_no_more() {
     // Beside what rounds take.
     for (asked, left) in [(0.2, 0.8), (0.45, 0.55), (0.7, 0.3)] {
