@@ -36,6 +36,10 @@ const BESIDES: &[(&str, &str)] = &[
         "goes back",
         "transition select(packet.lookahead<bit<4>>()) { 5: sBEFORE; default: tTHIS; } } state tTHIS {",
     ),
+    (
+        "advances by what it has read",
+        "packet.advance(8 * (bit<32>)hdr.hTHIS.a[0:0]);",
+    ),
     ("runs another one", "again.apply(packet, hdr.hLAST);"),
 ];
 

@@ -298,7 +298,7 @@ impl Translator<'_> {
         let common_end = self.end;
         let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
-        let homes = self.homes(pass).in_pass();
+        let homes = self.homes(pass).in_pass(self.program);
         self.begin_fusing(pass, homes, ended);
         let begin = self.begin_burst();
         self.begin_packet();
