@@ -36,6 +36,10 @@ const BESIDES: &[(&str, &str)] = &[
         "goes back",
         "transition select(packet.lookahead<bit<4>>()) { 5: sBEFORE; default: tTHIS; } } state tTHIS {",
     ),
+    (
+        "advances by what it has read",
+        "packet.advance(8 * (bit<32>)hdr.hTHIS.a[0:0]);",
+    ),
     ("runs another one", "again.apply(packet, hdr.hLAST);"),
 ];
 
@@ -103,6 +107,23 @@ fn notes(metadata: usize) -> String {
     text
 }
 
+/// Writes each field of each header that is there, and of some that are not.
+fn raises() -> String {
+    let mut text = String::new();
+    for at in 0..HEADERS {
+        let raised: String = FIELDS
+            .iter()
+            .map(|(field, _)| format!("hdr.h{at}.{field} = hdr.h{at}.{field} + {};", at + 3))
+            .collect();
+        let condition = match at % 5 {
+            4 => format!("hdr.h{at}.kind[1:0] != 2"),
+            _ => format!("hdr.h{at}.isValid()"),
+        };
+        writeln!(text, "if ({condition}) {{ {raised} }}").unwrap();
+    }
+    text
+}
+
 /// Sums up what was noted, and tells how many headers were parsed.
 fn sums(metadata: usize) -> String {
     let mut text = String::from("hdr.end.sum = hdr.end.sum + meta.noted;\n");
@@ -116,8 +137,8 @@ fn sums(metadata: usize) -> String {
     text + "hdr.end.count = meta.seen;\n"
 }
 
-/// Packets leave the usual way before egress, where they are too deep for a queue that there is, and behind it.
-fn v1model(metadata: usize, besides: &str) -> String {
+/// Packets leave the usual way before egress, where they are too deep for a queue that there is, and behind it. Ingress does something first.
+fn v1model(metadata: usize, besides: &str, first: &str) -> String {
     let (declarations, states) = (declarations("v1model", metadata), states("", besides));
     let (notes, sums) = (notes(metadata), sums(metadata));
     format!(
@@ -125,7 +146,7 @@ fn v1model(metadata: usize, besides: &str) -> String {
 parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {{\n{states}}}
 control V(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
 control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {{ apply {{
-    std.egress_spec = 3;\n{notes}
+    std.egress_spec = 3;\n{first}{notes}
     if (meta.m1[1:0] == 1) {{ std.priority = 1; }}
     if (meta.m2[3:0] == 6) {{ std.egress_spec = 511; }}
 }} }}
@@ -226,7 +247,7 @@ fn check(what: &str, text: &str) {
 #[test]
 fn very_many_headers_are_what_they_are_on_every_engine_whatever_a_parser_does_besides() {
     for (what, besides) in BESIDES {
-        check(what, &v1model(16, besides));
+        check(what, &v1model(16, besides, ""));
     }
 }
 
@@ -239,5 +260,13 @@ fn very_many_headers_that_are_parsed_again_are_what_they_are_on_every_engine() {
 
 #[test]
 fn very_many_fields_are_what_they_are_on_every_engine() {
-    check("has many fields", &v1model(320, ""));
+    check("has many fields", &v1model(320, "", ""));
+}
+
+#[test]
+fn very_many_fields_of_headers_that_are_written_are_what_they_are_on_every_engine() {
+    for (what, besides) in BESIDES {
+        check(what, &v1model(16, besides, &raises()));
+    }
+    check("has many fields", &v1model(320, "", &raises()));
 }

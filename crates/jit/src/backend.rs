@@ -323,6 +323,12 @@ mod tests {
     }
 
     #[test]
+    fn a_parser_of_very_many_headers_carries_none_from_state_to_state() {
+        let [few, many] = [24, 72].map(|headers| pass_of(headers, 8, 1).args);
+        assert!(many < few * 72 / 24 + few, "{few} {many}");
+    }
+
+    #[test]
     fn packets_that_leave_at_many_steps_leave_by_one_piece_of_code() {
         let [one, many] = [1, 9].map(|steps| pass_of(8, 16, steps).insts);
         let fields = 8 * 16;

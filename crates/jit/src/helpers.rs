@@ -45,6 +45,8 @@ helpers! {
     StoreAt = store_at(base, at, a, n);
     /// Whether so many limbs are equal.
     Equal = equal(a, b, n);
+    /// Writes zeros.
+    Clear = clear(d, n);
     /// Puts a constant into slots.
     Constant = constant(d, which);
     /// Copies limbs of the parameters of the action that runs.
@@ -144,6 +146,11 @@ extern "C" fn store_at(inv: &mut Invocation<'_>, base: u64, at: u64, a: u64, n: 
 extern "C" fn equal(inv: &mut Invocation<'_>, a: u64, b: u64, n: u64) -> u64 {
     let (a, b, n) = (a as usize, b as usize, n as usize);
     u64::from(inv.limbs[a..a + n] == inv.limbs[b..b + n])
+}
+
+extern "C" fn clear(inv: &mut Invocation<'_>, d: u64, n: u64) -> u64 {
+    inv.limbs[d as usize..][..n as usize].fill(0);
+    0
 }
 
 extern "C" fn constant(inv: &mut Invocation<'_>, d: u64, which: u64) -> u64 {

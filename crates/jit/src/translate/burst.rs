@@ -255,14 +255,10 @@ impl Translator<'_> {
             .iter()
             .map(|f| fusing.homes.clean.contains(f))
             .collect();
-        let Some(&offset) = fusing.offsets.get(&header) else {
+        let Some(offset) = self.offset_of(header) else {
             return;
         };
-        let offset = self.b.use_var(offset);
-        let is_there = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
+        let is_there = self.is_there(offset);
         let (there, missing, after) = (self.cold_block(), self.cold_block(), self.cold_block());
         self.branch(is_there, there, missing);
         self.start_sealed(there);

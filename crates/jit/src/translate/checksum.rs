@@ -471,18 +471,16 @@ impl Translator<'_> {
 
     /// Adds what a header in the packet gives: nothing if it was not extracted, since its fields are zero then.
     fn add_header(&mut self, sums: &mut Sums, header: HeaderId, parts: &[Part]) {
-        let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
         let site = self.code.headers.get(header.get() as usize);
-        let (Some(&offset), Some(total)) = (offset, site.map(|site| site.fixed_bits)) else {
+        let Some(total) = site.map(|site| site.fixed_bits) else {
+            return;
+        };
+        let Some(offset) = self.offset_of(header) else {
             return;
         };
         let there = self.b.create_block();
         let (after, after_sums) = self.block_with(2);
-        let offset = self.b.use_var(offset);
-        let is_there = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::SignedGreaterThanOrEqual, offset, 0);
+        let is_there = self.is_there(offset);
         let before = [sums.numbers.value.into(), sums.swapped.value.into()];
         self.b.ins().brif(is_there, there, &[], after, &before);
         self.start_sealed(there);

@@ -150,12 +150,11 @@ impl Translator<'_> {
         for emit in emits {
             let site = self.code.headers[emit.header.base.get() as usize].clone();
             let is_emitted = self.is_emitted(emit);
-            let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&site.id));
-            let offset = offset.copied();
+            let offset = self.offset_of(site.id);
             headers.push(Placed {
                 is_emitted,
                 at,
-                offset: offset.map(|offset| self.b.use_var(offset)),
+                offset,
                 site,
             });
             if let (Some(_), Some(placed)) = (offset, headers.last()) {
@@ -201,8 +200,8 @@ impl Translator<'_> {
     fn is_movable(&self, emits: &[Emit]) -> bool {
         let bits = |emit: &Emit| {
             let header = emit.header.base;
-            let offsets = self.fused.as_ref().map(|fusing| &fusing.offsets);
-            let is_tracked = offsets.is_some_and(|offsets| offsets.contains_key(&header));
+            let fusing = self.fused.as_ref();
+            let is_tracked = fusing.is_some_and(|fusing| fusing.offsets.knows(header));
             let site = self.code.headers.get(header.get() as usize)?;
             is_tracked.then_some(site.fixed_bits)
         };

@@ -20,11 +20,19 @@ use exec::slots::header::HeaderSite;
 /// Fields of no header that live in variables, at most: with more, none does.
 const MOST_OF_NO_HEADER: usize = 150;
 
+/// Fields that live in variables and are written by something other than extraction and what is told once, at most: with more, none does.
+const MOST_WRITTEN: usize = 100;
+
+/// Fields of headers of which it is not known where they were extracted that live in variables, at most: with more, none does.
+const MOST_UNTRACKED: usize = 160;
+
 /// What is known of a program's fields.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
     /// Fields that live in variables.
     pub(crate) in_variables: HashSet<FieldId>,
+    /// Fields that live in variables in a scout, which needs few of them. It follows no others.
+    pub(crate) followed: HashSet<FieldId>,
     /// Fields of which the packet's bytes are the only source.
     pub(crate) clean: HashSet<FieldId>,
     /// Headers that only extraction makes valid, and that have a clean field.
@@ -115,7 +123,36 @@ impl Homes {
             }
         }
         homes.written = written;
+        homes.followed.clone_from(&homes.in_variables);
         homes
+    }
+
+    /// The homes in a pass. What is written is kept till the packet is deparsed: where that is very much it stays in the frame, since a place has to be found for each value in each block
+    /// that it comes through. What nothing but extraction writes is kept as long as code reads it, and what is told once need not be.
+    pub(crate) fn in_pass(mut self, program: &Program) -> Homes {
+        let is_kept =
+            |field: &FieldId| self.written.contains(field) && !self.only_told.contains(field);
+        if self
+            .in_variables
+            .iter()
+            .filter(|field| is_kept(field))
+            .count()
+            > MOST_WRITTEN
+        {
+            self.in_variables.retain(|field| !is_kept(field));
+        }
+        self.spare_untracked(program);
+        self
+    }
+
+    /// Fields of headers of which it is not known where they were extracted cannot be loaded behind the parser (`late.rs`): very many of them stay in the frame.
+    fn spare_untracked(&mut self, program: &Program) {
+        let headers = program.headers.ids();
+        let untracked = headers.filter(|header| !self.tracked.contains(header));
+        let fields: HashSet<FieldId> = untracked.flat_map(|id| fields_of(program, id)).collect();
+        if self.in_variables.intersection(&fields).count() > MOST_UNTRACKED {
+            self.in_variables.retain(|field| !fields.contains(field));
+        }
     }
 
     /// Where there are very many fields of no header, they stay in the frame: the processor has no registers for them, and to find out of each what it is wherever ways meet
@@ -493,13 +530,21 @@ pub(super) mod tests {
 
     /// A program, its headers, and what is known of its fields.
     pub(in super::super) fn read(text: &str) -> (Program, Vec<HeaderSite>, Homes) {
+        read_written(text, std::iter::empty())
+    }
+
+    /// The same, where the architecture writes these fields.
+    fn read_written(
+        text: &str,
+        written: impl Iterator<Item = FieldId>,
+    ) -> (Program, Vec<HeaderSite>, Homes) {
         let program = ir::read(text).expect("the text is IR");
         let layout = Layout::of(&program);
         let headers = program.headers.ids();
         let sites: Vec<HeaderSite> = headers
             .filter_map(|id| HeaderSite::new(&program, &layout, id))
             .collect();
-        let homes = Homes::of(&program, &sites, std::iter::empty());
+        let homes = Homes::of(&program, &sites, written);
         (program, sites, homes)
     }
 
@@ -528,6 +573,48 @@ pub(super) mod tests {
         };
         assert_eq!(in_variables(150), 150 + OF_HEADER);
         assert_eq!(in_variables(151), OF_HEADER);
+    }
+
+    #[test]
+    fn where_fields_that_are_written_are_very_many_they_stay_in_the_frame_of_a_pass() {
+        let in_variables = |written: u32| {
+            let fields: String = (0..written)
+                .map(|at| format!("field w{at}: bit<16>\n"))
+                .collect();
+            let code: String = (0..written)
+                .map(|at| format!("        w{at} = 16w1;\n"))
+                .collect();
+            let text = format!(
+                "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nfield told: bit<8>\n{fields}header hdr.h: h_t\ncontrol c {{\n    stage c.code: action next end {{\n{code}    }}\n}}\n"
+            );
+            let told = FieldId::new(0);
+            let (program, _, homes) = read_written(&text, std::iter::once(told));
+            let homes = homes.in_pass(&program);
+            assert_eq!(homes.followed.len() as u32, written + 3);
+            assert!(homes.in_variables.contains(&told));
+            homes.in_variables.len() as u32
+        };
+        // Those that the architecture tells, the header's validity, and what is only read.
+        assert_eq!(in_variables(100), 100 + 3);
+        assert_eq!(in_variables(101), 3);
+    }
+
+    #[test]
+    fn where_fields_of_headers_that_may_begin_anywhere_are_very_many_they_stay_in_the_frame_of_a_pass()
+     {
+        let in_variables = |headers: usize, advance: &str| {
+            let declared: String = (0..headers)
+                .map(|at| format!("header hdr.h{at}: h_t\n"))
+                .collect();
+            let (program, _, homes) = read(&format!(
+                "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nfield m: bit<8>\n{declared}parser p start s {{\n    state s {{\n        advance {advance};\n        goto accept;\n    }}\n}}\n"
+            ));
+            homes.in_pass(&program).in_variables.len()
+        };
+        // With each header's validity, and the field of none.
+        assert_eq!(in_variables(80, "32w12"), 160 + 1);
+        assert_eq!(in_variables(81, "32w12"), 1);
+        assert_eq!(in_variables(81, "32w16"), 162 + 1);
     }
 
     #[test]

@@ -6,9 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Value, ValueDef};
-use cranelift_frontend::Variable;
 use exec::slots::Slot;
 use exec::slots::header::HeaderSite;
 use ir::{FieldId, HeaderId, ParserId, Program};
@@ -101,8 +99,7 @@ impl Translator<'_> {
     /// A limb of a field that is not loaded yet, or whether its header is valid.
     pub(super) fn late(&mut self, slot: Slot) -> Option<Value> {
         let Place { header, field } = *self.fused.as_ref()?.late.places.get(&slot)?;
-        let offset = self.offset_of(header)?;
-        let at = self.b.use_var(offset);
+        let at = self.offset_in_parser(header)?;
         let is_extracted = self.is_computed(at);
         let Some(field) = field else {
             return Some(match is_extracted {
@@ -130,13 +127,7 @@ impl Translator<'_> {
         Some(value[0])
     }
 
-    /// Whether a header with this offset was extracted.
-    fn is_there(&mut self, offset: Value) -> Value {
-        let at_least = IntCC::SignedGreaterThanOrEqual;
-        self.b.ins().icmp_imm(at_least, offset, 0)
-    }
-
-    /// Whether a header's offset is known to be that of an extraction: it is computed here, and no number of its own ([`super::pass::Fusing::offsets`]).
+    /// Whether a header's offset is known to be that of an extraction: it is computed here, and no number of its own ([`super::offsets::Offsets`]).
     fn is_computed(&self, offset: Value) -> bool {
         let dfg = &self.b.func.dfg;
         let ValueDef::Result(inst, _) = dfg.value_def(dfg.resolve_aliases(offset)) else {
@@ -155,11 +146,6 @@ impl Translator<'_> {
         let at = self.bytes_of_header(header);
         let total = self.code.headers[header.get() as usize].fixed_bits;
         self.load_bits(at, field.bit, field.width, total)[field.limb]
-    }
-
-    fn offset_of(&self, header: HeaderId) -> Option<Variable> {
-        let fusing = self.fused.as_ref()?;
-        fusing.offsets.get(&header).copied()
     }
 
     /// The parser has ended: the fields that are not loaded yet are now.
@@ -183,9 +169,8 @@ impl Translator<'_> {
         let Some(offset) = self.offset_of(header) else {
             return;
         };
-        let at = self.b.use_var(offset);
         let (there, after) = (self.b.create_block(), self.b.create_block());
-        let is_there = self.is_there(at);
+        let is_there = self.is_there(offset);
         self.branch(is_there, there, after);
         self.start_sealed(there);
         let one = self.number(1);
@@ -244,6 +229,11 @@ mod tests {
 
     /// Which headers are late in such a parser, which does `code` besides in its first state; there is one header more that is not extracted.
     fn late(headers: u32, code: &str) -> Vec<u32> {
+        late_beside(headers, code, &HashSet::new())
+    }
+
+    /// The same where the architecture may write these fields.
+    fn late_beside(headers: u32, code: &str, written_before: &HashSet<FieldId>) -> Vec<u32> {
         let declared: String = (0..=headers)
             .map(|at| format!("header hdr.h{at}: h_t\n"))
             .collect();
@@ -260,7 +250,7 @@ mod tests {
         let (program, sites, homes) = read(&format!(
             "program t own\nheader_type h_t {{\n    a: bit<8>;\n    b: bit<80>;\n}}\n{declared}parser p start s0 {{\n{states}}}\n"
         ));
-        let late = Late::of(&program, &sites, &homes, &HashSet::new(), ParserId::new(0));
+        let late = Late::of(&program, &sites, &homes, written_before, ParserId::new(0));
         let mut late: Vec<u32> = late.headers.iter().map(|header| header.get()).collect();
         late.sort_unstable();
         late
@@ -283,6 +273,18 @@ mod tests {
             "lookahead 8 (hdr.h5.a at 0);",
         ] {
             assert_eq!(late(many, code), others, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_the_architecture_may_write_is_not_loaded_late() {
+        let many = FEW + 2;
+        let others: Vec<u32> = (0..many).filter(|&at| at != 5).collect();
+        // Its validity, and its fields.
+        for field in 0..3 {
+            let written = FieldId::new(5 * 3 + field);
+            let late = late_beside(many, "", &HashSet::from([written]));
+            assert_eq!(late, others, "{field}");
         }
     }
 

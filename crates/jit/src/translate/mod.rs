@@ -24,6 +24,7 @@ mod homes;
 mod kept;
 mod late;
 mod levels;
+mod offsets;
 mod parser;
 mod pass;
 mod place;

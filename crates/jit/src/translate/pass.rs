@@ -23,25 +23,23 @@ use super::current::is_about_current;
 use super::deparse::Emit;
 use super::homes::{Homes, written_in_control, written_in_parser};
 use super::late::Late;
+use super::offsets::Offsets;
+use super::place::is_cleared_by_helper;
 use super::scout::{ScoutedStages, Scouting};
 use super::{Block, I64, Translator};
 use crate::abi::{Outcome, flags, offset};
 use crate::helpers::Helper;
 
-/// The offset of a header that was not extracted: before any place where a header may come to be.
-const NOWHERE: i64 = -1 << 40;
-
 /// What is known while a pass is translated.
 pub(super) struct Fusing {
     pub(super) homes: Homes,
     variables: HashMap<Slot, Variable>,
-    /// Where each header of [`Homes::tracked`] was extracted, in bytes; [`NOWHERE`] if it was not. Only [`Translator::note_extracted`] defines them, each time by an
-    /// instruction's result, and [`Translator::all_zero`], by a constant: so a result of an instruction always is where its header was extracted (`late.rs`).
-    pub(super) offsets: HashMap<HeaderId, Variable>,
+    /// Where each header of [`Homes::tracked`] was extracted.
+    pub(super) offsets: Offsets,
     /// Sums of what stands in the packet of each tracked header, where they were made; and of what they are.
     pub(super) header_sums: HashMap<HeaderId, HeaderSum>,
     pub(super) summed: HashMap<HeaderId, Summed>,
-    /// Slots of the frame that no variable stands for, as runs.
+    /// Slots of the frame that no variable stands for, as runs. Others may lie in them.
     in_frame: Vec<(Slot, u32)>,
     /// Whether the packet's bytes are still those that were parsed.
     pub(super) bytes_stand: bool,
@@ -230,12 +228,7 @@ impl Translator<'_> {
 
     /// A header was extracted at the cursor.
     pub(super) fn note_extracted(&mut self, header: HeaderId) {
-        let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
-        if let Some(&offset) = offset {
-            let cursor = self.b.use_var(self.cursor);
-            let byte = self.b.ins().ushr_imm(cursor, 3);
-            self.b.def_var(offset, byte);
-        }
+        self.note_offset(header);
         let sum = self.fused.as_ref().and_then(|f| f.header_sums.get(&header));
         if let Some(&sum) = sum {
             let no = self.number(0);
@@ -293,12 +286,8 @@ impl Translator<'_> {
 
     pub(super) fn bytes_of_header(&mut self, header: HeaderId) -> Value {
         let bytes = self.b.use_var(self.bytes);
-        let offset = self.fused.as_ref().and_then(|f| f.offsets.get(&header));
-        match offset.copied() {
-            Some(offset) => {
-                let offset = self.b.use_var(offset);
-                self.b.ins().iadd(bytes, offset)
-            }
+        match self.offset_of(header) {
+            Some(offset) => self.b.ins().iadd(bytes, offset),
             None => bytes,
         }
     }
@@ -309,7 +298,8 @@ impl Translator<'_> {
         let common_end = self.end;
         let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
-        self.begin_fusing(pass, ended);
+        let homes = self.homes(pass).in_pass(self.program);
+        self.begin_fusing(pass, homes, ended);
         let begin = self.begin_burst();
         self.begin_packet();
         for (number, step) in pass.steps.iter().enumerate() {
@@ -329,8 +319,12 @@ impl Translator<'_> {
         Ok(scouting.map_or_else(ScoutedStages::new, |scouting| scouting.sites))
     }
 
-    pub(super) fn begin_fusing(&mut self, pass: &Pass, ended: Block) {
-        let homes = Homes::of(self.program, &self.code.headers, written_by(pass));
+    /// Where the fields of the program live, all that can in variables.
+    pub(super) fn homes(&self, pass: &Pass) -> Homes {
+        Homes::of(self.program, &self.code.headers, written_by(pass))
+    }
+
+    pub(super) fn begin_fusing(&mut self, pass: &Pass, homes: Homes, ended: Block) {
         let mut variables = HashMap::new();
         let mut in_frame: Vec<(Slot, u32)> = Vec::new();
         for (id, field) in self.program.fields.iter() {
@@ -342,27 +336,19 @@ impl Translator<'_> {
                 }
                 continue;
             }
-            match in_frame.last_mut() {
-                Some((first, count)) if *first + *count == slot => *count += limbs,
-                _ => in_frame.push((slot, limbs)),
-            }
+            add_run(&mut in_frame, slot, limbs);
         }
         let places = self.places(&homes);
         let scouting = Scouting::of(self.program, pass, &self.code.headers, &homes);
         let written: HashSet<FieldId> = written_by(pass).collect();
-        let mut headers: Vec<HeaderId> = homes.tracked.iter().copied().collect();
-        headers.sort_by_key(|header| header.get());
-        let offsets = headers
-            .iter()
-            .map(|&header| (header, self.b.declare_var(I64)))
-            .collect();
+        let offsets = Offsets::new(&mut self.b, homes.tracked.iter().copied());
         let mut header_sum = || HeaderSum {
             sum: self.b.declare_var(I64),
             is_known: self.b.declare_var(I64),
         };
-        let header_sums = headers
-            .iter()
-            .map(|&header| (header, header_sum()))
+        let header_sums = offsets
+            .headers()
+            .map(|header| (header, header_sum()))
             .collect();
         let pipeline = &self.program.pipeline;
         let lists = pipeline
@@ -455,17 +441,13 @@ impl Translator<'_> {
         let sums: Vec<Variable> = sums.flat_map(|kept| [kept.sum, kept.is_known]).collect();
         let in_frame = fusing.in_frame.clone();
         let variables: Vec<Variable> = fusing.variables.values().copied().collect();
-        let offsets: Vec<Variable> = fusing.offsets.values().copied().collect();
         let is_wrong = fusing.is_wrong;
         let zero = self.number(0);
         self.b.def_var(is_wrong, zero);
-        let nowhere = self.number(NOWHERE as u64);
         for variable in variables.into_iter().chain(sums) {
             self.b.def_var(variable, zero);
         }
-        for offset in offsets {
-            self.b.def_var(offset, nowhere);
-        }
+        self.forget_offsets();
         for (slot, limbs) in in_frame {
             self.clear(slot, limbs);
         }
@@ -861,6 +843,21 @@ impl Translator<'_> {
     }
 }
 
+/// Slots that are cleared in vain, at most, so that one helper more need not be called.
+const MOST_BETWEEN: u32 = 64;
+
+/// Adds slots to runs of those that are cleared for each packet. If they do not lie far behind a long run, what is between is cleared too: a variable stands for it.
+fn add_run(runs: &mut Vec<(Slot, u32)>, slot: Slot, limbs: u32) {
+    if let Some((first, count)) = runs.last_mut() {
+        let between = slot - (*first + *count);
+        if between == 0 || (is_cleared_by_helper(*count) && between <= MOST_BETWEEN) {
+            *count += between + limbs;
+            return;
+        }
+    }
+    runs.push((slot, limbs));
+}
+
 /// The fields that an architecture writes.
 fn written_by(pass: &Pass) -> impl Iterator<Item = FieldId> + '_ {
     pass.steps.iter().flat_map(|step| match step {
@@ -870,4 +867,23 @@ fn written_by(pass: &Pass) -> impl Iterator<Item = FieldId> + '_ {
         PassStep::Carry(pairs) => pairs.iter().map(|(_, to)| *to).collect(),
         _ => Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_between_is_cleared_too_where_a_helper_clears() {
+        let runs = |slots: &[(Slot, u32)]| {
+            let mut runs = Vec::new();
+            slots
+                .iter()
+                .for_each(|&(slot, limbs)| add_run(&mut runs, slot, limbs));
+            runs
+        };
+        assert_eq!(runs(&[(0, 2), (2, 3), (7, 1)]), [(0, 5), (7, 1)]);
+        assert_eq!(runs(&[(0, 17), (17 + 64, 1)]), [(0, 17 + 64 + 1)]);
+        assert_eq!(runs(&[(0, 17), (17 + 65, 1)]), [(0, 17), (17 + 65, 1)]);
+    }
 }

@@ -37,6 +37,11 @@ impl Located {
     }
 }
 
+/// Whether a helper writes so many zeros.
+pub(super) fn is_cleared_by_helper(limbs: u32) -> bool {
+    limbs > 2 * INLINE_LIMBS
+}
+
 /// The bytes before a slot.
 fn byte_offset(slot: Slot) -> i32 {
     // A frame has at most 2^17 limbs, and scratch a few times as many.
@@ -261,12 +266,11 @@ impl Translator<'_> {
 
     /// Zeros in slots.
     pub(super) fn clear(&mut self, d: Slot, limbs: u32) {
-        if limbs <= 2 * INLINE_LIMBS {
+        if is_cleared_by_helper(limbs) {
+            self.help_with(Helper::Clear, &[d.into(), limbs.into()]);
+        } else {
             let zeros = self.zeros(limbs as usize);
             self.store_slots(d, &zeros);
-        } else {
-            let constant = self.constant(vec![0; limbs as usize]);
-            self.help_with(Helper::Constant, &[d.into(), constant]);
         }
     }
 

@@ -376,7 +376,7 @@ impl Translator<'_> {
                 Expr::Const(..) => true,
                 Expr::Read(place) => {
                     place.dims.is_empty()
-                        && fused.homes.in_variables.contains(&place.base)
+                        && fused.homes.followed.contains(&place.base)
                         && !written.contains(&place.base)
                 }
                 Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => known(a),
@@ -429,7 +429,8 @@ impl Translator<'_> {
         let common_end = self.end;
         let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
-        self.begin_fusing(pass, ended);
+        let homes = self.homes(pass);
+        self.begin_fusing(pass, homes, ended);
         let mut levels = Levels::default();
         if let Some(fused) = self.fused.as_mut() {
             fused.scouting.is_ahead = true;

@@ -42,7 +42,7 @@ impl Follows for Translator<'_> {
 
     fn follows_place(&self, place: &Place) -> bool {
         let fused = self.fused.as_ref();
-        place.dims.is_empty() && fused.is_some_and(|f| f.homes.in_variables.contains(&place.base))
+        place.dims.is_empty() && fused.is_some_and(|f| f.homes.followed.contains(&place.base))
     }
 
     fn is_scouted(&self, table: TableId, control: &Control) -> bool {
