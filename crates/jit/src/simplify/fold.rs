@@ -416,6 +416,9 @@ impl Fold<'_> {
         {
             return self.is_same(inst, result, arg);
         }
+        if let Some(before) = self.shifted_back(data, ty) {
+            return self.is_same(inst, result, before);
+        }
         if let InstructionData::Ternary {
             opcode: Opcode::Select,
             args: [cond, yes, no],
@@ -433,6 +436,31 @@ impl Fold<'_> {
         if let Some(computation) = self.computation(data, ty) {
             self.compute_once(block, inst, result, computation);
         }
+    }
+
+    /// What an instruction shifts down that was shifted up as far, if nothing was lost.
+    fn shifted_back(&self, data: InstructionData, ty: Type) -> Option<Value> {
+        let InstructionData::BinaryImm64 {
+            opcode: Opcode::UshrImm,
+            arg,
+            imm: by,
+        } = data
+        else {
+            return None;
+        };
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(self.origin(arg)) else {
+            return None;
+        };
+        let InstructionData::BinaryImm64 {
+            opcode: Opcode::IshlImm,
+            arg: before,
+            imm,
+        } = self.func.dfg.insts[inst]
+        else {
+            return None;
+        };
+        let stays = i64::from(ty.bits() - self.width(before));
+        (imm == by && (0..=stays).contains(&by.bits())).then_some(before)
     }
 
     /// How many low bits of a value may be other than 0.

@@ -220,15 +220,16 @@ impl Translator<'_> {
         let most = MAX_FRAME as i64 * 8;
         let is_full = self.b.ins().icmp_imm(IntCC::SignedLessThan, headroom, 0);
         let is_long = self.b.ins().icmp_imm(IntCC::SignedGreaterThan, bits, most);
-        let mut is_hard = self.b.ins().bor(is_full, is_long);
+        let mut hard = vec![is_full, is_long];
         if self.calls(Op::Truncate) {
             let asked = self.asked_flag();
-            let has_asked = self.is_set(asked);
-            is_hard = self.b.ins().bor(is_hard, has_asked);
+            hard.push(self.is_set(asked));
         }
-        let fits = self.b.create_block();
-        self.branch(is_hard, anew, fits);
-        self.start_sealed(fits);
+        for is_hard in hard {
+            let fits = self.b.create_block();
+            self.branch(is_hard, anew, fits);
+            self.start_sealed(fits);
+        }
         // All that stands in the packet is read before any of it is written over; what has values of its own is put together where it is written.
         let bytes = self.b.use_var(self.bytes);
         let front = self.b.ins().iadd(bytes, shift);
@@ -264,16 +265,25 @@ impl Translator<'_> {
 
     /// The frame will begin where the packet does now.
     fn note_moved(&mut self, shift: Value) {
-        self.code.may_move = true;
+        let flags = self.flags();
+        let shift = match std::mem::replace(&mut self.code.may_move, true) {
+            true => self.moved_before(shift),
+            // Nothing in front of the first deparser has moved it.
+            false => shift,
+        };
+        self.store_invocation(shift, offset::SHIFT);
+        let flags = self.b.ins().bor_imm(flags, flags::MOVED as i64);
+        self.set_flags(flags);
+    }
+
+    /// By how much a packet is moved that may have been moved before.
+    fn moved_before(&mut self, shift: Value) -> Value {
         let flags = self.flags();
         let before = self.load_invocation(offset::SHIFT);
         let has_moved = self.b.ins().band_imm(flags, flags::MOVED as i64);
         let zero = self.number(0);
         let before = self.b.ins().select(has_moved, before, zero);
-        let shift = self.b.ins().iadd(before, shift);
-        self.store_invocation(shift, offset::SHIFT);
-        let flags = self.b.ins().bor_imm(flags, flags::MOVED as i64);
-        self.set_flags(flags);
+        self.b.ins().iadd(before, shift)
     }
 
     /// Whether a header is emitted elsewhere than it was parsed: 0 or 1.
