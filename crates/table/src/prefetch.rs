@@ -96,7 +96,7 @@ fn with_bit_instructions(work: impl BitWork) {
 /// Numbers that are compared with one at a time.
 pub(crate) const FAN: usize = 16;
 
-/// A way to count how many numbers are no greater than another. There is a value of it where the processor has the instructions.
+/// A way to count how many numbers are no greater than another. Whoever has a value of it may use the instructions that it takes.
 pub(crate) trait Count<T>: Copy {
     /// Of numbers in order, the first of which is no greater than `number`: how many are not.
     fn up_to(self, numbers: &[T; FAN], number: T) -> usize;
@@ -108,7 +108,7 @@ pub(crate) trait CountWork {
     fn run(self, count: impl Count<u32> + Count<u64>);
 }
 
-/// Does work that counts numbers: all at once, or eight, if the processor compares as many, else by halving.
+/// Does work that counts numbers: sixteen at once, or eight, if the processor compares as many, else by halving.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub(crate) fn counting_numbers(work: impl CountWork) {
