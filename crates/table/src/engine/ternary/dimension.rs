@@ -1,14 +1,13 @@
 //! [`Dimension`]: for each value of a part of the key, which rules it matches.
 //!
 //! Values that the same rules match, side by side, are one class with one row of bits. A short part has a row a value; a longer one is cut where the
-//! interval of a rule begins or ends, and the class of a value is found by halving.
+//! interval of a rule begins or ends, and the class of a value is found by a search in a few steps, each of which compares it with some numbers at once.
 
 use super::bit_rows::{BitRow, Moved};
 use super::layout::{Piece, Role};
 use super::vectors::{VectorIndex, VectorPart};
-use crate::prefetch::{BitWork, in_vectors, prefetch};
+use crate::prefetch::{ByHalves, Count, CountWork, FAN, counting_numbers, prefetch};
 use bits::one;
-use std::hint::select_unpredictable;
 
 /// Bits of a part whose rules may match other values than intervals. It has a row a value.
 const CHUNK: u32 = 8;
@@ -111,7 +110,7 @@ impl Part {
     /// The classes of keys. Not inlined, so that it is there once for rows of all lengths.
     #[inline(never)]
     fn classify<'k>(&self, classes: &Classes, key: impl Fn(usize) -> &'k [u64], out: &mut [u32]) {
-        in_vectors(Classify {
+        counting_numbers(Classify {
             part: self,
             classes,
             key,
@@ -183,9 +182,9 @@ struct Classify<'c, F> {
     out: &'c mut [u32],
 }
 
-impl<'k, F: Fn(usize) -> &'k [u64]> BitWork for Classify<'_, F> {
+impl<'k, F: Fn(usize) -> &'k [u64]> CountWork for Classify<'_, F> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, count: impl Count<u32> + Count<u64>) {
         let ((word, shift), mask) = (self.part.place, one::mask(self.part.width));
         let number_of = |at: usize| (self.key)(at)[word] >> shift & mask;
         match self.classes {
@@ -194,16 +193,25 @@ impl<'k, F: Fn(usize) -> &'k [u64]> BitWork for Classify<'_, F> {
                     *class = number_of(at) as u32;
                 }
             }
-            Classes::Narrow(starts) => starts.classify(|at| number_of(at) as u32, self.out),
-            Classes::Wide(starts) => starts.classify(number_of, self.out),
+            Classes::Narrow(starts) => {
+                starts.classify(|at| number_of(at) as u32, count, self.out);
+            }
+            Classes::Wide(starts) => starts.classify(number_of, count, self.out),
         }
     }
 }
 
-/// Where classes begin, the first at 0; a power of two of them, the last ones for no class.
+/// Numbers side by side, in a cache line if they are of 32 bits.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Block<T>([T; FAN]);
+
+/// Where classes begin, the first at 0: a tree without pointers. The lowest level has all, and each other one has the first number of each block of the
+/// level below.
 #[derive(Debug, Clone)]
 struct Starts<T> {
-    starts: Vec<T>,
+    /// From the top, which is one block, down.
+    levels: Vec<Vec<Block<T>>>,
     classes: usize,
 }
 
@@ -224,77 +232,102 @@ impl<T: Number> Starts<T> {
     /// From numbers in order, the first 0.
     fn new(mut starts: Vec<T>) -> Self {
         let classes = starts.len();
-        starts.resize(classes.next_power_of_two(), T::MAX);
-        Self { starts, classes }
+        let mut levels = Vec::new();
+        while levels.is_empty() || starts.len() > 1 {
+            let level: Vec<Block<T>> = starts.chunks(FAN).map(Block::new).collect();
+            starts = level.iter().map(|block| block.0[0]).collect();
+            levels.push(level);
+        }
+        levels.reverse();
+        Self { levels, classes }
     }
 
-    /// The class of a number. No branch depends on it.
-    #[inline(always)]
-    fn class(&self, number: T) -> usize {
-        let mut class = 0;
-        let mut half = self.starts.len() / 2;
-        while half > 0 {
-            let next = class + half;
-            class = select_unpredictable(self.starts[next] <= number, next, class);
-            half /= 2;
+    /// As few as can be halved to the end, the last ones behind all classes, if they are few.
+    fn in_one_block(&self) -> Option<&[T]> {
+        match &self.levels[..] {
+            [level] => Some(&level[0].0[..self.classes.next_power_of_two()]),
+            _ => None,
         }
-        // What is behind the classes is no greater than the greatest number.
-        class.min(self.classes - 1)
+    }
+
+    fn bytes(&self) -> usize {
+        let levels = self.levels.iter().map(|level| size_of_val(&level[..]));
+        levels.sum()
+    }
+
+    /// The class of a number.
+    fn class(&self, number: T) -> usize {
+        self.class_in(&self.levels, number, ByHalves)
+    }
+
+    /// The class of a number, given the levels. No branch depends on it.
+    #[inline(always)]
+    fn class_in(
+        &self,
+        levels: &[impl AsRef<[Block<T>]>],
+        number: T,
+        count: impl Count<T>,
+    ) -> usize {
+        let mut place = 0;
+        for level in levels {
+            let level = level.as_ref();
+            // What is behind the numbers of a level is no greater than the greatest number.
+            let block = place.min(level.len() - 1);
+            place = block * FAN + count.up_to(&level[block].0, number) - 1;
+        }
+        place.min(self.classes - 1)
     }
 
     /// The classes of what `number_of` gives for each key.
     #[inline(always)]
-    fn classify(&self, number_of: impl Fn(usize) -> T, classes: &mut [u32]) {
-        // With the number of steps known, they follow each other without a loop, and no index needs a check.
-        match self.starts.len().ilog2() {
-            0 => classes.fill(0),
-            1 => self.classify_in::<1>(number_of, classes),
-            2 => self.classify_in::<2>(number_of, classes),
-            3 => self.classify_in::<3>(number_of, classes),
-            4 => self.classify_in::<4>(number_of, classes),
-            5 => self.classify_in::<5>(number_of, classes),
-            6 => self.classify_in::<6>(number_of, classes),
-            7 => self.classify_in::<7>(number_of, classes),
-            8 => self.classify_in::<8>(number_of, classes),
-            9 => self.classify_in::<9>(number_of, classes),
-            10 => self.classify_in::<10>(number_of, classes),
-            11 => self.classify_in::<11>(number_of, classes),
+    fn classify(&self, number_of: impl Fn(usize) -> T, count: impl Count<T>, classes: &mut [u32]) {
+        // With the number of levels known, they follow each other without a loop.
+        match self.levels.len() {
+            1 => self.classify_in::<1>(number_of, count, classes),
+            2 => self.classify_in::<2>(number_of, count, classes),
+            3 => self.classify_in::<3>(number_of, count, classes),
             _ => {
                 for (at, class) in classes.iter_mut().enumerate() {
-                    *class = self.class(number_of(at)) as u32;
+                    *class = self.class_in(&self.levels, number_of(at), count) as u32;
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn classify_in<const STEPS: u32>(&self, number_of: impl Fn(usize) -> T, classes: &mut [u32]) {
-        let starts = &self.starts[..1 << STEPS];
-        for (at, class_of) in classes.iter_mut().enumerate() {
-            let number = number_of(at);
-            let mut class = 0;
-            for step in (0..STEPS).rev() {
-                let next = class | 1 << step;
-                class = select_unpredictable(starts[next] <= number, next, class);
-            }
-            *class_of = class.min(self.classes - 1) as u32;
+    fn classify_in<const LEVELS: usize>(
+        &self,
+        number_of: impl Fn(usize) -> T,
+        count: impl Count<T>,
+        classes: &mut [u32],
+    ) {
+        let levels: [&[Block<T>]; LEVELS] = std::array::from_fn(|level| &self.levels[level][..]);
+        for (at, class) in classes.iter_mut().enumerate() {
+            *class = self.class_in(&levels, number_of(at), count) as u32;
         }
     }
 
     /// Lets a class begin at `number`, and gives the one that was cut, if any was.
     fn cut(&mut self, number: T) -> Option<usize> {
         let class = self.class(number);
-        if self.starts[class] == number {
+        let lowest = self.levels.last()?.iter();
+        let mut starts: Vec<T> = lowest.flat_map(|block| block.0).collect();
+        if starts[class] == number {
             return None;
         }
-        if self.classes < self.starts.len() {
-            self.starts.pop();
-        }
-        self.starts.insert(class + 1, number);
-        self.classes += 1;
-        self.starts
-            .resize(self.starts.len().next_power_of_two(), T::MAX);
+        starts.truncate(self.classes);
+        starts.insert(class + 1, number);
+        *self = Self::new(starts);
         Some(class)
+    }
+}
+
+impl<T: Number> Block<T> {
+    /// With at most so many numbers.
+    fn new(numbers: &[T]) -> Self {
+        let mut block = [T::MAX; FAN];
+        block[..numbers.len()].copy_from_slice(numbers);
+        Self(block)
     }
 }
 
@@ -377,7 +410,7 @@ impl<R: BitRow> Dimension<R> {
     pub(super) fn seen(&self) -> Option<VectorPart<'_>> {
         let starts = match &self.classes {
             Classes::Values => &[][..],
-            Classes::Wide(starts) if self.part.width < u64::BITS => &starts.starts[..],
+            Classes::Wide(starts) if self.part.width < u64::BITS => starts.in_one_block()?,
             _ => return None,
         };
         let (limb, shift) = self.part.place;
@@ -393,8 +426,8 @@ impl<R: BitRow> Dimension<R> {
     pub(super) fn bytes(&self) -> usize {
         let starts = match &self.classes {
             Classes::Values => 0,
-            Classes::Narrow(starts) => size_of_val(&starts.starts[..]),
-            Classes::Wide(starts) => size_of_val(&starts.starts[..]),
+            Classes::Narrow(starts) => starts.bytes(),
+            Classes::Wide(starts) => starts.bytes(),
         };
         starts + size_of_val(&self.rows[..])
     }
@@ -474,6 +507,53 @@ impl<R: BitRow> Dimension<R> {
             prefetch(&self.rows, class as usize);
             if size_of::<R>() > 64 {
                 prefetch(self.rows[class as usize].words(), 8);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_size::usual_or_interpreted;
+    use proptest::prelude::*;
+
+    /// Looks up as [`Classify`] does.
+    struct Asked<'a, T>(&'a Starts<T>, &'a [T], &'a mut [u32]);
+
+    impl CountWork for Asked<'_, u32> {
+        #[inline(always)]
+        fn run(self, count: impl Count<u32> + Count<u64>) {
+            self.0.classify(|at| self.1[at], count, self.2);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_in_the_last_class_that_does_not_begin_behind_it(
+            first in proptest::collection::vec(any::<u32>(), 0..usual_or_interpreted(5000, 300)),
+            cuts in proptest::collection::vec(any::<u32>(), 0..20),
+            asked in proptest::collection::vec(any::<u32>(), 1..100),
+        ) {
+            let mut model: Vec<u32> = first.into_iter().chain([0]).collect();
+            model.sort_unstable();
+            model.dedup();
+            let mut starts = Starts::new(model.clone());
+            for number in cuts.into_iter().chain([0, u32::MAX]) {
+                let class = model.partition_point(|&start| start <= number) - 1;
+                let is_cut = model[class] != number;
+                prop_assert_eq!(starts.cut(number), is_cut.then_some(class));
+                if is_cut {
+                    model.insert(class + 1, number);
+                }
+            }
+            let mut asked = asked;
+            asked.extend(model.iter().flat_map(|&start| [start, start.saturating_sub(1)]));
+            let mut classes = vec![0; asked.len()];
+            counting_numbers(Asked(&starts, &asked, &mut classes));
+            for (&number, class) in asked.iter().zip(classes) {
+                let want = model.partition_point(|&start| start <= number) - 1;
+                prop_assert_eq!((class as usize, starts.class(number)), (want, want));
             }
         }
     }

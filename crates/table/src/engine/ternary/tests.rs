@@ -349,10 +349,13 @@ fn code_sees_few_rules_whose_parts_are_soon_told_apart() {
     let one_each = |rules: u64| -> Vec<(u64, u64)> { (0..rules).map(|at| (at, at)).collect() };
     for rules in [0, 1, 56] {
         assert!(are_seen(16, MatchKind::Ternary, &one_each(rules)));
-        assert!(are_seen(16, MatchKind::Range, &one_each(rules)));
-        assert!(are_seen(63, MatchKind::Range, &one_each(rules)));
     }
     assert!(!are_seen(16, MatchKind::Ternary, &one_each(57)));
+    for width in [16, 63] {
+        assert!(are_seen(width, MatchKind::Range, &one_each(15)));
+        // Seventeen intervals, with what is behind them.
+        assert!(!are_seen(width, MatchKind::Range, &one_each(16)));
+    }
     // The greatest number cannot be told from what is behind all classes.
     assert!(!are_seen(64, MatchKind::Range, &one_each(1)));
     assert!(are_seen(64, MatchKind::Ternary, &[(0, u64::MAX)]));
