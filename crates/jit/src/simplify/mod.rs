@@ -200,6 +200,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shifted_up_and_as_far_down_is_as_it_was_if_nothing_was_lost() {
+        let mut func = function(|b, pointer| {
+            let half = b.ins().uload32(safe(), pointer, 0);
+            let whole = b.ins().load(I64, safe(), pointer, 8);
+            for (number, up, down) in [(half, 32, 32), (half, 33, 33), (half, 3, 2), (whole, 3, 3)]
+            {
+                let shifted = b.ins().ishl_imm(number, up);
+                let back = b.ins().ushr_imm(shifted, down);
+                b.ins().store(safe(), back, pointer, 16);
+            }
+            b.ins().return_(&[]);
+        });
+        fold::fold(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::UshrImm), 3, "{func}");
+    }
+
+    #[test]
     fn what_one_way_has_computed_is_computed_on_the_other() {
         let mut func = function(|b, pointer| {
             let [yes, no, met] = [(); 3].map(|()| b.create_block());
