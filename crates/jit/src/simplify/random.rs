@@ -308,12 +308,23 @@ impl Maker<'_, '_> {
     fn shifted(&mut self, depth: usize) -> Value {
         let value = self.value(depth);
         let by = self.random.pick(&DISTANCES);
-        let kind = self.random.below(3);
+        let kind = self.random.below(4);
         let ins = self.b.ins();
         match kind {
             0 => ins.ishl_imm(value, by),
             1 => ins.ushr_imm(value, by),
-            _ => ins.sshr_imm(value, by),
+            2 => ins.sshr_imm(value, by),
+            // Up, and down again as far, or not: what is not wide stays what it was.
+            _ => {
+                let mask = self.random.pick(&NUMBERS);
+                let value = self.b.ins().band_imm(value, mask);
+                let up = self.b.ins().ishl_imm(value, by);
+                let back = match self.random.one_in(4) {
+                    true => self.random.pick(&DISTANCES),
+                    false => by,
+                };
+                self.b.ins().ushr_imm(up, back)
+            }
         }
     }
 
