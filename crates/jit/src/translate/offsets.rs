@@ -3,7 +3,7 @@
 //! A variable tells it of each header, so that ways that are parted know it. Of very many headers that would be carried through each state of a parser, and from there to the deparser: it stands on the stack too,
 //! and is read there. Only a parser that leaves fields in the packet (`late.rs`) asks the variables then, and mostly for the header that it has just extracted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
@@ -27,9 +27,17 @@ const ALIGNMENT: u8 = 3;
 /// Only [`Translator::note_offset`] defines the variables, each time by an instruction's result, and [`Translator::forget_offsets`], by a constant: so a result of an instruction always is where its
 /// header was extracted (`late.rs`).
 pub(super) struct Offsets {
-    variables: BTreeMap<HeaderId, Variable>,
+    headers: BTreeMap<HeaderId, Known>,
     /// Where they stand, in the order of headers, if that is not in variables alone.
     slot: Option<StackSlot>,
+}
+
+/// What tells a header's offset.
+#[derive(Clone, Copy)]
+struct Known {
+    variable: Variable,
+    /// How many bytes behind the slot's beginning it stands.
+    place: i32,
 }
 
 impl Offsets {
@@ -37,28 +45,27 @@ impl Offsets {
         b: &mut FunctionBuilder<'_>,
         headers: impl Iterator<Item = HeaderId>,
     ) -> Offsets {
-        let variables: BTreeMap<HeaderId, Variable> =
-            headers.map(|header| (header, b.declare_var(I64))).collect();
-        let slot = (variables.len() > MOST_IN_VARIABLES).then(|| {
-            let size = WORD as u32 * variables.len() as u32;
+        let headers: BTreeSet<HeaderId> = headers.collect();
+        let known = (0..).step_by(WORD as usize).map(|place| Known {
+            variable: b.declare_var(I64),
+            place,
+        });
+        let headers: BTreeMap<HeaderId, Known> = headers.into_iter().zip(known).collect();
+        let slot = (headers.len() > MOST_IN_VARIABLES).then(|| {
+            let size = WORD as u32 * headers.len() as u32;
             let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, ALIGNMENT);
             b.create_sized_stack_slot(data)
         });
-        Offsets { variables, slot }
+        Offsets { headers, slot }
     }
 
     /// The headers of which it is known, in order.
     pub(super) fn headers(&self) -> impl Iterator<Item = HeaderId> {
-        self.variables.keys().copied()
+        self.headers.keys().copied()
     }
 
     pub(super) fn knows(&self, header: HeaderId) -> bool {
-        self.variables.contains_key(&header)
-    }
-
-    /// How many bytes behind the slot's beginning a header's offset stands.
-    fn place(&self, header: HeaderId) -> i32 {
-        WORD * self.variables.range(..header).count() as i32
+        self.headers.contains_key(&header)
     }
 }
 
@@ -117,14 +124,14 @@ impl Translator<'_> {
 
     fn offset_variable(&self, header: HeaderId) -> Option<Variable> {
         let offsets = &self.fused.as_ref()?.offsets;
-        offsets.variables.get(&header).copied()
+        offsets.headers.get(&header).map(|known| known.variable)
     }
 
     /// The address of a header's offset on the stack.
     fn offset_place(&mut self, header: HeaderId) -> Option<Value> {
         let offsets = &self.fused.as_ref()?.offsets;
-        let slot = offsets.slot.filter(|_| offsets.knows(header))?;
-        let place = offsets.place(header);
+        let place = offsets.headers.get(&header)?.place;
+        let slot = offsets.slot?;
         Some(self.b.ins().stack_addr(I64, slot, place))
     }
 }
