@@ -100,3 +100,65 @@ fn warm_vpdps_of_one_program_forward_without_allocating() {
         assert_eq!(sent, 80 * 256, "{}", engine.name());
     }
 }
+
+/// A program with a table whose first key is of this kind.
+fn program_with(kind: &str) -> Arc<ir::Program> {
+    let text = format!(
+        r#"
+#include <core.p4>
+#include <v1model.p4>
+header h_t {{ bit<32> a; bit<8> b; }}
+struct headers_t {{ h_t h; }}
+struct metadata_t {{ }}
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{
+    state start {{ packet.extract(hdr.h); transition accept; }}
+}}
+control Verify(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{
+    action to(bit<9> port) {{ standard.egress_spec = port; }}
+    table t {{ key = {{ hdr.h.a : {kind}; hdr.h.b : exact; }} actions = {{ to; }} default_action = to(1); size = 64; }}
+    apply {{ t.apply(); }}
+}}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{ apply {{}} }}
+control Compute(inout headers_t hdr, inout metadata_t meta) {{ apply {{}} }}
+control Deparse(packet_out packet, in headers_t hdr) {{ apply {{ packet.emit(hdr.h); }} }}
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#
+    );
+    testkit::compile_text(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// How often a worker allocates that carries a burst behind each of some changes of entries.
+fn allocations_behind_changes(engine: &dyn Engine, kind: &str) -> Vec<u64> {
+    let program = program_with(kind);
+    let config = switch::DeviceConfig::default();
+    let mut device = Device::new(Arc::clone(&program), engine, &config).unwrap();
+    let mut worker = device.workers(1).remove(0);
+    let frames = (0..64).map(|n| Frame::from_bytes(&[0, 0, 0, n, n, 1, 2]).unwrap());
+    let mut frames: Vec<Frame> = frames.collect();
+    let allocations = (0..24u64).map(|round| {
+        let priority = if kind == "exact" { "" } else { " priority 1" };
+        let entry =
+            format!("In.t {{ hdr.h.a: {round}; hdr.h.b: {round}; }} -> In.to(port: 2){priority}\n");
+        let entry = entries::read(&program, "entry", &entry).expect("an entry");
+        stf::apply_file(&mut device, &entry).expect("it is taken");
+        device.publish();
+        let measured = allocation_counter::measure(|| {
+            worker.forward(&mut frames, Nanos::from_micros(round), |_, _, _| {});
+        });
+        measured.count_total
+    });
+    allocations.collect()
+}
+
+#[test]
+fn a_warm_worker_allocates_nothing_to_see_entries_that_have_changed() {
+    for engine in testkit::engines() {
+        for kind in ["exact", "ternary", "range"] {
+            let allocations = allocations_behind_changes(engine.as_ref(), kind);
+            let warm = &allocations[8..];
+            let is_none = warm.iter().all(|&count| count == 0);
+            assert!(is_none, "{} {kind}: {allocations:?}", engine.name());
+        }
+    }
+}

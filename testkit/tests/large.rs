@@ -7,7 +7,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
 /// Headers that a parser goes through.
-const HEADERS: usize = 24;
+const HEADERS: usize = 32;
 
 /// What a header has beside its kind, by which the parser goes on: fields that share bytes, and one of more than a word.
 const FIELDS: [(&str, u32); 5] = [("a", 4), ("b", 12), ("c", 16), ("d", 40), ("e", 80)];

@@ -397,7 +397,7 @@ impl<'r> Maker<'r> {
     fn table(&mut self, control: &str, t: usize) {
         let lists = self.actions(control, t);
         let random = &mut *self.random;
-        let parts = 0..1 + random.below(4);
+        let parts = 0..1 + random.below(5);
         let parts: Vec<Part> = parts
             .map(|_| part(random, &self.widths, &self.signed))
             .collect();

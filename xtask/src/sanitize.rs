@@ -3,7 +3,7 @@
 //! Miri interprets Rust only: it sees the memory of packets and tables, where addresses that are handed out come from (`-Zmiri-strict-provenance`), and
 //! what threads do to each other's memory; not system calls and not native code. It takes about a thousand times as long, so sizes of tests are others
 //! where `cfg!(miri)` holds (`table`'s `test_size.rs`), a property is tried for two cases, and tests that need many rules or rows say why they are ignored.
-//! Its processor has no instructions beyond what all have, so what `table`'s `prefetch.rs` does with more of them is done without there.
+//! Its processor has no instructions beyond what all have, so what `table`'s `prefetch.rs` and `compare.rs` do with more of them is done without there.
 //!
 //! AddressSanitizer sees what Rust does with frames, rings and the memory of compiled code, in real system calls too (`port`'s tests want root for these),
 //! but not what native code reads and writes by itself.

@@ -215,7 +215,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Whether packets' keys are looked up by the table, and not by native code.
+    /// Whether packets' keys may be looked up by the table. Otherwise native code always does that itself; where it does if rules are few, this is not asked.
     pub(crate) fn is_searched(&self, table: TableId) -> bool {
         !self.hashed_tables.contains_key(&table) && !self.direct_tables.contains_key(&table)
     }

@@ -14,7 +14,7 @@ const MOST_ASKED: usize = 8;
 /// A pass as native code.
 pub(crate) struct FusedPass {
     compiled: CompiledPass,
-    /// Of the first tables, those that are searched: in the others native code finds what packets ask by itself.
+    /// Of the first tables, those that may be searched: in the others native code finds what packets ask by itself.
     searched: Box<[TableId]>,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use ir::{ControlId, FieldId, Layout, ParserId};
 
     #[test]
-    fn only_tables_that_native_code_does_not_look_keys_up_in_are_asked_for_ahead() {
+    fn tables_in_which_native_code_always_finds_keys_are_not_asked_for_ahead() {
         let table = |name: &str, kind: &str| {
             format!(
                 "table {name} {{\n key a: {kind} as bit<32> = a;\n action none table_and_default;\n default none();\n size 16 declared;\n}}\n"

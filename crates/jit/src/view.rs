@@ -321,18 +321,19 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         words.extend([cells as u64, count as u64]);
     }
     add_parts(words, state);
-    let has_near = |table: &TableState| {
-        let lookup = &table.lookup;
-        lookup.direct().is_some() || lookup.vectors().is_some()
-    };
     let asks = |site: &&ScoutSite| {
-        let is_near = site.may_be_near() && state.table(site.table).is_some_and(has_near);
+        let is_near = site.may_be_near() && state.table(site.table).is_some_and(has_near_index);
         !(site.answers_at_once || is_near)
     };
     let asked = code.scouts.iter().filter(asks);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let first = if notes_use { NOTES_USE } else { 0 };
     words.push(asked.fold(first, |levels, site| levels | 1 << site.level));
+}
+
+/// Whether native code finds keys of a table by itself: of which it may is known when it is made.
+fn has_near_index(table: &TableState) -> bool {
+    table.lookup.direct().is_some() || table.lookup.vectors().is_some()
 }
 
 /// Adds the words of the parts of each [`VectorIndex`], and tells its table where they are.
@@ -342,7 +343,7 @@ fn add_parts(words: &mut Vec<u64>, state: &State) {
             continue;
         };
         let first = words.len();
-        words.extend(index.parts.iter().flat_map(part_words));
+        words.extend(index.parts().flat_map(part_words));
         let told = TableId::new(number as u32);
         for (at, word) in of_table(told).parts.into_iter().zip([first, words.len()]) {
             words[at as usize / WORD] = (word * WORD) as u64;
@@ -350,7 +351,7 @@ fn add_parts(words: &mut Vec<u64>, state: &State) {
     }
 }
 
-fn part_words(part: &VectorPart<'_>) -> [u64; part::SIZE as usize / WORD] {
+fn part_words(part: VectorPart<'_>) -> [u64; part::SIZE as usize / WORD] {
     let starts = part.starts.as_ptr().expose_provenance();
     [
         (part.limb * WORD) as u64,

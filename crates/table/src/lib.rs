@@ -24,6 +24,7 @@
 //!
 //! Tests: `tests/`, property tests against naive models; meters by hand-computed tokens.
 
+mod compare;
 pub mod counter;
 pub mod engine;
 pub mod entry;

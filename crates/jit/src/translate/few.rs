@@ -82,8 +82,9 @@ impl Translator<'_> {
     fn put_on_stack(&mut self, key: &[Value]) -> Value {
         let slot = self.key_slot();
         let limbs = self.b.ins().stack_addr(I64, slot, 0);
-        for (&limb, at) in key.iter().zip((0..).step_by(WORD as usize)) {
-            self.b.ins().store(in_stack(), limb, limbs, at);
+        // No key has more: there is no place for them.
+        for (&limb, at) in key.iter().zip(0..INLINE_LIMBS as i32) {
+            self.b.ins().store(in_stack(), limb, limbs, WORD * at);
         }
         limbs
     }

@@ -20,8 +20,9 @@ use exec::slots::header::HeaderSite;
 /// Fields of no header that live in variables, at most: with more, none does.
 const MOST_OF_NO_HEADER: usize = 150;
 
-/// Fields that live in variables and are written by something other than extraction and what is told once, at most: with more, none does.
-const MOST_WRITTEN: usize = 100;
+/// Fields that live in variables and are written by something other than extraction and what is told once, at most: with more, none does. A program of 20 headers and 102 such fields
+/// carried 12.4 Mpps with them in variables and 6.4 without, and was loaded as fast; one of 250 was loaded in half of the time without and carried as much.
+const MOST_WRITTEN: usize = 140;
 
 /// Fields of headers of which it is not known where they were extracted that live in variables, at most: with more, none does.
 const MOST_UNTRACKED: usize = 160;
@@ -39,7 +40,7 @@ pub(crate) struct Homes {
     pub(crate) in_packet: HashSet<HeaderId>,
     /// Headers of whole bytes of which it is known where they were extracted.
     pub(crate) tracked: HashSet<HeaderId>,
-    /// Fields that something other than extraction writes, as far as they live in variables.
+    /// Fields of header or metadata that something other than extraction writes, of those that could live in variables.
     pub(crate) written: HashSet<FieldId>,
     /// Whether every extraction begins at a byte.
     pub(crate) is_aligned: bool,
@@ -595,8 +596,8 @@ pub(super) mod tests {
             homes.in_variables.len() as u32
         };
         // Those that the architecture tells, the header's validity, and what is only read.
-        assert_eq!(in_variables(100), 100 + 3);
-        assert_eq!(in_variables(101), 3);
+        assert_eq!(in_variables(140), 140 + 3);
+        assert_eq!(in_variables(141), 3);
     }
 
     #[test]

@@ -314,7 +314,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether a noted answer is looked for before the direct index: where that is not likely to be there, most packets have one.
+    /// Whether a noted answer is looked for before an index that native code reads: where that is not likely to be there, most packets have one.
     fn takes_answers_first(&self, site: ScoutSite) -> bool {
         site.is_hashed() && !self.has_small_keys(site.table)
     }
@@ -364,7 +364,7 @@ impl Translator<'_> {
         site: ScoutSite,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
-        // Where answers are taken before a direct index is looked at, nobody asks for keys that have one.
+        // Where answers are taken before an index that native code reads, nobody asks for keys that have one.
         let alone = match self.takes_answers_first(site) {
             true => self.b.create_block(),
             false => self.cold_block(),

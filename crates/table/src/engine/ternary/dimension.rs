@@ -6,7 +6,8 @@
 use super::bit_rows::{BitRow, Moved};
 use super::layout::{Piece, Role};
 use super::vectors::{VectorIndex, VectorPart};
-use crate::prefetch::{ByHalves, Count, CountWork, FAN, counting_numbers, prefetch};
+use crate::compare::{ByHalves, Count, CountWork, FAN, counting_numbers};
+use crate::prefetch::prefetch;
 use bits::one;
 
 /// Bits of a part whose rules may match other values than intervals. It has a row a value.
@@ -242,10 +243,10 @@ impl<T: Number> Starts<T> {
         Self { levels, classes }
     }
 
-    /// As few as can be halved to the end, the last ones behind all classes, if they are few.
+    /// As many as can be halved to the end, the last ones behind all classes, if they are few.
     fn in_one_block(&self) -> Option<&[T]> {
         match &self.levels[..] {
-            [level] => Some(&level[0].0[..self.classes.next_power_of_two()]),
+            [level] if self.classes > 1 => Some(&level[0].0[..self.classes.next_power_of_two()]),
             _ => None,
         }
     }

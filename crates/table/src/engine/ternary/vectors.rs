@@ -20,22 +20,26 @@ use std::sync::Arc;
 const MOST_PARTS: usize = 16;
 
 /// Few rules as code sees them that looks keys up by itself.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct VectorIndex<'m> {
     /// The places that have a rule, a bit each.
     pub live: u64,
-    /// For each part of the key, which rules it matches. And-ed with all of them, the lowest bit is the place of the answer.
-    pub parts: Vec<VectorPart<'m>>,
     /// The entry of each place, as numbers plus 1, and 0 behind them.
     pub entries: &'m [Option<EntryIdx>],
+    dimensions: &'m [Dimension<Bits64>],
 }
 
-impl VectorIndex<'_> {
+impl<'m> VectorIndex<'m> {
     /// Places, at most.
     pub const PLACES: usize = 64;
 
     /// Steps of a lookup, at most, one a part and one for each halving: with more, a batch is faster.
     const MOST_STEPS: u32 = 24;
+
+    /// For each part of the key, which rules it matches. And-ed with all of them and with those that are live, the lowest bit is the place of the answer.
+    pub fn parts(&self) -> impl Iterator<Item = VectorPart<'m>> + use<'m> {
+        self.dimensions.iter().filter_map(Dimension::seen)
+    }
 }
 
 /// A part of a key.
@@ -47,7 +51,7 @@ pub struct VectorPart<'m> {
     pub shift: u32,
     /// What of it is left then.
     pub mask: u64,
-    /// Where classes of values begin: a power of two of them, the first at 0, the last ones behind all values. None where each value is a class.
+    /// Where classes of values begin: a power of two of them, at least 2, the first at 0, the last ones behind all values. None where each value is a class.
     pub starts: &'m [u64],
     /// For each class the rules that it matches, a bit for each place.
     pub rows: *const u64,
@@ -314,15 +318,14 @@ impl<R: BitRow> Vectors<R> {
 impl Vectors<Bits64> {
     /// These rules, if code had better look keys up among them by itself.
     pub(super) fn seen(&self) -> Option<VectorIndex<'_>> {
-        let parts: Option<Vec<VectorPart<'_>>> =
-            self.dimensions.iter().map(Dimension::seen).collect();
-        let parts = parts?;
-        let steps: u32 = parts.iter().map(VectorPart::steps).sum();
-        (steps <= VectorIndex::MOST_STEPS).then(|| VectorIndex {
+        let index = VectorIndex {
             live: self.live.words()[0],
-            parts,
             entries: &self.entries,
-        })
+            dimensions: &self.dimensions,
+        };
+        let are_all_seen = index.parts().count() == self.dimensions.len();
+        let steps: u32 = index.parts().map(|part| part.steps()).sum();
+        (are_all_seen && steps <= VectorIndex::MOST_STEPS).then_some(index)
     }
 }
 

@@ -1,0 +1,262 @@
+//! How many numbers in order are no greater than another one: sixteen of them are compared at once where the processor can.
+
+use std::hint::select_unpredictable;
+
+/// Numbers that are compared with one at a time.
+pub(crate) const FAN: usize = 16;
+
+/// A way to count how many numbers are no greater than another. Whoever has a value of it may use the instructions that it takes.
+pub(crate) trait Count<T>: Copy {
+    /// Of numbers in order, the first of which is no greater than `number`: how many are not.
+    fn up_to(self, numbers: &[T; FAN], number: T) -> usize;
+}
+
+/// Work that counts numbers. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+pub(crate) trait CountWork {
+    /// Does it. What it calls has to be inlined as well.
+    fn run(self, count: impl Count<u32> + Count<u64>);
+}
+
+/// Does work that counts numbers: sixteen at once, or eight, if the processor compares as many, else by halving.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub(crate) fn counting_numbers(work: impl CountWork) {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("popcnt")
+        && std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+        && std::is_x86_feature_detected!("avx512f")
+    {
+        // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+        return unsafe { with_wide_comparisons(work) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("popcnt")
+        && std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+        && std::is_x86_feature_detected!("avx2")
+    {
+        // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+        return unsafe { with_comparisons(work) };
+    }
+    work.run(ByHalves);
+}
+
+/// Takes a step for each power of two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHalves;
+
+impl<T: Copy + Ord> Count<T> for ByHalves {
+    #[inline(always)]
+    fn up_to(self, numbers: &[T; FAN], number: T) -> usize {
+        let mut last = 0;
+        for step in [8, 4, 2, 1] {
+            let next = last | step;
+            last = select_unpredictable(numbers[next] <= number, next, last);
+        }
+        last + 1
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2,avx512f")]
+fn with_wide_comparisons(work: impl CountWork) {
+    work.run(wide::Sixteen::new());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2,avx2")]
+fn with_comparisons(work: impl CountWork) {
+    work.run(wide::Eight::new());
+}
+
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use super::{ByHalves, Count, FAN};
+    use std::arch::x86_64::{
+        __m256i, __m512i, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_max_epu32,
+        _mm256_movemask_epi8, _mm256_packs_epi32, _mm256_set1_epi32, _mm512_cmple_epu32_mask,
+        _mm512_cmple_epu64_mask, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_set1_epi64,
+    };
+
+    /// Compares all numbers at once, or eight of 64 bits. There is one only where the processor has the instructions: see [`new`](Self::new).
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Sixteen(());
+
+    impl Sixteen {
+        #[inline]
+        #[target_feature(enable = "popcnt,avx512f")]
+        pub(super) fn new() -> Self {
+            Self(())
+        }
+    }
+
+    impl Count<u32> for Sixteen {
+        #[inline(always)]
+        #[expect(unsafe_code)]
+        fn up_to(self, numbers: &[u32; FAN], number: u32) -> usize {
+            // SAFETY: whoever has made this has the instructions that the function is compiled for.
+            unsafe { up_to_32(numbers, number) }
+        }
+    }
+
+    impl Count<u64> for Sixteen {
+        #[inline(always)]
+        #[expect(unsafe_code)]
+        fn up_to(self, numbers: &[u64; FAN], number: u64) -> usize {
+            // SAFETY: as above.
+            unsafe { up_to_64(numbers, number) }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "popcnt,avx512f")]
+    fn up_to_32(numbers: &[u32; FAN], number: u32) -> usize {
+        let number = _mm512_set1_epi32(number as i32);
+        let no_greater = _mm512_cmple_epu32_mask(load(numbers), number);
+        no_greater.count_ones() as usize
+    }
+
+    #[inline]
+    #[target_feature(enable = "popcnt,avx512f")]
+    fn up_to_64(numbers: &[u64; FAN], number: u64) -> usize {
+        let number = _mm512_set1_epi64(number as i64);
+        let (halves, _) = numbers.as_chunks::<8>();
+        let counts =
+            [0, 1].map(|half| _mm512_cmple_epu64_mask(load(&halves[half]), number).count_ones());
+        (counts[0] + counts[1]) as usize
+    }
+
+    /// Compares eight numbers of 32 bits at once. There is one only where the processor has the instructions: see [`new`](Self::new).
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Eight(());
+
+    impl Eight {
+        #[inline]
+        #[target_feature(enable = "popcnt,avx2")]
+        pub(super) fn new() -> Self {
+            Self(())
+        }
+    }
+
+    impl Count<u32> for Eight {
+        #[inline(always)]
+        #[expect(unsafe_code)]
+        fn up_to(self, numbers: &[u32; FAN], number: u32) -> usize {
+            // SAFETY: whoever has made this has the instructions that the function is compiled for.
+            unsafe { eight_twice(numbers, number) }
+        }
+    }
+
+    // To compare four at a time would take more instructions than to halve four times.
+    impl Count<u64> for Eight {
+        #[inline(always)]
+        fn up_to(self, numbers: &[u64; FAN], number: u64) -> usize {
+            ByHalves.up_to(numbers, number)
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "popcnt,avx2")]
+    #[expect(unsafe_code)]
+    fn eight_twice(numbers: &[u32; FAN], number: u32) -> usize {
+        let number = _mm256_set1_epi32(number as i32);
+        let (halves, _) = numbers.as_chunks::<8>();
+        let no_greater = |half: &[u32; 8]| {
+            // SAFETY: the array has 32 bytes, and they need not be aligned.
+            let half: __m256i = unsafe { _mm256_loadu_si256(half.as_ptr().cast()) };
+            _mm256_cmpeq_epi32(_mm256_max_epu32(half, number), number)
+        };
+        // Two bytes of ones for each.
+        let both = _mm256_packs_epi32(no_greater(&halves[0]), no_greater(&halves[1]));
+        _mm256_movemask_epi8(both).count_ones() as usize / 2
+    }
+
+    /// The 64 bytes of these numbers.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    #[expect(unsafe_code)]
+    fn load<T, const N: usize>(numbers: &[T; N]) -> __m512i {
+        const { assert!(size_of::<[T; N]>() == size_of::<__m512i>()) };
+        // SAFETY: the array has as many bytes, and they need not be aligned.
+        unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Numbers in order, one to compare them with, and how many are no greater.
+    struct Question<T> {
+        numbers: [T; FAN],
+        number: T,
+    }
+
+    impl<T: Copy + Ord> Question<T> {
+        fn new(mut numbers: [T; FAN], number: T) -> Self {
+            numbers.sort_unstable();
+            numbers[0] = numbers[0].min(number);
+            Self { numbers, number }
+        }
+
+        fn answer(&self) -> usize {
+            self.numbers
+                .iter()
+                .filter(|&&other| other <= self.number)
+                .count()
+        }
+
+        #[inline(always)]
+        fn ask(&self, count: impl Count<T>) -> usize {
+            count.up_to(&self.numbers, self.number)
+        }
+    }
+
+    struct Both<'q>(&'q Question<u32>, &'q Question<u64>, &'q mut [usize; 2]);
+
+    impl CountWork for Both<'_> {
+        #[inline(always)]
+        fn run(self, count: impl Count<u32> + Count<u64>) {
+            *self.2 = [self.0.ask(count), self.1.ask(count)];
+        }
+    }
+
+    /// As processors count that compare eight numbers at once, and no more; nothing where this one does not.
+    #[cfg(target_arch = "x86_64")]
+    #[expect(unsafe_code)]
+    fn by_eights(work: impl CountWork) -> bool {
+        let can = std::is_x86_feature_detected!("popcnt")
+            && std::is_x86_feature_detected!("bmi1")
+            && std::is_x86_feature_detected!("bmi2")
+            && std::is_x86_feature_detected!("avx2");
+        if can {
+            // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+            unsafe { with_comparisons(work) };
+        }
+        can
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_counted_as_one_by_one(
+            small in any::<[u32; FAN]>(),
+            large in any::<[u64; FAN]>(),
+            (at, is_other) in (0..FAN, any::<bool>()),
+            (small_other, large_other) in (any::<u32>(), any::<u64>()),
+        ) {
+            let small = Question::new(small, if is_other { small_other } else { small[at] });
+            let large = Question::new(large, if is_other { large_other } else { large[at] });
+            let answers = [small.answer(), large.answer()];
+            let mut counted = [0; 2];
+            counting_numbers(Both(&small, &large, &mut counted));
+            prop_assert_eq!(counted, answers);
+            #[cfg(target_arch = "x86_64")]
+            if by_eights(Both(&small, &large, &mut counted)) {
+                prop_assert_eq!(counted, answers);
+            }
+            prop_assert_eq!([small.ask(ByHalves), large.ask(ByHalves)], answers);
+        }
+    }
+}
