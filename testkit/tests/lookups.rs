@@ -709,16 +709,16 @@ fn check(seed: u64, devices: usize) {
         let programs = made.texts.each_ref().map(|text| {
             testkit::compile_text(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
         });
-        let engines = [&*engines[0], &**engine];
+        let both = [&*engines[0], &**engine];
         let pool = [5, 40, 600][random.below(3)];
         let pool: Vec<Vec<u128>> = (0..pool).map(|_| made.fields(random)).collect();
-        let pairs = (0..devices).map(|_| Pair::new(&programs[0], engines));
+        let pairs = (0..devices).map(|_| Pair::new(&programs[0], both));
         let mut pairs: Vec<Pair> = pairs.collect();
         let mut contexts = Contexts::default();
         for round in 0..8 {
             let next = random.one_in(3).then(|| &programs[random.below(2)]);
             for pair in &mut pairs {
-                next.into_iter().for_each(|next| pair.adopt(next, engines));
+                next.into_iter().for_each(|next| pair.adopt(next, both));
                 for _ in 0..[0, 3, 60, 400][random.below(4)] {
                     pair.some_change(random, &made, &pool);
                 }
@@ -738,6 +738,10 @@ fn check(seed: u64, devices: usize) {
                     },
                 );
                 assert_eq!(left, expected, "{told}");
+                // What went through native code together goes together again.
+                let is_native = engine.name() == "jit";
+                let run_the_same = |pair: &[Pair]| pair[0].worker.runs_as(&pair[1].worker);
+                assert!(!is_native || pairs.windows(2).all(run_the_same), "{told}");
             }
         }
         pairs.iter_mut().for_each(|pair| pair.compare_counts(&told));
