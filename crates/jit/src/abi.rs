@@ -215,7 +215,8 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Whether packets' keys may be looked up by the table. Otherwise native code always does that itself; where it does if rules are few, this is not asked.
+    /// Whether packets' keys may be looked up by the table: otherwise native code always does that itself. A table that may be of few rules counts too, since only a state
+    /// tells how many it has.
     pub(crate) fn is_searched(&self, table: TableId) -> bool {
         !self.hashed_tables.contains_key(&table) && !self.direct_tables.contains_key(&table)
     }
