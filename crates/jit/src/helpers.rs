@@ -31,6 +31,8 @@ macro_rules! helpers {
                     })*
                 }
             }
+
+            const ALL: &[Helper] = &[$(Helper::$variant),*];
         }
     };
     (@number $arg:ident) => { u64 };
@@ -115,6 +117,28 @@ helpers! {
     CallToAsk = call_to_ask(which);
     /// The same for one that looks at the packet's bytes.
     CallWithBytes = call_with_bytes(which);
+}
+
+impl Helper {
+    /// Whether the helper at this address leaves the packet's bytes as they are, and where they are. What the host's functions do nobody knows.
+    pub(crate) fn leaves_bytes(address: u64) -> bool {
+        let writes = |helper: Helper| {
+            matches!(
+                helper,
+                Helper::BeginPass
+                    | Helper::FinishDeparse
+                    | Helper::EndPacket
+                    | Helper::Call
+                    | Helper::CallToAsk
+                    | Helper::CallWithBytes
+            )
+        };
+        let mut here = Helper::ALL
+            .iter()
+            .filter(|helper| helper.address() as u64 == address)
+            .peekable();
+        here.peek().is_some() && !here.any(|&helper| writes(helper))
+    }
 }
 
 extern "C" fn copy(inv: &mut Invocation<'_>, d: u64, a: u64, n: u64) -> u64 {

@@ -283,6 +283,8 @@ impl Fold<'_> {
                 match (cond, truth, cut(imm.bits() as u64, ty)) {
                     (IntCC::Equal, _, 0) => waiting.push((arg, !truth)),
                     (IntCC::NotEqual, _, 0) => waiting.push((arg, truth)),
+                    (IntCC::Equal, _, 1) if self.width(arg) <= 1 => waiting.push((arg, truth)),
+                    (IntCC::NotEqual, _, 1) if self.width(arg) <= 1 => waiting.push((arg, !truth)),
                     (IntCC::Equal, true, number) | (IntCC::NotEqual, false, number) => {
                         let arg = self.origin(arg);
                         self.add_fact(block, arg, Known::Is(number));

@@ -5,10 +5,12 @@
 //! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
 //! not grow too much. All four leave what the function does to a packet as it was.
 
+mod carry;
 mod fold;
 #[cfg(test)]
 mod random;
 mod reduce;
+mod sink;
 mod split;
 mod sweep;
 
@@ -42,6 +44,11 @@ pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
         part(func);
     }
     reduce::reduce(func);
+    sweep::sweep(func);
+    sink::sink(func);
+    if is_parted {
+        carry::carry(func);
+    }
 }
 
 /// Parts ways where that is worth it.

@@ -4,22 +4,39 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I16, I32, I64};
 use cranelift_codegen::ir::{
-    AbiParam, Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData,
-    JumpTableData, Opcode, Type, Value,
+    AbiParam, AliasRegion, Block, BlockArg, BlockCall, Function, Inst, InstBuilder,
+    InstructionData, JumpTableData, MemFlags, Opcode, SigRef, Signature, Type, Value,
 };
+use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
+use std::collections::HashMap;
 
+use super::carry::carry;
 use super::reduce::reduce;
 use super::simplify;
+use super::sink::sink;
 use super::tests::{check, function, safe};
+use crate::helpers::Helper;
 
 /// As many as take about two seconds.
 const FUNCTIONS: u64 = 2500;
 /// Memories that each function is run over.
 const MEMORIES: usize = 8;
-/// What a function reads: words where its pointer points to. It stores behind them, so that what it reads never changes.
+/// What a function reads: words where its pointer points to, each in the memory of one kind. It stores there too, and behind them, where it reads nothing.
 const WORDS: usize = 8;
 const POINTER: u64 = 0x1000;
+/// Where its stack is.
+const STACK: u64 = 1 << 40;
+/// What functions call: one that leaves the packet's bytes as they are, and one that does not.
+const CALLED: [Helper; 2] = [Helper::Find, Helper::FinishDeparse];
+/// The kinds of memory; the third is the packet's bytes.
+const REGIONS: [Option<AliasRegion>; 4] = [
+    None,
+    Some(AliasRegion::Heap),
+    Some(AliasRegion::Table),
+    Some(AliasRegion::Vmctx),
+];
+const BYTES: usize = 2;
 /// Blocks that a run goes through, at most: there are loops without an end.
 const MOST_BLOCKS: usize = 120;
 
@@ -54,6 +71,11 @@ const NUMBERS: [i64; 12] = [
 const DISTANCES: [i64; 7] = [0, 1, 8, 32, 63, 64, 65];
 
 type Memory = [u64; WORDS];
+
+/// How a word is read and written.
+fn in_word(word: usize) -> MemFlags {
+    safe().with_alias_region(REGIONS[word % REGIONS.len()])
+}
 
 /// Numbers without an order (SplitMix64).
 struct Random(u64);
@@ -100,6 +122,8 @@ struct Maker<'a, 'f> {
     blocks: Vec<(Block, usize)>,
     /// Whether ways lead back as well, to any block: few of the loops have one entry.
     goes_back: bool,
+    /// What is called takes the pointer and a number, and returns one.
+    called: SigRef,
 }
 
 fn random_function(random: &mut Random) -> Function {
@@ -107,6 +131,9 @@ fn random_function(random: &mut Random) -> Function {
         b.func.signature.returns.push(AbiParam::new(I64));
         let blocks = (0..2 + random.below(12)).map(|_| {
             let (block, given) = (b.create_block(), random.below(3));
+            if random.one_in(3) {
+                b.set_cold_block(block);
+            }
             (0..given).for_each(|_| {
                 b.append_block_param(block, I64);
             });
@@ -115,6 +142,10 @@ fn random_function(random: &mut Random) -> Function {
         let blocks = blocks.collect();
         let variables = (0..5).map(|_| b.declare_var(I64)).collect();
         let goes_back = random.one_in(3);
+        let mut called = Signature::new(CallConv::SystemV);
+        called.params.extend([AbiParam::new(I64); 2]);
+        called.returns.push(AbiParam::new(I64));
+        let called = b.import_signature(called);
         let mut maker = Maker {
             b,
             random,
@@ -122,6 +153,7 @@ fn random_function(random: &mut Random) -> Function {
             variables,
             blocks,
             goes_back,
+            called,
         };
         maker.fill();
     })
@@ -132,7 +164,7 @@ impl Maker<'_, '_> {
         for (at, variable) in self.variables.clone().into_iter().enumerate() {
             // Of some is known what they are.
             let first = match at {
-                0..3 => self.b.ins().load(I64, safe(), self.pointer, 8 * at as i32),
+                0..3 => self.b.ins().load(I64, in_word(at), self.pointer, 8 * at as i32),
                 _ => self.b.ins().iconst(I64, at as i64 - 3),
             };
             self.b.def_var(variable, first);
@@ -152,6 +184,11 @@ impl Maker<'_, '_> {
         for _ in 0..self.random.below(4) {
             let value = self.value(3);
             self.assign(value);
+            match self.random.below(8) {
+                0 => self.call(),
+                1 => self.overwrite(),
+                _ => {}
+            }
         }
         if !self.random.one_in(3) {
             let value = self.value(1);
@@ -166,6 +203,22 @@ impl Maker<'_, '_> {
         } else {
             self.branch(number);
         }
+    }
+
+    fn call(&mut self) {
+        let helper = self.random.pick(&CALLED);
+        let callee = self.b.ins().iconst(I64, helper.address() as i64);
+        let given = [self.pointer, self.value(1)];
+        let call = self.b.ins().call_indirect(self.called, callee, &given);
+        let result = self.b.inst_results(call)[0];
+        self.assign(result);
+    }
+
+    /// Writes a word that is read, too.
+    fn overwrite(&mut self) {
+        let (word, value) = (self.random.below(WORDS), self.value(1));
+        let at = 8 * word as i32;
+        self.b.ins().store(in_word(word), value, self.pointer, at);
     }
 
     fn branch(&mut self, number: usize) {
@@ -269,14 +322,18 @@ impl Maker<'_, '_> {
     }
 
     fn loaded(&mut self) -> Value {
-        let (from, at) = (self.pointer, 8 * self.random.below(WORDS) as i32);
+        let word = self.random.below(WORDS);
+        let (from, at) = match self.random.one_in(3) {
+            true => (self.b.ins().iadd_imm(self.pointer, 8 * word as i64), 0),
+            false => (self.pointer, 8 * word as i32),
+        };
         let ty = self.random.pick(&[I8, I16, I32, I64]);
-        let ins = self.b.ins();
+        let (ins, flags) = (self.b.ins(), in_word(word));
         let loaded = match ty {
-            I8 => ins.uload8(I64, safe(), from, at),
-            I16 => ins.uload16(I64, safe(), from, at),
-            I32 => ins.uload32(safe(), from, at),
-            _ => ins.load(I64, safe(), from, at),
+            I8 => ins.uload8(I64, flags, from, at),
+            I16 => ins.uload16(I64, flags, from, at),
+            I32 => ins.uload32(flags, from, at),
+            _ => ins.load(I64, flags, from, at),
         };
         self.perhaps_masked(loaded, ty)
     }
@@ -492,7 +549,7 @@ impl Maker<'_, '_> {
 /// What a run did.
 #[derive(Debug, Default, PartialEq)]
 struct Did {
-    /// What was stored, and how far behind the pointer, one after the other.
+    /// What was stored, and how far behind the pointer, or given to whom, one after the other.
     stored: Vec<(u64, u64)>,
     /// What was returned, if the run came to its end.
     returned: Option<u64>,
@@ -501,7 +558,8 @@ struct Did {
 /// A run of a function over a memory.
 struct Run<'f> {
     func: &'f Function,
-    memory: &'f Memory,
+    memory: Memory,
+    stack: HashMap<u64, u64>,
     /// What values are: no bits but those of their types.
     values: SecondaryMap<Value, Option<u64>>,
     did: Did,
@@ -510,7 +568,8 @@ struct Run<'f> {
 fn run(func: &Function, memory: &Memory) -> Did {
     let mut run = Run {
         func,
-        memory,
+        memory: *memory,
+        stack: HashMap::new(),
         values: SecondaryMap::new(),
         did: Did::default(),
     };
@@ -540,14 +599,54 @@ impl Run<'_> {
     fn inst(&mut self, inst: Inst) {
         let dfg = &self.func.dfg;
         let data = dfg.insts[inst];
-        if let InstructionData::Store { args, offset, .. } = data {
+        if let InstructionData::Store {
+            opcode,
+            args,
+            offset,
+            ..
+        } = data
+        {
             let (value, at) = (self.of(args[0]), self.place(args[1], offset.into()));
-            return self.did.stored.push((at, value));
+            let value = match opcode {
+                Opcode::Istore32 => cut(value, I32),
+                _ => value,
+            };
+            return self.store(at, value);
+        }
+        if let InstructionData::CallIndirect { .. } = data {
+            let args: Vec<u64> = dfg.inst_args(inst).iter().map(|&arg| self.of(arg)).collect();
+            let returned = self.call(args[0], args[2]);
+            self.values[dfg.inst_results(inst)[0]] = Some(returned);
+            return;
         }
         if let Some(&result) = dfg.inst_results(inst).first() {
             let ty = dfg.value_type(result);
             self.values[result] = Some(cut(self.computed(data, ty), ty));
         }
+    }
+
+    fn store(&mut self, at: u64, value: u64) {
+        if at >= STACK {
+            self.stack.insert(at, value);
+            return;
+        }
+        self.did.stored.push((at, value));
+        if let Some(word) = self.memory.get_mut(at as usize / 8) {
+            *word = value;
+        }
+    }
+
+    /// Who is called writes all that it may.
+    fn call(&mut self, callee: u64, given: u64) -> u64 {
+        self.did.stored.push((callee, given));
+        let mut random = Random(callee ^ given);
+        for (at, word) in self.memory.iter_mut().enumerate() {
+            let is_bytes = at % REGIONS.len() == BYTES;
+            if !(is_bytes && Helper::leaves_bytes(callee)) {
+                *word = random.next() % 300;
+            }
+        }
+        random.next() % 4
     }
 
     /// What an instruction leads to, but the end.
@@ -589,10 +688,13 @@ impl Run<'_> {
         self.values[value].expect("it is computed before")
     }
 
-    /// How far behind the function's pointer a place is.
+    /// How far behind the function's pointer a place is, or where on the stack.
     fn place(&self, base: Value, offset: i32) -> u64 {
         let at = self.of(base).wrapping_add_signed(offset.into());
-        at.wrapping_sub(POINTER)
+        match at {
+            STACK.. => at,
+            _ => at.wrapping_sub(POINTER),
+        }
     }
 
     /// What an instruction computes, of this type, or more bits of it.
@@ -626,11 +728,22 @@ impl Run<'_> {
                 let [cond, yes, no] = args.map(|arg| self.of(arg));
                 if cond == 0 { no } else { yes }
             }
+            InstructionData::StackLoad {
+                opcode: Opcode::StackAddr,
+                stack_slot,
+                offset,
+            } => {
+                let slot = STACK + (u64::from(stack_slot.as_u32()) << 20);
+                slot.wrapping_add_signed(i32::from(offset).into())
+            }
             other => panic!("{other:?} is not made"),
         }
     }
 
     fn load(&self, opcode: Opcode, at: u64) -> u64 {
+        if at >= STACK {
+            return self.stack[&at];
+        }
         let word = self.memory[at as usize / 8];
         match opcode {
             Opcode::Uload8 => cut(word, I8),
@@ -719,6 +832,15 @@ fn random_functions_store_and_return_the_same_when_they_are_reduced() {
     all_do_the_same(|func| {
         func.dfg.resolve_all_aliases();
         reduce(func);
+    });
+}
+
+#[test]
+fn random_functions_store_and_return_the_same_when_they_sink_and_carry() {
+    all_do_the_same(|func| {
+        func.dfg.resolve_all_aliases();
+        sink(func);
+        carry(func);
     });
 }
 

@@ -2,8 +2,8 @@
 //! comparisons of different bits of one value, mostly neighbours, which are one comparison.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I8, I64};
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
+use cranelift_codegen::ir::types::{I8, I32, I64};
 use cranelift_codegen::ir::{
     Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef,
 };
@@ -18,13 +18,22 @@ const MOST_STEPS: usize = 8;
 pub(super) fn reduce(func: &mut Function) {
     let insts: Vec<Inst> = sweep::insts(func).collect();
     for inst in insts {
+        address_at_once(func, inst);
         match func.dfg.insts[inst] {
             InstructionData::Unary {
                 opcode: Opcode::Bswap,
                 arg,
-            } => swap_back(func, inst, arg),
+            } => {
+                swap_back(func, inst, arg);
+                swap_half(func, inst);
+            }
+            InstructionData::Store {
+                opcode: Opcode::Istore32,
+                ..
+            } => store_half(func, inst),
             InstructionData::Binary { opcode, args } => compare_at_once(func, inst, opcode, args),
             InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => {
+                compare_unshifted(func, inst);
                 if let Some(equality) = Equality::of(func, inst) {
                     compare_unswapped(func, inst, equality);
                 }
@@ -167,6 +176,130 @@ fn swap_back(func: &mut Function, inst: Inst, arg: Value) {
     if let Some(swapped) = Swapped::of(func, arg, Some(ty)) {
         let inverted = signed(swapped.inverted_before(), ty);
         func.dfg.replace(inst).bxor_imm(swapped.number, inverted);
+    }
+}
+
+/// A place behind an address is one that the instruction that reads or writes there names: the sum need not be known by itself.
+fn address_at_once(func: &mut Function, inst: Inst) {
+    let (place, offset) = match func.dfg.insts[inst] {
+        InstructionData::Load { arg, offset, .. } => (arg, offset),
+        InstructionData::Store { args, offset, .. } => (args[1], offset),
+        _ => return,
+    };
+    let (before, by) = match source(func, place) {
+        Some(InstructionData::BinaryImm64 {
+            opcode: Opcode::IaddImm,
+            arg,
+            imm,
+        }) => (arg, imm.bits()),
+        Some(InstructionData::Binary {
+            opcode: Opcode::Iadd,
+            args,
+        }) => match args.map(|arg| constant(func, arg)) {
+            [_, Some(number)] => (args[0], number as i64),
+            [Some(number), _] => (args[1], number as i64),
+            _ => return,
+        },
+        _ => return,
+    };
+    let Some(sum) = i64::from(i32::from(offset)).checked_add(by) else {
+        return;
+    };
+    let Ok(sum) = i32::try_from(sum) else {
+        return;
+    };
+    match &mut func.dfg.insts[inst] {
+        InstructionData::Load { arg, offset, .. } => (*arg, *offset) = (before, sum.into()),
+        InstructionData::Store { args, offset, .. } => (args[1], *offset) = (before, sum.into()),
+        _ => {}
+    }
+}
+
+/// The low half of a word that was shifted up to be swapped is swapped by itself.
+fn swap_half(func: &mut Function, inst: Inst) {
+    let InstructionData::Unary {
+        opcode: Opcode::Bswap,
+        arg,
+    } = func.dfg.insts[inst]
+    else {
+        return;
+    };
+    if let Some(InstructionData::BinaryImm64 {
+        opcode: Opcode::IshlImm,
+        arg: half,
+        imm,
+    }) = source(func, arg)
+        && func.dfg.value_type(arg) == I64
+        && imm.bits() == 32
+    {
+        let mut at = FuncCursor::new(func).at_inst(inst);
+        let half = at.ins().ireduce(I32, half);
+        let swapped = at.ins().bswap(half);
+        func.dfg.replace(inst).uextend(I64, swapped);
+    }
+}
+
+/// Of what is stored only 32 bits, no more need be known.
+fn store_half(func: &mut Function, inst: Inst) {
+    let InstructionData::Store {
+        args: [value, place],
+        flags,
+        offset,
+        ..
+    } = func.dfg.insts[inst]
+    else {
+        return;
+    };
+    if let Some(InstructionData::Unary {
+        opcode: Opcode::Uextend,
+        arg: half,
+    }) = source(func, value)
+        && func.dfg.value_type(half) == I32
+    {
+        func.dfg.replace(inst).store(flags, half, place, offset);
+    }
+}
+
+/// A number is less than another one if as many times it is less than as many times the other: a length in bytes need not be made one in bits.
+fn compare_unshifted(func: &mut Function, inst: Inst) {
+    let (cond, arg, limit) = match func.dfg.insts[inst] {
+        InstructionData::IntCompareImm { cond, arg, imm, .. } => (cond, arg, imm.bits() as u64),
+        InstructionData::IntCompare { cond, args, .. } => {
+            match args.map(|arg| constant(func, arg)) {
+                [_, Some(number)] => (cond, args[0], number),
+                [Some(number), _] => (cond.swap_args(), args[1], number),
+                _ => return,
+            }
+        }
+        _ => return,
+    };
+    let Some(InstructionData::BinaryImm64 {
+        opcode: Opcode::IshlImm,
+        arg: before,
+        imm: by,
+    }) = source(func, arg)
+    else {
+        return;
+    };
+    let ty = func.dfg.value_type(arg);
+    if !is_number(ty) || !(0..ty.bits().into()).contains(&by.bits()) {
+        return;
+    }
+    let (by, limit) = (by.bits(), cut(limit, ty));
+    let is_whole = all_bits(func, before) << by >> by == all_bits(func, before);
+    let stays = mask(ty) >> by;
+    let below = limit >> by;
+    // The least number that is no longer less, shifted.
+    let from = below + u64::from(limit & !(mask(ty) << by) != 0);
+    let number = match cond {
+        IntCC::UnsignedLessThan | IntCC::UnsignedGreaterThanOrEqual => from,
+        IntCC::UnsignedGreaterThan | IntCC::UnsignedLessThanOrEqual => below,
+        _ => return,
+    };
+    if is_whole && all_bits(func, before) <= stays && number <= stays {
+        func.dfg
+            .replace(inst)
+            .icmp_imm(cond, before, signed(number, ty));
     }
 }
 

@@ -88,7 +88,7 @@ fn kept_arguments(
 }
 
 /// Whether an instruction does more than to compute its results.
-fn has_effect(func: &Function, inst: Inst) -> bool {
+pub(super) fn has_effect(func: &Function, inst: Inst) -> bool {
     let data = &func.dfg.insts[inst];
     let op: Opcode = data.opcode();
     let computes = !(op.is_call()

@@ -237,16 +237,17 @@ impl Translator<'_> {
         let sum = self.cut(sum, width);
         let given = self.small(given)?;
         let differs = self.b.ins().icmp(IntCC::NotEqual, sum, given);
-        // A branch and not a computation: what is summed is not kept until somebody asks.
-        let wrong = self.cold_block();
-        self.branch(differs, wrong, after);
-        self.start_sealed(wrong);
         match self.fused.as_ref().map(|fusing| fusing.is_wrong) {
             Some(is_wrong) => {
-                let yes = self.number(1);
-                self.b.def_var(is_wrong, yes);
+                let before = self.b.use_var(is_wrong);
+                let differs = self.b.ins().uextend(I64, differs);
+                let either = self.b.ins().bor(before, differs);
+                self.b.def_var(is_wrong, either);
             }
             None => {
+                let wrong = self.cold_block();
+                self.branch(differs, wrong, after);
+                self.start_sealed(wrong);
                 self.help(Helper::WrongChecksum, &[]);
             }
         }

@@ -274,9 +274,14 @@ fn in_limbs() -> MemFlags {
     memory(AliasRegion::Heap).with_aligned()
 }
 
-/// The packet's bytes, records, and parameters of actions: no helper writes them while native code holds on to what it loaded.
-fn in_bytes() -> MemFlags {
+/// The packet's bytes, which few helpers write ([`Helper::leaves_bytes`]).
+pub(crate) fn in_bytes() -> MemFlags {
     memory(AliasRegion::Table)
+}
+
+/// Records, and parameters of actions: no helper writes them while native code holds on to what it loaded.
+fn in_records() -> MemFlags {
+    memory(AliasRegion::Vmctx)
 }
 
 /// The invocation and what is emitted.

@@ -5,7 +5,7 @@ use ir::{ActionId, ActionScope, MatchNext, MatchOutcome, TableId, limbs_of};
 use table::RecordField;
 
 use super::action::Param;
-use super::{I64, Translator, in_bytes};
+use super::{I64, Translator, in_records};
 use crate::helpers::Helper;
 use crate::view;
 
@@ -40,7 +40,7 @@ impl Translator<'_> {
 
     /// The position of the action that a record tells.
     pub(super) fn head_of(&mut self, record: Value) -> Value {
-        self.b.ins().uload16(I64, in_bytes(), record, 0)
+        self.b.ins().uload16(I64, in_records(), record, 0)
     }
 
     /// Where the record of the action at a position in a table has its parameters.
@@ -88,7 +88,7 @@ impl Translator<'_> {
     /// The limbs of the parameter in a field behind a pointer.
     pub(super) fn load_field(&mut self, entry: Value, field: RecordField) -> Vec<Value> {
         let at = field.offset as i32;
-        let flags = in_bytes();
+        let flags = in_records();
         match field.bytes {
             1 => vec![self.b.ins().uload8(I64, flags, entry, at)],
             2 => vec![self.b.ins().uload16(I64, flags, entry, at)],

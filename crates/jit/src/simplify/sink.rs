@@ -1,0 +1,264 @@
+//! Moves what is computed to where it is needed: a load that a parser makes for all packets, and of which only one way through the program asks, is made on that way.
+//!
+//! Cranelift computes what needs no memory where it is used first, but leaves each load where it stands, and keeps what was loaded until it is used: registers are few, so
+//! that most of what is loaded early goes over the stack. A load goes no further than to what may write what it reads.
+
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::entity::{EntitySet, SecondaryMap};
+use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::{
+    Block, Function, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
+};
+use cranelift_codegen::loop_analysis::LoopAnalysis;
+
+use super::sweep::{has_effect, insts};
+use crate::helpers::Helper;
+use crate::translate::in_bytes;
+
+/// Places where something is computed in place of one, at most.
+const MOST_PLACES: usize = 8;
+
+/// Blocks with uses of a value, at most, for it to go anywhere.
+const MOST_USING: usize = 32;
+
+/// Blocks between where a load stands and where it goes that are looked through, at most.
+const MOST_BETWEEN: usize = 256;
+
+/// Sinks the instructions of a function in which no value is another one's name.
+pub(super) fn sink(func: &mut Function) {
+    let ways = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &ways);
+    let mut loops = LoopAnalysis::new();
+    loops.compute(func, &ways, &tree);
+    let blocks = tree.cfg_postorder().to_vec();
+    let mut sinking = Sinking {
+        uses: uses(func),
+        func,
+        ways,
+        tree,
+        loops,
+    };
+    // What is used goes before what it is computed from.
+    for block in blocks {
+        let insts: Vec<Inst> = sinking.func.layout.block_insts(block).collect();
+        for inst in insts.into_iter().rev() {
+            sinking.inst(block, inst);
+        }
+    }
+}
+
+/// The instructions that take each value.
+fn uses(func: &Function) -> SecondaryMap<Value, Vec<Inst>> {
+    let mut uses: SecondaryMap<Value, Vec<Inst>> = SecondaryMap::new();
+    for inst in insts(func) {
+        for value in func.dfg.inst_values(inst) {
+            if uses[value].last() != Some(&inst) {
+                uses[value].push(inst);
+            }
+        }
+    }
+    uses
+}
+
+/// A block that uses a value, and its first instruction that does.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    block: Block,
+    first: Inst,
+}
+
+struct Sinking<'f> {
+    func: &'f mut Function,
+    ways: ControlFlowGraph,
+    tree: DominatorTree,
+    loops: LoopAnalysis,
+    uses: SecondaryMap<Value, Vec<Inst>>,
+}
+
+impl Sinking<'_> {
+    /// Sinks an instruction of a block, if it can go anywhere.
+    fn inst(&mut self, block: Block, inst: Inst) {
+        let &[result] = self.func.dfg.inst_results(inst) else {
+            return;
+        };
+        if !self.is_movable(inst) {
+            return;
+        }
+        let mut places = self.places(result);
+        let stays = |place: &Place| place.block == block || self.is_repeated(place.block, block);
+        if self.is_part_of_address(inst) {
+            // Each block that uses it does so for itself.
+            places.retain(|place| !stays(place));
+            return self.go(inst, result, &places);
+        }
+        if places.iter().any(stays) || places.len() > MOST_USING {
+            return;
+        }
+        let all = places.clone();
+        let is_above = |above: Block, below: Block| {
+            above != below && self.tree.block_dominates(above, below)
+        };
+        places.retain(|place| !all.iter().any(|above| is_above(above.block, place.block)));
+        if places.len() <= MOST_PLACES && places.iter().all(|&to| self.may_go(block, inst, to)) {
+            self.go(inst, result, &places);
+        }
+    }
+
+    /// Whether an instruction may be elsewhere, as far as memory allows.
+    fn is_movable(&self, inst: Inst) -> bool {
+        let data = self.func.dfg.insts[inst];
+        // Constants are made where they are used anyway, and what nobody writes Cranelift moves by itself.
+        let moves_anyway = match data {
+            InstructionData::Load { flags, .. } => flags.readonly() && flags.can_move(),
+            _ => data.opcode() == Opcode::Iconst,
+        };
+        !moves_anyway && !has_effect(self.func, inst)
+    }
+
+    /// Whether an instruction that reads or writes memory does this sum or product besides.
+    fn is_part_of_address(&self, inst: Inst) -> bool {
+        let InstructionData::BinaryImm64 { opcode, imm, .. } = self.func.dfg.insts[inst] else {
+            return false;
+        };
+        match opcode {
+            Opcode::IaddImm => true,
+            Opcode::IshlImm => (0..=3).contains(&imm.bits()),
+            _ => false,
+        }
+    }
+
+    /// The blocks that use a value.
+    fn places(&self, value: Value) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for &user in &self.uses[value] {
+            let Some(block) = self.func.layout.inst_block(user) else {
+                continue;
+            };
+            match places.iter_mut().find(|place| place.block == block) {
+                Some(place) if self.is_before(user, place.first) => place.first = user,
+                Some(_) => {}
+                None => places.push(Place { block, first: user }),
+            }
+        }
+        places
+    }
+
+    /// Whether a block is in a loop in which another one is not.
+    fn is_repeated(&self, here: Block, there: Block) -> bool {
+        let innermost = self.loops.innermost_loop(here);
+        innermost.is_some_and(|innermost| !self.loops.is_in_loop(there, innermost))
+    }
+
+    fn is_before(&self, one: Inst, other: Inst) -> bool {
+        self.func.layout.pp_cmp(one, other).is_lt()
+    }
+
+    /// Whether an instruction of a block computes the same at another place, which is behind it on all ways there.
+    fn may_go(&self, from: Block, inst: Inst, to: Place) -> bool {
+        let data = self.func.dfg.insts[inst];
+        if !data.opcode().can_load() {
+            return true;
+        }
+        let read = data.memflags().unwrap_or(MemFlags::new());
+        let layout = &self.func.layout;
+        let behind = layout.block_insts(from).skip_while(|&one| one != inst);
+        let before = layout.block_insts(to.block);
+        let before = before.take_while(|&one| one != to.first);
+        let mut around = behind.chain(before);
+        !around.any(|one| self.may_write(one, read)) && self.stays_between(from, to.block, read)
+    }
+
+    /// Whether nothing is written of what is read on the ways from one block to another, in the blocks between.
+    fn stays_between(&self, from: Block, to: Block, read: MemFlags) -> bool {
+        let mut seen: EntitySet<Block> = EntitySet::new();
+        let (mut waiting, mut count) = (vec![to], 0);
+        while let Some(block) = waiting.pop() {
+            for way in self.ways.pred_iter(block) {
+                if way.block == from || !seen.insert(way.block) {
+                    continue;
+                }
+                count += 1;
+                let mut insts = self.func.layout.block_insts(way.block);
+                if count > MOST_BETWEEN || insts.any(|one| self.may_write(one, read)) {
+                    return false;
+                }
+                waiting.push(way.block);
+            }
+        }
+        true
+    }
+
+    /// Whether an instruction may write what is read with these flags: regions do not overlap, and what is in none is one more.
+    fn may_write(&self, inst: Inst, read: MemFlags) -> bool {
+        let data = self.func.dfg.insts[inst];
+        let opcode = data.opcode();
+        if let InstructionData::CallIndirect { args, .. } = data {
+            let callee = args.first(&self.func.dfg.value_lists);
+            let leaves = callee.is_some_and(|callee| self.leaves_bytes(callee));
+            return !leaves || read.alias_region() != in_bytes().alias_region();
+        }
+        match data.memflags() {
+            Some(written) if opcode.can_store() => written.alias_region() == read.alias_region(),
+            _ => opcode.can_store() || opcode.is_call() || opcode.other_side_effects(),
+        }
+    }
+
+    /// Whether a function that is called leaves the packet's bytes as they are.
+    fn leaves_bytes(&self, callee: Value) -> bool {
+        let dfg = &self.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(callee) else {
+            return false;
+        };
+        match dfg.insts[inst] {
+            InstructionData::UnaryImm {
+                opcode: Opcode::Iconst,
+                imm,
+            } => Helper::leaves_bytes(imm.bits() as u64),
+            _ => false,
+        }
+    }
+
+    /// Computes a value at each of these places, for what they dominate, and where it was if others use it.
+    fn go(&mut self, inst: Inst, result: Value, places: &[Place]) {
+        let mut users = std::mem::take(&mut self.uses[result]);
+        for place in places {
+            let (served, others): (Vec<Inst>, Vec<Inst>) =
+                users.iter().partition(|&&user| self.serves(place, user, places));
+            let own = self.copy(inst);
+            self.func.layout.insert_inst(own, place.first);
+            let value = self.func.dfg.first_result(own);
+            for &user in &served {
+                let rename = |one: Value| if one == result { value } else { one };
+                self.func.dfg.map_inst_values(user, rename);
+            }
+            self.uses[value] = served;
+            users = others;
+        }
+        if users.is_empty() {
+            self.func.layout.remove_inst(inst);
+        }
+        self.uses[result] = users;
+    }
+
+    /// Whether an instruction takes what is computed at a place: one of its own block goes before others.
+    fn serves(&self, place: &Place, user: Inst, places: &[Place]) -> bool {
+        let Some(here) = self.func.layout.inst_block(user) else {
+            return false;
+        };
+        let has_own = places.iter().any(|place| place.block == here);
+        match has_own {
+            true => place.block == here,
+            false => self.tree.block_dominates(place.block, here),
+        }
+    }
+
+    /// One more instruction that does the same.
+    fn copy(&mut self, inst: Inst) -> Inst {
+        let copy = self.func.dfg.clone_inst(inst);
+        let args: Vec<Value> = self.func.dfg.inst_values(copy).collect();
+        for arg in args {
+            self.uses[arg].push(copy);
+        }
+        copy
+    }
+}
