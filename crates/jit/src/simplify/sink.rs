@@ -221,6 +221,8 @@ impl Sinking<'_> {
     /// Computes a value at each of these places, for what they dominate, and where it was if others use it.
     fn go(&mut self, inst: Inst, result: Value, places: &[Place]) {
         let mut users = std::mem::take(&mut self.uses[result]);
+        // Others have gone themselves, and copies of them use copies.
+        users.retain(|&user| self.func.layout.inst_block(user).is_some());
         for place in places {
             let (served, others): (Vec<Inst>, Vec<Inst>) =
                 users.iter().partition(|&&user| self.serves(place, user, places));
