@@ -8,7 +8,7 @@
 //!
 //! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
 //! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta; the others
-//! for a quantum. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are
+//! for a quantum, or for what has come of their shares where rounds are longer. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are
 //! without it, and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved
 //! for in the same way; what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds
 //! to be short, and all visits are the longest.
@@ -16,10 +16,10 @@
 //! **Who pays.** A port of one's own gives no more than the visit that follows has time to receive and to serve, and what it gave is served. To receive
 //! and to sort that is part of what a vPDP uses. Who is limited pays for its visits whole too. The others pay for what their packets do alone: how many visits
 //! there are, and what rounds take, is up to all who send. That, and to receive what comes by ports that several share and cannot be refused, is nobody's: as
-//! far as it is more than a small part of the time ([`FREE_RECEPTION`]), and up to [`MOST_RECEPTION`], there is less to share.
+//! far as it is no more than [`MOST_RECEPTION`], there is that much less to share.
 //!
 //! **What is kept.** What [`Fairness::cycles_per_second`] leaves of a second is not shared, so that rounds are short. While all who ask are limited nobody needs
-//! that: when nothing is to be done then, time goes on for all shares at once until the first has come.
+//! that: when nothing is to be done then, time goes on for all shares at once until the first has come. While some are not limited, [`KEPT`] is kept from the others too.
 //!
 //! **Debts.** What is dearer than was known is owed, and paid by waiting; up to a bound ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that nobody is without packets
 //! for longer than its share takes for those, however small it is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
@@ -58,14 +58,15 @@ impl Fairness {
     /// What there is to share in an interval in which what nobody pays for takes so much, where the thread has this part of its core.
     fn capacity(&self, reception: f64, part: f64) -> f64 {
         let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
-        most - (reception - most * FREE_RECEPTION).clamp(0.0, most * MOST_RECEPTION)
+        most - reception.clamp(0.0, most * MOST_RECEPTION)
     }
 }
 
-/// Of what packets may take, what nobody pays for may be beside it; and more than this is not taken away for it: a worker that refuses packets would only receive
-/// the more.
-const FREE_RECEPTION: f64 = 0.05;
+/// Of what packets may take, no more than this is taken away for what nobody pays for: a worker that refuses packets would only receive the more.
 const MOST_RECEPTION: f64 = 0.15;
+
+/// Of what there is to share, what is kept where somebody asks for no more than its share: the less time is left for what rounds take themselves, the longer they are.
+const KEPT: f64 = 0.06;
 
 /// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
 const SMOOTHING: f64 = 32.0;
@@ -81,7 +82,7 @@ const LENIENCE: f64 = 1.5;
 const MORE_THAN_ALL: f64 = 2.0;
 
 /// For how many quanta one is visited at most.
-const LONG_VISIT: f64 = 4.0;
+const LONG_VISIT: f64 = 8.0;
 
 /// What one may owe at most, in intervals of its share and in packets of its own: however much more they took than was known before, it is never without
 /// any for long.
@@ -305,6 +306,14 @@ impl Account {
         self.credit.min(self.left)
     }
 
+    /// What is there for a visit: of what it could have at least, or of its share, where rounds are too long for shorter visits to use that up.
+    fn saved(&self) -> f64 {
+        match self.is_limited() {
+            true => self.left,
+            false => self.credit,
+        }
+    }
+
     /// Whether it has used so little of what it could have at least that it is visited before others.
     fn has_credit(&self) -> bool {
         self.purse() * 2.0 >= self.own
@@ -429,7 +438,10 @@ impl Shares {
             (asked.min(most), account.weight)
         });
         let [all, rest] = match self.is_behind {
-            true => [level(capacity, asked), level(capacity, takes)],
+            true => {
+                let left = capacity * (1.0 - kept(level(capacity, asked.clone()), asked.clone()));
+                [level(left, asked), level(left, takes)]
+            }
             false => [f64::INFINITY; 2],
         };
         self.is_contended = all.is_finite();
@@ -447,7 +459,8 @@ impl Shares {
             };
             account.own = most * account.weight / (others + account.weight);
             let level = if is_bound(account) { all } else { rest };
-            let share = level * account.weight;
+            // What is kept is of what others leave, not of what it could have at least.
+            let share = (level * account.weight).max(account.own * (1.0 - MOST_RECEPTION));
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
             self.modest += usize::from(asked > 0.0 && !account.is_limited());
@@ -633,7 +646,7 @@ impl Shares {
             (0 | 1, true) => f64::INFINITY,
             // Somebody has just begun.
             (0 | 1, false) => longest,
-            _ => account.purse().clamp(self.shortest(), longest),
+            _ => account.saved().clamp(self.shortest(), longest),
         }
     }
 
@@ -765,6 +778,12 @@ impl Shares {
             account.take(cycles as f64 - work.packets as f64 * account.cost);
         }
     }
+}
+
+/// What part of what there is to share is kept, where what was asked for is given up to this level: nothing if all ask for more.
+fn kept(level: f64, mut asked: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let is_modest = |(asked, weight): (f64, f64)| asked > 0.0 && asked <= level * weight * LENIENCE;
+    if asked.any(is_modest) { KEPT } else { 0.0 }
 }
 
 /// The most cycles for each unit of weight at which what was asked for fits; no limit where all of it fits, and for one alone: there is nobody else to

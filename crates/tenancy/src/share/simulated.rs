@@ -109,7 +109,7 @@ fn simulate(senders: &[Sender], time: f64, stops: Stops) -> (Vec<Fate>, f64) {
         fairness: Fairness {
             interval: Nanos::from_millis(2),
             cycles_per_second: (SHARED * 1e9) as u64,
-            quantum: Nanos::from_micros(2),
+            quantum: Nanos::from_micros(1),
         },
         now: 0.0,
         is_behind: false,
@@ -296,25 +296,18 @@ fn packets_wait_no_longer_beside_one_that_asks_for_too_much_than_beside_one_that
         reception: 300.0,
         ..greedy(100.0)
     };
-    // A packet that is dearer than a visit cannot be interrupted.
-    let kinds = [
-        (greedy(40.0), 1.1),
-        (greedy(150.0), 1.1),
-        (greedy(700.0), 1.1),
-        (large, 1.1),
-        (greedy(4000.0), 1.2),
-    ];
+    let kinds = [40.0, 150.0, 700.0, 4000.0].map(greedy);
     let beside = |other| simulate(&[modest(1.0), other], 20e6, NEVER).0;
     let usual = beside(modest(1.0))[0].median();
-    for (other, most) in kinds {
+    for other in kinds.into_iter().chain([large]) {
         let mut fates = beside(other);
         let median = fates[0].median();
-        assert!(median <= usual * most, "{median} for {usual} by {other:?}");
+        assert!(median <= usual, "{median} for {usual} by {other:?}");
         let kept = fates[0].served as f64 / (20e6 * modest(1.0).rate);
         assert!(kept >= 0.99, "{kept} beside {other:?}");
         // It has the half that is its own, all in all.
         let took = fates[1].took / 20e6;
-        assert!(took >= SHARED / 2.0 * 0.95, "{took} of {other:?}");
+        assert!(took >= LEAST / 2.0 * 0.95, "{took} of {other:?}");
     }
 }
 

@@ -40,7 +40,7 @@ fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost:
 
 /// As `polyplane host --fair` shares, but for what it keeps.
 fn usual() -> Fairness {
-    fairness(Nanos::from_millis(2), Nanos::from_micros(2))
+    fairness(Nanos::from_millis(2), Nanos::from_micros(1))
 }
 
 fn level_of(capacity: f64, asked: &[(f64, f64)]) -> f64 {
@@ -89,7 +89,8 @@ fn without_contention_nothing_is_refused() {
 fn who_asks_for_less_than_a_share_gets_it_and_the_other_gets_the_rest() {
     let [victim, hog] = serve_two([(2, 100, 1), (100, 500, 1)]);
     assert_eq!(victim, 900 * 200);
-    let rest = 900 * 800;
+    // Rounds have a part of it.
+    let rest = 900 * 740;
     assert!(hog.abs_diff(rest) < rest / 20, "{hog} of {rest}");
 }
 
@@ -168,10 +169,11 @@ fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest(
 #[test]
 fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
     let mut shares = settled([(2, 100), (100, 100)]);
+    shares.begin(&short(), 2, Nanos::from_micros(100));
     // Of 500 cycles a microsecond, 300 were left for ten of them.
     let [modest, greedy] = [Slot(0), Slot(1)];
     assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
-    assert_eq!(shares.visit(modest), 20);
+    assert_eq!(shares.visit(modest), 40);
     assert!((5..=10).contains(&shares.visit(greedy)), "{shares:?}");
 }
 
@@ -190,7 +192,7 @@ fn one_alone_is_visited_for_as_long_as_it_has_packets() {
     assert_eq!(shares.visit(Slot(1)), usize::MAX);
     // The first packets of another one have come.
     shares.meet(2);
-    assert_eq!(shares.visit(Slot(1)), 20);
+    assert_eq!(shares.visit(Slot(1)), 40);
 }
 
 #[test]
@@ -240,6 +242,7 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
 #[test]
 fn what_a_port_was_allowed_to_give_is_served_whatever_it_took_to_receive() {
     let mut shares = settled([(2, 100), (100, 100)]);
+    shares.begin(&short(), 2, Nanos::from_micros(100));
     let granted = shares.grant(Slot(1), usize::MAX);
     shares.begin(&short(), 2, shares.now);
     shares.receive_for(Slot(1), granted, 100_000.0);
@@ -303,6 +306,7 @@ fn what_it_takes_to_receive_what_ports_might_give_is_used_by_those_whose_they_ar
 #[test]
 fn what_ports_might_give_is_served_in_whichever_burst_it_comes() {
     let mut shares = settled([(2, 100), (100, 100)]);
+    shares.begin(&short(), 2, Nanos::from_micros(100));
     let granted = shares.grant(Slot(1), usize::MAX);
     assert!(granted > 1);
     // A worker that has its hands full takes what it has through before all ports have given.
@@ -330,11 +334,11 @@ fn what_is_dearer_than_the_longest_visit_waits_for_its_credit_while_nobody_is_li
 }
 
 #[test]
-fn what_receiving_takes_beyond_its_time_is_not_there_to_share() {
+fn what_nobody_pays_for_is_not_there_to_share() {
     let near = |used: u64, wanted: u64| assert!(used.abs_diff(wanted) <= 9000, "{used}");
     near(serve_both(0, true), 900 * 500);
-    near(serve_both(50, true), 900 * 500);
-    near(serve_both(150, true), 900 * 450);
+    near(serve_both(50, true), 900 * 475);
+    near(serve_both(150, true), 900 * 425);
     near(serve_both(2000, true), 900 * 425);
 }
 
@@ -793,12 +797,20 @@ fn whose_port_fills_up_before_it_has_what_it_could_asks_for_that_for_as_long_as_
 
 #[test]
 fn what_is_dearer_than_a_visit_takes_what_others_leave_and_no_more() {
-    // Beside what rounds take.
+    // Beside what rounds take, and what is kept for them.
     for (asked, left) in [(0.2, 0.8), (0.45, 0.55), (0.7, 0.3)] {
         let part = beside_nine(asked);
         assert!(
-            (left * 0.85..=left).contains(&part),
+            (left * 0.75..=left).contains(&part),
             "{part} beside {asked}"
         );
     }
+}
+
+#[test]
+fn who_is_limited_is_visited_for_what_has_come_of_its_share_where_rounds_are_long() {
+    let mut shares = settled([(2, 100), (100, 100)]);
+    shares.begin(&short(), 2, Nanos::from_micros(103));
+    let visit = shares.visit(Slot(1));
+    assert!(visit > 15, "{visit}");
 }
