@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
@@ -16,7 +17,6 @@ use cranelift_codegen::ir::{
     Block, BlockArg, Function, Inst, InstBuilder, InstructionData, MemFlags, Opcode, StackSlot,
     StackSlotData, StackSlotKind, Value, ValueDef,
 };
-use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 use super::sweep::insts;
@@ -37,7 +37,12 @@ pub(super) fn carry(func: &mut Function) {
     let living = Living::of(func, &ways, &tree, &candidates);
     let frontiers = frontiers(&ways, &tree);
     let carried = carried(func, &calls, &living);
-    let data = StackSlotData::new(StackSlotKind::ExplicitSlot, WORD as u32 * carried.len() as u32, ALIGNMENT);
+    let users = users(func, &carried);
+    let data = StackSlotData::new(
+        StackSlotKind::ExplicitSlot,
+        WORD as u32 * carried.len() as u32,
+        ALIGNMENT,
+    );
     let slot = func.create_sized_stack_slot(data);
     for (number, (value, blocks)) in carried.into_iter().enumerate() {
         let place = (slot, WORD * number as i32);
@@ -51,7 +56,7 @@ pub(super) fn carry(func: &mut Function) {
             loaded: BTreeMap::new(),
             params: BTreeMap::new(),
         };
-        carrying.carry(&blocks, &frontiers, &living);
+        carrying.carry(&blocks, &users[value], (&frontiers, &living));
     }
 }
 
@@ -64,7 +69,10 @@ struct Calls {
 
 /// The calls of seldom blocks.
 fn seldom_calls(func: &Function) -> BTreeMap<Block, Calls> {
-    let seldom = func.layout.blocks().filter(|&block| func.layout.is_cold(block));
+    let seldom = func
+        .layout
+        .blocks()
+        .filter(|&block| func.layout.is_cold(block));
     let calls = seldom.filter_map(|block| {
         let is_call = |inst: &Inst| func.dfg.insts[*inst].opcode().is_call();
         let mut calls = func.layout.block_insts(block).filter(is_call);
@@ -161,8 +169,16 @@ fn carried(
     let mut carried: BTreeMap<Value, Vec<Block>> = BTreeMap::new();
     for (&block, calls) in calls {
         let from_elsewhere = |value: &Value| living.begin[block].contains(value);
-        let mut values: BTreeSet<Value> = living.end[block].iter().copied().filter(from_elsewhere).collect();
-        let behind = func.layout.block_insts(block).skip_while(|&inst| inst != calls.first).skip(1);
+        let mut values: BTreeSet<Value> = living.end[block]
+            .iter()
+            .copied()
+            .filter(from_elsewhere)
+            .collect();
+        let behind = func
+            .layout
+            .block_insts(block)
+            .skip_while(|&inst| inst != calls.first)
+            .skip(1);
         for inst in behind {
             values.extend(func.dfg.inst_values(inst).filter(from_elsewhere));
         }
@@ -173,8 +189,24 @@ fn carried(
     carried
 }
 
+/// The instructions that take each of these values.
+fn users(func: &Function, carried: &BTreeMap<Value, Vec<Block>>) -> SecondaryMap<Value, Vec<Inst>> {
+    let mut users: SecondaryMap<Value, Vec<Inst>> = SecondaryMap::new();
+    for inst in insts(func) {
+        for value in func.dfg.inst_values(inst) {
+            if carried.contains_key(&value) && users[value].last() != Some(&inst) {
+                users[value].push(inst);
+            }
+        }
+    }
+    users
+}
+
 /// The blocks where a way from each block meets ways that do not come through it.
-fn frontiers(ways: &ControlFlowGraph, tree: &DominatorTree) -> SecondaryMap<Block, BTreeSet<Block>> {
+fn frontiers(
+    ways: &ControlFlowGraph,
+    tree: &DominatorTree,
+) -> SecondaryMap<Block, BTreeSet<Block>> {
     let mut frontiers: SecondaryMap<Block, BTreeSet<Block>> = SecondaryMap::new();
     for &block in tree.cfg_postorder() {
         let above = tree.idom(block);
@@ -207,12 +239,9 @@ impl Carrying<'_> {
     fn carry(
         &mut self,
         blocks: &[Block],
-        frontiers: &SecondaryMap<Block, BTreeSet<Block>>,
-        living: &Living,
+        users: &[Inst],
+        (frontiers, living): (&SecondaryMap<Block, BTreeSet<Block>>, &Living),
     ) {
-        let users: Vec<Inst> = insts(self.func)
-            .filter(|&inst| self.func.dfg.inst_values(inst).any(|value| value == self.value))
-            .collect();
         for &block in blocks {
             let loaded = self.load_behind(self.calls[&block].last);
             self.loaded.insert(block, loaded);
@@ -222,7 +251,7 @@ impl Carrying<'_> {
             let param = self.func.dfg.append_block_param(block, ty);
             self.params.insert(block, param);
         }
-        for user in users {
+        for &user in users {
             self.rename(user);
         }
         for &block in blocks {
@@ -297,7 +326,11 @@ impl Carrying<'_> {
             return;
         };
         let is_before = |one: Inst, other: Inst| self.func.layout.pp_cmp(one, other).is_lt();
-        let value = match self.calls.get(&block).filter(|_| self.loaded.contains_key(&block)) {
+        let value = match self
+            .calls
+            .get(&block)
+            .filter(|_| self.loaded.contains_key(&block))
+        {
             Some(calls) if is_before(calls.last, user) => self.loaded[&block],
             Some(calls) if is_before(calls.first, user) => {
                 let before = self.func.layout.prev_inst(user);
@@ -310,7 +343,9 @@ impl Carrying<'_> {
             _ => self.at_begin(block),
         };
         let old = self.value;
-        self.func.dfg.map_inst_values(user, |one| if one == old { value } else { one });
+        self.func
+            .dfg
+            .map_inst_values(user, |one| if one == old { value } else { one });
     }
 
     /// Gives the parameter of a block what the value is on each way there.
@@ -322,7 +357,8 @@ impl Carrying<'_> {
             };
             let value = self.at_end(from);
             let dfg = &mut self.func.dfg;
-            let calls = dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+            let calls = dfg.insts[branch]
+                .branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
             for call in calls {
                 if call.block(&dfg.value_lists) == block {
                     call.append_argument(BlockArg::Value(value), &mut dfg.value_lists);

@@ -40,13 +40,14 @@ pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
     func.dfg.resolve_all_aliases();
     fold::fold(func);
     sweep::sweep(func);
+    let is_parted = is_parted && size(func) < LARGE;
     if is_parted {
         part(func);
     }
     reduce::reduce(func);
     sweep::sweep(func);
-    sink::sink(func);
     if is_parted {
+        sink::sink(func);
         carry::carry(func);
     }
 }
@@ -54,9 +55,6 @@ pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
 /// Parts ways where that is worth it.
 fn part(func: &mut Function) {
     let before = size(func);
-    if before >= LARGE {
-        return;
-    }
     for worth in WORTH {
         for _ in 0..MOST_ROUNDS {
             let room = Room {

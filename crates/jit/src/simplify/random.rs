@@ -164,7 +164,10 @@ impl Maker<'_, '_> {
         for (at, variable) in self.variables.clone().into_iter().enumerate() {
             // Of some is known what they are.
             let first = match at {
-                0..3 => self.b.ins().load(I64, in_word(at), self.pointer, 8 * at as i32),
+                0..3 => self
+                    .b
+                    .ins()
+                    .load(I64, in_word(at), self.pointer, 8 * at as i32),
                 _ => self.b.ins().iconst(I64, at as i64 - 3),
             };
             self.b.def_var(variable, first);
@@ -614,7 +617,11 @@ impl Run<'_> {
             return self.store(at, value);
         }
         if let InstructionData::CallIndirect { .. } = data {
-            let args: Vec<u64> = dfg.inst_args(inst).iter().map(|&arg| self.of(arg)).collect();
+            let args: Vec<u64> = dfg
+                .inst_args(inst)
+                .iter()
+                .map(|&arg| self.of(arg))
+                .collect();
             let returned = self.call(args[0], args[2]);
             self.values[dfg.inst_results(inst)[0]] = Some(returned);
             return;

@@ -7,7 +7,7 @@ use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{
-    Block, Function, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
+    AliasRegion, Block, Function, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
 };
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
@@ -31,8 +31,14 @@ pub(super) fn sink(func: &mut Function) {
     let mut loops = LoopAnalysis::new();
     loops.compute(func, &ways, &tree);
     let blocks = tree.cfg_postorder().to_vec();
+    let mut written = SecondaryMap::new();
+    for &block in &blocks {
+        let insts = func.layout.block_insts(block);
+        written[block] = insts.fold(0, |all, inst| all | written_by(func, inst));
+    }
     let mut sinking = Sinking {
         uses: uses(func),
+        written,
         func,
         ways,
         tree,
@@ -60,6 +66,55 @@ fn uses(func: &Function) -> SecondaryMap<Value, Vec<Inst>> {
     uses
 }
 
+/// Kinds of memory, a bit each.
+type Regions = u8;
+
+const ALL: Regions = Regions::MAX;
+
+/// The kind of memory of these flags: kinds do not overlap, and what is of none is one more.
+fn region(flags: MemFlags) -> Regions {
+    match flags.alias_region() {
+        None => 1,
+        Some(AliasRegion::Heap) => 2,
+        Some(AliasRegion::Table) => 4,
+        Some(AliasRegion::Vmctx) => 8,
+    }
+}
+
+/// What an instruction may write.
+fn written_by(func: &Function, inst: Inst) -> Regions {
+    let data = func.dfg.insts[inst];
+    let opcode = data.opcode();
+    if let InstructionData::CallIndirect { args, .. } = data {
+        let callee = args.first(&func.dfg.value_lists);
+        let leaves_bytes = callee.is_some_and(|callee| leaves_bytes(func, callee));
+        return if leaves_bytes {
+            ALL & !region(in_bytes())
+        } else {
+            ALL
+        };
+    }
+    match data.memflags() {
+        Some(written) if opcode.can_store() => region(written),
+        _ if opcode.can_store() || opcode.is_call() || opcode.other_side_effects() => ALL,
+        _ => 0,
+    }
+}
+
+/// Whether a function that is called leaves the packet's bytes as they are.
+fn leaves_bytes(func: &Function, callee: Value) -> bool {
+    let ValueDef::Result(inst, _) = func.dfg.value_def(callee) else {
+        return false;
+    };
+    match func.dfg.insts[inst] {
+        InstructionData::UnaryImm {
+            opcode: Opcode::Iconst,
+            imm,
+        } => Helper::leaves_bytes(imm.bits() as u64),
+        _ => false,
+    }
+}
+
 /// A block that uses a value, and its first instruction that does.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -73,6 +128,8 @@ struct Sinking<'f> {
     tree: DominatorTree,
     loops: LoopAnalysis,
     uses: SecondaryMap<Value, Vec<Inst>>,
+    /// What each block writes. Nothing that is moved writes anything.
+    written: SecondaryMap<Block, Regions>,
 }
 
 impl Sinking<'_> {
@@ -95,9 +152,8 @@ impl Sinking<'_> {
             return;
         }
         let all = places.clone();
-        let is_above = |above: Block, below: Block| {
-            above != below && self.tree.block_dominates(above, below)
-        };
+        let is_above =
+            |above: Block, below: Block| above != below && self.tree.block_dominates(above, below);
         places.retain(|place| !all.iter().any(|above| is_above(above.block, place.block)));
         if places.len() <= MOST_PLACES && places.iter().all(|&to| self.may_go(block, inst, to)) {
             self.go(inst, result, &places);
@@ -159,17 +215,18 @@ impl Sinking<'_> {
         if !data.opcode().can_load() {
             return true;
         }
-        let read = data.memflags().unwrap_or(MemFlags::new());
+        let read = data.memflags().map_or(ALL, region);
         let layout = &self.func.layout;
         let behind = layout.block_insts(from).skip_while(|&one| one != inst);
         let before = layout.block_insts(to.block);
         let before = before.take_while(|&one| one != to.first);
         let mut around = behind.chain(before);
-        !around.any(|one| self.may_write(one, read)) && self.stays_between(from, to.block, read)
+        let is_written = |one| written_by(self.func, one) & read != 0;
+        !around.any(is_written) && self.stays_between(from, to.block, read)
     }
 
     /// Whether nothing is written of what is read on the ways from one block to another, in the blocks between.
-    fn stays_between(&self, from: Block, to: Block, read: MemFlags) -> bool {
+    fn stays_between(&self, from: Block, to: Block, read: Regions) -> bool {
         let mut seen: EntitySet<Block> = EntitySet::new();
         let (mut waiting, mut count) = (vec![to], 0);
         while let Some(block) = waiting.pop() {
@@ -178,8 +235,7 @@ impl Sinking<'_> {
                     continue;
                 }
                 count += 1;
-                let mut insts = self.func.layout.block_insts(way.block);
-                if count > MOST_BETWEEN || insts.any(|one| self.may_write(one, read)) {
+                if count > MOST_BETWEEN || self.written[way.block] & read != 0 {
                     return false;
                 }
                 waiting.push(way.block);
@@ -188,44 +244,15 @@ impl Sinking<'_> {
         true
     }
 
-    /// Whether an instruction may write what is read with these flags: regions do not overlap, and what is in none is one more.
-    fn may_write(&self, inst: Inst, read: MemFlags) -> bool {
-        let data = self.func.dfg.insts[inst];
-        let opcode = data.opcode();
-        if let InstructionData::CallIndirect { args, .. } = data {
-            let callee = args.first(&self.func.dfg.value_lists);
-            let leaves = callee.is_some_and(|callee| self.leaves_bytes(callee));
-            return !leaves || read.alias_region() != in_bytes().alias_region();
-        }
-        match data.memflags() {
-            Some(written) if opcode.can_store() => written.alias_region() == read.alias_region(),
-            _ => opcode.can_store() || opcode.is_call() || opcode.other_side_effects(),
-        }
-    }
-
-    /// Whether a function that is called leaves the packet's bytes as they are.
-    fn leaves_bytes(&self, callee: Value) -> bool {
-        let dfg = &self.func.dfg;
-        let ValueDef::Result(inst, _) = dfg.value_def(callee) else {
-            return false;
-        };
-        match dfg.insts[inst] {
-            InstructionData::UnaryImm {
-                opcode: Opcode::Iconst,
-                imm,
-            } => Helper::leaves_bytes(imm.bits() as u64),
-            _ => false,
-        }
-    }
-
     /// Computes a value at each of these places, for what they dominate, and where it was if others use it.
     fn go(&mut self, inst: Inst, result: Value, places: &[Place]) {
         let mut users = std::mem::take(&mut self.uses[result]);
         // Others have gone themselves, and copies of them use copies.
         users.retain(|&user| self.func.layout.inst_block(user).is_some());
         for place in places {
-            let (served, others): (Vec<Inst>, Vec<Inst>) =
-                users.iter().partition(|&&user| self.serves(place, user, places));
+            let (served, others): (Vec<Inst>, Vec<Inst>) = users
+                .iter()
+                .partition(|&&user| self.serves(place, user, places));
             let own = self.copy(inst);
             self.func.layout.insert_inst(own, place.first);
             let value = self.func.dfg.first_result(own);
