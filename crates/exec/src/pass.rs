@@ -171,6 +171,13 @@ impl PackedOutcome {
     /// Where a step's number begins.
     pub const STEP_SHIFT: u32 = 40;
 
+    /// The port that the packet is to be sent by, if it is, as most are.
+    #[inline]
+    pub fn sent(self) -> Option<PortId> {
+        let kind = self.0 & !u64::from(u32::MAX);
+        (kind == PackedOutcome::SENT).then_some(PortId(self.0 as u32))
+    }
+
     /// What it says; what no engine should have written is [`PassOutcome::Waiting`].
     #[inline]
     pub fn unpack(self) -> PassOutcome {

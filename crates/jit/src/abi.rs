@@ -19,7 +19,7 @@ use exec::{
     BURST, Burst, DropReason, Lot, PackedOutcome, PacketContext, ParserErrors, PassOutcome,
     RandomStream, Requests, State,
 };
-use ir::TableId;
+use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
 use table::prefetch::prefetch_at;
 
@@ -57,10 +57,9 @@ pub(crate) struct Invocation<'i> {
     notes_at: *mut u64,
     /// Of what rows its scouts' answers list which: [`view::marks`].
     rows_wanted: u64,
-    /// For a pass: the time, and how many ports are busy.
+    /// For a pass: the time.
     nanos: u64,
     micros: u64,
-    busy: u64,
     /// For a pass: the frames of its packets, how many packets there are, which of them is at hand, and where their outcomes go.
     frames: Frames<'i>,
     count: u64,
@@ -126,6 +125,8 @@ pub(crate) mod flags {
     pub(crate) const MOVED: u64 = 16;
     /// Packets note the use of entries of some table. It is so of all packets of a lot.
     pub(crate) const NOTES_USE: u64 = 32;
+    /// The queues of some port are not free. It is so of all packets of a lot.
+    pub(crate) const ANY_BUSY: u64 = 64;
 }
 
 /// Where native code finds the fields of an [`Invocation`].
@@ -146,7 +147,6 @@ pub(crate) mod offset {
     pub(crate) const EMITTED_ROOM: i32 = offset_of!(Invocation<'_>, emitted_room) as i32;
     pub(crate) const NANOS: i32 = offset_of!(Invocation<'_>, nanos) as i32;
     pub(crate) const MICROS: i32 = offset_of!(Invocation<'_>, micros) as i32;
-    pub(crate) const BUSY: i32 = offset_of!(Invocation<'_>, busy) as i32;
     pub(crate) const FRAMES: i32 = offset_of!(Invocation<'_>, frames.first) as i32;
     pub(crate) const COUNT: i32 = offset_of!(Invocation<'_>, count) as i32;
     pub(crate) const AT: i32 = offset_of!(Invocation<'_>, at) as i32;
@@ -200,6 +200,8 @@ pub(crate) struct Code {
     pub(crate) hashed_tables: BTreeMap<TableId, usize>,
     /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
     pub(crate) direct_tables: BTreeMap<TableId, u64>,
+    /// Counters of which native code writes cells without asking whether they are there, and how many there must be.
+    pub(crate) full_counters: BTreeMap<ExternId, u64>,
     /// Tables whose records native code reads, the default action's at least; and those of which it reads what entries have.
     pub(crate) recorded_tables: BTreeSet<TableId>,
     pub(crate) tables_read: BTreeSet<TableId>,
@@ -386,12 +388,9 @@ impl<'i> Invocation<'i> {
     #[inline]
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
-        self.first_flags = if view::notes_use(lot.derived) {
-            flags::NOTES_USE
-        } else {
-            0
-        };
-        self.busy = lot.busy_ports.len() as u64;
+        let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
+        self.first_flags = given(view::notes_use(lot.derived), flags::NOTES_USE)
+            | given(!lot.busy_ports.is_empty(), flags::ANY_BUSY);
         self.busy_ports = lot.busy_ports;
         self.chance = (
             lot.seed,
@@ -519,6 +518,16 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     std::hint::black_box(seen);
 }
 
+/// The same of one row's first line, what stands there.
+#[inline(always)]
+pub(crate) fn load_row(rows: &view::Rows, number: u64) -> u64 {
+    match rows.at(number) {
+        // SAFETY: as in `load_rows`.
+        Some(row) => unsafe { first_word(row) },
+        None => 0,
+    }
+}
+
 /// The word in which a row begins, or a line of it: several small rows share one.
 ///
 /// # Safety
@@ -574,7 +583,6 @@ impl<'i> Invocation<'i> {
             rows_wanted: 0,
             nanos: 0,
             micros: 0,
-            busy: 0,
             frames: Frames::of(&mut []),
             count: 0,
             at: 0,

@@ -320,6 +320,13 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         };
         words.extend([cells as u64, count as u64]);
     }
+    for (&counter, &cells) in &code.full_counters {
+        let are_there = match state.externs.get(counter.get() as usize) {
+            Some(ExternState::Counter(counters)) => counters.len() as u64 >= cells,
+            _ => false,
+        };
+        assert!(are_there, "a counter without the cells it must have");
+    }
     add_parts(words, state);
     let asks = |site: &&ScoutSite| {
         let is_near = site.may_be_near() && state.table(site.table).is_some_and(has_near_index);

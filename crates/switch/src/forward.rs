@@ -165,15 +165,18 @@ impl Core {
         self.packets += frames.len() as u64;
         self.ledger.received += frames.len() as u64;
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
+            if let Some(port) = outcome.sent() {
+                count += 1;
+                sent(port, frame, now);
+                continue;
+            }
             match outcome.unpack() {
-                PassOutcome::Sent(port) => {
-                    count += 1;
-                    sent(port, frame, now);
-                }
                 PassOutcome::Dropped(reason) => self.ledger.drop(reason),
                 PassOutcome::Left { step, egress } => left = Some((step, egress)),
                 // Engines give every frame an outcome; one that has none is accounted for all the same.
-                PassOutcome::Waiting => self.ledger.drop(exec::DropReason::Aborted),
+                PassOutcome::Sent(_) | PassOutcome::Waiting => {
+                    self.ledger.drop(exec::DropReason::Aborted);
+                }
             }
         }
         self.ledger.sent += count;

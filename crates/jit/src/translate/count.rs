@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
-use ir::{Call, CounterUnit, ExternId, ExternKind, Op, Operand, TableId};
+use ir::{Call, CounterUnit, Expr, ExternId, ExternKind, Op, Operand, ScalarTy, TableId};
 use table::{COUNTER_WORDS, USAGE_WORDS};
 
 use super::{I64, Translator, in_limbs};
@@ -187,14 +187,20 @@ impl Translator<'_> {
         let Some(unit) = self.unit_of(counter) else {
             return Ok(false);
         };
+        let bits = self.most_bits(index);
         let index = self.small(index)?;
         let bytes = self.given_length(call, 1, call.op == Op::CounterCountLength)?;
         let at = view::extern_at(self.program, counter);
-        let count = self.load_view(at + 8);
-        let is_inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, count);
-        let (inside, after) = (self.b.create_block(), self.b.create_block());
-        self.branch(is_inside, inside, after);
-        self.start_sealed(inside);
+        let after = self.b.create_block();
+        if self.has_cell_for_all(counter, bits) {
+            self.code.full_counters.insert(counter, 1 << bits);
+        } else {
+            let count = self.load_view(at + 8);
+            let is_inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, count);
+            let inside = self.b.create_block();
+            self.branch(is_inside, inside, after);
+            self.start_sealed(inside);
+        }
         let cells = self.load_view(at);
         let behind = self.b.ins().ishl_imm(index, 4);
         let cell = self.b.ins().iadd(cells, behind);
@@ -203,5 +209,25 @@ impl Translator<'_> {
         self.jump(after);
         self.start_sealed(after);
         Ok(true)
+    }
+
+    /// How many low bits of a number may be other than 0: what is cast up has no more than it had.
+    fn most_bits(&self, expr: &Expr) -> u32 {
+        let bits = self.ty(expr).map_or(u32::MAX, |ty| ty.width());
+        match expr {
+            Expr::Cast(_, from) if matches!(self.ty(from), Ok(ScalarTy::Bit(_))) => {
+                bits.min(self.most_bits(from))
+            }
+            _ => bits,
+        }
+    }
+
+    /// Whether each number of so many bits is one of a counter's cells.
+    fn has_cell_for_all(&self, counter: ExternId, bits: u32) -> bool {
+        let declared = self.program.externs.get(counter).map(|counter| &counter.kind);
+        match declared {
+            Some(ExternKind::Counter { size, .. }) => bits < u32::BITS && u64::from(*size) >= 1 << bits,
+            _ => false,
+        }
     }
 }

@@ -77,8 +77,9 @@ pub(super) struct Fusing {
     /// What the deparser at hand puts off emitting, if it does, and whether it always comes to all of it.
     pub(super) emits: Option<Vec<Emit>>,
     pub(super) always_emits: bool,
-    /// The port of the last [`PassStep::Enqueue`].
+    /// The port of the last [`PassStep::Enqueue`], and how many low bits of it may be other than 0.
     pub(super) egress: Variable,
+    egress_bits: u32,
     /// Fields that the architecture looks at when all is done.
     pub(super) kept: Vec<FieldId>,
 }
@@ -392,6 +393,7 @@ impl Translator<'_> {
             emits: None,
             always_emits: false,
             egress: self.b.declare_var(I64),
+            egress_bits: 0,
             kept,
         });
         self.running_sums();
@@ -647,7 +649,13 @@ impl Translator<'_> {
             fusing.told.remove(&field);
         }
         let value = self.given(input);
-        self.set_value(field, value);
+        let width = self.program.fields.get(field).map_or(0, |f| f.ty.width());
+        match (input, self.fused.as_ref().map(|fusing| fusing.egress_bits)) {
+            (PassInput::EgressPort, Some(bits)) if bits <= width => {
+                self.store_slots(self.slot(field), &[value]);
+            }
+            _ => self.set_value(field, value),
+        }
     }
 
     pub(super) fn given(&mut self, input: PassInput) -> Value {
@@ -782,14 +790,14 @@ impl Translator<'_> {
     }
 
     fn enqueue(&mut self, step: u32, port: PassPort) {
-        let port = match port {
+        let (port, bits) = match port {
             PassPort::Field(field) => {
                 let slot = self.slot(field);
                 let port = self.load_slots(slot, 1)[0];
                 let width = self.program.fields.get(field).map_or(64, |f| f.ty.width());
                 match width <= u32::BITS {
-                    true => port,
-                    false => self.cut(port, u32::BITS),
+                    true => (port, width),
+                    false => (self.cut(port, u32::BITS), u32::BITS),
                 }
             }
             PassPort::Destination => {
@@ -799,10 +807,11 @@ impl Translator<'_> {
                         .ins()
                         .icmp_imm(IntCC::UnsignedGreaterThan, port, i64::from(u32::MAX));
                 self.return_if(is_dropped, |this| this.return_number(port));
-                port
+                (port, u32::BITS)
             }
         };
-        let busy = self.load_constant(offset::BUSY);
+        let flags = self.flags();
+        let busy = self.b.ins().band_imm(flags, flags::ANY_BUSY as i64);
         let (ask, free) = (self.cold_block(), self.b.create_block());
         self.branch(busy, ask, free);
         self.start_sealed(ask);
@@ -810,8 +819,9 @@ impl Translator<'_> {
         self.return_if(is_busy, |this| this.leave(step));
         self.jump(free);
         self.start_sealed(free);
-        if let Some(egress) = self.fused.as_ref().map(|fusing| fusing.egress) {
-            self.b.def_var(egress, port);
+        if let Some(fusing) = &mut self.fused {
+            self.b.def_var(fusing.egress, port);
+            fusing.egress_bits = bits;
         }
     }
 

@@ -162,7 +162,7 @@ pub(crate) struct Questions<'n> {
 
 impl Questions<'_> {
     /// Tells all that ask what was found for each question, by its place.
-    pub(crate) fn answer(&mut self, found: impl Fn(usize, u64) -> u64) {
+    pub(crate) fn answer(&mut self, mut found: impl FnMut(usize, u64) -> u64) {
         let questions = self.askers.iter().zip(&mut *self.found).enumerate();
         for (question, (&asker, noted)) in questions {
             let number = found(question, *noted);

@@ -494,6 +494,12 @@ impl Translator<'_> {
     /// The number of the record in the slot of a key.
     fn in_slot(&mut self, table: TableId, key: &[Value], slots: Value) -> Value {
         let words = view::of_table(table);
+        if let &[limb] = key {
+            // The last slot is the first that no key with an entry has.
+            let last = self.load_view(words.last_slot);
+            let slot = self.b.ins().umin(limb, last);
+            return self.at_slot(slots, slot);
+        }
         let mut slot = self.number(0);
         let mut outside = self.number(0);
         for (at, (&limb, (shift, bits))) in key.iter().zip(words.digits).enumerate() {
