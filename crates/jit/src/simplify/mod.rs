@@ -46,8 +46,8 @@ pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
     }
     reduce::reduce(func);
     sweep::sweep(func);
+    sink::sink(func);
     if is_parted {
-        sink::sink(func);
         carry::carry(func);
     }
 }
