@@ -873,15 +873,21 @@ fn what_comes_beside_what_ports_were_allowed_shows_that_more_waits_or_visits_are
 #[test]
 fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alone() {
     let mut shares = settled([(2, 100), (2, 100)]);
-    let mut asked_at = |micros: u64, (is_put_off, is_emptied): (bool, bool)| {
+    let mut asked_at = |micros: u64, it_comes: fn(&mut Account)| {
         shares.begin(&short(), 2, Nanos::from_micros(micros));
-        let account = &mut shares.accounts[0];
-        (account.is_put_off, account.is_emptied) = (is_put_off, is_emptied);
-        account.asked_before
+        let asked = shares.accounts[0].asked_before;
+        it_comes(&mut shares.accounts[0]);
+        asked
     };
-    assert_eq!(asked_at(100, (true, false)), 2000.0);
-    assert_eq!(asked_at(110, (false, false)), 2000.0);
-    assert_eq!(asked_at(120, (true, true)), 0.0);
+    assert_eq!(asked_at(100, |account| account.is_put_off = true), 2000.0);
+    assert_eq!(asked_at(110, |_| {}), 2000.0);
+    // That its port was seen to be empty is of one interval alone too.
+    assert_eq!(asked_at(120, |account| account.is_emptied = true), 0.0);
+    let is_put_off = |account: &mut Account| {
+        (account.is_put_off, account.asked_before) = (true, 2000.0);
+    };
+    assert_eq!(asked_at(130, is_put_off), 0.0);
+    assert_eq!(asked_at(140, |_| {}), 2000.0);
 }
 
 #[test]
