@@ -7,19 +7,21 @@
 //! kept up to an interval's. Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited.
 //!
 //! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
-//! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta; the others
-//! for a quantum, or for what has come of their shares where rounds are longer. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are
-//! without it, and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved
-//! for in the same way; what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds
-//! to be short, and all visits are the longest.
+//! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta. The others are
+//! visited for a quantum, or for what has come of their shares, where rounds are so long that this is more; for [`SHORT_VISIT`] quanta where they are not
+//! limited. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are without it,
+//! and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved for in the same way;
+//! what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds to be short, and all visits
+//! are the longest.
 //!
 //! **Who pays.** A port of one's own gives no more than the visit that follows has time to receive and to serve, and what it gave is served. To receive
 //! and to sort that is part of what a vPDP uses. Who is limited pays for its visits whole too. The others pay for what their packets do alone: how many visits
-//! there are, and what rounds take, is up to all who send. That, and to receive what comes by ports that several share and cannot be refused, is nobody's: as
-//! far as it is no more than [`MOST_RECEPTION`], there is that much less to share.
+//! there are, and what rounds take, is up to all who send. That, and to receive what comes by ports that several share and cannot be refused, is nobody's: there is
+//! less to share by as much as that takes, up to [`MOST_RECEPTION`].
 //!
 //! **What is kept.** What [`Fairness::cycles_per_second`] leaves of a second is not shared, so that rounds are short. While all who ask are limited nobody needs
-//! that: when nothing is to be done then, time goes on for all shares at once until the first has come. While some are not limited, [`KEPT`] is kept from the others too.
+//! that: when nothing is to be done then, time goes on for all shares at once until the first has come. While some are not limited,
+//! [`level::KEPT`] of what is shared is kept too, of what the others have beyond their own.
 //!
 //! **Debts.** What is dearer than was known is owed, and paid by waiting; up to a bound ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that nobody is without packets
 //! for longer than its share takes for those, however small it is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
@@ -28,10 +30,13 @@
 //! its packets come in meanwhile. For whom visits do not suffice for what it could have at least asks for that much, for the part of an interval in which they do
 //! not: the others leave it that, however dear their packets are. One alone is visited without bound.
 
+mod level;
+
 use packet::Nanos;
 
 use crate::gauge::{Carried, Reception, Work};
 use crate::root::Slot;
+use level::{LENIENCE, kept, level};
 
 /// How a worker's processor is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +70,6 @@ impl Fairness {
 /// Of what packets may take, no more than this is taken away for what nobody pays for: a worker that refuses packets would only receive the more.
 const MOST_RECEPTION: f64 = 0.15;
 
-/// Of what there is to share, what is kept where somebody asks for no more than its share: the less time is left for what rounds take themselves, the longer they are.
-const KEPT: f64 = 0.06;
-
 /// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
 const SMOOTHING: f64 = 32.0;
 const LEAST_OF_CORE: f64 = 0.05;
@@ -75,14 +77,13 @@ const LEAST_OF_CORE: f64 = 0.05;
 /// Cycles that a packet is taken to cost before one was seen.
 const FIRST_COST: f64 = 200.0;
 
-/// How much more than its share one may ask for without being limited to it: packets that come few at a time cost more each than if they waited.
-const LENIENCE: f64 = 1.5;
-
 /// What one asks for whose packets wait, for each cycle that there is.
 const MORE_THAN_ALL: f64 = 2.0;
 
-/// For how many quanta one is visited at most.
+/// For how many quanta one is visited at most, and at least where it is not limited: who has what others leave may ask for most of the time, and would not be
+/// through with it if more of that went into visits.
 const LONG_VISIT: f64 = 8.0;
+const SHORT_VISIT: f64 = 2.0;
 
 /// What one may owe at most, in intervals of its share and in packets of its own: however much more they took than was known before, it is never without
 /// any for long.
@@ -306,7 +307,7 @@ impl Account {
         self.credit.min(self.left)
     }
 
-    /// What is there for a visit: of what it could have at least, or of its share, where rounds are too long for shorter visits to use that up.
+    /// What it has for a visit: of what it could have at least; of its share where it is limited, which visits would not use up where rounds are long.
     fn saved(&self) -> f64 {
         match self.is_limited() {
             true => self.left,
@@ -459,7 +460,7 @@ impl Shares {
             };
             account.own = most * account.weight / (others + account.weight);
             let level = if is_bound(account) { all } else { rest };
-            // What is kept is of what others leave, not of what it could have at least.
+            // What is kept is of what others leave: what is guaranteed is guaranteed whatever rounds take.
             let share = (level * account.weight).max(account.own * (1.0 - MOST_RECEPTION));
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
@@ -622,15 +623,16 @@ impl Shares {
         match is_dear && (self.is_lone(account) || account.credit >= cost.min(account.own / 2.0)) {
             true => f64::MIN_POSITIVE,
             false if is_dear => f64::INFINITY,
-            false => cost.max(self.shortest()),
+            false => cost.max(self.shortest(account)),
         }
     }
 
     /// What a visit to one takes that has used what it could have at least.
-    fn shortest(&self) -> f64 {
+    fn shortest(&self, account: &Account) -> f64 {
         match self.modest {
             0 => self.quantum * LONG_VISIT,
-            _ => self.quantum,
+            _ if account.is_limited() => self.quantum,
+            _ => self.quantum * SHORT_VISIT,
         }
     }
 
@@ -646,7 +648,7 @@ impl Shares {
             (0 | 1, true) => f64::INFINITY,
             // Somebody has just begun.
             (0 | 1, false) => longest,
-            _ => account.saved().clamp(self.shortest(), longest),
+            _ => account.saved().clamp(self.shortest(account), longest),
         }
     }
 
@@ -662,7 +664,7 @@ impl Shares {
         let (has_credit, is_cut) = (account.has_credit(), account.cost <= self.cycles(account));
         let account = &mut self.accounts[slot.index()];
         account.has_more |= !has_credit && came_alone;
-        account.cut += u64::from(has_credit && is_cut);
+        account.cut += u64::from(has_credit && came_alone && is_cut);
     }
 
     /// Whether it is visited before others.
@@ -777,39 +779,6 @@ impl Shares {
             account.is_waiting = is_waiting;
             account.take(cycles as f64 - work.packets as f64 * account.cost);
         }
-    }
-}
-
-/// What part of what there is to share is kept, where what was asked for is given up to this level: nothing if all ask for more.
-fn kept(level: f64, mut asked: impl Iterator<Item = (f64, f64)>) -> f64 {
-    let is_modest = |(asked, weight): (f64, f64)| asked > 0.0 && asked <= level * weight * LENIENCE;
-    if asked.any(is_modest) { KEPT } else { 0.0 }
-}
-
-/// The most cycles for each unit of weight at which what was asked for fits; no limit where all of it fits, and for one alone: there is nobody else to
-/// leave them to.
-fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
-    let active = asked.filter(|(asked, _)| *asked > 0.0);
-    let all: f64 = active.clone().map(|(asked, _)| asked).sum();
-    if all <= capacity || active.clone().count() < 2 {
-        return f64::INFINITY;
-    }
-    // Those who ask for less than the level are satisfied, and leave the rest to fewer: the level only rises.
-    let mut level = 0.0;
-    loop {
-        let is_satisfied = |(asked, weight): &(f64, f64)| *asked <= level * weight;
-        let satisfied: f64 = active
-            .clone()
-            .filter(is_satisfied)
-            .map(|(asked, _)| asked)
-            .sum();
-        let open = active.clone().filter(|one| !is_satisfied(one));
-        let weights: f64 = open.map(|(_, weight)| weight).sum();
-        let next = (capacity - satisfied) / weights;
-        if weights == 0.0 || next <= level {
-            return level;
-        }
-        level = next;
     }
 }
 

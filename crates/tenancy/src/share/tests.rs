@@ -43,24 +43,6 @@ fn usual() -> Fairness {
     fairness(Nanos::from_millis(2), Nanos::from_micros(1))
 }
 
-fn level_of(capacity: f64, asked: &[(f64, f64)]) -> f64 {
-    level(capacity, asked.iter().copied())
-}
-
-#[test]
-fn the_level_is_the_highest_that_fits() {
-    assert_eq!(level_of(100.0, &[(40.0, 1.0), (60.0, 1.0)]), f64::INFINITY);
-    assert_eq!(level_of(100.0, &[(90.0, 1.0), (60.0, 1.0)]), 50.0);
-    assert_eq!(level_of(100.0, &[(10.0, 1.0), (200.0, 1.0)]), 90.0);
-    assert_eq!(level_of(100.0, &[(200.0, 3.0), (200.0, 1.0)]), 25.0);
-    assert_eq!(
-        level_of(100.0, &[(5.0, 1.0), (40.0, 1.0), (500.0, 1.0)]),
-        55.0
-    );
-    assert_eq!(level_of(100.0, &[]), f64::INFINITY);
-    assert_eq!(level_of(100.0, &[(500.0, 1.0), (0.0, 1.0)]), f64::INFINITY);
-}
-
 /// Cycles of what each of two asks for (packets, their cycles, its weight) every microsecond, that were served in the last ninety of a hundred intervals
 /// of ten thousand cycles' capacity.
 fn serve_two(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
@@ -129,11 +111,19 @@ fn short() -> Fairness {
 
 /// Shares of two that each ask for so many packets of so many cycles every microsecond, after ten intervals.
 fn settled(asks: [(usize, u64); 2]) -> Shares {
+    settled_beside(0, asks)
+}
+
+/// The same, where so many cycles of every microsecond are for what nobody pays for.
+fn settled_beside(cycles: u64, asks: [(usize, u64); 2]) -> Shares {
     let fairness = short();
     let mut shares = Shares::default();
     for round in 0..100 {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
-        shares.receive(Reception::default());
+        shares.receive(Reception {
+            cycles,
+            ..Reception::default()
+        });
         shares.meet(2);
         for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
             let visit = come(&mut shares, slot, packets);
@@ -813,4 +803,95 @@ fn who_is_limited_is_visited_for_what_has_come_of_its_share_where_rounds_are_lon
     shares.begin(&short(), 2, Nanos::from_micros(103));
     let visit = shares.visit(Slot(1));
     assert!(visit > 15, "{visit}");
+}
+
+#[test]
+fn who_is_limited_leaves_a_part_to_rounds_while_another_is_not() {
+    // A fifth of the 10,000 cycles of an interval is asked for, and 600 are kept, however dear packets are.
+    for cost in [100, 100_000] {
+        let share = settled([(2, 100), (100, cost)]).accounts[1].share;
+        assert!((share - 7400.0).abs() < 1.0, "{share}");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_what_is_guaranteed() {
+    // Beside what nobody pays for, and 4,000 of the other's, 3,990 would be left where it is guaranteed half of 8,500.
+    let share = settled_beside(200, [(4, 100), (100, 100)]).accounts[1].share;
+    assert!((share - 4250.0).abs() < 1.0, "{share}");
+}
+
+/// Shares of two that are not limited, where this came of the first one's account, which had not used what it could have: it is told of the longest visit.
+fn unlimited_where(it_came: impl Fn(&mut Account, f64)) -> Shares {
+    let mut shares = settled([(2, 100), (2, 100)]);
+    let longest = shares.quantum * LONG_VISIT;
+    let account = &mut shares.accounts[0];
+    account.credit = account.own;
+    it_came(account, longest);
+    shares
+}
+
+fn has_none_left(account: &mut Account, _: f64) {
+    account.credit = 0.0;
+}
+
+fn is_dear(account: &mut Account, longest: f64) {
+    account.cost = longest * 2.0;
+}
+
+#[test]
+fn a_full_port_shows_short_visits_where_credit_is_left_and_packets_are_not_dearer() {
+    let cut = |it_came: fn(&mut Account, f64)| {
+        let mut shares = unlimited_where(it_came);
+        shares.grant(Slot(0), usize::MAX);
+        shares.fill_up(Slot(0));
+        shares.accounts[0].cut
+    };
+    assert_eq!(cut(|_, _| {}), 1);
+    assert_eq!(cut(has_none_left), 0);
+    assert_eq!(cut(is_dear), 0);
+}
+
+#[test]
+fn what_comes_beside_what_ports_were_allowed_shows_that_more_waits_or_visits_are_short() {
+    let shown = |granted: usize, it_came: fn(&mut Account, f64)| {
+        let mut shares = unlimited_where(it_came);
+        let carry = shares.carry;
+        shares.accounts[0].allow(carry, granted);
+        shares.has_more(Slot(0), 5);
+        (shares.accounts[0].has_more, shares.accounts[0].cut)
+    };
+    assert_eq!(shown(0, has_none_left), (true, 0));
+    assert_eq!(shown(4, has_none_left), (true, 0));
+    assert_eq!(shown(0, |_, _| {}), (false, 1));
+    assert_eq!(shown(0, is_dear), (false, 0));
+    // Of what was allowed ports tell.
+    assert_eq!(shown(5, has_none_left), (false, 0));
+    assert_eq!(shown(5, |_, _| {}), (false, 0));
+}
+
+#[test]
+fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alone() {
+    let mut shares = settled([(2, 100), (2, 100)]);
+    let mut asked_at = |micros: u64, it_comes: fn(&mut Account)| {
+        shares.begin(&short(), 2, Nanos::from_micros(micros));
+        let asked = shares.accounts[0].asked_before;
+        it_comes(&mut shares.accounts[0]);
+        asked
+    };
+    assert_eq!(asked_at(100, |account| account.is_put_off = true), 2000.0);
+    assert_eq!(asked_at(110, |_| {}), 2000.0);
+    // That its port was seen to be empty is of one interval alone too.
+    assert_eq!(asked_at(120, |account| account.is_emptied = true), 0.0);
+    let is_put_off = |account: &mut Account| {
+        (account.is_put_off, account.asked_before) = (true, 2000.0);
+    };
+    assert_eq!(asked_at(130, is_put_off), 0.0);
+    assert_eq!(asked_at(140, |_| {}), 2000.0);
+}
+
+#[test]
+fn who_is_not_limited_is_visited_for_two_quanta_when_it_has_used_what_it_could_have() {
+    let mut shares = unlimited_where(has_none_left);
+    assert_eq!(shares.visit(Slot(0)), 10);
 }
