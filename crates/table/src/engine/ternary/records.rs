@@ -4,6 +4,7 @@ use super::layout::Layout;
 use crate::entry::{EntryIdx, Rank};
 use crate::prefetch::prefetch;
 use bits::Id;
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 /// No record, and the entry of a record that is no more.
@@ -121,8 +122,10 @@ impl Records {
         Record(&self.lines[first..first + lines_each])
     }
 
+    /// Asks for a record. For [`NONE`] it is some record: where no memory is, a processor looks long for it.
     #[inline(always)]
     pub(super) fn prefetch<const N: usize>(&self, record: u32) {
+        let record = select_unpredictable(record == NONE, 0, record);
         prefetch(&self.lines, record as usize * self.lines_each::<N>());
     }
 

@@ -1,5 +1,6 @@
 //! What the parts of the ternary engine promise each other.
 
+use super::cells::Cells;
 use super::form::Form;
 use super::improve::Improvement;
 use super::index::{Change, Index};
@@ -159,7 +160,16 @@ impl Case {
     fn plain(&self) -> Index {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let plan = Plan::new(&self.layout, &rules, &rules);
-        Index::build(self.layout.clone(), Default::default(), &rules, &plan)
+        Index::build(self.layout.clone(), &rules, &plan)
+    }
+
+    /// An index with cells.
+    fn with_cells(&self) -> Index {
+        let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
+        let index = Index::new(&self.layout, Default::default(), rules.clone(), &rules);
+        let in_cells = index.cells.as_ref().map_or(0, Cells::len);
+        assert!(in_cells > rules.len() / 2, "{in_cells} rules are in cells");
+        index
     }
 
     /// The index with independent sets, whether it is faster or not.
@@ -198,6 +208,29 @@ impl Case {
     }
 }
 
+/// Has rules come and go in an index for those of the case, and gives it.
+fn come_and_go(case: &mut Case, mut index: Index) -> Index {
+    case.check(&index);
+    let before = index.clone();
+    let rules_before = case.rules.clone();
+    for round in 0..rules_before.len() {
+        let change = if round % 3 == 0 {
+            case.insert()
+        } else {
+            case.remove()
+        };
+        index.apply(&change);
+    }
+    case.check(&index);
+    assert_eq!(index.rules().len(), case.rules.len());
+    assert_eq!(index.len(), case.rules.len());
+    // Copies share the sets, but not which of their rules are gone.
+    let rules_after = std::mem::replace(&mut case.rules, rules_before);
+    case.check(&before);
+    case.rules = rules_after;
+    index
+}
+
 #[test]
 fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
     let sizes = [(3, 60), (4, 700), (5, 2500)];
@@ -206,24 +239,47 @@ fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
         for _ in 0..rules {
             case.insert();
         }
-        let mut index = case.learned();
-        case.check(&index);
-        let before = index.clone();
-        let rules_before = case.rules.clone();
-        for round in 0..rules {
-            let change = if round % 3 == 0 {
-                case.insert()
-            } else {
-                case.remove()
-            };
-            index.apply(&change);
+        let index = case.learned();
+        come_and_go(&mut case, index);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn an_index_with_cells_equals_a_scan_while_rules_come_and_go_and_when_a_cell_is_full() {
+    for (seed, rules) in [(8, 700), (9, 3000)] {
+        let mut case = Case::new(seed);
+        for _ in 0..rules {
+            case.insert();
         }
+        let index = case.with_cells();
+        let mut index = come_and_go(&mut case, index);
+        let taken = index.cells.as_ref().map_or(0, Cells::len);
+        // More rules than a cell can have, with the same bits.
+        let like = index.cells.iter().flat_map(Cells::rules).next();
+        let like = like.expect("rules are in cells");
+        let same = case.rules.iter().find(|(rule, _)| rule.rank == like.rank);
+        let matches = same.expect("the case has it").1.clone();
+        for _ in 0..400 {
+            let class = case.stream.below(1000) as i64;
+            let rank = Rank::smallest_first(class, EntryId(case.next as u64));
+            let rule = FlatRule {
+                rank: rank.words(),
+                idx: EntryIdx::from_index(case.next),
+                ..like.clone()
+            };
+            case.next += 1;
+            case.rules.push((rule.clone(), matches.clone()));
+            index.apply(&Change::insert(rule));
+        }
+        let more = index.cells.as_ref().map_or(0, Cells::len) - taken;
+        assert!((200..400).contains(&more), "{more} rules more in cells");
         case.check(&index);
-        assert_eq!(index.rules().len(), case.rules.len());
-        assert_eq!(index.len(), case.rules.len());
-        // Copies share the sets, but not which of their rules are gone.
-        case.rules = rules_before;
-        case.check(&before);
+        while case.rules.len() > 100 {
+            index.apply(&case.remove());
+        }
+        assert_eq!(index.len(), 100);
+        case.check(&index);
     }
 }
 
