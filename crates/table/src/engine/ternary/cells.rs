@@ -21,10 +21,12 @@ const SHARES: [usize; 12] = [99, 98, 97, 96, 95, 93, 90, 85, 80, 75, 70, 60];
 const SAMPLES: usize = 1 << 14;
 /// What a search of cells may cost at most, in rules compared.
 const MOST_COMPARED: usize = 64;
-/// Of all rules, the share that may have no cell.
+/// Of so many rules, one may have no cell.
 const MOST_OUTSIDE: usize = 12;
 /// What it costs that other rules are in tuples, in rules compared.
 const OUTSIDE_COST: usize = 32;
+/// Nothing is built anew for so many unused words.
+const LEAST_UNUSED: usize = 1 << 14;
 /// Cells begin at multiples of so many words.
 const STEP: usize = 4;
 
@@ -42,6 +44,8 @@ pub(super) struct Cells {
     words: Vec<u64>,
     /// Where cells were that are no more, by how many steps they take.
     free: Vec<Vec<u32>>,
+    /// How many steps these take.
+    unused: usize,
     len: usize,
 }
 
@@ -66,6 +70,7 @@ impl Cells {
             table: Buckets::with_room(0),
             words: vec![0; LANES],
             free: Vec::new(),
+            unused: 0,
             len: 0,
         };
         *rules = cells.fill(std::mem::take(rules));
@@ -104,6 +109,11 @@ impl Cells {
     /// How many rules there are.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether most of the room is where cells were: if many grow, nothing may want it again.
+    pub(super) fn is_outgrown(&self) -> bool {
+        self.unused * STEP > LEAST_UNUSED.max(self.words.len() / 2)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -170,11 +180,17 @@ impl Cells {
     fn write(&mut self, rules: &[FlatRule]) -> u32 {
         let (count, steps) = (rules.len(), self.steps(rules.len()));
         let free = self.free.get_mut(steps).and_then(Vec::pop);
-        let head = free.unwrap_or_else(|| {
-            let begin = self.words.len() - LANES;
-            self.words.resize(begin + steps * STEP + LANES, 0);
-            (begin / STEP) as u32
-        });
+        let head = match free {
+            Some(head) => {
+                self.unused -= steps;
+                head
+            }
+            None => {
+                let begin = self.words.len() - LANES;
+                self.words.resize(begin + steps * STEP + LANES, 0);
+                (begin / STEP) as u32
+            }
+        };
         self.words[head as usize * STEP] = count as u64;
         for (at, rule) in rules.iter().enumerate() {
             let (rank, idx) = (rule.rank, rule.idx.index() as u64);
@@ -195,6 +211,7 @@ impl Cells {
             self.free.resize(steps + 1, Vec::new());
         }
         self.free[steps].push(head);
+        self.unused += steps;
         self.len -= count;
     }
 

@@ -148,6 +148,7 @@ impl Index {
         self.live > (self.built * 2).max(FEW)
             || self.live < self.built / 4
             || self.live <= SOON_PLANNED && self.came > FEW.max(self.live / 4)
+            || self.cells.as_ref().is_some_and(Cells::is_outgrown)
     }
 
     /// Whether so many rules of the sets are gone that the others should go elsewhere.

@@ -177,9 +177,9 @@ impl Index {
     ) {
         let mut open: [u8; GROUP] = std::array::from_fn(|i| i as u8);
         let mut open_count = 0;
-        for i in 0..key.len() {
+        for (i, candidates) in candidates.iter().enumerate().take(key.len()) {
             open[open_count] = i as u8;
-            open_count += usize::from(candidates[i] != 0);
+            open_count += usize::from(*candidates != 0);
         }
         let mut probes = [Probe::default(); GROUP];
         let mut chains: Listed<u32> = [(0, NONE); GROUP];

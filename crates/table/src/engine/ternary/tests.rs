@@ -128,6 +128,21 @@ impl Case {
         Change::insert(rule)
     }
 
+    /// One more that matches the same.
+    fn insert_like(&mut self, at: usize) -> Change {
+        let class = self.stream.below(1000) as i64;
+        let rank = Rank::smallest_first(class, EntryId(self.next as u64));
+        let (like, matches) = self.rules[at].clone();
+        let rule = FlatRule {
+            rank: rank.words(),
+            idx: EntryIdx::from_index(self.next),
+            ..like
+        };
+        self.next += 1;
+        self.rules.push((rule.clone(), matches));
+        Change::insert(rule)
+    }
+
     /// As [`insert`](Self::insert), into an engine.
     fn insert_into(&mut self, engine: &mut Ternary) {
         let class = self.stream.below(1000) as i64;
@@ -258,19 +273,10 @@ fn an_index_with_cells_equals_a_scan_while_rules_come_and_go_and_when_a_cell_is_
         // More rules than a cell can have, with the same bits.
         let like = index.cells.iter().flat_map(Cells::rules).next();
         let like = like.expect("rules are in cells");
-        let same = case.rules.iter().find(|(rule, _)| rule.rank == like.rank);
-        let matches = same.expect("the case has it").1.clone();
+        let is_like = |(rule, _): &(FlatRule, _)| rule.rank == like.rank;
+        let like = case.rules.iter().position(is_like).expect("it is there");
         for _ in 0..400 {
-            let class = case.stream.below(1000) as i64;
-            let rank = Rank::smallest_first(class, EntryId(case.next as u64));
-            let rule = FlatRule {
-                rank: rank.words(),
-                idx: EntryIdx::from_index(case.next),
-                ..like.clone()
-            };
-            case.next += 1;
-            case.rules.push((rule.clone(), matches.clone()));
-            index.apply(&Change::insert(rule));
+            index.apply(&case.insert_like(like));
         }
         let more = index.cells.as_ref().map_or(0, Cells::len) - taken;
         assert!((200..400).contains(&more), "{more} rules more in cells");
@@ -281,6 +287,25 @@ fn an_index_with_cells_equals_a_scan_while_rules_come_and_go_and_when_a_cell_is_
         assert_eq!(index.len(), 100);
         case.check(&index);
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn cells_that_all_grow_are_built_anew_before_they_take_much_more_room_than_they_need() {
+    let mut case = Case::new(10);
+    for _ in 0..5000 {
+        case.insert();
+    }
+    let mut index = case.with_cells();
+    let room = index.own_bytes();
+    let mut came = 0;
+    while !index.is_outgrown() {
+        index.apply(&case.insert_like(came));
+        came += 1;
+    }
+    assert!(came < 5000, "it is built anew for its number of rules");
+    assert!(index.own_bytes() < room * 4);
+    case.check(&index);
 }
 
 #[test]
