@@ -10,6 +10,8 @@ use std::hint::select_unpredictable;
 
 /// Keys searched together.
 pub(super) const GROUP: usize = 32;
+/// Tuples of a key that are searched in one step: what they read is waited for once.
+const WAVE: usize = 4;
 
 /// The best rule of a key so far.
 #[derive(Clone, Copy)]
@@ -59,7 +61,7 @@ struct Probe {
 }
 
 /// Numbers of keys, each with something of its own.
-type Listed<T> = [(u8, T); GROUP];
+type Listed<T> = [(u8, T); GROUP * WAVE];
 
 impl Index {
     /// Goes through a chain, which is in order of rank.
@@ -166,7 +168,7 @@ impl Index {
         best
     }
 
-    /// Searches one tuple for each key at a time: what a search finds makes others needless. What is not known before, is no branch: lists are written
+    /// Searches some tuples for each key at a time: what a search finds makes others needless. What is not known before, is no branch: lists are written
     /// to whether or not something is added.
     #[inline(always)]
     fn search_tuples<const N: usize>(
@@ -181,26 +183,29 @@ impl Index {
             open[open_count] = i as u8;
             open_count += usize::from(*candidates != 0);
         }
-        let mut probes = [Probe::default(); GROUP];
-        let mut chains: Listed<u32> = [(0, NONE); GROUP];
+        let mut probes = [Probe::default(); GROUP * WAVE];
+        let mut chains: Listed<u32> = [(0, NONE); GROUP * WAVE];
         while open_count > 0 {
-            let (mut wanted, mut left) = (0, 0);
-            for at in 0..open_count {
-                let i = usize::from(open[at]) % GROUP;
-                let tuple = candidates[i].trailing_zeros() as usize;
-                candidates[i] &= candidates[i] - 1;
-                open[left] = i as u8;
-                left += usize::from(candidates[i] != 0);
-                let hash = hash::<N>(key[i], self.tuples.mask::<N>(tuple));
-                self.tuples.table(tuple).prefetch(hash);
-                probes[wanted] = Probe {
-                    hash,
-                    key: i as u8,
-                    tuple: tuple as u8,
-                };
-                wanted += usize::from(precedes(self.tuples.best(tuple), best[i].rank));
+            let mut wanted = 0;
+            for _ in 0..WAVE {
+                let mut left = 0;
+                for at in 0..open_count {
+                    let i = usize::from(open[at]) % GROUP;
+                    let tuple = candidates[i].trailing_zeros() as usize;
+                    candidates[i] &= candidates[i] - 1;
+                    open[left] = i as u8;
+                    left += usize::from(candidates[i] != 0);
+                    let hash = hash::<N>(key[i], self.tuples.mask::<N>(tuple));
+                    self.tuples.table(tuple).prefetch(hash);
+                    probes[wanted] = Probe {
+                        hash,
+                        key: i as u8,
+                        tuple: tuple as u8,
+                    };
+                    wanted += usize::from(precedes(self.tuples.best(tuple), best[i].rank));
+                }
+                open_count = left;
             }
-            open_count = left;
             let mut found = 0;
             for probe in &probes[..wanted] {
                 let table = self.tuples.table(usize::from(probe.tuple));
