@@ -297,10 +297,10 @@ impl Layout {
         key.into()
     }
 
-    /// Whether a key matches the rule whose rows these functions give. `N` is the number of words,
+    /// Whether a key has the fixed bits of the rule whose rows these functions give. `N` is the number of words,
     /// or 0 where it is not known to the compiler.
     #[inline(always)]
-    pub(super) fn matches<const N: usize>(
+    pub(super) fn has_bits<const N: usize>(
         &self,
         key: &[u64],
         a: impl Fn(usize) -> u64,
@@ -311,8 +311,7 @@ impl Layout {
         for (word, (key, ternary)) in key.iter().zip(&self.ternary).take(words).enumerate() {
             differing |= (key ^ a(word)) & b(word) & ternary;
         }
-        // Branches would be taken at random.
-        (differing == 0) & self.in_ranges(key, a, b)
+        differing == 0
     }
 
     /// Whether rules can be compared [`LANES`] at a time.
@@ -360,8 +359,14 @@ impl Layout {
         matching
     }
 
+    /// Whether a key is in the ranges of that rule; without a branch for each.
     #[inline(always)]
-    fn in_ranges(&self, key: &[u64], a: impl Fn(usize) -> u64, b: impl Fn(usize) -> u64) -> bool {
+    pub(super) fn in_ranges(
+        &self,
+        key: &[u64],
+        a: impl Fn(usize) -> u64,
+        b: impl Fn(usize) -> u64,
+    ) -> bool {
         let mut is_in = true;
         for piece in &self.ranges {
             let of = |word: u64| word >> piece.shift & piece.mask;

@@ -129,8 +129,9 @@ impl Learned {
     ) {
         let record = set.record::<N>(place);
         let (rank, idx) = (record.rank(), record.idx());
-        let is_better =
-            precedes(rank, best.rank) & record.matches::<N>(layout, key) & !self.is_gone(at, place);
+        let is_better = precedes(rank, best.rank)
+            & record.matches_evenly::<N>(layout, key)
+            & !self.is_gone(at, place);
         best.take_if(is_better, Best { rank, idx });
     }
 }

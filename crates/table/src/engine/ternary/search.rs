@@ -60,9 +60,6 @@ struct Probe {
     tuple: u8,
 }
 
-/// Numbers of keys, each with something of its own.
-type Listed<T> = [(u8, T); GROUP * WAVE];
-
 impl Index {
     /// Goes through a chain, which is in order of rank.
     #[inline(always)]
@@ -168,8 +165,8 @@ impl Index {
         best
     }
 
-    /// Searches some tuples for each key at a time: what a search finds makes others needless. What is not known before, is no branch: lists are written
-    /// to whether or not something is added.
+    /// Searches some tuples for each key at a time: what a search finds makes others needless. Which tuples are searched and what they have is
+    /// not known before, so it is no branch: lists are written to whether or not something is added.
     #[inline(always)]
     fn search_tuples<const N: usize>(
         &self,
@@ -184,7 +181,7 @@ impl Index {
             open_count += usize::from(*candidates != 0);
         }
         let mut probes = [Probe::default(); GROUP * WAVE];
-        let mut chains: Listed<u32> = [(0, NONE); GROUP * WAVE];
+        let mut chains = [(0u8, NONE); GROUP * WAVE];
         while open_count > 0 {
             let mut wanted = 0;
             for _ in 0..WAVE {
@@ -220,35 +217,10 @@ impl Index {
                     }
                 }
             }
-            self.search_chains::<N>(key, &mut chains, found, best);
-        }
-    }
-
-    /// Goes through so many chains side by side.
-    #[inline(always)]
-    fn search_chains<const N: usize>(
-        &self,
-        key: &[&[u64]],
-        chains: &mut Listed<u32>,
-        mut count: usize,
-        best: &mut [Best; GROUP],
-    ) {
-        while count > 0 {
-            let mut left = 0;
-            for at in 0..count {
-                let (i, record) = chains[at];
-                let record = self.records.at::<N>(record);
-                let best = &mut best[usize::from(i) % GROUP];
-                let (rank, idx) = (record.rank(), record.idx());
-                let is_better = precedes(rank, best.rank);
-                let matches = record.matches::<N>(&self.layout, key[usize::from(i)]);
-                best.take_if(is_better & matches, Best { rank, idx });
-                let next = record.next();
-                self.records.prefetch::<N>(next);
-                chains[left] = (i, next);
-                left += usize::from(is_better & !matches & (next != NONE));
+            for &(i, head) in &chains[..found] {
+                let i = usize::from(i) % GROUP;
+                self.search_chain::<N>(key[i], head, &mut best[i]);
             }
-            count = left;
         }
     }
 }
