@@ -60,6 +60,7 @@ const TABLES: &[Table] = &[
                 _ => number(row, "updates_asked_per_s", 0),
             }),
             ("updates a second", |row| number(row, "updates_per_s", 0)),
+            ("M/s between", |row| number(row, "mlps_between_updates", 1)),
             ("M/s beside", |row| number(row, "mlps_beside_updates", 1)),
         ],
     },

@@ -31,7 +31,14 @@ fn lookups_are_told_as_json_with_updates_beside_them() {
         assert_eq!(row["updates_asked_per_s"].as_u64(), *asked, "{row}");
         assert_eq!(row["entries"], 100, "{row}");
         assert!(row["table"].is_string(), "{row}");
-        for figure in ["mlps", "mlps_at_2s", "bytes_per_entry", "updates_per_s"] {
+        for figure in [
+            "mlps",
+            "mlps_at_2s",
+            "mlps_between_updates",
+            "mlps_beside_updates",
+            "bytes_per_entry",
+            "updates_per_s",
+        ] {
             assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
         }
         assert!(row["seconds_to_full"].as_f64() >= Some(0.0), "{row}");

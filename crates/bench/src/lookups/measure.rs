@@ -1,4 +1,4 @@
-//! Measures a table: a thread looks up in batches while another, by turns, rests and changes entries.
+//! Measures a table beside updates: a thread looks up in batches while another, by turns, rests and changes entries.
 //!
 //! Each batch of lookups is made in the newest snapshot, as a worker takes the newest root for each batch of packets. The thread
 //! that changes entries publishes a snapshot after every so many updates, and frees those that nobody reads any more, as a device
@@ -44,13 +44,11 @@ pub struct Changes {
 /// What was measured of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
-    /// Million lookups a second while nothing changes.
-    pub mlps: f64,
-    /// The middle half of the stretches: the least and the greatest of its `mlps`.
-    pub middle_half: (f64, f64),
+    /// Million lookups a second between changes: what those beside changes are a share of.
+    pub mlps_between: f64,
     /// The share of the lookups that hit.
     pub hits: f64,
-    /// The same while entries change.
+    /// Lookups while entries change.
     pub beside: Vec<Beside>,
 }
 
@@ -124,8 +122,7 @@ fn summary(plan: &Plan, turns: Vec<Turn>, clock: &Clock) -> Rates {
     let hits: usize = rested.map(|turn| turn.hits).sum();
     let lookups = (rest.len() * STRETCH * BATCH).max(1);
     Rates {
-        mlps: quantile(&mut rest, 0.5),
-        middle_half: (quantile(&mut rest, 0.25), quantile(&mut rest, 0.75)),
+        mlps_between: quantile(&mut rest, 0.5),
         hits: hits as f64 / lookups as f64,
         beside: (1..).zip(&plan.changes).map(beside).collect(),
     }
@@ -243,7 +240,8 @@ impl Writer {
         }
     }
 
-    /// What a device does when nothing has changed for a while; but rules stay as updates left them, whose indexes take much longer.
+    /// What a device does when nothing has changed for a while. Rules stay as updates left them: a device waits longer than a turn before it makes an index
+    /// for them.
     fn rest(&mut self, shared: &Shared) {
         let has_rules = self.table.spec().shape.needs_priority();
         if !has_rules && self.table.improve(Duration::ZERO) == Improved::Done {

@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Print a built-in program.
     #[arg(long, value_name = "NAME")]
     show: Option<String>,
-    /// Measure tables instead of programs: lookups a second, memory, and updates beside them. Of these kinds, or of all.
+    /// Measure tables instead of programs: lookups a second as loaded, memory, and then lookups between updates and beside them. Of these kinds, or of all.
     #[arg(long, value_name = "KIND", value_delimiter = ',', num_args = 0.., require_equals = true)]
     lookups: Option<Vec<Lookups>>,
     /// Measure ports instead of programs: frames from one virtual interface to another, against a bare loop. Needs root.
@@ -101,7 +101,7 @@ pub(crate) struct Options {
     /// Measure each engine with packets traced, too, as `run --trace` traces those that the filter describes: what it costs the others.
     #[arg(long, value_name = "FILTER", conflicts_with_all = ["lookups", "io"])]
     trace: Option<Filter>,
-    /// How long to measure a program under one kind of traffic.
+    /// How long to measure a program under one kind of traffic; with --lookups a table as loaded, and again with updates.
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
     /// Which traffic: a few flows, or all that there are entries for.

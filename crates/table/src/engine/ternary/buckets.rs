@@ -5,6 +5,7 @@
 
 use super::records::NONE;
 use crate::prefetch::prefetch;
+use std::hint::select_unpredictable;
 
 /// Slots of a bucket.
 const SLOTS: usize = 10;
@@ -91,11 +92,17 @@ impl Iterator for Chains<'_> {
             self.at = self.table.behind(self.at);
             (self.same, self.is_last) = self.table.buckets[self.at].look(self.wanted);
         }
-        let bit = self.same.trailing_zeros() as usize;
+        let slot = slot_of(self.same);
         self.same &= self.same - 1;
-        let slot = bit / 16 + bit % 16 * LANES;
         Some(self.table.buckets[self.at].heads[slot % SLOTS])
     }
+}
+
+/// The first slot of a word that [`Bucket::look`] gives.
+#[inline(always)]
+fn slot_of(same: u64) -> usize {
+    let bit = same.trailing_zeros() as usize;
+    bit / 16 + bit % 16 * LANES
 }
 
 /// A hash table. Hashes come from outside.
@@ -168,6 +175,16 @@ impl Buckets {
             same,
             is_last,
         }
+    }
+
+    /// The first chain that may be of this hash, or [`NONE`], and whether there are no others.
+    #[inline(always)]
+    pub(super) fn first_chain(&self, hash: u64) -> (u32, bool) {
+        let bucket = &self.buckets[self.home(hash)];
+        let (same, is_last) = bucket.look(u64::from(tag(hash)) * ONES);
+        let slot = slot_of(same) % SLOTS;
+        let head = select_unpredictable(same != 0, bucket.heads[slot], NONE);
+        (head, is_last & (same & same.wrapping_sub(1) == 0))
     }
 
     /// The slot of this hash whose chain is the one meant.

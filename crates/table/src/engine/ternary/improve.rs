@@ -8,7 +8,7 @@ use super::index::Index;
 use super::isets::{Independent, Iset, Partition};
 use super::layout::Layout;
 use super::learned::Learned;
-use super::plan::{Plan, Stream};
+use super::plan::Stream;
 use super::records::FlatRule;
 use super::search::GROUP;
 use std::hint::black_box;
@@ -103,8 +103,7 @@ impl Improvement {
                 None => self.others(sets, &taken),
             },
             Stage::Others { learned, others } => {
-                let plan = Plan::new(self.layout(), &others, &self.rules);
-                let index = Index::build(self.layout().clone(), learned, &others, &plan);
+                let index = Index::new(self.layout(), learned, others, &self.rules);
                 Stage::Measure(Box::new(index))
             }
             Stage::Measure(index) => {

@@ -1,10 +1,11 @@
 //! [`Index`]: the flat structure that packets search.
 
 use super::bit_rows::{BitRow, Bits512};
+use super::cells::Cells;
 use super::dimension::Keys;
 use super::layout::{Layout, MAX_PACKED};
 use super::learned::Learned;
-use super::plan::Plan;
+use super::plan::{PLANNED_ROWS, Plan};
 use super::records::{FlatRule, Records};
 use super::search::{Best, GROUP};
 use super::tuples::{Tuples, hash};
@@ -31,14 +32,16 @@ pub(super) struct Index {
     pub(super) layout: Arc<Layout>,
     pub(super) learned: Learned,
     pub(super) records: Records,
+    /// Most of the others, where that is worth it.
+    pub(super) cells: Option<Cells>,
     /// None where the key does not suit.
     pub(super) rows: Option<Rows>,
     pub(super) tuples: Tuples,
-    /// Rules in rows or in tuples.
+    /// Rules in cells, rows or tuples.
     live: usize,
     /// As many as there were when these were built.
     built: usize,
-    /// Rules that came since.
+    /// Rules that came since, to rows or tuples.
     came: usize,
 }
 
@@ -64,6 +67,7 @@ impl Index {
         Self {
             learned: Learned::default(),
             records: Records::new(words),
+            cells: None,
             rows: None,
             tuples: Tuples::new(words, [], &[]),
             live: 0,
@@ -73,15 +77,26 @@ impl Index {
         }
     }
 
-    /// With rules in sets and, by a plan, these others.
-    pub(super) fn build(
-        layout: Arc<Layout>,
+    /// With rules in sets and these others. Keys are of `all` rules, or like them.
+    pub(super) fn new(
+        layout: &Arc<Layout>,
         learned: Learned,
-        rules: &[FlatRule],
-        plan: &Plan,
+        mut others: Vec<FlatRule>,
+        all: &[FlatRule],
     ) -> Self {
-        let mut index = Self::empty(layout);
+        let cells = Cells::of_most(layout, &mut others, PLANNED_ROWS);
+        let plan = Plan::new(layout, &others, all);
+        let mut index = Self::build(layout.clone(), &others, &plan);
         index.learned = learned;
+        index.live += cells.as_ref().map_or(0, Cells::len);
+        index.built = index.live;
+        index.cells = cells;
+        index
+    }
+
+    /// With rules in rows and tuples, by a plan.
+    pub(super) fn build(layout: Arc<Layout>, rules: &[FlatRule], plan: &Plan) -> Self {
+        let mut index = Self::empty(layout);
         index.live = rules.len();
         index.built = rules.len();
         index.records.reserve(rules.len() + rules.len() / 16);
@@ -123,16 +138,17 @@ impl Index {
         index
     }
 
-    /// How many rules rows and tuples were built with.
+    /// How many rules cells, rows and tuples were built with.
     pub(super) fn built(&self) -> usize {
         self.built
     }
 
-    /// Whether rows and tuples have changed so much since they were built that they should be built anew.
+    /// Whether cells, rows and tuples have changed so much since they were built that they should be built anew.
     pub(super) fn is_outgrown(&self) -> bool {
         self.live > (self.built * 2).max(FEW)
             || self.live < self.built / 4
             || self.live <= SOON_PLANNED && self.came > FEW.max(self.live / 4)
+            || self.cells.as_ref().is_some_and(Cells::is_outgrown)
     }
 
     /// Whether so many rules of the sets are gone that the others should go elsewhere.
@@ -145,12 +161,13 @@ impl Index {
         self.learned.live() + self.live
     }
 
-    /// The rules of rows and tuples.
+    /// The rules of cells, rows and tuples.
     pub(super) fn others(&self) -> Vec<FlatRule> {
         let live = self.records.live();
         let in_tuples = live.map(|record| self.records.rule(record));
         in_tuples
             .chain(self.rows.iter().flat_map(Rows::rules))
+            .chain(self.cells.iter().flat_map(Cells::rules))
             .collect()
     }
 
@@ -163,6 +180,9 @@ impl Index {
 
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
+        if self.cells.as_mut().is_some_and(|cells| cells.insert(rule)) {
+            return;
+        }
         self.came += 1;
         let has_tuple = self.tuples.suit(rule, &self.layout, &self.records);
         let rows = self.rows.as_mut().filter(|_| !has_tuple);
@@ -177,7 +197,8 @@ impl Index {
         if self.learned.remove(rule) {
             return;
         }
-        let is_gone = self.rows.as_mut().is_some_and(|rows| rows.remove(rule))
+        let is_gone = self.cells.as_mut().is_some_and(|cells| cells.remove(rule))
+            || self.rows.as_mut().is_some_and(|rows| rows.remove(rule))
             || self.tuples.remove(rule, &self.layout, &mut self.records);
         debug_assert!(is_gone, "a rule that is removed was inserted");
         self.live -= usize::from(is_gone);
@@ -211,7 +232,8 @@ impl Index {
     /// What a copy takes that shares the sets.
     pub(super) fn own_bytes(&self) -> usize {
         let rows = self.rows.as_ref().map_or(0, Rows::bytes);
-        self.learned.own_bytes() + self.records.bytes() + self.tuples.bytes() + rows
+        let cells = self.cells.as_ref().map_or(0, Cells::bytes);
+        self.learned.own_bytes() + self.records.bytes() + self.tuples.bytes() + rows + cells
     }
 }
 

@@ -9,6 +9,7 @@ use super::model::{AT_ONCE, Interval, Leaf, Model};
 use super::records::{FlatRule, NONE, Record, Records};
 use super::windows::Window;
 use crate::prefetch::prefetch;
+use std::hint::select_unpredictable;
 
 /// Bits of a window.
 const BITS: u32 = 32;
@@ -86,28 +87,24 @@ impl Iset {
         Near { first, span }
     }
 
+    /// Halves what is searched.
+    #[inline(always)]
+    pub(super) fn halve(&self, near: &mut Near, number: u32) {
+        // What is sought is at `first` or up to `span` places behind.
+        let half = near.span / 2;
+        let middle = (near.first + half).min(self.last);
+        let is_behind = self.starts[middle] <= number;
+        near.first = select_unpredictable(is_behind, middle, near.first);
+        near.span = select_unpredictable(is_behind, near.span - half, half);
+    }
+
     /// The only place where a rule may be that a key with this number matches.
     #[inline(always)]
-    pub(super) fn place(&self, near: Near, number: u32) -> u32 {
-        let Near {
-            mut first,
-            mut span,
-        } = near;
-        // What is sought is at `first` or up to `span` places behind.
-        while span > AT_ONCE {
-            let half = span / 2;
-            let middle = first + half;
-            if self
-                .starts
-                .get(middle)
-                .is_some_and(|&start| start <= number)
-            {
-                first = middle;
-                span -= half;
-            } else {
-                span = half;
-            }
+    pub(super) fn place(&self, mut near: Near, number: u32) -> u32 {
+        while near.is_wide() {
+            self.halve(&mut near, number);
         }
+        let first = near.first;
         let next = &self.starts[first + 1..first + 1 + AT_ONCE];
         let passed: u32 = next.iter().map(|&start| u32::from(start <= number)).sum();
         (first as u32 + passed).min(self.last as u32)
@@ -141,6 +138,14 @@ impl Iset {
 pub(super) struct Near {
     first: usize,
     span: usize,
+}
+
+impl Near {
+    /// Whether it is to be halved.
+    #[inline(always)]
+    pub(super) fn is_wide(&self) -> bool {
+        self.span > AT_ONCE
+    }
 }
 
 /// Rules whose intervals in a window have no number in common, in order of the intervals.

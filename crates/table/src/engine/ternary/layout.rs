@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// The most words of a packed key. Longer keys stay as they are, a word a limb.
 pub(super) const MAX_PACKED: usize = 8;
 
+/// Rules that are compared at a time.
+pub(super) const LANES: usize = 4;
+
 /// Where the bits of a key lie.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -294,10 +297,10 @@ impl Layout {
         key.into()
     }
 
-    /// Whether a key matches the rule whose rows these functions give. `N` is the number of words,
+    /// Whether a key has the fixed bits of the rule whose rows these functions give. `N` is the number of words,
     /// or 0 where it is not known to the compiler.
     #[inline(always)]
-    pub(super) fn matches<const N: usize>(
+    pub(super) fn has_bits<const N: usize>(
         &self,
         key: &[u64],
         a: impl Fn(usize) -> u64,
@@ -308,20 +311,70 @@ impl Layout {
         for (word, (key, ternary)) in key.iter().zip(&self.ternary).take(words).enumerate() {
             differing |= (key ^ a(word)) & b(word) & ternary;
         }
-        differing == 0 && self.in_ranges(key, a, b)
+        differing == 0
     }
 
+    /// Whether rules can be compared [`LANES`] at a time.
+    pub(super) fn compares_lanes(&self) -> bool {
+        // Differences of wider numbers have no sign.
+        self.wide_ranges.is_empty() && self.ranges.iter().all(|piece| piece.width < u64::BITS)
+    }
+
+    /// The bits of a word that are not of a range.
+    pub(super) fn values(&self, word: usize) -> u64 {
+        self.ternary[word]
+    }
+
+    /// Of rules side by side, whose words of rows `a` and then `b` this function gives, those that a key matches, a bit each, and ones behind them.
     #[inline(always)]
-    fn in_ranges(&self, key: &[u64], a: impl Fn(usize) -> u64, b: impl Fn(usize) -> u64) -> bool {
+    pub(super) fn matching_lanes<const N: usize>(
+        &self,
+        key: &[u64],
+        lanes: impl Fn(usize) -> [u64; LANES],
+    ) -> u32 {
+        let words = if N == 0 { self.words } else { N };
+        let (key, ternary) = (&key[..words], &self.ternary[..words]);
+        let mut differing = [0; LANES];
+        for word in 0..words {
+            let (a, b) = (lanes(word), lanes(words + word));
+            for lane in 0..LANES {
+                differing[lane] |= (key[word] ^ a[lane]) & b[lane] & ternary[word];
+            }
+        }
+        let mut outside = [0; LANES];
+        for piece in &self.ranges {
+            let (a, b) = (lanes(piece.word), lanes(words + piece.word));
+            let of = |word: u64| word >> piece.shift & piece.mask;
+            let value = of(key[piece.word]);
+            for lane in 0..LANES {
+                // The sign of what is less.
+                outside[lane] |= value.wrapping_sub(of(a[lane])) | of(b[lane]).wrapping_sub(value);
+            }
+        }
+        let mut matching = u32::MAX << LANES;
+        for lane in 0..LANES {
+            let is_outside = differing[lane] | outside[lane] >> 63;
+            matching |= u32::from(is_outside == 0) << lane;
+        }
+        matching
+    }
+
+    /// Whether a key is in the ranges of that rule; without a branch for each.
+    #[inline(always)]
+    pub(super) fn in_ranges(
+        &self,
+        key: &[u64],
+        a: impl Fn(usize) -> u64,
+        b: impl Fn(usize) -> u64,
+    ) -> bool {
         let mut is_in = true;
         for piece in &self.ranges {
             let of = |word: u64| word >> piece.shift & piece.mask;
             let (value, lo, hi) = (of(key[piece.word]), of(a(piece.word)), of(b(piece.word)));
-            // Branches would be taken at random.
             is_in &= (lo <= value) & (value <= hi);
         }
         is_in
-            && self.wide_ranges.iter().all(|&(first, words)| {
+            & self.wide_ranges.iter().all(|&(first, words)| {
                 let row = || (first..first + words).rev();
                 let key = || row().map(|word| key[word]);
                 key().ge(row().map(&a)) && key().le(row().map(&b))

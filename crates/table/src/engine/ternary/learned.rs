@@ -3,7 +3,7 @@
 use super::isets::{Iset, MAX_ISETS, Near};
 use super::layout::Layout;
 use super::records::FlatRule;
-use super::search::{Best, GROUP};
+use super::search::{Best, GROUP, precedes};
 use std::sync::Arc;
 
 /// Sets that all copies of an index share; what changes is which rules are gone.
@@ -128,13 +128,11 @@ impl Learned {
         best: &mut Best,
     ) {
         let record = set.record::<N>(place);
-        let rank = record.rank();
-        if rank < best.rank && record.matches::<N>(layout, key) && !self.is_gone(at, place) {
-            *best = Best {
-                rank,
-                idx: record.idx(),
-            };
-        }
+        let (rank, idx) = (record.rank(), record.idx());
+        let is_better = precedes(rank, best.rank)
+            & record.matches_evenly::<N>(layout, key)
+            & !self.is_gone(at, place);
+        best.take_if(is_better, Best { rank, idx });
     }
 }
 
@@ -152,8 +150,15 @@ fn find_places<const N: usize>(set: &Iset, keys: &[&[u64]], places: &mut [u32; G
     for i in 0..keys.len() {
         near[i] = set.near(leaves[i], numbers[i]);
     }
-    for i in 0..keys.len() {
-        places[i] = set.place(near[i], numbers[i]);
+    // As many steps for each as the longest search takes: how many one takes cannot be foretold.
+    let near = &mut near[..keys.len()];
+    while near.iter().any(Near::is_wide) {
+        for (near, &number) in near.iter_mut().zip(&numbers) {
+            set.halve(near, number);
+        }
+    }
+    for (i, &near) in near.iter().enumerate() {
+        places[i] = set.place(near, numbers[i]);
         set.prefetch::<N>(places[i]);
     }
 }

@@ -4,6 +4,7 @@
 //! - [`tuples`] are hash tables ([`buckets`]), one for each of a few masks; [`windows`] tell which of them
 //!   are worth a search;
 //! - [`vectors`] hold some hundred rules of rare masks, a bit each, in rows ([`bit_rows`]) by value of each part of the key ([`dimension`]);
+//! - [`cells`] hold rules by bits that most have fixed, where few rules have the same ones;
 //! - [`isets`] are rules of which a key can match one at most, found by a [`model`]; [`learned`] is a few of them;
 //! - [`plan`] chooses masks, windows and rows for a set of rules;
 //! - [`index`] is all that together, one flat structure; [`search`] goes through it for a group of keys at a
@@ -16,6 +17,7 @@
 
 mod bit_rows;
 mod buckets;
+mod cells;
 mod dimension;
 mod form;
 mod improve;
@@ -38,7 +40,6 @@ use self::improve::{Improvement, Progress};
 use self::index::{Change, Index};
 use self::layout::Layout;
 use self::learned::Learned;
-use self::plan::Plan;
 use self::records::{FlatRule, RankWords};
 pub use self::vectors::{VectorIndex, VectorPart};
 use super::{Improved, MatchEngine, Matcher, Replay, Rule, Versions};
@@ -126,8 +127,7 @@ impl Ternary {
             (improvement, missed)
         });
         rules.extend(pending);
-        let plan = Plan::new(&self.layout, &rules, &rules);
-        let index = Index::build(self.layout.clone(), learned, &rules, &plan);
+        let index = Index::new(&self.layout, learned, rules.clone(), &rules);
         let len = index.len();
         self.start_over(Form::Many(Box::new(index)));
         self.improvement = improvement.filter(|(_, missed)| missed.len() * MOST_MISSED <= len);

@@ -27,7 +27,7 @@ pub(super) struct Plan {
 /// The most windows of tuples.
 const MAX_WINDOWS: usize = 4;
 /// Rules in rows that a plan has at most; there is room for some more.
-const PLANNED_ROWS: usize = MAX_ROWS - 64;
+pub(super) const PLANNED_ROWS: usize = MAX_ROWS - 64;
 /// Keys that costs are counted on.
 const SAMPLES: usize = 768;
 /// Pairs of a key and a rule that windows are chosen by.

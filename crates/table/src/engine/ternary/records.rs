@@ -4,6 +4,7 @@ use super::layout::Layout;
 use crate::entry::{EntryIdx, Rank};
 use crate::prefetch::prefetch;
 use bits::Id;
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 /// No record, and the entry of a record that is no more.
@@ -75,14 +76,37 @@ impl Record<'_> {
         (self.word(1), self.word(2))
     }
 
+    /// For rules most of which differ from the key in a fixed bit: of those nothing else is looked at.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
+        self.has_bits::<N>(layout, key) && self.is_in_ranges::<N>(layout, key)
+    }
+
+    /// The same without a branch, for rules that may well match.
+    #[inline(always)]
+    pub(super) fn matches_evenly<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
+        self.has_bits::<N>(layout, key) & self.is_in_ranges::<N>(layout, key)
+    }
+
+    #[inline(always)]
+    fn has_bits<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
+        layout.has_bits::<N>(key, |word| self.a(word), |word| self.b::<N>(layout, word))
+    }
+
+    #[inline(always)]
+    fn is_in_ranges<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
+        layout.in_ranges(key, |word| self.a(word), |word| self.b::<N>(layout, word))
+    }
+
+    #[inline(always)]
+    fn a(&self, word: usize) -> u64 {
+        self.word(ROWS + word)
+    }
+
+    #[inline(always)]
+    fn b<const N: usize>(&self, layout: &Layout, word: usize) -> u64 {
         let words = if N == 0 { layout.words } else { N };
-        layout.matches::<N>(
-            key,
-            |word| self.word(ROWS + word),
-            |word| self.word(ROWS + words + word),
-        )
+        self.word(ROWS + words + word)
     }
 }
 
@@ -121,8 +145,10 @@ impl Records {
         Record(&self.lines[first..first + lines_each])
     }
 
+    /// Asks for a record. For [`NONE`] it is some record: where no memory is, a processor looks long for it.
     #[inline(always)]
     pub(super) fn prefetch<const N: usize>(&self, record: u32) {
+        let record = select_unpredictable(record == NONE, 0, record);
         prefetch(&self.lines, record as usize * self.lines_each::<N>());
     }
 

@@ -6,10 +6,11 @@ use super::records::{NONE, RankWords};
 use super::tuples::{WORST, hash};
 use crate::entry::EntryIdx;
 use bits::Id;
+use std::hint::select_unpredictable;
 
 /// Keys searched together.
 pub(super) const GROUP: usize = 32;
-/// Tuples of a key that are searched in one step.
+/// Tuples of a key that are searched in one step: what they read is waited for once.
 const WAVE: usize = 4;
 
 /// The best rule of a key so far.
@@ -28,14 +29,27 @@ impl Best {
     /// The better one of both.
     #[inline(always)]
     pub(super) fn improve(&mut self, other: Self) {
-        if other.rank < self.rank {
-            *self = other;
-        }
+        self.take_if(precedes(other.rank, self.rank), other);
+    }
+
+    /// Becomes another, if so: a branch would be taken at random.
+    #[inline(always)]
+    pub(super) fn take_if(&mut self, is_taken: bool, other: Self) {
+        self.rank.0 = select_unpredictable(is_taken, other.rank.0, self.rank.0);
+        self.rank.1 = select_unpredictable(is_taken, other.rank.1, self.rank.1);
+        self.idx = select_unpredictable(is_taken, other.idx, self.idx);
     }
 
     pub(super) fn found(self) -> Option<EntryIdx> {
         (self.idx != NONE).then(|| EntryIdx::from_index(self.idx as usize))
     }
+}
+
+/// Whether the first rank is better, without a branch.
+#[inline(always)]
+pub(super) fn precedes(a: RankWords, b: RankWords) -> bool {
+    let one = |(high, low): RankWords| u128::from(high) << 64 | u128::from(low);
+    one(a) < one(b)
 }
 
 /// A search of one tuple for one key.
@@ -73,6 +87,10 @@ impl Index {
     pub(super) fn search_one<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
         let mut best = NOTHING;
         self.learned.search_one::<N>(&self.layout, key, &mut best);
+        if let Some(cells) = &self.cells {
+            let hash = cells.hash::<N>(key);
+            cells.search_one::<N>(&self.layout, key, hash, &mut best);
+        }
         if let Some(rows) = &self.rows {
             rows.search_one(key, &mut best);
         }
@@ -119,10 +137,23 @@ impl Index {
         for key in key {
             self.tuples.prefetch_candidates(key);
         }
+        let mut hashes = [0; GROUP];
+        if let Some(cells) = &self.cells {
+            for (hash, key) in hashes.iter_mut().zip(key) {
+                *hash = cells.hash::<N>(key);
+            }
+        }
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
+        let cells = self.cells.as_ref().map(|cells| {
+            let found = cells.cells_of::<N>(&self.layout, key, &hashes, &mut best);
+            (cells, found)
+        });
         if let Some(rows) = &self.rows {
             rows.search(key, &mut best);
+        }
+        if let Some((cells, found)) = cells {
+            cells.search::<N>(&self.layout, key, &found, &mut best);
         }
         if self.tuples.len() > 0 {
             let mut candidates = [0u64; GROUP];
@@ -134,6 +165,8 @@ impl Index {
         best
     }
 
+    /// Searches some tuples for each key at a time: what a search finds makes others needless. Which tuples are searched and what they have is
+    /// not known before, so it is no branch: lists are written to whether or not something is added.
     #[inline(always)]
     fn search_tuples<const N: usize>(
         &self,
@@ -141,47 +174,52 @@ impl Index {
         candidates: &mut [u64; GROUP],
         best: &mut [Best; GROUP],
     ) {
+        let mut open: [u8; GROUP] = std::array::from_fn(|i| i as u8);
+        let mut open_count = 0;
+        for (i, candidates) in candidates.iter().enumerate().take(key.len()) {
+            open[open_count] = i as u8;
+            open_count += usize::from(*candidates != 0);
+        }
         let mut probes = [Probe::default(); GROUP * WAVE];
         let mut chains = [(0u8, NONE); GROUP * WAVE];
-        loop {
+        while open_count > 0 {
             let mut wanted = 0;
-            for (i, &key) in key.iter().enumerate() {
-                let end = wanted + WAVE;
-                let left = &mut candidates[i];
-                while *left != 0 && wanted < end {
-                    let tuple = left.trailing_zeros() as usize;
-                    *left &= *left - 1;
-                    if self.tuples.best(tuple) < best[i].rank {
-                        let hash = hash::<N>(key, self.tuples.mask::<N>(tuple));
-                        self.tuples.table(tuple).prefetch(hash);
-                        probes[wanted] = Probe {
-                            hash,
-                            key: i as u8,
-                            tuple: tuple as u8,
-                        };
-                        wanted += 1;
-                    }
+            for _ in 0..WAVE {
+                let mut left = 0;
+                for at in 0..open_count {
+                    let i = usize::from(open[at]) % GROUP;
+                    let tuple = candidates[i].trailing_zeros() as usize;
+                    candidates[i] &= candidates[i] - 1;
+                    open[left] = i as u8;
+                    left += usize::from(candidates[i] != 0);
+                    let hash = hash::<N>(key[i], self.tuples.mask::<N>(tuple));
+                    self.tuples.table(tuple).prefetch(hash);
+                    probes[wanted] = Probe {
+                        hash,
+                        key: i as u8,
+                        tuple: tuple as u8,
+                    };
+                    wanted += usize::from(precedes(self.tuples.best(tuple), best[i].rank));
                 }
-            }
-            if wanted == 0 {
-                return;
+                open_count = left;
             }
             let mut found = 0;
             for probe in &probes[..wanted] {
-                let table = self.tuples.table(probe.tuple as usize);
-                for head in table.chains(probe.hash) {
-                    if found < chains.len() {
-                        self.records.prefetch::<N>(head);
-                        chains[found] = (probe.key, head);
-                        found += 1;
-                    } else {
-                        let i = probe.key as usize;
+                let table = self.tuples.table(usize::from(probe.tuple));
+                let i = usize::from(probe.key) % GROUP;
+                let (head, is_only) = table.first_chain(probe.hash);
+                self.records.prefetch::<N>(head);
+                chains[found] = (probe.key, head);
+                found += usize::from(head != NONE);
+                if !is_only {
+                    for head in table.chains(probe.hash) {
                         self.search_chain::<N>(key[i], head, &mut best[i]);
                     }
                 }
             }
             for &(i, head) in &chains[..found] {
-                self.search_chain::<N>(key[i as usize], head, &mut best[i as usize]);
+                let i = usize::from(i) % GROUP;
+                self.search_chain::<N>(key[i], head, &mut best[i]);
             }
         }
     }

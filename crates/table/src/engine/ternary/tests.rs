@@ -1,5 +1,6 @@
 //! What the parts of the ternary engine promise each other.
 
+use super::cells::Cells;
 use super::form::Form;
 use super::improve::Improvement;
 use super::index::{Change, Index};
@@ -127,6 +128,21 @@ impl Case {
         Change::insert(rule)
     }
 
+    /// One more that matches the same.
+    fn insert_like(&mut self, at: usize) -> Change {
+        let class = self.stream.below(1000) as i64;
+        let rank = Rank::smallest_first(class, EntryId(self.next as u64));
+        let (like, matches) = self.rules[at].clone();
+        let rule = FlatRule {
+            rank: rank.words(),
+            idx: EntryIdx::from_index(self.next),
+            ..like
+        };
+        self.next += 1;
+        self.rules.push((rule.clone(), matches));
+        Change::insert(rule)
+    }
+
     /// As [`insert`](Self::insert), into an engine.
     fn insert_into(&mut self, engine: &mut Ternary) {
         let class = self.stream.below(1000) as i64;
@@ -159,7 +175,16 @@ impl Case {
     fn plain(&self) -> Index {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let plan = Plan::new(&self.layout, &rules, &rules);
-        Index::build(self.layout.clone(), Default::default(), &rules, &plan)
+        Index::build(self.layout.clone(), &rules, &plan)
+    }
+
+    /// An index with cells.
+    fn with_cells(&self) -> Index {
+        let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
+        let index = Index::new(&self.layout, Default::default(), rules.clone(), &rules);
+        let in_cells = index.cells.as_ref().map_or(0, Cells::len);
+        assert!(in_cells > rules.len() / 2, "{in_cells} rules are in cells");
+        index
     }
 
     /// The index with independent sets, whether it is faster or not.
@@ -198,6 +223,29 @@ impl Case {
     }
 }
 
+/// Has rules come and go in an index for those of the case, and gives it.
+fn come_and_go(case: &mut Case, mut index: Index) -> Index {
+    case.check(&index);
+    let before = index.clone();
+    let rules_before = case.rules.clone();
+    for round in 0..rules_before.len() {
+        let change = if round % 3 == 0 {
+            case.insert()
+        } else {
+            case.remove()
+        };
+        index.apply(&change);
+    }
+    case.check(&index);
+    assert_eq!(index.rules().len(), case.rules.len());
+    assert_eq!(index.len(), case.rules.len());
+    // Copies share the sets, but not which of their rules are gone.
+    let rules_after = std::mem::replace(&mut case.rules, rules_before);
+    case.check(&before);
+    case.rules = rules_after;
+    index
+}
+
 #[test]
 fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
     let sizes = [(3, 60), (4, 700), (5, 2500)];
@@ -206,25 +254,58 @@ fn an_index_with_independent_sets_equals_a_scan_while_rules_come_and_go() {
         for _ in 0..rules {
             case.insert();
         }
-        let mut index = case.learned();
-        case.check(&index);
-        let before = index.clone();
-        let rules_before = case.rules.clone();
-        for round in 0..rules {
-            let change = if round % 3 == 0 {
-                case.insert()
-            } else {
-                case.remove()
-            };
-            index.apply(&change);
-        }
-        case.check(&index);
-        assert_eq!(index.rules().len(), case.rules.len());
-        assert_eq!(index.len(), case.rules.len());
-        // Copies share the sets, but not which of their rules are gone.
-        case.rules = rules_before;
-        case.check(&before);
+        let index = case.learned();
+        come_and_go(&mut case, index);
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn an_index_with_cells_equals_a_scan_while_rules_come_and_go_and_when_a_cell_is_full() {
+    for (seed, rules) in [(8, 700), (9, 3000)] {
+        let mut case = Case::new(seed);
+        for _ in 0..rules {
+            case.insert();
+        }
+        let index = case.with_cells();
+        let mut index = come_and_go(&mut case, index);
+        let taken = index.cells.as_ref().map_or(0, Cells::len);
+        // More rules than a cell can have, with the same bits.
+        let like = index.cells.iter().flat_map(Cells::rules).next();
+        let like = like.expect("rules are in cells");
+        let is_like = |(rule, _): &(FlatRule, _)| rule.rank == like.rank;
+        let like = case.rules.iter().position(is_like).expect("it is there");
+        for _ in 0..400 {
+            index.apply(&case.insert_like(like));
+        }
+        let more = index.cells.as_ref().map_or(0, Cells::len) - taken;
+        assert!((200..400).contains(&more), "{more} rules more in cells");
+        case.check(&index);
+        while case.rules.len() > 100 {
+            index.apply(&case.remove());
+        }
+        assert_eq!(index.len(), 100);
+        case.check(&index);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn cells_that_all_grow_are_built_anew_before_they_take_much_more_room_than_they_need() {
+    let mut case = Case::new(10);
+    for _ in 0..5000 {
+        case.insert();
+    }
+    let mut index = case.with_cells();
+    let room = index.own_bytes();
+    let mut came = 0;
+    while !index.is_outgrown() {
+        index.apply(&case.insert_like(came));
+        came += 1;
+    }
+    assert!(came < 5000, "it is built anew for its number of rules");
+    assert!(index.own_bytes() < room * 4);
+    case.check(&index);
 }
 
 #[test]

@@ -16,8 +16,9 @@ use std::collections::HashMap;
 /// The most tuples, which are the bits of a row.
 pub(super) const MAX_TUPLES: usize = 64;
 
-/// The most values a rule may have in a window to be entered under each.
-const FEW: u64 = 1 << 14;
+/// A rule is entered under each of its values if they are at most this share of all that a window has, or one. With more, the window tells little of its tuple, and
+/// each update would touch thousands of values, most of them in vain.
+const FEW_SHARE: usize = 4;
 
 /// Bits of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,21 +86,19 @@ impl Window {
     }
 
     /// Calls `each` with the values that a key has if it matches the rule. False, and no call, if they
-    /// are many.
+    /// are more than [`FEW_SHARE`] allows.
     pub(super) fn values(&self, a: &[u64], b: &[u64], mut each: impl FnMut(usize)) -> bool {
         let (a, b) = (self.of(a), self.of(b));
+        let few = ((1usize << self.bits) / FEW_SHARE).max(1);
         if self.is_range {
-            if (b - a) as u64 >= FEW {
+            if b - a >= few {
                 return false;
             }
             (a..=b).for_each(each);
             return true;
         }
         let open = !b & one::mask(self.bits) as usize;
-        if 1u64
-            .checked_shl(open.count_ones())
-            .is_none_or(|values| values > FEW)
-        {
+        if 1 << open.count_ones() > few {
             return false;
         }
         // All subsets of the open bits.
@@ -311,6 +310,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_rule_that_comes_touches_a_fourth_of_the_values_at_most_and_one_at_least() {
+        for bits in 1..=16 {
+            let most = ((1 << bits) / FEW_SHARE).max(1);
+            for open in 0..=bits {
+                let values = 1usize << open;
+                let mask = (one::mask(bits) & !one::mask(open)) << 3;
+                let range = [(values as u64 - 1) << 3];
+                for (is_range, b) in [(false, [mask]), (true, range)] {
+                    let mut touched = 0;
+                    let is_few = window(bits, is_range).values(&[0], &b, |_| touched += 1);
+                    assert_eq!(is_few, values <= most, "{open} of {bits} bits");
+                    assert_eq!(touched, if is_few { values } else { 0 });
+                }
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn a_row_names_the_tuples_that_have_a_rule_for_the_value(
@@ -331,8 +348,10 @@ mod tests {
                 if number == shared {
                     windows.share();
                 }
+                let values = (0..256).filter(|&value| window.admits(&a, &b, value));
+                let is_many = values.count() * FEW_SHARE > 256;
                 for (value, row) in model.iter_mut().enumerate() {
-                    *row |= u64::from(window.admits(&a, &b, value)) << tuple;
+                    *row |= u64::from(is_many || window.admits(&a, &b, value)) << tuple;
                 }
             }
             for (value, row) in (0u64..).zip(model) {
