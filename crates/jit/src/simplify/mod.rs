@@ -1,9 +1,10 @@
 //! What is done to a function between its translation and Cranelift: ways that know more than others get code of their own ([`split`]), what is known on a
-//! way is computed before there is code ([`fold`]), what nobody needs is taken out ([`sweep`]), and what is left is written in fewer instructions ([`reduce`]).
+//! way is computed before there is code ([`fold`]), what nobody needs is taken out ([`sweep`]), what is left is written in fewer instructions ([`reduce`]) and goes to where
+//! it is used ([`sink`]), and seldom code keeps in memory what lives on behind what it calls ([`carry`]).
 //!
 //! A pass is translated block after block, and where ways meet it no longer knows which of them a packet took: which headers are there and where, whether
 //! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
-//! not grow too much. All four leave what the function does to a packet as it was.
+//! not grow too much. All six leave what the function does to a packet as it was.
 
 mod carry;
 mod fold;
@@ -109,7 +110,7 @@ mod tests {
         MemFlags::new().with_notrap()
     }
 
-    fn count(func: &Function, wanted: Opcode) -> usize {
+    pub(super) fn count(func: &Function, wanted: Opcode) -> usize {
         let ops = sweep::insts(func).map(|inst| func.dfg.insts[inst].opcode());
         ops.filter(|&op| op == wanted).count()
     }
