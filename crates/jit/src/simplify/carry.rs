@@ -444,6 +444,27 @@ mod tests {
     }
 
     #[test]
+    fn where_ways_meet_that_have_met_before_the_value_is_another_one_again() {
+        let nested = |b: &mut FunctionBuilder<'_>, pointer, _| {
+            let [seldom, met] = [(); 2].map(|()| b.create_block());
+            b.set_cold_block(seldom);
+            b.ins().brif(pointer, seldom, &[], met, &[]);
+            b.switch_to_block(seldom);
+            call(b, pointer);
+            b.ins().jump(met, &[]);
+            b.switch_to_block(met);
+        };
+        let mut func = passing(I64, &[(false, &nested)]);
+        carry(&mut func);
+        check(&func);
+        assert_eq!(params(&func), 2, "{func}");
+        // What is stored at last is what the last of them is.
+        let last = insts(&func).find(|&inst| func.dfg.insts[inst].load_store_offset() == Some(8));
+        let stored = last.map(|inst| func.dfg.value_def(func.dfg.inst_args(inst)[0]));
+        assert!(matches!(stored, Some(ValueDef::Param(..))), "{func}");
+    }
+
+    #[test]
     fn what_often_blocks_call_or_seldom_ones_do_without_calls_carries_nothing() {
         let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
         let nothing = |_: &mut FunctionBuilder<'_>, _, _| ();
@@ -463,7 +484,18 @@ mod tests {
         let mut func = passing(I64, &[(true, &calls)]);
         carry(&mut func);
         check(&func);
-        assert_eq!(ops(&func, true, Opcode::Load), 2, "{func}");
+        let moves = [Opcode::Store, Opcode::CallIndirect, Opcode::Load];
+        let seldom = func
+            .layout
+            .blocks()
+            .filter(|&block| func.layout.is_cold(block));
+        let done: Vec<Opcode> = seldom
+            .flat_map(|block| func.layout.block_insts(block))
+            .map(|inst| func.dfg.insts[inst].opcode())
+            .filter(|op| moves.contains(op))
+            .collect();
+        let [store, call, load] = moves;
+        assert_eq!(done, [store, call, load, store, call, load], "{func}");
         // What is stored between is what was loaded there.
         let stores = insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
         let between = stores
@@ -472,6 +504,26 @@ mod tests {
         let before = between.and_then(|(inst, _)| func.layout.prev_inst(inst));
         let loaded = before.map(|load| func.dfg.first_result(load));
         assert_eq!(loaded, between.map(|(_, value)| value), "{func}");
+    }
+
+    #[test]
+    fn what_is_used_behind_a_call_for_the_last_time_is_loaded_too() {
+        let mut func = function(|b, pointer| {
+            let [around, seldom] = [(); 2].map(|()| b.create_block());
+            b.set_cold_block(seldom);
+            b.ins().jump(around, &[]);
+            b.switch_to_block(around);
+            let number = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().brif(pointer, seldom, &[], around, &[]);
+            b.switch_to_block(seldom);
+            call(b, pointer);
+            b.ins().store(safe(), number, pointer, 8);
+            b.ins().jump(around, &[]);
+        });
+        carry(&mut func);
+        check(&func);
+        assert_eq!(ops(&func, true, Opcode::Load), 1, "{func}");
+        assert_eq!(params(&func), 0, "{func}");
     }
 
     #[test]
@@ -511,7 +563,7 @@ mod tests {
     #[test]
     fn many_values_over_many_calls_take_little_time_and_room() {
         let begin = std::time::Instant::now();
-        let mut func = many(1000, 1000);
+        let mut func = many(300, 300);
         let before = insts(&func).count();
         carry(&mut func);
         check(&func);

@@ -182,6 +182,42 @@ mod tests {
         assert_eq!(count(&func, Opcode::Iconst), 1, "{func}");
     }
 
+    /// A branch on whether a number is, or is not, one; what each way stores of the number, if that is known.
+    fn known_of(cond: IntCC, mask: i64) -> [Option<i64>; 2] {
+        let mut func = function(|b, pointer| {
+            let [yes, no] = [(); 2].map(|()| b.create_block());
+            let loaded = b.ins().load(I64, safe(), pointer, 0);
+            let number = b.ins().band_imm(loaded, mask);
+            let truth = b.ins().icmp_imm(cond, number, 1);
+            b.ins().brif(truth, yes, &[], no, &[]);
+            for (block, at) in [(yes, 8), (no, 16)] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), number, pointer, at);
+                b.ins().return_(&[]);
+            }
+        });
+        fold::fold(&mut func);
+        check(&func);
+        [8, 16].map(|at| {
+            let mut stores = sweep::insts(&func);
+            let store =
+                stores.find(|&inst| func.dfg.insts[inst].load_store_offset() == Some(at))?;
+            let inst = func.dfg.value_def(func.dfg.inst_args(store)[0]).inst()?;
+            match func.dfg.insts[inst] {
+                InstructionData::UnaryImm { imm, .. } => Some(imm.bits()),
+                _ => None,
+            }
+        })
+    }
+
+    #[test]
+    fn a_number_of_one_bit_that_is_not_one_is_zero() {
+        assert_eq!(known_of(IntCC::Equal, 1), [Some(1), Some(0)]);
+        assert_eq!(known_of(IntCC::NotEqual, 1), [Some(0), Some(1)]);
+        assert_eq!(known_of(IntCC::Equal, 3), [Some(1), None]);
+        assert_eq!(known_of(IntCC::NotEqual, 3), [None, Some(1)]);
+    }
+
     #[test]
     fn what_was_computed_on_every_way_is_not_computed_again_nor_asked() {
         let mut func = function(|b, pointer| {

@@ -452,6 +452,14 @@ mod tests {
         sink(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::IaddImm), 4000);
+        let stores = insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
+        for store in stores {
+            let place = func.dfg.inst_args(store)[1];
+            let ValueDef::Result(sum, _) = func.dfg.value_def(place) else {
+                panic!("{place} is a sum");
+            };
+            assert_eq!(func.layout.inst_block(sum), func.layout.inst_block(store));
+        }
         assert!(begin.elapsed().as_secs() < 10);
     }
 }
