@@ -30,12 +30,12 @@ const MOST_PLACES: usize = 1000;
 
 /// Carries values of a function in which no value is another one's name.
 pub(super) fn carry(func: &mut Function) {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
     let calls = seldom_calls(func);
     if calls.is_empty() {
         return;
     }
+    let ways = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &ways);
     let candidates = candidates(func, &ways, &tree);
     let living = Living::of(func, &ways, &tree, &candidates);
     let frontiers = frontiers(&ways, &tree);
@@ -80,7 +80,7 @@ fn seldom_calls(func: &Function) -> BTreeMap<Block, Calls> {
         let is_call = |inst: &Inst| func.dfg.insts[*inst].opcode().is_call();
         let mut calls = func.layout.block_insts(block).filter(is_call);
         let first = calls.next()?;
-        let last = calls.last().unwrap_or(first);
+        let last = calls.next_back().unwrap_or(first);
         Some((block, Calls { first, last }))
     });
     calls.collect()
@@ -383,11 +383,11 @@ mod tests {
         b.ins().call_indirect(called, pointer, &[pointer]);
     }
 
+    /// What a block does with the function's pointer and a number.
+    type Fill<'f> = &'f dyn Fn(&mut FunctionBuilder<'_>, Value, Value);
+
     /// A loop that loads a number and stores it behind blocks each of which a way passes by: of each is told whether it is seldom, and what it does.
-    fn passing(
-        ty: Type,
-        blocks: &[(bool, &dyn Fn(&mut FunctionBuilder<'_>, Value, Value))],
-    ) -> Function {
+    fn passing(ty: Type, blocks: &[(bool, Fill<'_>)]) -> Function {
         function(|b, pointer| {
             let [around, end] = [(); 2].map(|()| b.create_block());
             b.ins().jump(around, &[]);
