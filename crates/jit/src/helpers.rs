@@ -431,3 +431,25 @@ extern "C" fn is_busy(inv: &mut Invocation<'_>, port: u64) -> u64 {
     let port = u32::try_from(port);
     u64::from(port.is_ok_and(|port| inv.busy_ports.binary_search(&port).is_ok()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helpers_that_may_write_the_packets_bytes_or_move_them_are_known() {
+        let leaves = |helper: Helper| Helper::leaves_bytes(helper.address() as u64);
+        for helper in [
+            Helper::BeginPass,
+            Helper::FinishDeparse,
+            Helper::EndPacket,
+            Helper::Call,
+            Helper::CallToAsk,
+            Helper::CallWithBytes,
+        ] {
+            assert!(!leaves(helper), "{helper:?}");
+        }
+        assert!(leaves(Helper::Find));
+        assert!(!Helper::leaves_bytes(0));
+    }
+}

@@ -22,41 +22,44 @@ use cranelift_codegen::loop_analysis::LoopAnalysis;
 use super::sweep::insts;
 
 /// Bytes of a word, and the bits of its address that are zero.
-const WORD: i32 = 8;
+const WORD: u32 = 8;
 const ALIGNMENT: u8 = 3;
+
+/// Places where values may be stored and loaded, and blocks that may get parameters, all values together: what is saved a packet is not worth the time to compile more.
+const MOST_PLACES: usize = 1000;
 
 /// Carries values of a function in which no value is another one's name.
 pub(super) fn carry(func: &mut Function) {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
     let calls = seldom_calls(func);
     if calls.is_empty() {
         return;
     }
+    let ways = ControlFlowGraph::with_function(func);
+    let tree = DominatorTree::with_function(func, &ways);
     let candidates = candidates(func, &ways, &tree);
     let living = Living::of(func, &ways, &tree, &candidates);
     let frontiers = frontiers(&ways, &tree);
-    let carried = carried(func, &calls, &living);
+    let carried = carried(func, &calls, &living, &candidates);
     let users = users(func, &carried);
-    let data = StackSlotData::new(
-        StackSlotKind::ExplicitSlot,
-        WORD as u32 * carried.len() as u32,
-        ALIGNMENT,
-    );
-    let slot = func.create_sized_stack_slot(data);
-    for (number, (value, blocks)) in carried.into_iter().enumerate() {
-        let place = (slot, WORD * number as i32);
+    let mut room = MOST_PLACES;
+    for (value, blocks) in carried {
+        let meetings = meetings(&blocks, &frontiers, &living.begin[value]);
+        let Some(left) = room.checked_sub(blocks.len() + meetings.len()) else {
+            return;
+        };
+        room = left;
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, WORD, ALIGNMENT);
         let mut carrying = Carrying {
+            slot: func.create_sized_stack_slot(data),
             func,
             tree: &tree,
             ways: &ways,
             calls: &calls,
             value,
-            place,
             loaded: BTreeMap::new(),
             params: BTreeMap::new(),
         };
-        carrying.carry(&blocks, &users[value], (&frontiers, &living));
+        carrying.carry(&blocks, &meetings, &users[value]);
     }
 }
 
@@ -77,7 +80,7 @@ fn seldom_calls(func: &Function) -> BTreeMap<Block, Calls> {
         let is_call = |inst: &Inst| func.dfg.insts[*inst].opcode().is_call();
         let mut calls = func.layout.block_insts(block).filter(is_call);
         let first = calls.next()?;
-        let last = calls.last().unwrap_or(first);
+        let last = calls.next_back().unwrap_or(first);
         Some((block, Calls { first, last }))
     });
     calls.collect()
@@ -88,11 +91,13 @@ fn candidates(func: &Function, ways: &ControlFlowGraph, tree: &DominatorTree) ->
     let mut loops = LoopAnalysis::new();
     loops.compute(func, ways, tree);
     let mut candidates = EntitySet::new();
+    let fits = |value: &Value| func.dfg.value_type(*value).bytes() <= WORD;
     for block in func.layout.blocks() {
         if loops.innermost_loop(block).is_none() {
             continue;
         }
-        candidates.extend(func.dfg.block_params(block).iter().copied());
+        let params = func.dfg.block_params(block).iter().copied();
+        candidates.extend(params.filter(fits));
         for inst in func.layout.block_insts(block) {
             let data = func.dfg.insts[inst];
             let is_free = match data {
@@ -100,17 +105,17 @@ fn candidates(func: &Function, ways: &ControlFlowGraph, tree: &DominatorTree) ->
                 _ => matches!(data.opcode(), Opcode::Iconst | Opcode::StackAddr),
             };
             if let (&[result], false) = (func.dfg.inst_results(inst), is_free) {
-                candidates.insert(result);
+                candidates.extend(Some(result).filter(fits));
             }
         }
     }
     candidates
 }
 
-/// Which values live where blocks begin and end.
+/// The blocks at the begin and the end of which each value lives.
 struct Living {
-    begin: SecondaryMap<Block, BTreeSet<Value>>,
-    end: SecondaryMap<Block, BTreeSet<Value>>,
+    begin: SecondaryMap<Value, EntitySet<Block>>,
+    end: SecondaryMap<Value, EntitySet<Block>>,
 }
 
 impl Living {
@@ -137,11 +142,11 @@ impl Living {
             }
         }
         while let Some((block, value)) = waiting.pop() {
-            if !living.begin[block].insert(value) {
+            if !living.begin[value].insert(block) {
                 continue;
             }
             for way in ways.pred_iter(block) {
-                living.end[way.block].insert(value);
+                living.end[value].insert(way.block);
                 if block_of(func, value) != Some(way.block) {
                     waiting.push((way.block, value));
                 }
@@ -165,25 +170,19 @@ fn carried(
     func: &Function,
     calls: &BTreeMap<Block, Calls>,
     living: &Living,
+    candidates: &EntitySet<Value>,
 ) -> BTreeMap<Value, Vec<Block>> {
     let mut carried: BTreeMap<Value, Vec<Block>> = BTreeMap::new();
     for (&block, calls) in calls {
-        let from_elsewhere = |value: &Value| living.begin[block].contains(value);
-        let mut values: BTreeSet<Value> = living.end[block]
-            .iter()
-            .copied()
-            .filter(from_elsewhere)
-            .collect();
-        let behind = func
-            .layout
-            .block_insts(block)
-            .skip_while(|&inst| inst != calls.first)
-            .skip(1);
-        for inst in behind {
-            values.extend(func.dfg.inst_values(inst).filter(from_elsewhere));
-        }
-        for value in values {
-            carried.entry(value).or_default().push(block);
+        let insts = func.layout.block_insts(block);
+        let behind = insts.skip_while(|&inst| inst != calls.first).skip(1);
+        let mut used = EntitySet::new();
+        used.extend(behind.flat_map(|inst| func.dfg.inst_values(inst)));
+        for value in candidates.iter() {
+            let lives_on = living.end[value].contains(block) || used.contains(value);
+            if lives_on && living.begin[value].contains(block) {
+                carried.entry(value).or_default().push(block);
+            }
         }
     }
     carried
@@ -213,12 +212,33 @@ fn frontiers(
         for way in ways.pred_iter(block) {
             let mut here = Some(way.block).filter(|&from| tree.is_reachable(from));
             while let Some(from) = here.filter(|_| here != above) {
-                frontiers[from].insert(block);
+                if !frontiers[from].insert(block) {
+                    // Another way has been here.
+                    break;
+                }
                 here = tree.idom(from);
             }
         }
     }
     frontiers
+}
+
+/// Where ways meet on which a value is different ones, which is loaded in these blocks and lives at the begin of those.
+fn meetings(
+    blocks: &[Block],
+    frontiers: &SecondaryMap<Block, BTreeSet<Block>>,
+    living: &EntitySet<Block>,
+) -> BTreeSet<Block> {
+    let mut meetings = BTreeSet::new();
+    let mut waiting = blocks.to_vec();
+    while let Some(block) = waiting.pop() {
+        for &meeting in &frontiers[block] {
+            if living.contains(meeting) && meetings.insert(meeting) {
+                waiting.push(meeting);
+            }
+        }
+    }
+    meetings
 }
 
 /// One value being carried.
@@ -228,7 +248,8 @@ struct Carrying<'f> {
     ways: &'f ControlFlowGraph,
     calls: &'f BTreeMap<Block, Calls>,
     value: Value,
-    place: (StackSlot, i32),
+    /// Where it is meanwhile.
+    slot: StackSlot,
     /// What it is behind the last call of these blocks.
     loaded: BTreeMap<Block, Value>,
     /// What it is from the beginning of these blocks on.
@@ -236,18 +257,13 @@ struct Carrying<'f> {
 }
 
 impl Carrying<'_> {
-    fn carry(
-        &mut self,
-        blocks: &[Block],
-        users: &[Inst],
-        (frontiers, living): (&SecondaryMap<Block, BTreeSet<Block>>, &Living),
-    ) {
+    fn carry(&mut self, blocks: &[Block], meetings: &BTreeSet<Block>, users: &[Inst]) {
         for &block in blocks {
             let loaded = self.load_behind(self.calls[&block].last);
             self.loaded.insert(block, loaded);
         }
         let ty = self.func.dfg.value_type(self.value);
-        for block in self.meetings(blocks, frontiers, living) {
+        for &block in meetings {
             let param = self.func.dfg.append_block_param(block, ty);
             self.params.insert(block, param);
         }
@@ -258,28 +274,9 @@ impl Carrying<'_> {
             let value = self.at_begin(block);
             self.store_before(value, self.calls[&block].first);
         }
-        for block in self.params.keys().copied().collect::<Vec<_>>() {
+        for &block in meetings {
             self.give(block);
         }
-    }
-
-    /// Where ways meet on which the value is different ones.
-    fn meetings(
-        &self,
-        blocks: &[Block],
-        frontiers: &SecondaryMap<Block, BTreeSet<Block>>,
-        living: &Living,
-    ) -> BTreeSet<Block> {
-        let mut meetings = BTreeSet::new();
-        let mut waiting = blocks.to_vec();
-        while let Some(block) = waiting.pop() {
-            for &meeting in &frontiers[block] {
-                if living.begin[meeting].contains(&self.value) && meetings.insert(meeting) {
-                    waiting.push(meeting);
-                }
-            }
-        }
-        meetings
     }
 
     fn flags() -> MemFlags {
@@ -288,16 +285,14 @@ impl Carrying<'_> {
 
     fn load_behind(&mut self, call: Inst) -> Value {
         let ty = self.func.dfg.value_type(self.value);
-        let (slot, offset) = self.place;
         let mut at = FuncCursor::new(self.func).after_inst(call);
-        let place = at.ins().stack_addr(I64, slot, offset);
+        let place = at.ins().stack_addr(I64, self.slot, 0);
         at.ins().load(ty, Self::flags(), place, 0)
     }
 
     fn store_before(&mut self, value: Value, inst: Inst) {
-        let (slot, offset) = self.place;
         let mut at = FuncCursor::new(self.func).at_inst(inst);
-        let place = at.ins().stack_addr(I64, slot, offset);
+        let place = at.ins().stack_addr(I64, self.slot, 0);
         at.ins().store(Self::flags(), value, place, 0);
     }
 
@@ -310,14 +305,18 @@ impl Carrying<'_> {
         }
     }
 
+    /// The block that says it is one of those above, which may be many.
     fn at_end(&self, block: Block) -> Value {
-        if let Some(&loaded) = self.loaded.get(&block) {
-            return loaded;
+        let origin = block_of(self.func, self.value);
+        let mut here = Some(block);
+        while let Some(block) = here.filter(|_| here != origin) {
+            let known = self.loaded.get(&block).or_else(|| self.params.get(&block));
+            if let Some(&known) = known {
+                return known;
+            }
+            here = self.tree.idom(block);
         }
-        match block_of(self.func, self.value) == Some(block) {
-            true => self.value,
-            false => self.at_begin(block),
-        }
+        self.value
     }
 
     /// Has an instruction take what the value is there.
@@ -365,5 +364,236 @@ impl Carrying<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, count, function, safe};
+    use super::*;
+    use cranelift_codegen::ir::types::{I8X16, I32};
+    use cranelift_codegen::ir::{AbiParam, Signature, Type};
+    use cranelift_codegen::isa::CallConv;
+    use cranelift_frontend::FunctionBuilder;
+
+    fn call(b: &mut FunctionBuilder<'_>, pointer: Value) {
+        let mut called = Signature::new(CallConv::SystemV);
+        called.params.push(AbiParam::new(I64));
+        let called = b.import_signature(called);
+        b.ins().call_indirect(called, pointer, &[pointer]);
+    }
+
+    /// What a block does with the function's pointer and a number.
+    type Fill<'f> = &'f dyn Fn(&mut FunctionBuilder<'_>, Value, Value);
+
+    /// A loop that loads a number and stores it behind blocks each of which a way passes by: of each is told whether it is seldom, and what it does.
+    fn passing(ty: Type, blocks: &[(bool, Fill<'_>)]) -> Function {
+        function(|b, pointer| {
+            let [around, end] = [(); 2].map(|()| b.create_block());
+            b.ins().jump(around, &[]);
+            b.switch_to_block(around);
+            let number = b.ins().load(ty, safe(), pointer, 0);
+            for &(is_seldom, fill) in blocks {
+                let [block, behind] = [(); 2].map(|()| b.create_block());
+                if is_seldom {
+                    b.set_cold_block(block);
+                }
+                b.ins().brif(pointer, block, &[], behind, &[]);
+                b.switch_to_block(block);
+                fill(b, pointer, number);
+                b.ins().jump(behind, &[]);
+                b.switch_to_block(behind);
+            }
+            b.ins().store(safe(), number, pointer, 8);
+            b.ins().brif(pointer, around, &[], end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[]);
+        })
+    }
+
+    /// What the blocks of a function do that are seldom, or often.
+    fn ops(func: &Function, is_seldom: bool, wanted: Opcode) -> usize {
+        let inside = |inst: &Inst| {
+            let block = func.layout.inst_block(*inst);
+            block.is_some_and(|block| func.layout.is_cold(block) == is_seldom)
+        };
+        let ops = insts(func)
+            .filter(inside)
+            .map(|inst| func.dfg.insts[inst].opcode());
+        ops.filter(|&op| op == wanted).count()
+    }
+
+    fn params(func: &Function) -> usize {
+        let blocks = func.layout.blocks().skip(1);
+        blocks.map(|block| func.dfg.block_params(block).len()).sum()
+    }
+
+    #[test]
+    fn what_lives_on_behind_a_seldom_call_is_in_memory_there_alone() {
+        let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
+        for ty in [I32, I64] {
+            let mut func = passing(ty, &[(true, &calls), (true, &calls)]);
+            carry(&mut func);
+            check(&func);
+            for op in [Opcode::Load, Opcode::Store] {
+                assert_eq!(ops(&func, true, op), 2, "{func}");
+                assert_eq!(ops(&func, false, op), 1, "{func}");
+            }
+            assert_eq!(params(&func), 2, "{func}");
+        }
+    }
+
+    #[test]
+    fn where_ways_meet_that_have_met_before_the_value_is_another_one_again() {
+        let nested = |b: &mut FunctionBuilder<'_>, pointer, _| {
+            let [seldom, met] = [(); 2].map(|()| b.create_block());
+            b.set_cold_block(seldom);
+            b.ins().brif(pointer, seldom, &[], met, &[]);
+            b.switch_to_block(seldom);
+            call(b, pointer);
+            b.ins().jump(met, &[]);
+            b.switch_to_block(met);
+        };
+        let mut func = passing(I64, &[(false, &nested)]);
+        carry(&mut func);
+        check(&func);
+        assert_eq!(params(&func), 2, "{func}");
+        // What is stored at last is what the last of them is.
+        let last = insts(&func).find(|&inst| func.dfg.insts[inst].load_store_offset() == Some(8));
+        let stored = last.map(|inst| func.dfg.value_def(func.dfg.inst_args(inst)[0]));
+        assert!(matches!(stored, Some(ValueDef::Param(..))), "{func}");
+    }
+
+    #[test]
+    fn what_often_blocks_call_or_seldom_ones_do_without_calls_carries_nothing() {
+        let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
+        let nothing = |_: &mut FunctionBuilder<'_>, _, _| ();
+        let mut func = passing(I64, &[(false, &calls), (true, &nothing)]);
+        let before = func.to_string();
+        carry(&mut func);
+        assert_eq!(func.to_string(), before);
+    }
+
+    #[test]
+    fn between_calls_a_value_is_loaded_for_each_that_uses_it() {
+        let calls = |b: &mut FunctionBuilder<'_>, pointer, number| {
+            call(b, pointer);
+            b.ins().store(safe(), number, pointer, 16);
+            call(b, pointer);
+        };
+        let mut func = passing(I64, &[(true, &calls)]);
+        carry(&mut func);
+        check(&func);
+        let moves = [Opcode::Store, Opcode::CallIndirect, Opcode::Load];
+        let seldom = func
+            .layout
+            .blocks()
+            .filter(|&block| func.layout.is_cold(block));
+        let done: Vec<Opcode> = seldom
+            .flat_map(|block| func.layout.block_insts(block))
+            .map(|inst| func.dfg.insts[inst].opcode())
+            .filter(|op| moves.contains(op))
+            .collect();
+        let [store, call, load] = moves;
+        assert_eq!(done, [store, call, load, store, call, load], "{func}");
+        // What is stored between is what was loaded there.
+        let stores = insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
+        let between = stores
+            .map(|inst| (inst, func.dfg.inst_args(inst)[0]))
+            .find(|&(inst, _)| func.dfg.insts[inst].load_store_offset() == Some(16));
+        let before = between.and_then(|(inst, _)| func.layout.prev_inst(inst));
+        let loaded = before.map(|load| func.dfg.first_result(load));
+        assert_eq!(loaded, between.map(|(_, value)| value), "{func}");
+    }
+
+    #[test]
+    fn what_is_used_behind_a_call_for_the_last_time_is_loaded_too() {
+        let mut func = function(|b, pointer| {
+            let [around, seldom] = [(); 2].map(|()| b.create_block());
+            b.set_cold_block(seldom);
+            b.ins().jump(around, &[]);
+            b.switch_to_block(around);
+            let number = b.ins().load(I64, safe(), pointer, 0);
+            b.ins().brif(pointer, seldom, &[], around, &[]);
+            b.switch_to_block(seldom);
+            call(b, pointer);
+            b.ins().store(safe(), number, pointer, 8);
+            b.ins().jump(around, &[]);
+        });
+        carry(&mut func);
+        check(&func);
+        assert_eq!(ops(&func, true, Opcode::Load), 1, "{func}");
+        assert_eq!(params(&func), 0, "{func}");
+    }
+
+    #[test]
+    fn what_is_larger_than_a_word_is_not_carried() {
+        let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
+        let mut func = passing(I8X16, &[(true, &calls)]);
+        carry(&mut func);
+        assert!(func.sized_stack_slots.is_empty(), "{func}");
+    }
+
+    /// A loop that loads many values and uses them behind as many seldom calls.
+    fn many(values: usize, calls: usize) -> Function {
+        function(|b, pointer| {
+            let [around, end] = [(); 2].map(|()| b.create_block());
+            b.ins().jump(around, &[]);
+            b.switch_to_block(around);
+            let numbers = (0..values).map(|at| b.ins().load(I64, safe(), pointer, 8 * at as i32));
+            let numbers: Vec<Value> = numbers.collect();
+            for _ in 0..calls {
+                let [seldom, behind] = [(); 2].map(|()| b.create_block());
+                b.set_cold_block(seldom);
+                b.ins().brif(pointer, seldom, &[], behind, &[]);
+                b.switch_to_block(seldom);
+                call(b, pointer);
+                b.ins().jump(behind, &[]);
+                b.switch_to_block(behind);
+            }
+            for number in numbers {
+                b.ins().store(safe(), number, pointer, 0);
+            }
+            b.ins().brif(pointer, around, &[], end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[]);
+        })
+    }
+
+    #[test]
+    fn many_values_over_many_calls_take_little_time_and_room() {
+        let begin = std::time::Instant::now();
+        let mut func = many(300, 300);
+        let before = insts(&func).count();
+        carry(&mut func);
+        check(&func);
+        // Each is stored and loaded at an address.
+        assert!(insts(&func).count() <= before + 4 * MOST_PLACES);
+        assert!(params(&func) <= MOST_PLACES);
+        assert!(begin.elapsed().as_secs() < 10);
+        let mut func = many(10, 10);
+        carry(&mut func);
+        assert_eq!(count(&func, Opcode::Load), 10 + 100);
+    }
+
+    #[test]
+    fn a_long_way_to_where_a_value_is_computed_takes_no_stack() {
+        let mut func = passing_far(20_000);
+        carry(&mut func);
+        check(&func);
+        assert_eq!(ops(&func, true, Opcode::Load), 1);
+    }
+
+    /// A number that lives through many blocks before and behind a seldom call.
+    fn passing_far(far: usize) -> Function {
+        let through = |b: &mut FunctionBuilder<'_>, _, _| {
+            for _ in 0..far {
+                let next = b.create_block();
+                b.ins().jump(next, &[]);
+                b.switch_to_block(next);
+            }
+        };
+        let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
+        passing(I64, &[(false, &through), (true, &calls), (false, &through)])
     }
 }

@@ -1,9 +1,10 @@
 //! What is done to a function between its translation and Cranelift: ways that know more than others get code of their own ([`split`]), what is known on a
-//! way is computed before there is code ([`fold`]), what nobody needs is taken out ([`sweep`]), and what is left is written in fewer instructions ([`reduce`]).
+//! way is computed before there is code ([`fold`]), what nobody needs is taken out ([`sweep`]), what is left is written in fewer instructions ([`reduce`]) and goes to where
+//! it is used ([`sink`]), and seldom code keeps in memory what lives on behind what it calls ([`carry`]).
 //!
 //! A pass is translated block after block, and where ways meet it no longer knows which of them a packet took: which headers are there and where, whether
 //! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
-//! not grow too much. All four leave what the function does to a packet as it was.
+//! not grow too much. All six leave what the function does to a packet as it was.
 
 mod carry;
 mod fold;
@@ -109,7 +110,7 @@ mod tests {
         MemFlags::new().with_notrap()
     }
 
-    fn count(func: &Function, wanted: Opcode) -> usize {
+    pub(super) fn count(func: &Function, wanted: Opcode) -> usize {
         let ops = sweep::insts(func).map(|inst| func.dfg.insts[inst].opcode());
         ops.filter(|&op| op == wanted).count()
     }
@@ -179,6 +180,42 @@ mod tests {
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
         // Where the number is zero it is stored as such.
         assert_eq!(count(&func, Opcode::Iconst), 1, "{func}");
+    }
+
+    /// A branch on whether a number is, or is not, one; what each way stores of the number, if that is known.
+    fn known_of(cond: IntCC, mask: i64) -> [Option<i64>; 2] {
+        let mut func = function(|b, pointer| {
+            let [yes, no] = [(); 2].map(|()| b.create_block());
+            let loaded = b.ins().load(I64, safe(), pointer, 0);
+            let number = b.ins().band_imm(loaded, mask);
+            let truth = b.ins().icmp_imm(cond, number, 1);
+            b.ins().brif(truth, yes, &[], no, &[]);
+            for (block, at) in [(yes, 8), (no, 16)] {
+                b.switch_to_block(block);
+                b.ins().store(safe(), number, pointer, at);
+                b.ins().return_(&[]);
+            }
+        });
+        fold::fold(&mut func);
+        check(&func);
+        [8, 16].map(|at| {
+            let mut stores = sweep::insts(&func);
+            let store =
+                stores.find(|&inst| func.dfg.insts[inst].load_store_offset() == Some(at))?;
+            let inst = func.dfg.value_def(func.dfg.inst_args(store)[0]).inst()?;
+            match func.dfg.insts[inst] {
+                InstructionData::UnaryImm { imm, .. } => Some(imm.bits()),
+                _ => None,
+            }
+        })
+    }
+
+    #[test]
+    fn a_number_of_one_bit_that_is_not_one_is_zero() {
+        assert_eq!(known_of(IntCC::Equal, 1), [Some(1), Some(0)]);
+        assert_eq!(known_of(IntCC::NotEqual, 1), [Some(0), Some(1)]);
+        assert_eq!(known_of(IntCC::Equal, 3), [Some(1), None]);
+        assert_eq!(known_of(IntCC::NotEqual, 3), [None, Some(1)]);
     }
 
     #[test]

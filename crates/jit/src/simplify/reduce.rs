@@ -477,3 +477,122 @@ fn compare_at_once(func: &mut Function, inst: Inst, opcode: Opcode, args: [Value
         func.dfg.replace(inst).uextend(result, truth);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, count, function, safe};
+    use super::*;
+    use cranelift_frontend::FunctionBuilder;
+
+    /// A function that stores what it makes of 16 bits, reduced and swept.
+    fn reduced(make: impl Fn(&mut FunctionBuilder<'_>, Value) -> Value) -> Function {
+        let mut func = function(|b, pointer| {
+            let half = b.ins().uload16(I64, safe(), pointer, 0);
+            let made = make(b, half);
+            b.ins().store(safe(), made, pointer, 8);
+            b.ins().return_(&[]);
+        });
+        reduce(&mut func);
+        sweep::sweep(&mut func);
+        check(&func);
+        func
+    }
+
+    fn holds(cond: IntCC, one: u64, other: u64) -> bool {
+        match cond {
+            IntCC::UnsignedLessThan => one < other,
+            IntCC::UnsignedLessThanOrEqual => one <= other,
+            IntCC::UnsignedGreaterThan => one > other,
+            _ => one >= other,
+        }
+    }
+
+    #[test]
+    fn a_length_is_compared_without_being_shifted() {
+        let conds = [
+            IntCC::UnsignedLessThan,
+            IntCC::UnsignedLessThanOrEqual,
+            IntCC::UnsignedGreaterThan,
+            IntCC::UnsignedGreaterThanOrEqual,
+        ];
+        for cond in conds {
+            for (limit, is_left) in (0..40).flat_map(|limit| [(limit, false), (limit, true)]) {
+                let func = reduced(|b, half| {
+                    let bits = b.ins().ishl_imm(half, 3);
+                    if is_left {
+                        let limit = b.ins().iconst(I64, limit);
+                        return b.ins().icmp(cond, limit, bits);
+                    }
+                    b.ins().icmp_imm(cond, bits, limit)
+                });
+                assert_eq!(count(&func, Opcode::IshlImm), 0, "{func}");
+                let compared = sweep::insts(&func).find_map(|inst| match func.dfg.insts[inst] {
+                    InstructionData::IntCompareImm { cond, imm, .. } => Some((cond, imm.bits())),
+                    _ => None,
+                });
+                let (with, number) = compared.expect("it is compared with a number");
+                for half in 0..16_u64 {
+                    let (bits, limit) = (half << 3, limit as u64);
+                    let before = match is_left {
+                        true => holds(cond, limit, bits),
+                        false => holds(cond, bits, limit),
+                    };
+                    assert_eq!(holds(with, half, number as u64), before, "{half} {func}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_loses_bits_is_compared_as_it_is_shifted() {
+        let func = reduced(|b, half| {
+            let bits = b.ins().ishl_imm(half, 49);
+            b.ins().icmp_imm(IntCC::UnsignedLessThan, bits, 1 << 50)
+        });
+        assert_eq!(count(&func, Opcode::IshlImm), 1, "{func}");
+    }
+
+    #[test]
+    fn the_low_half_of_a_word_is_swapped_and_stored_by_itself() {
+        for (far, left) in [(32, 0), (31, 1), (33, 1)] {
+            let func = reduced(|b, half| {
+                let shifted = b.ins().ishl_imm(half, far);
+                b.ins().bswap(shifted)
+            });
+            assert_eq!(count(&func, Opcode::IshlImm), left, "{func}");
+        }
+        let mut func = function(|b, pointer| {
+            let half = b.ins().load(I32, safe(), pointer, 0);
+            let word = b.ins().uextend(I64, half);
+            b.ins().istore32(safe(), word, pointer, 8);
+            b.ins().return_(&[]);
+        });
+        reduce(&mut func);
+        sweep::sweep(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::Uextend), 0, "{func}");
+    }
+
+    #[test]
+    fn a_place_is_named_by_what_reads_or_writes_there() {
+        for (behind, left) in [(24, 0), (i64::from(i32::MAX) - 8, 1)] {
+            let mut func = function(|b, pointer| {
+                let place = b.ins().iadd_imm(pointer, behind);
+                let number = b.ins().load(I64, safe(), place, 8);
+                b.ins().store(safe(), number, place, 16);
+                b.ins().return_(&[]);
+            });
+            reduce(&mut func);
+            sweep::sweep(&mut func);
+            check(&func);
+            assert_eq!(count(&func, Opcode::IaddImm), left, "{func}");
+            let offsets =
+                sweep::insts(&func).filter_map(|inst| func.dfg.insts[inst].load_store_offset());
+            let wanted = match left {
+                0 => [32, 40],
+                _ => [i32::MAX, 16],
+            };
+            assert_eq!(offsets.collect::<Vec<i32>>(), wanted);
+        }
+    }
+}
