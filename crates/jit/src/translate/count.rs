@@ -224,9 +224,15 @@ impl Translator<'_> {
 
     /// Whether each number of so many bits is one of a counter's cells.
     fn has_cell_for_all(&self, counter: ExternId, bits: u32) -> bool {
-        let declared = self.program.externs.get(counter).map(|counter| &counter.kind);
+        let declared = self
+            .program
+            .externs
+            .get(counter)
+            .map(|counter| &counter.kind);
         match declared {
-            Some(ExternKind::Counter { size, .. }) => bits < u32::BITS && u64::from(*size) >= 1 << bits,
+            Some(ExternKind::Counter { size, .. }) => {
+                bits < u32::BITS && u64::from(*size) >= 1 << bits
+            }
             _ => false,
         }
     }
