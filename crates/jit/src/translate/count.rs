@@ -188,11 +188,13 @@ impl Translator<'_> {
             return Ok(false);
         };
         let bits = self.most_bits(index);
-        let index = self.small(index)?;
+        let mut index = self.small(index)?;
         let bytes = self.given_length(call, 1, call.op == Op::CounterCountLength)?;
         let at = view::extern_at(self.program, counter);
         let after = self.b.create_block();
         if self.has_cell_for_all(counter, bits) {
+            // No number has more bits, and no cell is behind the last one.
+            index = self.cut(index, bits);
             self.code.full_counters.insert(counter, 1 << bits);
         } else {
             let count = self.load_view(at + 8);
