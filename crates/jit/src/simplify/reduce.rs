@@ -286,7 +286,7 @@ fn compare_unshifted(func: &mut Function, inst: Inst) {
         return;
     }
     let (by, limit) = (by.bits(), cut(limit, ty));
-    let is_whole = all_bits(func, before) << by >> by == all_bits(func, before);
+    // The most that can be shifted so far without losing a bit.
     let stays = mask(ty) >> by;
     let below = limit >> by;
     // The least number that is no longer less, shifted.
@@ -296,7 +296,7 @@ fn compare_unshifted(func: &mut Function, inst: Inst) {
         IntCC::UnsignedGreaterThan | IntCC::UnsignedLessThanOrEqual => below,
         _ => return,
     };
-    if is_whole && all_bits(func, before) <= stays && number <= stays {
+    if all_bits(func, before) <= stays && number <= stays {
         func.dfg
             .replace(inst)
             .icmp_imm(cond, before, signed(number, ty));
