@@ -1,10 +1,13 @@
 //! From the IR's words to `table`'s: keys, matches, parameters.
 
 use bits::{Value, limbs_for};
-use ir::{Action, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, Table};
+use ir::{
+    Action, ActionScope, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, Table,
+};
 use std::sync::Arc;
 use table::{
-    CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, RecordLayout, TableSpec,
+    CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, RecordLayout, RunBy,
+    TableSpec,
 };
 
 /// The match kind in `table`'s words, for a field of this type; `None` for a selector key, which is not matched.
@@ -66,7 +69,11 @@ pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
     RecordLayout::new(table.actions.iter().map(|listed| {
         let action = program.actions.get(listed.action);
         let params = action.map_or(&[][..], |action| &action.params);
-        (listed.action.get(), params.iter().map(width))
+        let run_by = match listed.scope {
+            ActionScope::DefaultOnly => RunBy::DefaultOnly,
+            ActionScope::TableAndDefault | ActionScope::TableOnly => RunBy::Entries,
+        };
+        (listed.action.get(), run_by, params.iter().map(width))
     }))
 }
 

@@ -206,7 +206,7 @@ pub(crate) struct Code {
     pub(crate) recorded_tables: BTreeSet<TableId>,
     pub(crate) tables_read: BTreeSet<TableId>,
     pub(crate) errors: ParserErrors,
-    /// Where a record is put together of what is not told in one.
+    /// Where a record is put together of what is not told in one; in front of it there is room for what a first record has there.
     pub(crate) settled: Slot,
     /// The first slot of the scratch of wide operations.
     pub(crate) wide_scratch: Slot,
@@ -493,7 +493,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, the bytes of which no helper moves but by `show_bytes`, and of
     // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
-    // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say. Of each
+    // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
     // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough.
     //
     // SAFETY: the function was compiled from a verified program for this `code`, and touches no more than that.

@@ -309,8 +309,8 @@ extern "C" fn settle(inv: &mut Invocation<'_>, table: u64, record: u64) -> u64 {
     let applied = table.settle(found, inv.limbs, inv.packet, inv.state);
     if let Some(position) = applied.position {
         let params = applied.params.limbs(&inv.packet.learned_params);
-        let record = &mut inv.limbs[code.settled as usize..];
-        table.records.write(position as usize, params, record);
+        let room = &mut inv.limbs[code.settled as usize - table.records.front()..];
+        table.records.write(position as usize, params, room);
     }
     applied_number(applied.position, applied.hit)
 }

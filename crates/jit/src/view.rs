@@ -370,11 +370,11 @@ fn part_words(part: VectorPart<'_>) -> [u64; part::SIZE as usize / WORD] {
     ]
 }
 
-/// The first of a table's records, which are as native code reads them.
+/// The first of a table's records, which are as native code reads them, and what belongs to that in front of it.
 fn records_of(lookup: &Lookup, site: &TableSite) -> usize {
     let is_read = *lookup.record_layout() == *site.records;
     assert!(is_read, "a table whose records have another layout");
-    lookup.records().limbs().as_ptr().expose_provenance()
+    lookup.records().first().expose_provenance()
 }
 
 /// The words about a table's index from its slots on.

@@ -67,7 +67,7 @@ pub use meter::{
 };
 pub use packing::{PackStep, PackedKey};
 pub use profile::{ActionProfile, GroupMember, ProfileError, ProfileLookup};
-pub use records::{RecordField, RecordLayout, Records};
+pub use records::{RecordField, RecordLayout, Records, RunBy};
 pub use register::RegisterArray;
 pub use table::{
     COUNTER_WORDS, Lookup, PriorityOrder, Table, TableError, TableSpec, Totals, USAGE_WORDS,

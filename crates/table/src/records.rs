@@ -1,11 +1,12 @@
 //! [`Records`]: what a table's entries do, flat, for code that has found an entry and must not follow pointers.
 //!
 //! A record is a head and the action's parameters, packed as a [`RecordLayout`] says, at a fixed distance from the next one. Record 0 is the default
-//! action's, record `idx + 1` the entry's in place `idx`: a lookup that counts from 1 and gives 0 for a miss needs no case.
+//! action's, record `idx + 1` the entry's in place `idx`: a lookup that counts from 1 and gives 0 for a miss needs no case. What only a default action may have,
+//! and would make all records longer, lies in front of record 0: a million routes need not have room for the reason of a miss.
 
 mod layout;
 
-pub use layout::{RecordField, RecordLayout};
+pub use layout::{RecordField, RecordLayout, RunBy};
 
 use crate::engine::{Replay, Versions};
 use crate::entry::EntryAction;
@@ -17,10 +18,15 @@ use std::sync::Arc;
 pub struct Records {
     /// Bytes from one record to the next.
     stride: usize,
-    /// The records begin behind as many limbs as bring them to a cache line's beginning.
+    /// Limbs in front of record 0 that belong to it.
+    front: usize,
+    /// The records begin behind as many limbs as these are and bring them to a cache line's beginning.
     limbs: Vec<u64>,
     skipped: usize,
 }
+
+/// The default action's.
+const DEFAULT: usize = 0;
 
 /// Limbs of nothing but records that tell nothing.
 const NOTHING_TOLD: u64 = u64::MAX;
@@ -38,10 +44,16 @@ impl Records {
         self.limbs().len() * LIMB / self.stride
     }
 
-    /// All records.
+    /// All records, without what is in front of the first.
     #[inline]
     pub fn limbs(&self) -> &[u64] {
         &self.limbs[self.skipped..]
+    }
+
+    /// Where record 0 begins, in memory that begins [`RecordLayout::front`] limbs before.
+    #[inline]
+    pub fn first(&self) -> *const u64 {
+        self.limbs.as_ptr().wrapping_add(self.skipped)
     }
 
     /// The head of a record: the position of the action that it tells, or [`RecordLayout::ELSEWHERE`].
@@ -51,24 +63,27 @@ impl Records {
         (self.limbs()[at / LIMB] >> shift) as u16
     }
 
-    fn new(stride: usize) -> Self {
+    fn new(layout: &RecordLayout) -> Self {
+        let front = layout.front();
         Self {
-            stride,
-            limbs: Vec::new(),
-            skipped: 0,
+            stride: layout.stride(),
+            front,
+            limbs: vec![NOTHING_TOLD; front],
+            skipped: front,
         }
     }
 
-    /// The same with room for so many limbs.
+    /// The same with room for so many limbs of records.
     fn with_room(&self, room: usize) -> Self {
-        let mut limbs: Vec<u64> = Vec::with_capacity(room + LINE / LIMB);
-        let skipped = limbs.as_ptr().align_offset(LINE).min(LINE / LIMB);
-        limbs.resize(skipped, 0);
-        limbs.extend_from_slice(self.limbs());
+        let front = self.front.next_multiple_of(LINE / LIMB);
+        let mut limbs: Vec<u64> = Vec::with_capacity(room + front + LINE / LIMB);
+        let skipped = front + limbs.as_ptr().align_offset(LINE).min(LINE / LIMB);
+        limbs.resize(skipped - self.front, 0);
+        limbs.extend_from_slice(&self.limbs[self.skipped - self.front..]);
         Self {
-            stride: self.stride,
             limbs,
             skipped,
+            ..*self
         }
     }
 
@@ -102,7 +117,7 @@ impl RecordStore {
     /// Records with this layout; all tell nothing.
     pub(crate) fn new(layout: Arc<RecordLayout>) -> Self {
         Self {
-            versions: Versions::new(Records::new(layout.stride())),
+            versions: Versions::new(Records::new(&layout)),
             layout,
         }
     }
@@ -122,11 +137,13 @@ impl RecordStore {
 
     /// Sets a record.
     pub(crate) fn set(&mut self, record: usize, action: &EntryAction) {
-        let mut limbs = vec![NOTHING_TOLD; self.layout.stride().div_ceil(LIMB)];
+        let layout = &self.layout;
+        let mut limbs = vec![NOTHING_TOLD; layout.front() + layout.stride().div_ceil(LIMB)];
+        let is_first = record == DEFAULT;
         if let EntryAction::Direct(action) = action
-            && let Some(position) = self.layout.position(action.action, &action.params)
+            && let Some(position) = layout.position(action.action, &action.params, is_first)
         {
-            self.layout.write(position, &action.params, &mut limbs);
+            layout.write(position, &action.params, &mut limbs);
         }
         self.versions.change(Change {
             record,
@@ -140,7 +157,7 @@ impl RecordStore {
     }
 }
 
-/// One record, from the beginning of its first limb on.
+/// One record, from the beginning of its first limb on, and in front of that what only the first has there.
 #[derive(Debug)]
 pub struct Change {
     record: usize,
@@ -153,8 +170,13 @@ impl Replay for Records {
     fn apply(&mut self, change: &Change) {
         let first = change.record * self.stride;
         self.grow((first + self.stride).div_ceil(LIMB));
-        let limbs = &mut self.limbs[self.skipped..];
-        put(limbs, first, self.stride, &change.limbs);
+        let (front, record) = change.limbs.split_at(self.front);
+        let (before, records) = self.limbs.split_at_mut(self.skipped);
+        if change.record == DEFAULT {
+            let at = before.len() - front.len();
+            before[at..].copy_from_slice(front);
+        }
+        put(records, first, self.stride, record);
     }
 
     fn clone_cost(&self) -> usize {
@@ -194,7 +216,7 @@ mod tests {
         for width in [8, 16, 32, 64] {
             for params in 0..8usize {
                 let widths = std::iter::repeat_n(width, params);
-                let layout = Arc::new(RecordLayout::new([(7, widths)]));
+                let layout = Arc::new(RecordLayout::new([(7, RunBy::Entries, widths)]));
                 let mut store = RecordStore::new(layout.clone());
                 let values = |record: usize| (0..params).map(move |i| (record << 1 | i & 1) as u64);
                 for record in 0..RECORDS {
@@ -223,7 +245,10 @@ mod tests {
 
     #[test]
     fn a_record_set_anew_leaves_its_neighbours_and_what_has_no_record_is_told_elsewhere() {
-        let layout = Arc::new(RecordLayout::new([(7, vec![]), (9, vec![16])]));
+        let layout = Arc::new(RecordLayout::new([
+            (7, RunBy::Entries, vec![]),
+            (9, RunBy::Entries, vec![16]),
+        ]));
         let mut store = RecordStore::new(layout);
         for record in 0..5 {
             store.set(record, &action(9, [record as u64]));
@@ -237,5 +262,43 @@ mod tests {
         assert_eq!(heads(&before), [1; 5]);
         assert_eq!(heads(&store.snapshot()), [1, 0, ELSEWHERE, ELSEWHERE, 1]);
         assert_eq!(store.snapshot().limbs()[2] as u32, 4 << 16 | 1);
+    }
+
+    #[test]
+    fn what_a_miss_alone_may_have_makes_no_entry_longer_and_stays_while_records_come() {
+        let layout = Arc::new(RecordLayout::new([
+            (7, RunBy::Entries, vec![16]),
+            (8, RunBy::DefaultOnly, vec![32, 64]),
+            (9, RunBy::DefaultOnly, vec![8]),
+        ]));
+        assert_eq!((layout.stride(), layout.front()), (4, 2));
+        let mut store = RecordStore::new(layout.clone());
+        store.set(DEFAULT, &action(8, [0x1234_5678, u64::MAX - 1]));
+        for record in 1..100 {
+            store.set(record, &action(7, [record as u64]));
+        }
+        // An entry has no place for what a miss has; what fits in its own place is told there.
+        store.set(100, &action(8, [1, 2]));
+        store.set(101, &action(9, [3]));
+        let told = |records: &Records, field: RecordField| {
+            let at = records.skipped * LIMB;
+            let at = at.strict_add_signed(field.offset as isize);
+            let shift = at % LIMB * 8;
+            let mask = bits::one::mask((field.bytes * 8) as u32);
+            records.limbs[at / LIMB] >> shift & mask
+        };
+        let check = |records: &Records| {
+            assert_eq!(records.head(DEFAULT), 1);
+            let fields = layout.fields(1);
+            let params: Vec<u64> = fields.iter().map(|&field| told(records, field)).collect();
+            assert_eq!(params, [0x1234_5678, u64::MAX - 1]);
+            assert!((1..100).all(|record| records.head(record) == 0));
+            assert_eq!(records.head(100), RecordLayout::ELSEWHERE);
+            assert_eq!(records.head(101), 2);
+        };
+        check(&store.snapshot());
+        check(&(*store.snapshot()).clone());
+        store.set(DEFAULT, &action(9, [5]));
+        assert_eq!(store.snapshot().head(DEFAULT), 2);
     }
 }

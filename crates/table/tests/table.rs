@@ -20,7 +20,9 @@ fn table(kinds: &[MatchKind]) -> Table {
     let spec = TableSpec {
         direct_counter: Some(CounterKind::PacketsAndBytes),
         direct_meter: Some(MeterUnit::Packets),
-        records: Arc::new(RecordLayout::new([1, 7].map(|action| (action, [])))),
+        records: Arc::new(RecordLayout::new(
+            [1, 7].map(|action| (action, RunBy::Entries, [])),
+        )),
         ..TableSpec::new(shape, 2)
     };
     Table::new(spec, action(0))
@@ -239,7 +241,7 @@ fn records_tell_what_entries_do() {
 fn a_table_that_goes_over_tells_what_entries_do_as_its_new_layout_says() {
     let layout = |actions: &[u32]| {
         Arc::new(RecordLayout::new(
-            actions.iter().map(|&action| (action, [])),
+            actions.iter().map(|&action| (action, RunBy::Entries, [])),
         ))
     };
     let mut table = table(&[MatchKind::Exact]);

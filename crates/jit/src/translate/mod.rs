@@ -108,9 +108,11 @@ impl<'p> Shared<'p> {
         let tables = program.tables.iter();
         let tables = tables.map(|(id, table)| TableSite::new(program, id, table, &mut take));
         let tables: IdVec<TableId, TableSite> = tables.collect();
-        let strides = tables.values().map(|table| table.records.stride());
-        let longest = strides.max().unwrap_or(0).div_ceil(size_of::<u64>());
-        let settled = take(longest as u32);
+        let layouts = || tables.values().map(|table| &table.records);
+        let front = layouts().map(|layout| layout.front()).max().unwrap_or(0);
+        let longest = layouts().map(|layout| layout.stride()).max().unwrap_or(0);
+        let longest = longest.div_ceil(size_of::<u64>());
+        let settled = take((front + longest) as u32) + front as u32;
         let wide = |ty: ScalarTy| limbs_of(ty) > INLINE_LIMBS;
         let wide_params = program.actions.values().map(|action| {
             let params = action.params.iter();

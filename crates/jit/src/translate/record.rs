@@ -55,7 +55,7 @@ impl Translator<'_> {
         let mut end = 0;
         let fields = params.iter().map(|param| {
             let (offset, bytes) = (end, limbs_of(param.ty) as usize * LIMB);
-            end += bytes;
+            end += bytes as i32;
             RecordField { offset, bytes }
         });
         fields.collect()
@@ -74,8 +74,8 @@ impl Translator<'_> {
             params.push(match self.wide_param(action, i) {
                 // These are in limbs: a table whose actions have any is not told by its records.
                 Some(slot) => {
-                    let (first, limbs) = (field.offset / LIMB, field.limbs());
-                    let numbers = [slot.into(), first as u64, limbs as u64];
+                    let (first, limbs) = (field.offset as u64 / LIMB as u64, field.limbs());
+                    let numbers = [slot.into(), first, limbs as u64];
                     self.help_with(Helper::CopyParam, &numbers);
                     Param::Slots(slot)
                 }
@@ -87,7 +87,7 @@ impl Translator<'_> {
 
     /// The limbs of the parameter in a field behind a pointer.
     pub(super) fn load_field(&mut self, entry: Value, field: RecordField) -> Vec<Value> {
-        let at = field.offset as i32;
+        let at = field.offset;
         let flags = in_records();
         match field.bytes {
             1 => vec![self.b.ins().uload8(I64, flags, entry, at)],

@@ -13,8 +13,8 @@ pub(super) const LIMB: usize = size_of::<u64>();
 /// Where a record has a parameter: 1, 2, 4 or 8 bytes, or several whole limbs, at a multiple of that or of 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordField {
-    /// Bytes between the record's beginning and it.
-    pub offset: usize,
+    /// Bytes between the record's beginning and it: negative in front of the first record ([`RunBy::DefaultOnly`]).
+    pub offset: i32,
     /// Its bytes.
     pub bytes: usize,
 }
@@ -26,13 +26,22 @@ impl RecordField {
     }
 }
 
+/// What may run an action of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunBy {
+    /// Its entries, and perhaps a miss.
+    Entries,
+    /// A miss alone. Where its parameters would make all records longer they lie in front of the first one, which is the default action's.
+    DefaultOnly,
+}
+
 /// The record of an action.
 #[derive(Debug, PartialEq, Eq)]
 struct ActionRecord {
     action: u32,
     /// By parameter.
     fields: Box<[RecordField]>,
-    /// Bytes, the head included.
+    /// Bytes of what it takes behind the record's beginning, the head included.
     bytes: usize,
     /// Limbs of the parameters outside of records.
     limbs: usize,
@@ -45,32 +54,46 @@ pub struct RecordLayout {
     /// By position in the table.
     actions: Box<[ActionRecord]>,
     stride: usize,
+    /// Limbs in front of the first record that belong to it.
+    front: usize,
 }
 
 impl RecordLayout {
     /// The head of what is not told in a record: of an entry that refers to an action profile, or whose action has other parameters. No position is that large.
     pub const ELSEWHERE: u16 = u16::MAX;
 
-    /// The layout of a table with these actions, in the order of their positions: the number of each and the bits of its parameters. In limbs, each parameter
-    /// has one of its own at least.
-    pub fn new<W>(actions: impl IntoIterator<Item = (u32, W)>) -> Self
+    /// The layout of a table with these actions, in the order of their positions: the number of each, what may run it, and the bits of its parameters. In limbs,
+    /// each parameter has one of its own at least.
+    pub fn new<W>(actions: impl IntoIterator<Item = (u32, RunBy, W)>) -> Self
     where
         W: IntoIterator<Item = u32>,
     {
         let actions = actions.into_iter();
-        let actions: Box<[_]> = actions
-            .map(|(action, widths)| ActionRecord::new(action, widths))
-            .collect();
-        let longest = actions.iter().map(|action| action.bytes).max();
+        let (mut actions, run_by): (Vec<ActionRecord>, Vec<RunBy>) = actions
+            .map(|(action, run_by, widths)| (ActionRecord::new(action, widths), run_by))
+            .unzip();
+        let of_entries = actions.iter().zip(&run_by);
+        let of_entries = of_entries.filter(|(_, run_by)| **run_by == RunBy::Entries);
+        let longest = of_entries.map(|(action, _)| action.bytes).max();
+        let stride = stride_of(longest.unwrap_or(HEAD_BYTES));
+        let is_longer = |action: &&mut ActionRecord| action.bytes > stride;
+        let front = actions.iter_mut().filter(is_longer);
+        let front = front.map(ActionRecord::go_in_front).max().unwrap_or(0);
         Self {
-            stride: stride_of(longest.unwrap_or(HEAD_BYTES)),
-            actions,
+            actions: actions.into(),
+            stride,
+            front,
         }
     }
 
     /// Bytes from one record to the next. A power of two up to a cache line and whole lines behind: no record is in more lines than it must be.
     pub fn stride(&self) -> usize {
         self.stride
+    }
+
+    /// Limbs in front of the first record, the default action's, that belong to it.
+    pub fn front(&self) -> usize {
+        self.front
     }
 
     /// Where the record of the action at a position has its parameters.
@@ -91,11 +114,12 @@ impl RecordLayout {
         limbs.max().unwrap_or(0)
     }
 
-    /// The position of the action that a record tells, if one can tell what runs it with these parameters.
-    pub(super) fn position(&self, action: u32, params: &[u64]) -> Option<usize> {
+    /// The position of the action that a record tells, if one can tell what runs it with these parameters; `is_first` of the first one.
+    pub(super) fn position(&self, action: u32, params: &[u64], is_first: bool) -> Option<usize> {
         let position = self.actions.iter().position(|a| a.action == action)?;
+        let is_there = is_first || self.fields(position).iter().all(|f| f.offset >= 0);
         let can_tell = position < usize::from(Self::ELSEWHERE) && self.fits(position, params);
-        can_tell.then_some(position)
+        (is_there && can_tell).then_some(position)
     }
 
     /// Whether these are as many parameters as the action at a position has, none of them larger than its place.
@@ -112,20 +136,24 @@ impl RecordLayout {
         fit && rest.is_empty()
     }
 
-    /// Writes the record of the action at a position with these parameters, of which there may be more, to the beginning of `record`, which has room for it.
-    pub fn write(&self, position: usize, params: &[u64], record: &mut [u64]) {
-        put(record, 0, HEAD_BYTES, &[position as u64]);
+    /// Writes the record of the action at a position with these parameters, of which there may be more, to `room`: [`RecordLayout::front`], and behind that the
+    /// record, which there is room for.
+    pub fn write(&self, position: usize, params: &[u64], room: &mut [u64]) {
+        let begin = self.front * LIMB;
+        put(room, begin, HEAD_BYTES, &[position as u64]);
         let mut rest = params;
         for field in self.fields(position) {
             let (param, behind) = rest.split_at(field.limbs());
             rest = behind;
-            put(record, field.offset, field.bytes, param);
+            let at = begin.saturating_add_signed(field.offset as isize);
+            put(room, at, field.bytes, param);
         }
     }
 
     /// Whether what this one's records say, the other's say as well.
     pub(super) fn is_kept_by(&self, other: &RecordLayout) -> bool {
-        self.stride == other.stride && other.actions.starts_with(&self.actions)
+        let is_as_long = self.stride == other.stride && self.front == other.front;
+        is_as_long && other.actions.starts_with(&self.actions)
     }
 }
 
@@ -143,7 +171,10 @@ impl ActionRecord {
         }
         let fields = offsets.into_iter().zip(sizes);
         let fields: Box<[_]> = fields
-            .map(|(offset, bytes)| RecordField { offset, bytes })
+            .map(|(offset, bytes)| RecordField {
+                offset: offset as i32,
+                bytes,
+            })
             .collect();
         Self {
             action,
@@ -151,6 +182,16 @@ impl ActionRecord {
             limbs: fields.iter().map(|field| field.limbs()).sum(),
             fields,
         }
+    }
+
+    /// Puts the parameters in front of the first record; how many limbs they take there.
+    fn go_in_front(&mut self) -> usize {
+        let limbs = self.bytes.div_ceil(LIMB);
+        for field in &mut self.fields {
+            field.offset -= (limbs * LIMB) as i32;
+        }
+        self.bytes = HEAD_BYTES;
+        limbs
     }
 }
 
@@ -225,7 +266,7 @@ mod tests {
             widths in proptest::collection::vec(width(), 0..6),
             limbs in proptest::collection::vec(any::<u64>(), 24),
         ) {
-            let layout = RecordLayout::new([(9, vec![]), (7, widths.clone())]);
+            let layout = RecordLayout::new([(9, RunBy::Entries, vec![]), (7, RunBy::Entries, widths.clone())]);
             let fields = layout.fields(1);
             let sizes: Vec<usize> = fields.iter().map(|field| field.bytes).collect();
             let longest = shortest(HEAD_BYTES, &sizes);
@@ -236,7 +277,7 @@ mod tests {
             for (field, &width) in fields.iter().zip(&widths) {
                 prop_assert!(field.bytes * 8 >= width as usize);
                 prop_assert_eq!(field.limbs(), bits::limbs_for(width).max(1));
-                prop_assert!(field.offset.is_multiple_of(field.bytes.min(LIMB)));
+                prop_assert!((field.offset as usize).is_multiple_of(field.bytes.min(LIMB)));
             }
 
             // What each parameter's bytes are, one by one.
@@ -253,12 +294,12 @@ mod tests {
                     param[0] &= bits::one::mask(field.bytes as u32 * 8);
                 }
                 for at in 0..field.bytes {
-                    expected[field.offset + at] = byte_of(&param, at);
+                    expected[field.offset as usize + at] = byte_of(&param, at);
                 }
                 params.extend(param);
             }
             prop_assert_eq!(layout.param_limbs(1), params.len());
-            prop_assert_eq!(layout.position(7, &params), Some(1));
+            prop_assert_eq!(layout.position(7, &params, false), Some(1));
             layout.write(1, &params, &mut record);
             let written: Vec<u8> = (0..expected.len()).map(|at| byte_of(&record, at)).collect();
             prop_assert_eq!(written, expected);
@@ -268,19 +309,19 @@ mod tests {
         fn only_parameters_that_the_action_has_are_told(
             widths in proptest::collection::vec(width(), 1..6), which in any::<prop::sample::Index>(),
         ) {
-            let layout = RecordLayout::new([(7, widths.clone())]);
+            let layout = RecordLayout::new([(7, RunBy::Entries, widths.clone())]);
             let zeros = vec![0; layout.param_limbs(0)];
-            prop_assert_eq!(layout.position(7, &zeros), Some(0));
-            prop_assert_eq!(layout.position(8, &zeros), None);
-            prop_assert_eq!(layout.position(7, &zeros[1..]), None);
-            prop_assert_eq!(layout.position(7, &[&zeros[..], &[0]].concat()), None);
+            prop_assert_eq!(layout.position(7, &zeros, false), Some(0));
+            prop_assert_eq!(layout.position(8, &zeros, false), None);
+            prop_assert_eq!(layout.position(7, &zeros[1..], false), None);
+            prop_assert_eq!(layout.position(7, &[&zeros[..], &[0]].concat(), false), None);
             let which = which.index(widths.len());
             let field = layout.fields(0)[which];
             let first: usize = layout.fields(0)[..which].iter().map(|f| f.limbs()).sum();
             if field.bytes < LIMB {
                 let mut larger = zeros;
                 larger[first] = 1 << (8 * field.bytes);
-                prop_assert_eq!(layout.position(7, &larger), None);
+                prop_assert_eq!(layout.position(7, &larger, false), None);
             }
         }
     }
@@ -288,15 +329,19 @@ mod tests {
     #[test]
     fn an_action_that_no_head_can_name_is_told_elsewhere() {
         let most = u32::from(RecordLayout::ELSEWHERE);
-        let layout = RecordLayout::new((0..=most).map(|action| (action, [])));
-        assert_eq!(layout.position(most - 1, &[]), Some(most as usize - 1));
-        assert_eq!(layout.position(most, &[]), None);
+        let layout = RecordLayout::new((0..=most).map(|action| (action, RunBy::Entries, [])));
+        assert_eq!(
+            layout.position(most - 1, &[], false),
+            Some(most as usize - 1)
+        );
+        assert_eq!(layout.position(most, &[], false), None);
     }
 
     #[test]
     fn actions_behind_leave_records_as_they_are_and_others_do_not() {
         let layout = |actions: &[(u32, u32)]| {
-            RecordLayout::new(actions.iter().map(|&(action, width)| (action, [width])))
+            let actions = actions.iter();
+            RecordLayout::new(actions.map(|&(action, width)| (action, RunBy::Entries, [width])))
         };
         let one = layout(&[(3, 32)]);
         assert!(one.is_kept_by(&layout(&[(3, 32), (4, 16)])));
