@@ -405,12 +405,12 @@ impl<'i> Invocation<'i> {
     /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
     fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
-        let asks = |lot: &Lot<'_>| view::is_scouted(lot.derived, level);
+        let are_many = lots.len() > 1;
+        let asks = |lot: &Lot<'_>| view::is_scouted(lot.derived, level, are_many);
         self.show_notes(notes);
         self.enter_for_all(scout.asks, level, lots, count);
         let code = self.code;
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
-        let are_many = lots.len() > 1;
         if let Some([first, second]) = scout.answers {
             notes::read_lines_ahead(code, level, notes);
             self.show_notes(notes);
@@ -440,7 +440,7 @@ impl<'i> Invocation<'i> {
     /// Runs a function of a scout's for each lot that has something to ask on its level.
     fn enter_for_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
         for (lot, packets) in parts(lots, count) {
-            if view::is_scouted(lot.derived, level) {
+            if view::is_scouted(lot.derived, level, lots.len() > 1) {
                 self.take_up(lot, &packets);
                 enter(native, self);
             }

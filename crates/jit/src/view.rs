@@ -14,7 +14,6 @@ use table::{
 };
 
 use crate::abi::Code;
-use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
 const TABLE: i32 = 96;
@@ -132,6 +131,9 @@ impl Rows {
 /// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
 const NEAR: usize = 1024;
 
+/// Lines of a hash table that need not be asked for either: half of that cache.
+const NEAR_LINES: u64 = 256;
+
 /// What the last but one of a table's words says beside its records' stride, which is in its upper half: which rows there are, and which of them are not near. What is there has to be
 /// asked for where many take turns, what is far in any case.
 pub(crate) mod marks {
@@ -248,12 +250,16 @@ pub(crate) fn ask_for_totals(derived: &Derived, tables: usize) {
     }
 }
 
-/// Whether the scout of a level has something to ask.
+/// Whether the scout of a level has something to ask, in a burst of one device or of many.
 #[inline]
-pub(crate) fn is_scouted(derived: &Derived, level: usize) -> bool {
+pub(crate) fn is_scouted(derived: &Derived, level: usize, are_many: bool) -> bool {
     let levels = derived.words.last();
-    levels.is_some_and(|levels| levels >> level & 1 != 0)
+    let shift = level + if are_many { MANY } else { 0 };
+    levels.is_some_and(|levels| levels >> shift & 1 != 0)
 }
+
+/// In the last word, how far those levels are up that ask in bursts of many devices.
+const MANY: usize = 8;
 
 /// What the last word says beside the levels.
 const NOTES_USE: u64 = 1 << 63;
@@ -328,14 +334,42 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
         assert!(are_there, "a counter without the cells it must have");
     }
     add_parts(words, state);
-    let asks = |site: &&ScoutSite| {
-        let is_near = site.may_be_near() && state.table(site.table).is_some_and(has_near_index);
-        !(site.answers_at_once || is_near)
-    };
-    let asked = code.scouts.iter().filter(asks);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let first = if notes_use { NOTES_USE } else { 0 };
-    words.push(asked.fold(first, |levels, site| levels | 1 << site.level));
+    words.push(first | levels(code, state));
+}
+
+/// The levels that ask in a burst of one device, and [`MANY`] further up those that do in one of many. A level whose tables are all near is left out, unless a later one depends on it.
+fn levels(code: &Code, state: &State) -> u64 {
+    let (mut asked, mut far) = (0, 0);
+    for site in &code.scouts {
+        let Some(table) = state.table(site.table) else {
+            continue;
+        };
+        let is_indexed = site.may_be_near() && has_near_index(table);
+        if site.answers_at_once || is_indexed {
+            continue;
+        }
+        asked |= 1 << site.level;
+        if !(site.may_be_unasked && has_near_lines(table)) {
+            far |= 1 << site.level;
+        }
+    }
+    asked << MANY | up_to_last(asked, far)
+}
+
+/// Levels that ask, as far as a last one of others.
+fn up_to_last(asked: u64, of: u64) -> u64 {
+    match of.checked_ilog2() {
+        Some(last) => asked & ((2 << last) - 1),
+        None => 0,
+    }
+}
+
+/// Whether the lines of a table's hash table stay in the first-level cache, unless many devices take turns.
+fn has_near_lines(table: &TableState) -> bool {
+    let hashed = table.lookup.hashed();
+    hashed.is_some_and(|index| index.count <= NEAR_LINES)
 }
 
 /// Whether native code finds keys of a table by itself: of which it may is known when it is made.
@@ -410,4 +444,23 @@ fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {
         second.shift.into(),
         second.outside,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_whose_tables_are_near_is_asked_where_a_later_one_has_others() {
+        let cases = [
+            (0b111, 0b000, 0b000),
+            (0b111, 0b001, 0b001),
+            (0b111, 0b011, 0b011),
+            (0b111, 0b100, 0b111),
+            (0b101, 0b100, 0b101),
+        ];
+        for (asked, far, of_one) in cases {
+            assert_eq!(up_to_last(asked, far), of_one, "{asked:b} {far:b}");
+        }
+    }
 }

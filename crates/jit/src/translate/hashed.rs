@@ -291,13 +291,37 @@ impl Translator<'_> {
         self.b.ins().icmp_imm(IntCC::UnsignedLessThan, less, most)
     }
 
-    /// What a key hits that its first line has not for certain: to `known` with the number, or to `unknown`.
-    fn look_further(&mut self, table: TableId, packed: &[Value], known: Block, unknown: Block) {
-        let (missing, second) = (self.b.create_block(), self.b.create_block());
-        let again = self.cold_block();
+    /// The number of the record that a table's key hits, where lines are near enough to be looked at by the pass.
+    pub(super) fn search_hashed(
+        &mut self,
+        table: TableId,
+        packing: &PackedKey,
+    ) -> Result<Value, Unsupported> {
+        let key = self.key_of(table)?;
+        let packed = self.pack(packing, &key);
+        let (known, number) = self.block_with(1);
+        let unknown = self.cold_block();
+        self.look_in_lines(table, &packed, known, unknown);
+        self.start_sealed(unknown);
+        let found = self.find(table)?;
+        self.jump_with(known, &[found]);
+        self.start_sealed(known);
+        Ok(number[0])
+    }
+
+    /// What a key hits: to `known` with the number, or to `unknown`.
+    fn look_in_lines(&mut self, table: TableId, packed: &[Value], known: Block, unknown: Block) {
+        let (doubtful, missing) = (self.b.create_block(), self.b.create_block());
+        let (second, again) = (self.b.create_block(), self.cold_block());
         let hash = self.hash(table, packed);
         let line = self.first_line(table, hash);
         let found = self.probe(line, packed);
+        let is_certain = self.is_certain(found);
+        let to_found = [BlockArg::Value(found)];
+        self.b
+            .ins()
+            .brif(is_certain, known, &to_found, doubtful, &[]);
+        self.start_sealed(doubtful);
         self.branch(found, unknown, missing);
         self.start_sealed(missing);
         let overflow = self
@@ -519,7 +543,7 @@ impl Translator<'_> {
         let unknown = self.cold_block();
         let (known, number) = self.block_with(1);
         let (packet, packed) = self.packed_key_of(site, asker);
-        self.look_further(table, &packed, known, unknown);
+        self.look_in_lines(table, &packed, known, unknown);
         self.start_sealed(unknown);
         let nothing = self.number(0);
         let at = site.answers.answer();

@@ -49,6 +49,9 @@ pub(crate) struct ScoutSite {
     pub(crate) answers_at_once: bool,
     /// Other notes, where native code looks keys up in a hash table.
     hashed: Option<HashedNotes>,
+    /// Whether the pass looks keys up there by itself if nobody has asked: a level that asks nothing but hash tables that are near is left out, since its scout would parse once more and follow all tables
+    /// before. On level 0 there is less to save; and code for keys that most likely have slots would be in the way of packets that find them there.
+    pub(crate) may_be_unasked: bool,
 }
 
 /// The notes for a table that is searched, in words: how many packets ask; by question which packet does, the number of the record that was found, and the key. Behind them
@@ -348,6 +351,7 @@ impl Translator<'_> {
             hashed: packing
                 .as_ref()
                 .map(|packing| HashedNotes::new(first, packing)),
+            may_be_unasked: packing.is_some() && level > 0 && !self.has_small_keys(table),
         };
         self.code
             .hashed_tables

@@ -304,12 +304,12 @@ impl Translator<'_> {
     /// The number of the record that a stage's key hits; 0 for none.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
-            Some(site) if self.takes_answers_first(site) => {
-                self.scouted_or(site, |this| this.near_or(table, |this| this.find(table)))
-            }
-            Some(site) => {
-                self.near_or(table, |this| this.scouted_or(site, |this| this.find(table)))
-            }
+            Some(site) if self.takes_answers_first(site) => self.scouted_or(site, |this| {
+                this.near_or(table, |this| this.find_alone(site))
+            }),
+            Some(site) => self.near_or(table, |this| {
+                this.scouted_or(site, |this| this.find_alone(site))
+            }),
             None => self.near_or(table, |this| this.find(table)),
         }
     }
@@ -358,13 +358,21 @@ impl Translator<'_> {
         Ok(self.help_with(Helper::Find, &[table.get().into()]))
     }
 
+    /// The same where no scout has asked.
+    fn find_alone(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+        match self.packed_key(site.table) {
+            Some(packing) if site.may_be_unasked => self.search_hashed(site.table, &packing),
+            _ => self.find(site.table),
+        }
+    }
+
     /// The same as the scout found it, if it did, or else as `search` says.
     fn scouted_or(
         &mut self,
         site: ScoutSite,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
-        // Where answers are taken before an index that native code reads, nobody asks for keys that have one.
+        // Where answers are taken before an index that native code reads, nobody asks for keys that have one, nor perhaps for those in lines that are near.
         let alone = match self.takes_answers_first(site) {
             true => self.b.create_block(),
             false => self.cold_block(),
