@@ -4,6 +4,8 @@
 //! all ways that can be taken is that number, and one that gets the same value is that value. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
 //! place is not computed there again, so that what a branch says of one holds for the other.
 
+mod most;
+
 use std::collections::HashMap;
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -79,8 +81,8 @@ pub(super) fn fold(func: &mut Function) {
         facts: Vec::new(),
         front: SecondaryMap::new(),
         has_fact: EntitySet::new(),
-        given_widths: SecondaryMap::new(),
-        widths: SecondaryMap::new(),
+        given_most: SecondaryMap::new(),
+        most: SecondaryMap::new(),
         named: HashMap::new(),
         has_aliases: false,
     };
@@ -166,10 +168,10 @@ struct Fold<'f> {
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
     has_fact: EntitySet<Value>,
-    /// How many low bits of a value may be other than 0, where that is fewer than its type has.
-    widths: SecondaryMap<Value, Option<u32>>,
+    /// The greatest number that a value may be, where that is less than its type has.
+    most: SecondaryMap<Value, Option<u64>>,
     /// The same of what parameters get, the most on all ways that were walked.
-    given_widths: SecondaryMap<Value, u32>,
+    given_most: SecondaryMap<Value, u64>,
     /// Constants that were put into the block at hand.
     named: HashMap<(Type, u64), Value>,
     /// Whether any value is another one's name now.
@@ -212,7 +214,7 @@ impl Fold<'_> {
                 (Given::Always(number), _) => self.constants[param] = Some(number),
                 // Each is one step from its origin, however many such blocks a value has come through.
                 (_, Given::Always(origin)) => self.same[param] = origin.into(),
-                _ => self.widths[param] = Some(self.given_widths[param]),
+                _ => self.most[param] = Some(self.given_most[param]),
             }
         }
         let arrival = self.arrivals[block];
@@ -265,7 +267,7 @@ impl Fold<'_> {
             return;
         }
         let known = match truth {
-            true if self.width(value) <= 1 => Known::Is(1),
+            true if self.most(value) <= 1 => Known::Is(1),
             true => Known::NotZero,
             false => Known::Is(0),
         };
@@ -283,8 +285,8 @@ impl Fold<'_> {
                 match (cond, truth, cut(imm.bits() as u64, ty)) {
                     (IntCC::Equal, _, 0) => waiting.push((arg, !truth)),
                     (IntCC::NotEqual, _, 0) => waiting.push((arg, truth)),
-                    (IntCC::Equal, _, 1) if self.width(arg) <= 1 => waiting.push((arg, truth)),
-                    (IntCC::NotEqual, _, 1) if self.width(arg) <= 1 => waiting.push((arg, !truth)),
+                    (IntCC::Equal, _, 1) if self.most(arg) <= 1 => waiting.push((arg, truth)),
+                    (IntCC::NotEqual, _, 1) if self.most(arg) <= 1 => waiting.push((arg, !truth)),
                     (IntCC::Equal, true, number) | (IntCC::NotEqual, false, number) => {
                         let arg = self.origin(arg);
                         self.add_fact(block, arg, Known::Is(number));
@@ -304,7 +306,7 @@ impl Fold<'_> {
                 opcode: Opcode::BxorImm,
                 arg,
                 imm,
-            } if imm.bits() == 1 && self.width(arg) <= 1 => waiting.push((arg, !truth)),
+            } if imm.bits() == 1 && self.most(arg) <= 1 => waiting.push((arg, !truth)),
             _ => {}
         }
     }
@@ -406,17 +408,23 @@ impl Fold<'_> {
             self.constants[result] = evaluate(self.func, data, ty, |_| None);
             return;
         }
-        let width = self.width_of_result(data, ty);
-        self.widths[result] = (width < ty.bits()).then_some(width);
+        let most = self.most_of_result(data, ty);
+        self.most[result] = (most < mask(ty)).then_some(most);
         if let InstructionData::BinaryImm64 {
             opcode: Opcode::BandImm,
             arg,
             imm,
         } = data
-            && imm.bits().trailing_ones() >= self.width(arg)
-            && self.number(block, arg).is_none()
         {
-            return self.is_same(inst, result, arg);
+            if let Some(before) = self.complemented_twice(arg, imm.bits()) {
+                self.func.dfg.replace(inst).band_imm(before, imm.bits());
+                return self.compute(block, inst, self.func.dfg.insts[inst]);
+            }
+            if imm.bits().trailing_ones() >= needed(self.most(arg))
+                && self.number(block, arg).is_none()
+            {
+                return self.is_same(inst, result, arg);
+            }
         }
         if let Some(before) = self.shifted_back(data, ty) {
             return self.is_same(inst, result, before);
@@ -432,7 +440,9 @@ impl Fold<'_> {
                 return self.is_same(inst, result, chosen);
             }
         }
-        if let Some(number) = evaluate(self.func, data, ty, |value| self.known(block, value)) {
+        let known = |value| self.known(block, value);
+        let number = evaluate(self.func, data, ty, known).or_else(|| self.compared(data));
+        if let Some(number) = number {
             return self.is_constant(inst, result, number);
         }
         if let Some(computation) = self.computation(data, ty) {
@@ -461,60 +471,8 @@ impl Fold<'_> {
         else {
             return None;
         };
-        let stays = i64::from(ty.bits() - self.width(before));
+        let stays = i64::from(ty.bits() - needed(self.most(before)));
         (imm == by && (0..=stays).contains(&by.bits())).then_some(before)
-    }
-
-    /// How many low bits of a value may be other than 0.
-    fn width(&self, value: Value) -> u32 {
-        let value = self.origin(value);
-        match self.constants[value] {
-            Some(number) => needed(number),
-            None => self.widths[value].unwrap_or_else(|| self.func.dfg.value_type(value).bits()),
-        }
-    }
-
-    /// [`Fold::width`] of an instruction's result, of this type.
-    fn width_of_result(&self, data: InstructionData, ty: Type) -> u32 {
-        let needed = |number: i64| needed(cut(number as u64, ty));
-        let width = match data {
-            InstructionData::Load { opcode, .. } => match opcode {
-                Opcode::Uload8 => 8,
-                Opcode::Uload16 => 16,
-                Opcode::Uload32 => 32,
-                _ => ty.bits(),
-            },
-            InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => 1,
-            InstructionData::Unary {
-                opcode: Opcode::Uextend | Opcode::Ireduce,
-                arg,
-            } => self.width(arg),
-            InstructionData::BinaryImm64 { opcode, arg, imm } => {
-                let arg = self.width(arg);
-                match (opcode, imm.bits()) {
-                    (Opcode::BandImm, number) => arg.min(needed(number)),
-                    (Opcode::BorImm | Opcode::BxorImm, number) => arg.max(needed(number)),
-                    (Opcode::UshrImm, by) if (0..ty.bits().into()).contains(&by) => {
-                        arg.saturating_sub(by as u32)
-                    }
-                    _ => ty.bits(),
-                }
-            }
-            InstructionData::Binary { opcode, args } => {
-                let [one, other] = args.map(|arg| self.width(arg));
-                match opcode {
-                    Opcode::Band => one.min(other),
-                    Opcode::Bor | Opcode::Bxor => one.max(other),
-                    _ => ty.bits(),
-                }
-            }
-            InstructionData::Ternary {
-                opcode: Opcode::Select,
-                args: [_, yes, no],
-            } => self.width(yes).max(self.width(no)),
-            _ => ty.bits(),
-        };
-        width.min(ty.bits())
     }
 
     /// What an instruction computes of which value, if there is no more to it.
@@ -648,12 +606,12 @@ impl Fold<'_> {
                 self.given[param] = self.given[param].and(number);
                 let origin = value.map(|value| self.origin(value));
                 self.meets[param] = self.meets[param].and(origin);
-                let width = match (number, origin) {
-                    (Some(number), _) => needed(number),
-                    (None, Some(origin)) => self.width(origin),
-                    (None, None) => u64::BITS,
+                let most = match (number, origin) {
+                    (Some(number), _) => number,
+                    (None, Some(origin)) => self.most(origin),
+                    (None, None) => u64::MAX,
                 };
-                self.given_widths[param] = self.given_widths[param].max(width);
+                self.given_most[param] = self.given_most[param].max(most);
             }
         }
     }

@@ -1,0 +1,246 @@
+//! How large values may be: which bits need not be masked, and which comparisons turn out one way.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
+
+use super::{Fold, cut, mask, needed};
+
+impl Fold<'_> {
+    /// The greatest number that a value may be.
+    pub(super) fn most(&self, value: Value) -> u64 {
+        let value = self.origin(value);
+        let known = self.constants[value].or(self.most[value]);
+        known.unwrap_or_else(|| match self.func.dfg.value_type(value) {
+            ty if ty.is_int() && ty.bits() <= u64::BITS => mask(ty),
+            _ => u64::MAX,
+        })
+    }
+
+    /// [`Fold::most`] of an instruction's result, of this type.
+    pub(super) fn most_of_result(&self, data: InstructionData, ty: Type) -> u64 {
+        let any = mask(ty);
+        let most = match data {
+            InstructionData::Load { opcode, .. } => match opcode {
+                Opcode::Uload8 => u8::MAX.into(),
+                Opcode::Uload16 => u16::MAX.into(),
+                Opcode::Uload32 => u32::MAX.into(),
+                _ => any,
+            },
+            InstructionData::IntCompare { .. } | InstructionData::IntCompareImm { .. } => 1,
+            InstructionData::Unary {
+                opcode: Opcode::Uextend | Opcode::Ireduce,
+                arg,
+            } => self.most(arg),
+            InstructionData::BinaryImm64 { opcode, arg, imm } => {
+                let imm = cut(imm.bits() as u64, ty);
+                most_with_number(opcode, self.most(arg), imm, ty)
+            }
+            InstructionData::Binary { opcode, args } => {
+                let [one, other] = args.map(|arg| self.most(arg));
+                match opcode {
+                    Opcode::Iadd => one.checked_add(other).unwrap_or(any),
+                    Opcode::Band | Opcode::Umin => one.min(other),
+                    Opcode::Bor | Opcode::Bxor => ones(one | other),
+                    Opcode::Umax => one.max(other),
+                    Opcode::Ushr => one,
+                    _ => any,
+                }
+            }
+            InstructionData::Ternary {
+                opcode: Opcode::Select,
+                args: [_, yes, no],
+            } => self.most(yes).max(self.most(no)),
+            _ => any,
+        };
+        // What may be more has lost its upper bits.
+        if most <= any { most } else { any }
+    }
+
+    /// How a comparison with a number turns out, if no number that the value may be makes a difference.
+    pub(super) fn compared(&self, data: InstructionData) -> Option<u64> {
+        let InstructionData::IntCompareImm { cond, arg, imm, .. } = data else {
+            return None;
+        };
+        let imm = cut(imm.bits() as u64, self.func.dfg.value_type(arg));
+        let is_less = self.most(arg) < imm;
+        match cond {
+            IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual | IntCC::NotEqual => {
+                is_less.then_some(1)
+            }
+            IntCC::UnsignedGreaterThan | IntCC::UnsignedGreaterThanOrEqual | IntCC::Equal => {
+                is_less.then_some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of which a value has the complement, cut to some low bits, twice: what is left of it there is itself.
+    pub(super) fn complemented_twice(&self, value: Value, ones: i64) -> Option<Value> {
+        let cut = self.argument_of(value, |data| match data {
+            InstructionData::Unary {
+                opcode: Opcode::Bnot,
+                arg,
+            } => Some(arg),
+            _ => None,
+        })?;
+        let complement = self.argument_of(cut, |data| match data {
+            InstructionData::BinaryImm64 {
+                opcode: Opcode::BandImm,
+                arg,
+                imm,
+            } if imm.bits() == ones => Some(arg),
+            _ => None,
+        })?;
+        self.argument_of(complement, |data| match data {
+            InstructionData::Unary {
+                opcode: Opcode::Bnot,
+                arg,
+            } => Some(arg),
+            _ => None,
+        })
+    }
+
+    /// What is asked of the instruction that a value is the result of.
+    fn argument_of(
+        &self,
+        value: Value,
+        ask: impl Fn(InstructionData) -> Option<Value>,
+    ) -> Option<Value> {
+        match self.func.dfg.value_def(self.origin(value)) {
+            ValueDef::Result(inst, 0) => ask(self.func.dfg.insts[inst]),
+            _ => None,
+        }
+    }
+}
+
+/// The greatest result of an instruction with a number, of a value that may be as great as `most`; more than the type has where upper bits may get lost.
+fn most_with_number(opcode: Opcode, most: u64, imm: u64, ty: Type) -> u64 {
+    match opcode {
+        Opcode::IaddImm => most.checked_add(imm).unwrap_or(u64::MAX),
+        Opcode::BandImm => most.min(imm),
+        Opcode::BorImm | Opcode::BxorImm => ones(most | imm),
+        Opcode::UshrImm if imm < ty.bits().into() => most >> imm,
+        Opcode::IshlImm if imm < most.leading_zeros().into() => most << imm,
+        _ => u64::MAX,
+    }
+}
+
+/// As many low bits as a number needs, all set.
+fn ones(number: u64) -> u64 {
+    match needed(number) {
+        0 => 0,
+        bits => u64::MAX >> (u64::BITS - bits),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cranelift_codegen::ir::types::I64;
+    use cranelift_codegen::ir::{Function, InstBuilder};
+    use cranelift_frontend::FunctionBuilder;
+
+    use super::*;
+    use crate::simplify::fold::fold;
+    use crate::simplify::tests::{check, count, function, safe};
+
+    /// What a case computes of two numbers of 16 bits and one of 64.
+    type Case = fn(&mut FunctionBuilder<'_>, [Value; 3]) -> Value;
+
+    /// A function that stores what a case computes, and what is then done with that.
+    fn of_case(
+        case: Case,
+        then: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value,
+    ) -> Function {
+        let mut func = function(|b, pointer| {
+            let [one, other] = [0, 2].map(|at| b.ins().uload16(I64, safe(), pointer, at));
+            let any = b.ins().load(I64, safe(), pointer, 8);
+            let number = case(b, [one, other, any]);
+            let result = then(b, number);
+            b.ins().store(safe(), number, pointer, 16);
+            b.ins().store(safe(), result, pointer, 24);
+            b.ins().return_(&[]);
+        });
+        fold(&mut func);
+        check(&func);
+        func
+    }
+
+    /// Whether it is known that a case computes no greater number than this.
+    fn is_at_most(case: Case, most: u64) -> bool {
+        let func = of_case(case, |b, number| {
+            let is_less = IntCC::UnsignedLessThanOrEqual;
+            let truth = b.ins().icmp_imm(is_less, number, most as i64 + 1);
+            b.ins().uextend(I64, truth)
+        });
+        count(&func, Opcode::IcmpImm) == 0
+    }
+
+    #[test]
+    fn what_is_computed_of_numbers_has_the_greatest_number_that_it_may_be() {
+        let cases: [(Case, u64); 14] = [
+            (|_, [a, ..]| a, 0xffff),
+            (|b, [x, y, _]| b.ins().iadd(x, y), 0x1_fffe),
+            (|b, [x, ..]| b.ins().iadd_imm(x, 5), 0x1_0004),
+            (|b, [x, ..]| b.ins().band_imm(x, 0x1_00ff), 0xffff),
+            (|b, [.., any]| b.ins().band_imm(any, 0x1_00ff), 0x1_00ff),
+            (|b, [x, _, any]| b.ins().band(any, x), 0xffff),
+            (|b, [x, ..]| b.ins().bor_imm(x, 0x1_0000), 0x1_ffff),
+            (|b, [x, y, _]| b.ins().bxor(x, y), 0xffff),
+            (|b, [x, ..]| b.ins().ushr_imm(x, 3), 0x1fff),
+            (|b, [x, y, _]| b.ins().ushr(x, y), 0xffff),
+            (|b, [x, ..]| b.ins().ishl_imm(x, 3), 0x7_fff8),
+            (|b, [x, _, any]| b.ins().umin(any, x), 0xffff),
+            (|b, [x, y, _]| b.ins().umax(y, x), 0xffff),
+            (
+                |b, [x, y, any]| {
+                    let large = b.ins().iconst(I64, 0x2_0000);
+                    let large = b.ins().iadd(large, y);
+                    b.ins().select(any, x, large)
+                },
+                0x2_ffff,
+            ),
+        ];
+        for (at, (case, most)) in cases.into_iter().enumerate() {
+            assert!(is_at_most(case, most), "case {at}");
+            assert!(!is_at_most(case, most - 1), "case {at}");
+        }
+    }
+
+    #[test]
+    fn what_may_have_lost_its_upper_bits_may_be_any_number() {
+        let cases: [Case; 4] = [
+            |b, [_, _, any]| b.ins().iadd_imm(any, 1),
+            |b, [x, _, any]| b.ins().iadd(any, x),
+            |b, [x, ..]| b.ins().ishl_imm(x, 49),
+            |b, [x, y, _]| b.ins().isub(x, y),
+        ];
+        for (at, case) in cases.into_iter().enumerate() {
+            assert!(!is_at_most(case, i64::MAX as u64 - 1), "case {at}");
+        }
+    }
+
+    #[test]
+    fn a_complement_of_a_complement_is_the_number_as_far_as_both_are_cut_alike() {
+        let twice = |first: i64, second: i64| {
+            let mut func = function(|b, pointer| {
+                let any = b.ins().load(I64, safe(), pointer, 8);
+                let complement = b.ins().bnot(any);
+                let cut = b.ins().band_imm(complement, first);
+                let complement = b.ins().bnot(cut);
+                let cut = b.ins().band_imm(complement, second);
+                b.ins().store(safe(), cut, pointer, 16);
+                b.ins().return_(&[]);
+            });
+            fold(&mut func);
+            check(&func);
+            let store = crate::simplify::sweep::insts(&func)
+                .find(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store)
+                .and_then(|store| func.dfg.value_def(func.dfg.inst_args(store)[0]).inst());
+            let of = store.map(|inst| func.dfg.inst_args(inst)[0]);
+            let of = of.and_then(|of| func.dfg.value_def(of).inst());
+            of.map(|inst| func.dfg.insts[inst].opcode())
+        };
+        assert_eq!(twice(0xffff, 0xffff), Some(Opcode::Load));
+        assert_eq!(twice(0xffff, 0xff), Some(Opcode::Bnot));
+    }
+}
