@@ -1,18 +1,18 @@
 //! [`Index`]: the flat structure that packets search.
 
 use super::bit_rows::{BitRow, Bits512};
-use super::cells::Cells;
+use super::cells::{Cells, comes_before};
 use super::dimension::Keys;
 use super::layout::{Layout, MAX_PACKED};
 use super::learned::Learned;
 use super::plan::{PLANNED_ROWS, Plan};
 use super::records::{FlatRule, Records};
-use super::search::{Best, GROUP};
+use super::search::{Best, GROUP, NOTHING};
 use super::tuples::{Tuples, hash};
 use super::vectors::Vectors;
+use crate::compare::{Compare, CompareWork, comparing_rules};
 use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
-use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
 /// Rules that share their masks with few others: they would be tuples of their own, or make the chains of others long.
@@ -90,7 +90,10 @@ impl Index {
         index.learned = learned;
         index.live += cells.as_ref().map_or(0, Cells::len);
         index.built = index.live;
-        index.cells = cells;
+        index.cells = cells.map(|mut cells| {
+            cells.trust(layout, &index.rows.as_ref().map_or(Vec::new(), Rows::rules));
+            cells
+        });
         index
     }
 
@@ -180,14 +183,22 @@ impl Index {
 
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
-        if self.cells.as_mut().is_some_and(|cells| cells.insert(rule)) {
-            return;
+        if let Some(cells) = &mut self.cells {
+            let mut rows = self.rows.iter().flat_map(Rows::all);
+            let is_sure =
+                cells.has_sure() && !rows.any(|row| comes_before(&self.layout, row, rule));
+            if cells.insert(rule, is_sure) {
+                return;
+            }
         }
         self.came += 1;
         let has_tuple = self.tuples.suit(rule, &self.layout, &self.records);
         let rows = self.rows.as_mut().filter(|_| !has_tuple);
         if let Some(rows) = rows.filter(|rows| !rows.is_outgrown() && rows.takes(rule)) {
             rows.insert(rule);
+            if let Some(cells) = &mut self.cells {
+                cells.heed(&self.layout, rule);
+            }
         } else {
             self.tuples.insert(rule, &self.layout, &mut self.records);
         }
@@ -212,14 +223,16 @@ impl Index {
             *key = words;
             count += 1;
         }
-        let key = &key[..count];
+        let (index, keys, mut best) = (self, &key[..count], [NOTHING; GROUP]);
+        let out = &mut best;
         match self.layout.words {
-            1 => self.search_packed::<1>(key),
-            2 => self.search_packed::<2>(key),
-            3 => self.search_packed::<3>(key),
-            4 => self.search_packed::<4>(key),
-            _ => self.search_packed::<0>(key),
+            1 => comparing_rules(Group::<1> { index, keys, out }),
+            2 => comparing_rules(Group::<2> { index, keys, out }),
+            3 => comparing_rules(Group::<3> { index, keys, out }),
+            4 => comparing_rules(Group::<4> { index, keys, out }),
+            _ => comparing_rules(Group::<0> { index, keys, out }),
         }
+        best
     }
 
     fn find_as<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
@@ -254,6 +267,20 @@ impl Replay for Index {
     }
 }
 
+/// Packed keys, up to [`GROUP`].
+struct Group<'b, const N: usize> {
+    index: &'b Index,
+    keys: &'b [&'b [u64]],
+    out: &'b mut [Best; GROUP],
+}
+
+impl<const N: usize> CompareWork for Group<'_, N> {
+    #[inline(always)]
+    fn run(self, compare: impl Compare) {
+        *self.out = self.index.search_packed::<N>(compare, self.keys);
+    }
+}
+
 /// A batch of lookups.
 struct Batch<'b, const N: usize> {
     index: &'b Index,
@@ -261,14 +288,14 @@ struct Batch<'b, const N: usize> {
     out: &'b mut [Option<EntryIdx>],
 }
 
-impl<const N: usize> BitWork for Batch<'_, N> {
+impl<const N: usize> CompareWork for Batch<'_, N> {
     #[inline(always)]
-    fn run(self) {
+    fn run(self, compare: impl Compare) {
         let stride = self.keys.len().checked_div(self.out.len()).unwrap_or(0);
         for (i, out) in self.out.chunks_mut(GROUP).enumerate() {
             let first = i * GROUP * stride;
             let keys = &self.keys[first..first + out.len() * stride];
-            self.index.search_group::<N>(keys, stride, out);
+            self.index.search_group::<N>(compare, keys, stride, out);
         }
     }
 }
@@ -287,11 +314,11 @@ impl Matcher for Index {
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         let index = self;
         match self.layout.words {
-            1 => in_vectors(Batch::<1> { index, keys, out }),
-            2 => in_vectors(Batch::<2> { index, keys, out }),
-            3 => in_vectors(Batch::<3> { index, keys, out }),
-            4 => in_vectors(Batch::<4> { index, keys, out }),
-            _ => in_vectors(Batch::<0> { index, keys, out }),
+            1 => comparing_rules(Batch::<1> { index, keys, out }),
+            2 => comparing_rules(Batch::<2> { index, keys, out }),
+            3 => comparing_rules(Batch::<3> { index, keys, out }),
+            4 => comparing_rules(Batch::<4> { index, keys, out }),
+            _ => comparing_rules(Batch::<0> { index, keys, out }),
         }
     }
 

@@ -1,9 +1,11 @@
 //! Searches for a group of keys at a time: all that one step reads is asked for before the step.
 
+use super::cells::Asked;
 use super::index::Index;
 use super::layout::MAX_PACKED;
 use super::records::{NONE, RankWords};
 use super::tuples::{WORST, hash};
+use crate::compare::Compare;
 use crate::entry::EntryIdx;
 use bits::Id;
 use std::hint::select_unpredictable;
@@ -88,8 +90,7 @@ impl Index {
         let mut best = NOTHING;
         self.learned.search_one::<N>(&self.layout, key, &mut best);
         if let Some(cells) = &self.cells {
-            let hash = cells.hash::<N>(key);
-            cells.search_one::<N>(&self.layout, key, hash, &mut best);
+            cells.search_one::<N>(key, &mut best);
         }
         if let Some(rows) = &self.rows {
             rows.search_one(key, &mut best);
@@ -113,6 +114,7 @@ impl Index {
     #[inline(always)]
     pub(super) fn search_group<const N: usize>(
         &self,
+        compare: impl Compare,
         keys: &[u64],
         stride: usize,
         out: &mut [Option<EntryIdx>],
@@ -125,7 +127,7 @@ impl Index {
             let limbs = &keys[i * stride..(i + 1) * stride];
             *key = self.layout.pack::<N>(limbs, packed);
         }
-        let best = self.search_packed::<N>(&key[..count]);
+        let best = self.search_packed::<N>(compare, &key[..count]);
         for (out, best) in out.iter_mut().zip(best) {
             *out = best.found();
         }
@@ -133,9 +135,15 @@ impl Index {
 
     /// The best rules for up to [`GROUP`] packed keys.
     #[inline(always)]
-    pub(super) fn search_packed<const N: usize>(&self, key: &[&[u64]]) -> [Best; GROUP] {
-        for key in key {
-            self.tuples.prefetch_candidates(key);
+    pub(super) fn search_packed<const N: usize>(
+        &self,
+        compare: impl Compare,
+        key: &[&[u64]],
+    ) -> [Best; GROUP] {
+        if self.tuples.len() > 0 {
+            for key in key {
+                self.tuples.prefetch_candidates(key);
+            }
         }
         let mut hashes = [0; GROUP];
         if let Some(cells) = &self.cells {
@@ -145,15 +153,12 @@ impl Index {
         }
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
-        let cells = self.cells.as_ref().map(|cells| {
-            let found = cells.cells_of::<N>(&self.layout, key, &hashes, &mut best);
-            (cells, found)
-        });
+        let asked = match &self.cells {
+            Some(cells) => cells.search::<N>(compare, key, &hashes, &mut best),
+            None => Asked::first(key.len()),
+        };
         if let Some(rows) = &self.rows {
-            rows.search(key, &mut best);
-        }
-        if let Some((cells, found)) = cells {
-            cells.search::<N>(&self.layout, key, &found, &mut best);
+            rows.search(key, asked.keys(), &mut best);
         }
         if self.tuples.len() > 0 {
             let mut candidates = [0u64; GROUP];

@@ -136,8 +136,13 @@ impl<R: BitRow> Vectors<R> {
         self.len
     }
 
+    /// All rules, the best first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &FlatRule> {
+        self.rules.iter().flatten()
+    }
+
     pub(super) fn rules(&self) -> Vec<FlatRule> {
-        self.rules.iter().flatten().cloned().collect()
+        self.all().cloned().collect()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -302,14 +307,14 @@ impl<R: BitRow> Vectors<R> {
         best.improve(self.best(self.row(key).first()));
     }
 
-    /// The same for up to [`GROUP`] keys.
+    /// The same for some of up to [`GROUP`] keys.
     #[inline(always)]
-    pub(super) fn search(&self, keys: &[&[u64]], best: &mut [Best; GROUP]) {
+    pub(super) fn search(&self, keys: &[&[u64]], asked: &[u8], best: &mut [Best; GROUP]) {
         self.places(
-            keys.len(),
-            |at| keys[at],
+            asked.len(),
+            |at| keys[usize::from(asked[at])],
             |at, place| {
-                best[at % GROUP].improve(self.best(place));
+                best[usize::from(asked[at]) % GROUP].improve(self.best(place));
             },
         );
     }
