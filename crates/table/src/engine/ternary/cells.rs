@@ -6,7 +6,7 @@
 use super::buckets::{Buckets, Slot};
 use super::layout::Layout;
 use super::records::{FlatRule, NONE, RankWords};
-use super::rest::Rest;
+use super::rest::{Rest, matching};
 use super::search::{Best, GROUP};
 use super::tuples::hash;
 use crate::compare::{Compare, LANES, Lanewise};
@@ -399,10 +399,10 @@ impl Cells {
 
     /// Searches a cell and keeps what is better than `best`. Whether something was found that no rule of the rows comes before.
     #[inline(always)]
-    fn search_cell<const N: usize, const R: usize>(
+    fn search_cell<'k, const N: usize, const R: usize>(
         &self,
         compare: impl Compare,
-        ranges: &[(usize, u64)],
+        kinds: impl Fn(usize) -> (u64, &'k [u64]) + Copy,
         key: &[u64],
         head: u32,
         best: &mut Best,
@@ -417,10 +417,15 @@ impl Cells {
         }
         let mut packed = [0];
         let rest = self.rest.of(key, &mut packed);
-        for first in (0..count).step_by(LANES) {
+        let mut first = 0;
+        while first < count {
             let lanes = |column: usize| &rows[column * count + first..].as_chunks().0[0];
-            let matching = self.rest.matching::<R>(compare, rest, ranges, lanes);
-            let lane = matching.trailing_zeros() as usize;
+            let mut all = u32::MAX;
+            for word in 0..rest_words {
+                let (a, b) = (lanes(word), lanes(rest_words + word));
+                all &= matching(compare, rest[word], kinds(word), a, b);
+            }
+            let lane = all.trailing_zeros() as usize;
             // Lanes behind the last rule have what is no rule.
             if lane < LANES.min(count - first) {
                 let entry = rest_words * 2 * count + (first + lane) * ENTRY;
@@ -429,30 +434,31 @@ impl Cells {
                 best.improve(Best { rank, idx });
                 return entry[2] & SURE != 0;
             }
+            first += LANES;
         }
         false
     }
 
     /// Searches all cells that may be of this hash.
     #[inline(always)]
-    fn search_chains<const N: usize, const R: usize>(
+    fn search_chains<'k, const N: usize, const R: usize>(
         &self,
         compare: impl Compare,
-        ranges: &[(usize, u64)],
+        kinds: impl Fn(usize) -> (u64, &'k [u64]) + Copy,
         key: &[u64],
         hash: u64,
         best: &mut Best,
     ) -> bool {
         let heads = self.table.chains(hash);
         heads.fold(false, |is_sure, head| {
-            is_sure | self.search_cell::<N, R>(compare, ranges, key, head, best)
+            is_sure | self.search_cell::<N, R>(compare, kinds, key, head, best)
         })
     }
 
     /// Searches the cell of one key.
     pub(super) fn search_one<const N: usize>(&self, key: &[u64], best: &mut Best) {
         let hash = hash::<N>(key, &self.mask);
-        self.search_chains::<N, 0>(Lanewise, self.rest.ranges(), key, hash, best);
+        self.search_chains::<N, 0>(Lanewise, |word| self.rest.kinds(word), key, hash, best);
     }
 
     /// Searches the cells of keys with these hashes, and tells for which of them rows have to be searched too.
@@ -464,18 +470,29 @@ impl Cells {
         hashes: &[u64; GROUP],
         best: &mut [Best; GROUP],
     ) -> Asked {
-        match (self.rest.is_packed(), self.rest.ranges()) {
-            (true, &[]) => self.search_as::<N, 1>(compare, &[], keys, hashes, best),
-            (true, &[one, two]) => self.search_as::<N, 1>(compare, &[one, two], keys, hashes, best),
-            (_, ranges) => self.search_as::<N, 0>(compare, ranges, keys, hashes, best),
+        let rest = &self.rest;
+        match rest.kinds(0) {
+            (values, &[one, two]) if rest.is_packed() => {
+                let ranges = [one, two];
+                let kinds = |_| (values, &ranges[..]);
+                self.search_as::<N, 1>(compare, kinds, keys, hashes, best)
+            }
+            (values, &[]) if rest.is_packed() => {
+                let kinds = |_| (values, &[][..]);
+                self.search_as::<N, 1>(compare, kinds, keys, hashes, best)
+            }
+            _ => {
+                let kinds = |word| rest.kinds(word);
+                self.search_as::<N, 0>(compare, kinds, keys, hashes, best)
+            }
         }
     }
 
     #[inline(always)]
-    fn search_as<const N: usize, const R: usize>(
+    fn search_as<'k, const N: usize, const R: usize>(
         &self,
         compare: impl Compare,
-        ranges: &[(usize, u64)],
+        kinds: impl Fn(usize) -> (u64, &'k [u64]) + Copy,
         keys: &[&[u64]],
         hashes: &[u64; GROUP],
         best: &mut [Best; GROUP],
@@ -488,13 +505,13 @@ impl Cells {
             count += usize::from((head != NONE) & is_only);
             let is_sure = !is_only && {
                 let best = &mut best[i];
-                self.search_chains::<N, R>(compare, ranges, key, hashes[i], best)
+                self.search_chains::<N, R>(compare, kinds, key, hashes[i], best)
             };
             asked.add(i as u8, (head == NONE) | !(is_only | is_sure));
         }
         for &(i, head) in &found[..count] {
             let at = usize::from(i) % GROUP;
-            let is_sure = self.search_cell::<N, R>(compare, ranges, keys[at], head, &mut best[at]);
+            let is_sure = self.search_cell::<N, R>(compare, kinds, keys[at], head, &mut best[at]);
             asked.add(i, !is_sure);
         }
         asked

@@ -337,10 +337,10 @@ impl Layout {
         (0..self.words).all(|word| differing(word) == 0) && !self.ranges.iter().any(is_apart)
     }
 
-    /// Word and bits of the ranges that have one limb.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let ranges = self.ranges.iter();
-        ranges.map(|piece| (piece.word, piece.mask << piece.shift))
+    /// The bits of each range in a word that has one limb.
+    pub(super) fn ranges(&self, word: usize) -> impl Iterator<Item = u64> + '_ {
+        let ranges = self.ranges.iter().filter(move |piece| piece.word == word);
+        ranges.map(|piece| piece.mask << piece.shift)
     }
 
     /// The bits of a word that are not of a range.

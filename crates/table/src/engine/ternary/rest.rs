@@ -20,16 +20,25 @@ pub(super) struct Rest {
     pub(super) words: usize,
     /// What is put into one word; nothing if words are those of keys.
     runs: Box<[Run]>,
-    /// The bits of each word that are not of a range.
-    values: Box<[u64]>,
-    /// Word and bits of each range.
-    ranges: Box<[(usize, u64)]>,
+    /// How each word is compared.
+    kinds: Box<[Kinds]>,
+}
+
+/// How the bits of a word are compared.
+#[derive(Debug, Clone)]
+struct Kinds {
+    /// These by value and mask.
+    values: u64,
+    /// And these as ranges.
+    ranges: Box<[u64]>,
 }
 
 impl Rest {
-    /// Word and bits of each range.
-    pub(super) fn ranges(&self) -> &[(usize, u64)] {
-        &self.ranges
+    /// Of a word, the bits that are compared by value and mask, and those of each range.
+    #[inline(always)]
+    pub(super) fn kinds(&self, word: usize) -> (u64, &[u64]) {
+        let kinds = &self.kinds[word];
+        (kinds.values, &kinds.ranges)
     }
 
     /// What `mask`, which has no bits of ranges, leaves of keys. No range has more limbs than one.
@@ -42,30 +51,41 @@ impl Rest {
             *open &= !mask;
         }
         let count: u32 = open.iter().map(|word| word.count_ones()).sum();
-        if count > u64::BITS {
-            let ranges = layout.ranges();
-            return Self {
-                words: layout.words,
-                runs: [].into(),
-                values: (0..layout.words).map(|word| layout.values(word)).collect(),
-                ranges: ranges.collect(),
-            };
-        }
         let mut rest = Self {
             words: 1,
             runs: runs(&open).into(),
-            values: [0].into(),
-            ranges: [].into(),
+            kinds: [].into(),
         };
-        let values: Vec<u64> = (0..layout.words).map(|word| layout.values(word)).collect();
-        rest.values = [rest.of_words(&values)].into();
-        let bits = layout.ranges().map(|(word, bits)| {
-            let mut words = vec![0; layout.words];
-            words[word] = bits;
-            (0, rest.of_words(&words))
-        });
-        rest.ranges = bits.collect();
+        let kinds = |word: usize| Kinds {
+            values: layout.values(word),
+            ranges: layout.ranges(word).collect(),
+        };
+        let kinds = (0..layout.words).map(kinds);
+        if count > u64::BITS {
+            rest.words = layout.words;
+            rest.runs = [].into();
+            rest.kinds = kinds.collect();
+        } else {
+            rest.kinds = [rest.kinds_in_one(&kinds.collect::<Vec<_>>())].into();
+        }
         rest
+    }
+
+    /// How what is put into one word is compared.
+    fn kinds_in_one(&self, kinds: &[Kinds]) -> Kinds {
+        let values: Vec<u64> = kinds.iter().map(|kinds| kinds.values).collect();
+        let range = |(word, &bits): (usize, &u64)| {
+            let mut words = vec![0; kinds.len()];
+            words[word] = bits;
+            self.of_words(&words)
+        };
+        let ranges = kinds.iter().enumerate();
+        let ranges =
+            ranges.flat_map(|(word, kinds)| kinds.ranges.iter().map(move |bits| (word, bits)));
+        Kinds {
+            values: self.of_words(&values),
+            ranges: ranges.map(range).collect(),
+        }
     }
 
     /// Whether all is in one word.
@@ -102,28 +122,22 @@ impl Rest {
             words[run.word] |= (rest[0] >> run.to & run.mask) << run.shift;
         }
     }
+}
 
-    /// Which rules that lie side by side match what is left of a key, a bit each, and ones behind them. The function gives the words of their rows `a` and then
-    /// `b`; of them there are `R`, or 0 if the compiler does not know. It had better know how many ranges there are.
-    #[inline(always)]
-    pub(super) fn matching<'r, const R: usize>(
-        &self,
-        compare: impl Compare,
-        rest: &[u64],
-        ranges: &[(usize, u64)],
-        lanes: impl Fn(usize) -> &'r [u64; LANES],
-    ) -> u32 {
-        let words = if R == 0 { self.words } else { R };
-        let mut others = 0;
-        for (word, &values) in self.values.iter().enumerate().take(words) {
-            others |= compare.differing(rest[word], lanes(word), lanes(words + word), values);
-        }
-        for &(word, bits) in ranges {
-            let number = rest[word % words] & bits;
-            others |= compare.outside(number, lanes(word), lanes(words + word), bits);
-        }
-        !others
+/// Which rules that lie side by side match a word of a key, a bit each, and ones behind them. Of the word, bits are compared by value and mask, and as ranges.
+#[inline(always)]
+pub(super) fn matching(
+    compare: impl Compare,
+    number: u64,
+    (values, ranges): (u64, &[u64]),
+    a: &[u64; LANES],
+    b: &[u64; LANES],
+) -> u32 {
+    let mut others = compare.differing(number, a, b, values);
+    for &bits in ranges {
+        others |= compare.outside(number & bits, a, b, bits);
     }
+    !others
 }
 
 /// Where ones lie side by side.
