@@ -299,6 +299,7 @@ mod wide {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bits::one;
     use proptest::prelude::*;
 
     /// Numbers in order, one to compare them with, and how many are no greater.
@@ -370,6 +371,53 @@ mod tests {
                 prop_assert_eq!(counted, answers);
             }
             prop_assert_eq!([small.ask(ByHalves), large.ask(ByHalves)], answers);
+        }
+    }
+
+    /// Eight rules, a number, and what counts.
+    struct Rules([u64; LANES], [u64; LANES], u64, u64);
+
+    struct Compared<'r>(&'r Rules, &'r mut [u32; 2]);
+
+    impl Rules {
+        #[inline(always)]
+        fn ask(&self, compare: impl Compare) -> [u32; 2] {
+            let Self(a, b, number, within) = self;
+            [
+                compare.differing(*number, a, b, *within),
+                compare.outside(number & within, a, b, *within),
+            ]
+        }
+
+        fn answer(&self, lane: usize) -> [bool; 2] {
+            let Self(a, b, number, within) = self;
+            let (lo, hi, value) = (a[lane] & within, b[lane] & within, number & within);
+            [value & b[lane] != lo & b[lane], !(lo..=hi).contains(&value)]
+        }
+    }
+
+    impl CompareWork for Compared<'_> {
+        #[inline(always)]
+        fn run(self, compare: impl Compare) {
+            *self.1 = self.0.ask(compare);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rules_are_compared_as_one_by_one(
+            numbers in any::<[[u64; LANES]; 2]>(),
+            (number, within) in (any::<u64>(), any::<u64>()),
+            few in 0u32..64,
+        ) {
+            // Few bits, so that some rules match.
+            let few = one::mask(few);
+            let rules = Rules(numbers[0].map(|a| a & few), numbers[1].map(|b| b & few), number, within & few);
+            let mut compared = [0; 2];
+            comparing_rules(Compared(&rules, &mut compared));
+            let answer = |which: usize| (0..LANES).map(|lane| u32::from(rules.answer(lane)[which]) << lane).sum::<u32>();
+            prop_assert_eq!(compared, [answer(0), answer(1)]);
+            prop_assert_eq!(rules.ask(Lanewise), compared);
         }
     }
 }

@@ -137,6 +137,13 @@ impl Cells {
         self.table.bytes() + self.words.len() * 8 + free
     }
 
+    /// How many rules are sure.
+    #[cfg(test)]
+    pub(super) fn sure(&self) -> usize {
+        let cells = self.table.heads().flat_map(|head| self.cell_of(head));
+        cells.filter(|(_, is_sure)| *is_sure).count()
+    }
+
     fn has_bits(&self, rule: &FlatRule) -> bool {
         has_bits(&self.mask, rule)
     }
@@ -421,9 +428,10 @@ impl Cells {
         while first < count {
             let lanes = |column: usize| &rows[column * count + first..].as_chunks().0[0];
             let mut all = u32::MAX;
-            for word in 0..rest_words {
+            // A fold would be a function of its own, and each comparison a call.
+            for (word, &number) in rest.iter().enumerate().take(rest_words) {
                 let (a, b) = (lanes(word), lanes(rest_words + word));
-                all &= matching(compare, rest[word], kinds(word), a, b);
+                all &= matching(compare, number, kinds(word), a, b);
             }
             let lane = all.trailing_zeros() as usize;
             // Lanes behind the last rule have what is no rule.

@@ -162,3 +162,35 @@ fn runs(open: &[u64]) -> Vec<Run> {
     }
     runs
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KeyField, KeyShape, MatchKind};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_put_back_where_it_was(
+            open in 0u32..80,
+            place in 0u32..24,
+            numbers in any::<[u64; 3]>(),
+        ) {
+            let fields = [(64, MatchKind::Ternary), (40, MatchKind::Lpm), (16, MatchKind::Range), (8, MatchKind::Range)];
+            let shape = KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }));
+            let layout = Layout::new(&shape);
+            prop_assert_eq!(layout.words, 2);
+            // Open bits in the first word, and in the others from some place on.
+            let first = one::mask(64) & !one::mask(open.min(64));
+            let mask = [first, (one::mask(40) & !(one::mask(open.saturating_sub(64)) << place)) & layout.values(1)];
+            let rest = Rest::new(&layout, &mask);
+            prop_assert_eq!(rest.is_packed(), open + 24 <= 64);
+            let words = [numbers[0], numbers[1]];
+            let mut back = [words[0] & mask[0], words[1] & mask[1]];
+            rest.put_back(rest.of(&words, &mut [0]), &mut back);
+            prop_assert_eq!(back, words);
+            let kinds: u32 = (0..rest.words).map(|word| rest.kinds(word).1.iter().map(|bits| bits.count_ones()).sum::<u32>()).sum();
+            prop_assert_eq!(kinds, 24);
+        }
+    }
+}
