@@ -9,10 +9,11 @@ use super::records::{FlatRule, NONE, RankWords};
 use super::rest::{Rest, matching};
 use super::search::{Best, GROUP};
 use super::tuples::hash;
-use crate::compare::{Compare, LANES, Lanewise};
+use crate::compare::{Compare, CompareWork, LANES, Lanewise, comparing_rules};
 use crate::entry::EntryIdx;
 use crate::prefetch::prefetch;
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 /// The most rules in a cell.
 const MOST: usize = 255;
@@ -108,10 +109,12 @@ impl Cells {
             let (same, left): (Vec<FlatRule>, Vec<FlatRule>) =
                 cell.iter().cloned().partition(is_same);
             others.extend(left);
-            let mut same: Vec<_> = same.into_iter().map(|rule| (rule, false)).collect();
-            let behind = same.drain(MOST.min(same.len())..);
-            others.extend(behind.map(|(rule, _)| rule));
-            let head = self.write(&same);
+            let (same, behind) = same.split_at(MOST.min(same.len()));
+            others.extend_from_slice(behind);
+            let head = self.begin(same.len(), &cell[0]);
+            for (at, rule) in same.iter().enumerate() {
+                self.put(head, at, rule, false);
+            }
             self.table.add(self.hash_of(&cell[0]), head);
         }
         self.words.shrink_to_fit();
@@ -140,8 +143,13 @@ impl Cells {
     /// How many rules are sure.
     #[cfg(test)]
     pub(super) fn sure(&self) -> usize {
-        let cells = self.table.heads().flat_map(|head| self.cell_of(head));
-        cells.filter(|(_, is_sure)| *is_sure).count()
+        let is_sure = |head, at| self.words[self.entry(head, at) + 2] & SURE != 0;
+        let sure = |head| {
+            (0..self.count(head))
+                .filter(|&at| is_sure(head, at))
+                .count()
+        };
+        self.table.heads().map(sure).sum()
     }
 
     fn has_bits(&self, rule: &FlatRule) -> bool {
@@ -206,13 +214,6 @@ impl Cells {
         (0..self.count(head)).map(move |at| self.rule(head, at))
     }
 
-    /// Rules, each with whether it is sure.
-    fn cell_of(&self, head: u32) -> Vec<(FlatRule, bool)> {
-        let is_sure = |at| self.words[self.entry(head, at) + 2] & SURE != 0;
-        let rules = self.rules_of(head).enumerate();
-        rules.map(|(at, rule)| (rule, is_sure(at))).collect()
-    }
-
     /// All rules.
     pub(super) fn rules(&self) -> impl Iterator<Item = FlatRule> + '_ {
         self.table.heads().flat_map(|head| self.rules_of(head))
@@ -234,30 +235,60 @@ impl Cells {
         (begin / STEP) as u32
     }
 
-    /// Writes a cell, and gives where it begins.
-    fn write(&mut self, rules: &[(FlatRule, bool)]) -> u32 {
-        let count = rules.len();
+    /// A cell for so many rules, with the bits of one of them, and where it begins.
+    fn begin(&mut self, count: usize, rule: &FlatRule) -> u32 {
         let head = self.room(self.steps(count));
-        self.words[head as usize * STEP] = count as u64;
-        let (begin, rows) = (head as usize * STEP + 1, self.rows(head));
-        for (word, (a, mask)) in rules[0].0.a().iter().zip(&self.mask).enumerate() {
-            self.words[begin + word] = a & mask;
-        }
-        for (at, (rule, is_sure)) in rules.iter().enumerate() {
-            let (mut a, mut b) = ([0], [0]);
-            let (a, b) = (
-                self.rest.of(rule.a(), &mut a),
-                self.rest.of(rule.b(), &mut b),
-            );
-            for (column, word) in a.iter().chain(b).enumerate() {
-                self.words[rows + column * count + at] = *word;
-            }
-            let entry = self.entry(head, at);
-            let found = u64::from(rule.idx.get()) | if *is_sure { SURE } else { 0 };
-            self.words[entry..entry + ENTRY].copy_from_slice(&[rule.rank.0, rule.rank.1, found]);
+        let begin = head as usize * STEP;
+        self.words[begin] = count as u64;
+        for (word, (a, mask)) in rule.a().iter().zip(&self.mask).enumerate() {
+            self.words[begin + 1 + word] = a & mask;
         }
         self.len += count;
         head
+    }
+
+    /// Writes a rule into a cell.
+    fn put(&mut self, head: u32, at: usize, rule: &FlatRule, is_sure: bool) {
+        let (rows, count) = (self.rows(head), self.count(head));
+        let (mut a, mut b) = ([0], [0]);
+        let (a, b) = (
+            self.rest.of(rule.a(), &mut a),
+            self.rest.of(rule.b(), &mut b),
+        );
+        for (column, word) in a.iter().chain(b).enumerate() {
+            self.words[rows + column * count + at] = *word;
+        }
+        let entry = self.entry(head, at);
+        let found = u64::from(rule.idx.get()) | if is_sure { SURE } else { 0 };
+        self.words[entry..entry + ENTRY].copy_from_slice(&[rule.rank.0, rule.rank.1, found]);
+    }
+
+    /// Copies rules from a cell to a place of another one.
+    fn copy(&mut self, from: u32, rules: Range<usize>, to: u32, at: usize) {
+        let (old, new) = (self.count(from), self.count(to));
+        for column in 0..self.rest.words * 2 {
+            let first = self.rows(from) + column * old;
+            let to = self.rows(to) + column * new + at;
+            self.words
+                .copy_within(first + rules.start..first + rules.end, to);
+        }
+        let entries = self.entry(from, rules.start)..self.entry(from, rules.end);
+        let to = self.entry(to, at);
+        self.words.copy_within(entries, to);
+    }
+
+    /// The first rule of a cell that is not better than this rank.
+    fn behind(&self, head: u32, rank: RankWords) -> usize {
+        let (mut first, mut last) = (0, self.count(head));
+        while first < last {
+            let middle = (first + last) / 2;
+            if self.rank(head, middle) < rank {
+                first = middle + 1;
+            } else {
+                last = middle;
+            }
+        }
+        first
     }
 
     fn forget(&mut self, head: u32) {
@@ -271,30 +302,46 @@ impl Cells {
         self.len -= count;
     }
 
-    /// Puts a rule in, given whether it is sure; false if there is no place for it.
-    pub(super) fn insert(&mut self, rule: &FlatRule, is_sure: bool) -> bool {
+    /// Puts a rule in, beside these rows; false if there is no place for it.
+    pub(super) fn insert<'r>(
+        &mut self,
+        layout: &Layout,
+        rule: &FlatRule,
+        rows: impl Iterator<Item = &'r FlatRule>,
+    ) -> bool {
         if !self.has_bits(rule) {
             return false;
         }
-        let Some(slot) = self.slot(rule) else {
-            if self.table.is_full() {
-                self.rehash();
-            }
-            let head = self.write(&[(rule.clone(), is_sure)]);
-            self.table.add(self.hash_of(rule), head);
-            return true;
-        };
-        let head = self.table.head(slot);
-        if self.count(head) == MOST {
+        let slot = self.slot(rule);
+        let old = slot.map(|slot| self.table.head(slot));
+        let count = old.map_or(0, |old| self.count(old));
+        if count == MOST {
             return false;
         }
-        let mut rules = self.cell_of(head);
-        let behind = rules.partition_point(|(other, _)| other.rank < rule.rank);
-        rules.insert(behind, (rule.clone(), is_sure));
-        self.forget(head);
-        let head = self.write(&rules);
-        self.table.set_head(slot, head);
+        let mut rows = rows.take_while(|row| row.rank < rule.rank);
+        let is_sure = self.has_sure && !rows.any(|row| layout.overlap(row, rule));
+        let head = self.begin(count + 1, rule);
+        let place = old.map_or(0, |old| self.behind(old, rule.rank));
+        self.put(head, place, rule, is_sure);
+        if let Some(old) = old {
+            self.copy(old, 0..place, head, 0);
+            self.copy(old, place..count, head, place + 1);
+        }
+        self.replace(slot, old, head, rule);
         true
+    }
+
+    /// Enters the cell of a rule in place of another one.
+    fn replace(&mut self, slot: Option<Slot>, old: Option<u32>, head: u32, rule: &FlatRule) {
+        if let (Some(slot), Some(old)) = (slot, old) {
+            self.table.set_head(slot, head);
+            self.forget(old);
+            return;
+        }
+        if self.table.is_full() {
+            self.rehash();
+        }
+        self.table.add(self.hash_of(rule), head);
     }
 
     fn rehash(&mut self) {
@@ -311,19 +358,20 @@ impl Cells {
         let Some(slot) = slot.and_then(|rule| self.slot(rule)) else {
             return false;
         };
-        let head = self.table.head(slot);
-        let mut rules = self.cell_of(head);
-        let Ok(place) = rules.binary_search_by_key(&rule.rank, |(other, _)| other.rank) else {
+        let old = self.table.head(slot);
+        let (count, place) = (self.count(old), self.behind(old, rule.rank));
+        if place == count || self.rank(old, place) != rule.rank {
             return false;
-        };
-        rules.remove(place);
-        self.forget(head);
-        if rules.is_empty() {
+        }
+        if count == 1 {
             self.table.take(slot);
         } else {
-            let head = self.write(&rules);
+            let head = self.begin(count - 1, rule);
+            self.copy(old, 0..place, head, 0);
+            self.copy(old, place + 1..count, head, place);
             self.table.set_head(slot, head);
         }
+        self.forget(old);
         true
     }
 
@@ -346,11 +394,6 @@ impl Cells {
         }
     }
 
-    /// Whether rules may be sure.
-    pub(super) fn has_sure(&self) -> bool {
-        self.has_sure
-    }
-
     /// A rule comes to the rows.
     pub(super) fn heed(&mut self, layout: &Layout, rule: &FlatRule) {
         if self.has_sure {
@@ -369,7 +412,10 @@ impl Cells {
         }
         for at in 0..self.count(head) {
             let rule = self.rule(head, at);
-            if near.iter().any(|row| comes_before(layout, row, &rule)) {
+            if near
+                .iter()
+                .any(|row| row.rank < rule.rank && layout.overlap(row, &rule))
+            {
                 let entry = self.entry(head, at);
                 self.words[entry + ENTRY - 1] &= !SURE;
             }
@@ -473,27 +519,19 @@ impl Cells {
     #[inline(always)]
     pub(super) fn search<const N: usize>(
         &self,
-        compare: impl Compare,
         keys: &[&[u64]],
         hashes: &[u64; GROUP],
         best: &mut [Best; GROUP],
     ) -> Asked {
-        let rest = &self.rest;
-        match rest.kinds(0) {
-            (values, &[one, two]) if rest.is_packed() => {
-                let ranges = [one, two];
-                let kinds = |_| (values, &ranges[..]);
-                self.search_as::<N, 1>(compare, kinds, keys, hashes, best)
-            }
-            (values, &[]) if rest.is_packed() => {
-                let kinds = |_| (values, &[][..]);
-                self.search_as::<N, 1>(compare, kinds, keys, hashes, best)
-            }
-            _ => {
-                let kinds = |word| rest.kinds(word);
-                self.search_as::<N, 0>(compare, kinds, keys, hashes, best)
-            }
-        }
+        let mut asked = Asked::default();
+        comparing_rules(Search::<N> {
+            cells: self,
+            keys,
+            hashes,
+            best,
+            asked: &mut asked,
+        });
+        asked
     }
 
     #[inline(always)]
@@ -523,6 +561,38 @@ impl Cells {
             asked.add(i, !is_sure);
         }
         asked
+    }
+}
+
+/// A search for a group of keys. Its instructions are used for nothing else: tuples and sets are searched a fifth slower with them.
+struct Search<'s, const N: usize> {
+    cells: &'s Cells,
+    keys: &'s [&'s [u64]],
+    hashes: &'s [u64; GROUP],
+    best: &'s mut [Best; GROUP],
+    asked: &'s mut Asked,
+}
+
+impl<const N: usize> CompareWork for Search<'_, N> {
+    #[inline(always)]
+    fn run(self, compare: impl Compare) {
+        let (cells, keys, hashes, best) = (self.cells, self.keys, self.hashes, self.best);
+        let rest = &cells.rest;
+        *self.asked = match rest.kinds(0) {
+            (values, &[one, two]) if rest.is_packed() => {
+                let ranges = [one, two];
+                let kinds = |_| (values, &ranges[..]);
+                cells.search_as::<N, 1>(compare, kinds, keys, hashes, best)
+            }
+            (values, &[]) if rest.is_packed() => {
+                let kinds = |_| (values, &[][..]);
+                cells.search_as::<N, 1>(compare, kinds, keys, hashes, best)
+            }
+            _ => {
+                let kinds = |word| rest.kinds(word);
+                cells.search_as::<N, 0>(compare, kinds, keys, hashes, best)
+            }
+        };
     }
 }
 
@@ -557,11 +627,6 @@ impl Asked {
 fn has_bits(mask: &[u64], rule: &FlatRule) -> bool {
     let words = mask.iter().zip(rule.b());
     words.fold(0, |missing, (mask, b)| missing | mask & !b) == 0
-}
-
-/// Whether a key that both rules match finds the first of them.
-pub(super) fn comes_before(layout: &Layout, one: &FlatRule, other: &FlatRule) -> bool {
-    one.rank < other.rank && layout.overlap(one, other)
 }
 
 /// Whether both rules want the same values of these bits.

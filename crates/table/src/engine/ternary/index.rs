@@ -1,7 +1,7 @@
 //! [`Index`]: the flat structure that packets search.
 
 use super::bit_rows::{BitRow, Bits512};
-use super::cells::{Cells, comes_before};
+use super::cells::Cells;
 use super::dimension::Keys;
 use super::layout::{Layout, MAX_PACKED};
 use super::learned::Learned;
@@ -10,9 +10,9 @@ use super::records::{FlatRule, Records};
 use super::search::{Best, GROUP, NOTHING};
 use super::tuples::{Tuples, hash};
 use super::vectors::Vectors;
-use crate::compare::{Compare, CompareWork, comparing_rules};
 use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
+use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
 /// Rules that share their masks with few others: they would be tuples of their own, or make the chains of others long.
@@ -184,10 +184,8 @@ impl Index {
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
         if let Some(cells) = &mut self.cells {
-            let mut rows = self.rows.iter().flat_map(Rows::all);
-            let is_sure =
-                cells.has_sure() && !rows.any(|row| comes_before(&self.layout, row, rule));
-            if cells.insert(rule, is_sure) {
+            let rows = self.rows.iter().flat_map(Rows::all);
+            if cells.insert(&self.layout, rule, rows) {
                 return;
             }
         }
@@ -226,11 +224,11 @@ impl Index {
         let (index, keys, mut best) = (self, &key[..count], [NOTHING; GROUP]);
         let out = &mut best;
         match self.layout.words {
-            1 => comparing_rules(Group::<1> { index, keys, out }),
-            2 => comparing_rules(Group::<2> { index, keys, out }),
-            3 => comparing_rules(Group::<3> { index, keys, out }),
-            4 => comparing_rules(Group::<4> { index, keys, out }),
-            _ => comparing_rules(Group::<0> { index, keys, out }),
+            1 => in_vectors(Group::<1> { index, keys, out }),
+            2 => in_vectors(Group::<2> { index, keys, out }),
+            3 => in_vectors(Group::<3> { index, keys, out }),
+            4 => in_vectors(Group::<4> { index, keys, out }),
+            _ => in_vectors(Group::<0> { index, keys, out }),
         }
         best
     }
@@ -274,10 +272,10 @@ struct Group<'b, const N: usize> {
     out: &'b mut [Best; GROUP],
 }
 
-impl<const N: usize> CompareWork for Group<'_, N> {
+impl<const N: usize> BitWork for Group<'_, N> {
     #[inline(always)]
-    fn run(self, compare: impl Compare) {
-        *self.out = self.index.search_packed::<N>(compare, self.keys);
+    fn run(self) {
+        *self.out = self.index.search_packed::<N>(self.keys);
     }
 }
 
@@ -288,14 +286,14 @@ struct Batch<'b, const N: usize> {
     out: &'b mut [Option<EntryIdx>],
 }
 
-impl<const N: usize> CompareWork for Batch<'_, N> {
+impl<const N: usize> BitWork for Batch<'_, N> {
     #[inline(always)]
-    fn run(self, compare: impl Compare) {
+    fn run(self) {
         let stride = self.keys.len().checked_div(self.out.len()).unwrap_or(0);
         for (i, out) in self.out.chunks_mut(GROUP).enumerate() {
             let first = i * GROUP * stride;
             let keys = &self.keys[first..first + out.len() * stride];
-            self.index.search_group::<N>(compare, keys, stride, out);
+            self.index.search_group::<N>(keys, stride, out);
         }
     }
 }
@@ -314,11 +312,11 @@ impl Matcher for Index {
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         let index = self;
         match self.layout.words {
-            1 => comparing_rules(Batch::<1> { index, keys, out }),
-            2 => comparing_rules(Batch::<2> { index, keys, out }),
-            3 => comparing_rules(Batch::<3> { index, keys, out }),
-            4 => comparing_rules(Batch::<4> { index, keys, out }),
-            _ => comparing_rules(Batch::<0> { index, keys, out }),
+            1 => in_vectors(Batch::<1> { index, keys, out }),
+            2 => in_vectors(Batch::<2> { index, keys, out }),
+            3 => in_vectors(Batch::<3> { index, keys, out }),
+            4 => in_vectors(Batch::<4> { index, keys, out }),
+            _ => in_vectors(Batch::<0> { index, keys, out }),
         }
     }
 

@@ -5,7 +5,6 @@ use super::index::Index;
 use super::layout::MAX_PACKED;
 use super::records::{NONE, RankWords};
 use super::tuples::{WORST, hash};
-use crate::compare::Compare;
 use crate::entry::EntryIdx;
 use bits::Id;
 use std::hint::select_unpredictable;
@@ -114,7 +113,6 @@ impl Index {
     #[inline(always)]
     pub(super) fn search_group<const N: usize>(
         &self,
-        compare: impl Compare,
         keys: &[u64],
         stride: usize,
         out: &mut [Option<EntryIdx>],
@@ -127,7 +125,7 @@ impl Index {
             let limbs = &keys[i * stride..(i + 1) * stride];
             *key = self.layout.pack::<N>(limbs, packed);
         }
-        let best = self.search_packed::<N>(compare, &key[..count]);
+        let best = self.search_packed::<N>(&key[..count]);
         for (out, best) in out.iter_mut().zip(best) {
             *out = best.found();
         }
@@ -135,11 +133,7 @@ impl Index {
 
     /// The best rules for up to [`GROUP`] packed keys.
     #[inline(always)]
-    pub(super) fn search_packed<const N: usize>(
-        &self,
-        compare: impl Compare,
-        key: &[&[u64]],
-    ) -> [Best; GROUP] {
+    pub(super) fn search_packed<const N: usize>(&self, key: &[&[u64]]) -> [Best; GROUP] {
         if self.tuples.len() > 0 {
             for key in key {
                 self.tuples.prefetch_candidates(key);
@@ -154,7 +148,7 @@ impl Index {
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
         let asked = match &self.cells {
-            Some(cells) => cells.search::<N>(compare, key, &hashes, &mut best),
+            Some(cells) => cells.search::<N>(key, &hashes, &mut best),
             None => Asked::first(key.len()),
         };
         if let Some(rows) = &self.rows {
