@@ -604,12 +604,6 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The first keys.
-    pub(super) fn first(count: usize) -> Self {
-        let keys = std::array::from_fn(|i| i as u8);
-        Self { keys, count }
-    }
-
     /// Adds a key, if so, without a branch.
     #[inline(always)]
     fn add(&mut self, key: u8, is_asked: bool) {

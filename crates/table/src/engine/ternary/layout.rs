@@ -7,7 +7,6 @@
 use super::records::FlatRule;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use bits::{limbs_for, one};
-use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 /// The most words of a packed key. Longer keys stay as they are, a word a limb.
@@ -196,23 +195,10 @@ impl Layout {
         if !self.packed {
             return key;
         }
-        if N == 0 {
-            for (limb, place) in key.iter().zip(&self.places) {
-                packed[usize::from(place.word) % MAX_PACKED] |= limb << place.shift;
-            }
-            return &packed[..self.words];
-        }
-        // Few words are in registers until all limbs are in.
-        let mut words = [0; N];
         for (limb, place) in key.iter().zip(&self.places) {
-            let shifted = limb << place.shift;
-            for (at, word) in words.iter_mut().enumerate() {
-                let is_it = at == usize::from(place.word);
-                *word |= select_unpredictable(is_it, shifted, 0);
-            }
+            packed[usize::from(place.word) % MAX_PACKED] |= limb << place.shift;
         }
-        packed[..N].copy_from_slice(&words);
-        &packed[..N]
+        &packed[..if N == 0 { self.words } else { N }]
     }
 
     /// The rows `a` and `b` of a rule, one behind the other.

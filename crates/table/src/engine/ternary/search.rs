@@ -1,6 +1,5 @@
 //! Searches for a group of keys at a time: all that one step reads is asked for before the step.
 
-use super::cells::Asked;
 use super::index::Index;
 use super::layout::MAX_PACKED;
 use super::records::{NONE, RankWords};
@@ -147,12 +146,19 @@ impl Index {
         }
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
-        let asked = match &self.cells {
-            Some(cells) => cells.search::<N>(key, &hashes, &mut best),
-            None => Asked::first(key.len()),
-        };
-        if let Some(rows) = &self.rows {
-            rows.search(key, asked.keys(), &mut best);
+        let asked = self.cells.as_ref();
+        let asked = asked.map(|cells| cells.search::<N>(key, &hashes, &mut best));
+        match (&self.rows, &asked) {
+            (Some(rows), Some(asked)) => {
+                let mut left: [&[u64]; GROUP] = [&[]; GROUP];
+                for (left, &i) in left.iter_mut().zip(asked.keys()) {
+                    *left = key[usize::from(i)];
+                }
+                let asked = asked.keys();
+                rows.search(&left[..asked.len()], |at| asked[at].into(), &mut best);
+            }
+            (Some(rows), None) => rows.search(key, |at| at, &mut best),
+            (None, _) => {}
         }
         if self.tuples.len() > 0 {
             let mut candidates = [0u64; GROUP];

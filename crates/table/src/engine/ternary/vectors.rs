@@ -307,14 +307,19 @@ impl<R: BitRow> Vectors<R> {
         best.improve(self.best(self.row(key).first()));
     }
 
-    /// The same for some of up to [`GROUP`] keys.
+    /// The same for up to [`GROUP`] keys, each with its number among all.
     #[inline(always)]
-    pub(super) fn search(&self, keys: &[&[u64]], asked: &[u8], best: &mut [Best; GROUP]) {
+    pub(super) fn search(
+        &self,
+        keys: &[&[u64]],
+        number: impl Fn(usize) -> usize,
+        best: &mut [Best; GROUP],
+    ) {
         self.places(
-            asked.len(),
-            |at| keys[usize::from(asked[at])],
+            keys.len(),
+            |at| keys[at],
             |at, place| {
-                best[usize::from(asked[at]) % GROUP].improve(self.best(place));
+                best[number(at) % GROUP].improve(self.best(place));
             },
         );
     }
