@@ -1,4 +1,5 @@
-//! How many numbers in order are no greater than another one: sixteen of them are compared at once where the processor can.
+//! Numbers side by side compared with one at a time, at once where the processor can: how many of sixteen in order are no greater, and which of eight rules
+//! a key does not match.
 
 use std::hint::select_unpredictable;
 
@@ -70,13 +71,89 @@ fn with_comparisons(work: impl CountWork) {
     work.run(wide::Eight::new());
 }
 
+/// Rules that are compared with a key at a time.
+pub(crate) const LANES: usize = 8;
+
+/// A way to compare a number with those of rules, which lie side by side. Whoever has a value of it may use the instructions that it takes.
+pub(crate) trait Compare: Copy {
+    /// The rules of whose values `a` the number differs where both their masks `b` and `within` have ones, a bit each.
+    fn differing(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32;
+
+    /// The rules that do not have the number between `a` and `b` if only what is `within` counts, a bit each. The number has no other bits.
+    fn outside(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32;
+}
+
+/// Work that compares rules. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+pub(crate) trait CompareWork {
+    /// Does it. What it calls has to be inlined as well.
+    fn run(self, compare: impl Compare);
+}
+
+/// Does work that compares rules: eight at once if the processor can, or as the compiler sees fit.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub(crate) fn comparing_rules(work: impl CompareWork) {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("popcnt")
+        && std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+    {
+        if std::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+            return unsafe { with_wide_rules(work) };
+        }
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+            return unsafe { with_rules(work) };
+        }
+    }
+    work.run(Lanewise);
+}
+
+/// Goes through the rules.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lanewise;
+
+impl Lanewise {
+    #[inline(always)]
+    fn bits(is_set: impl Fn(usize) -> bool) -> u32 {
+        (0..LANES).fold(0, |bits, lane| bits | u32::from(is_set(lane)) << lane)
+    }
+}
+
+impl Compare for Lanewise {
+    #[inline(always)]
+    fn differing(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
+        Self::bits(|lane| (number ^ a[lane]) & b[lane] & within != 0)
+    }
+
+    #[inline(always)]
+    fn outside(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
+        Self::bits(|lane| (number < a[lane] & within) | (number > b[lane] & within))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2,avx512f")]
+fn with_wide_rules(work: impl CompareWork) {
+    work.run(wide::Sixteen::new());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2,avx2")]
+fn with_rules(work: impl CompareWork) {
+    work.run(Lanewise);
+}
+
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use super::{ByHalves, Count, FAN};
+    use super::{ByHalves, Compare, Count, FAN, LANES};
     use std::arch::x86_64::{
         __m256i, __m512i, _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_max_epu32,
-        _mm256_movemask_epi8, _mm256_packs_epi32, _mm256_set1_epi32, _mm512_cmple_epu32_mask,
-        _mm512_cmple_epu64_mask, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_set1_epi64,
+        _mm256_movemask_epi8, _mm256_packs_epi32, _mm256_set1_epi32, _mm512_and_si512,
+        _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu64_mask,
+        _mm512_loadu_si512, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_test_epi64_mask,
+        _mm512_xor_si512,
     };
 
     /// Compares all numbers at once, or eight of 64 bits. There is one only where the processor has the instructions: see [`new`](Self::new).
@@ -107,6 +184,42 @@ mod wide {
             // SAFETY: as above.
             unsafe { up_to_64(numbers, number) }
         }
+    }
+
+    impl Compare for Sixteen {
+        #[inline(always)]
+        #[expect(unsafe_code)]
+        fn differing(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
+            // SAFETY: as above.
+            unsafe { differing(number, a, b, within) }
+        }
+
+        #[inline(always)]
+        #[expect(unsafe_code)]
+        fn outside(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
+            // SAFETY: as above.
+            unsafe { outside(number, a, b, within) }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "popcnt,avx512f")]
+    fn differing(number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
+        let bits = _mm512_xor_si512(_mm512_set1_epi64(number as i64), load(a));
+        let bits = _mm512_and_si512(bits, load(b));
+        _mm512_test_epi64_mask(bits, _mm512_set1_epi64(within as i64)).into()
+    }
+
+    #[inline]
+    #[target_feature(enable = "popcnt,avx512f")]
+    fn outside(number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
+        let number = _mm512_set1_epi64(number as i64);
+        let within = _mm512_set1_epi64(within as i64);
+        let (a, b) = (
+            _mm512_and_si512(load(a), within),
+            _mm512_and_si512(load(b), within),
+        );
+        (_mm512_cmplt_epu64_mask(number, a) | _mm512_cmplt_epu64_mask(b, number)).into()
     }
 
     #[inline]
@@ -186,6 +299,7 @@ mod wide {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bits::one;
     use proptest::prelude::*;
 
     /// Numbers in order, one to compare them with, and how many are no greater.
@@ -257,6 +371,53 @@ mod tests {
                 prop_assert_eq!(counted, answers);
             }
             prop_assert_eq!([small.ask(ByHalves), large.ask(ByHalves)], answers);
+        }
+    }
+
+    /// Eight rules, a number, and what counts.
+    struct Rules([u64; LANES], [u64; LANES], u64, u64);
+
+    struct Compared<'r>(&'r Rules, &'r mut [u32; 2]);
+
+    impl Rules {
+        #[inline(always)]
+        fn ask(&self, compare: impl Compare) -> [u32; 2] {
+            let Self(a, b, number, within) = self;
+            [
+                compare.differing(*number, a, b, *within),
+                compare.outside(number & within, a, b, *within),
+            ]
+        }
+
+        fn answer(&self, lane: usize) -> [bool; 2] {
+            let Self(a, b, number, within) = self;
+            let (lo, hi, value) = (a[lane] & within, b[lane] & within, number & within);
+            [value & b[lane] != lo & b[lane], !(lo..=hi).contains(&value)]
+        }
+    }
+
+    impl CompareWork for Compared<'_> {
+        #[inline(always)]
+        fn run(self, compare: impl Compare) {
+            *self.1 = self.0.ask(compare);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rules_are_compared_as_one_by_one(
+            numbers in any::<[[u64; LANES]; 2]>(),
+            (number, within) in (any::<u64>(), any::<u64>()),
+            few in 0u32..64,
+        ) {
+            // Few bits, so that some rules match.
+            let few = one::mask(few);
+            let rules = Rules(numbers[0].map(|a| a & few), numbers[1].map(|b| b & few), number, within & few);
+            let mut compared = [0; 2];
+            comparing_rules(Compared(&rules, &mut compared));
+            let answer = |which: usize| (0..LANES).map(|lane| u32::from(rules.answer(lane)[which]) << lane).sum::<u32>();
+            prop_assert_eq!(compared, [answer(0), answer(1)]);
+            prop_assert_eq!(rules.ask(Lanewise), compared);
         }
     }
 }

@@ -4,14 +4,16 @@
 //! would find one rule. What in a cell comes first matches best, so a search ends at the first match.
 
 use super::buckets::{Buckets, Slot};
-use super::layout::{LANES, Layout};
-use super::records::{FlatRule, NONE};
+use super::layout::Layout;
+use super::records::{FlatRule, NONE, RankWords};
+use super::rest::{Rest, matching};
 use super::search::{Best, GROUP};
 use super::tuples::hash;
+use crate::compare::{Compare, CompareWork, LANES, Lanewise, comparing_rules};
 use crate::entry::EntryIdx;
 use crate::prefetch::prefetch;
-use bits::Id;
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 /// The most rules in a cell.
 const MOST: usize = 255;
@@ -29,6 +31,12 @@ const OUTSIDE_COST: usize = 32;
 const LEAST_UNUSED: usize = 1 << 14;
 /// Cells begin at multiples of so many words.
 const STEP: usize = 4;
+/// Words of ranks and entry.
+const ENTRY: usize = 3;
+/// Above the entry: rows need not be searched if this rule was found.
+const SURE: u64 = 1 << 32;
+/// With more cells, a rule that comes to rows would take long to tell them all.
+const MOST_SURE: usize = 1 << 14;
 
 /// Rules by cell.
 #[derive(Debug, Clone)]
@@ -39,14 +47,19 @@ pub(super) struct Cells {
     mask: Box<[u64]>,
     /// Where cells begin, in steps.
     table: Buckets,
-    /// Cells: how many rules, and then, of each [`LANES`] of them, the first words of rows `a`, the second ones and so on, rows `b`, ranks and entries. Behind
-    /// all cells there are some words more, so that lanes may be read that have no rule.
+    /// What rules are compared in.
+    rest: Rest,
+    /// Cells: how many rules; the bits that all have in common; the first words of what is left of rows `a`, the second ones and so on, rows `b`; and of each
+    /// its rank and its entry, with [`SURE`] if no key that it matches finds a better rule in the rows. Behind all cells there are some words more, so that
+    /// lanes may be read that have no rule.
     words: Vec<u64>,
     /// Where cells were that are no more, by how many steps they take.
     free: Vec<Vec<u32>>,
     /// How many steps these take.
     unused: usize,
     len: usize,
+    /// Whether rules may be sure.
+    has_sure: bool,
 }
 
 /// Bits to have cells by, and how many rules a key is compared with.
@@ -58,7 +71,7 @@ struct Choice {
 impl Cells {
     /// Takes those of the rules that have the bits which most have, if few are in each cell and those that are left are `few`, or not many for so many rules.
     pub(super) fn of_most(layout: &Layout, rules: &mut Vec<FlatRule>, few: usize) -> Option<Self> {
-        if rules.len() <= few || !layout.compares_lanes() {
+        if rules.len() <= few || layout.has_wide_ranges() {
             return None;
         }
         let masks = common_bits(layout, rules).into_iter();
@@ -66,12 +79,14 @@ impl Cells {
         let best = choices.min_by_key(|choice| choice.compared)?;
         let mut cells = Self {
             key_words: layout.words,
+            rest: Rest::new(layout, &best.mask),
             mask: best.mask,
             table: Buckets::with_room(0),
             words: vec![0; LANES],
             free: Vec::new(),
             unused: 0,
             len: 0,
+            has_sure: false,
         };
         *rules = cells.fill(std::mem::take(rules));
         Some(cells)
@@ -91,11 +106,15 @@ impl Cells {
         for cell in cells {
             let is_same = |rule: &FlatRule| are_same(&self.mask, rule, &cell[0]);
             // Others have the same hash by chance.
-            let (mut same, left): (Vec<FlatRule>, Vec<FlatRule>) =
+            let (same, left): (Vec<FlatRule>, Vec<FlatRule>) =
                 cell.iter().cloned().partition(is_same);
             others.extend(left);
-            others.extend(same.drain(MOST.min(same.len())..));
-            let head = self.write(&same);
+            let (same, behind) = same.split_at(MOST.min(same.len()));
+            others.extend_from_slice(behind);
+            let head = self.begin(same.len(), &cell[0]);
+            for (at, rule) in same.iter().enumerate() {
+                self.put(head, at, rule, false);
+            }
             self.table.add(self.hash_of(&cell[0]), head);
         }
         self.words.shrink_to_fit();
@@ -121,6 +140,18 @@ impl Cells {
         self.table.bytes() + self.words.len() * 8 + free
     }
 
+    /// How many rules are sure.
+    #[cfg(test)]
+    pub(super) fn sure(&self) -> usize {
+        let is_sure = |head, at| self.words[self.entry(head, at) + 2] & SURE != 0;
+        let sure = |head| {
+            (0..self.count(head))
+                .filter(|&at| is_sure(head, at))
+                .count()
+        };
+        self.table.heads().map(sure).sum()
+    }
+
     fn has_bits(&self, rule: &FlatRule) -> bool {
         has_bits(&self.mask, rule)
     }
@@ -138,32 +169,49 @@ impl Cells {
         self.words[head as usize * STEP] as usize
     }
 
-    /// Words of a rule.
-    fn columns(&self) -> usize {
-        self.key_words * 2 + 3
+    /// The bits that rules of a cell have in common.
+    fn common(&self, head: u32) -> &[u64] {
+        &self.words[head as usize * STEP + 1..][..self.key_words]
     }
 
-    /// Where a word of the rule at a place of a cell of so many is.
-    fn place(&self, head: u32, count: usize, at: usize, column: usize) -> usize {
-        let lane = at % LANES;
-        let stride = LANES.min(count - (at - lane));
-        head as usize * STEP + 1 + (at - lane) * self.columns() + column * stride + lane
+    /// Where the rows of a cell begin.
+    fn rows(&self, head: u32) -> usize {
+        head as usize * STEP + 1 + self.key_words
+    }
+
+    /// Words of a rule.
+    fn columns(&self) -> usize {
+        self.rest.words * 2 + ENTRY
+    }
+
+    /// Where the ranks and the entry of a rule are.
+    fn entry(&self, head: u32, at: usize) -> usize {
+        self.rows(head) + self.count(head) * self.rest.words * 2 + at * ENTRY
+    }
+
+    fn rank(&self, head: u32, at: usize) -> RankWords {
+        let at = self.entry(head, at);
+        (self.words[at], self.words[at + 1])
     }
 
     fn rule(&self, head: u32, at: usize) -> FlatRule {
-        let count = self.count(head);
-        let word = |column: usize| self.words[self.place(head, count, at, column)];
-        let rows = self.key_words * 2;
+        let (rows, count) = (self.rows(head), self.count(head));
+        let columns = (0..self.rest.words * 2).map(|column| rows + column * count + at);
+        let rest: Vec<u64> = columns.map(|place| self.words[place]).collect();
+        let (a, b) = rest.split_at(self.rest.words);
+        let mut rows = [self.common(head), &self.mask].concat();
+        let (row_a, row_b) = rows.split_at_mut(self.key_words);
+        self.rest.put_back(a, row_a);
+        self.rest.put_back(b, row_b);
         FlatRule {
-            rows: (0..rows).map(word).collect(),
-            rank: (word(rows), word(rows + 1)),
-            idx: EntryIdx::from_index(word(rows + 2) as usize),
+            rows: rows.into(),
+            rank: self.rank(head, at),
+            idx: EntryIdx::new(self.words[self.entry(head, at) + 2] as u32),
         }
     }
 
-    fn rules_of(&self, head: u32) -> Vec<FlatRule> {
-        let places = 0..self.count(head);
-        places.map(|at| self.rule(head, at)).collect()
+    fn rules_of(&self, head: u32) -> impl Iterator<Item = FlatRule> + '_ {
+        (0..self.count(head)).map(move |at| self.rule(head, at))
     }
 
     /// All rules.
@@ -173,35 +221,74 @@ impl Cells {
 
     /// How many steps a cell of so many rules takes.
     fn steps(&self, count: usize) -> usize {
-        (1 + count * self.columns()).div_ceil(STEP)
+        (1 + self.key_words + count * self.columns()).div_ceil(STEP)
     }
 
-    /// Writes a cell, and gives where it begins.
-    fn write(&mut self, rules: &[FlatRule]) -> u32 {
-        let (count, steps) = (rules.len(), self.steps(rules.len()));
-        let free = self.free.get_mut(steps).and_then(Vec::pop);
-        let head = match free {
-            Some(head) => {
-                self.unused -= steps;
-                head
-            }
-            None => {
-                let begin = self.words.len() - LANES;
-                self.words.resize(begin + steps * STEP + LANES, 0);
-                (begin / STEP) as u32
-            }
-        };
-        self.words[head as usize * STEP] = count as u64;
-        for (at, rule) in rules.iter().enumerate() {
-            let (rank, idx) = (rule.rank, rule.idx.index() as u64);
-            let words = rule.rows.iter().copied().chain([rank.0, rank.1, idx]);
-            for (column, word) in words.enumerate() {
-                let place = self.place(head, count, at, column);
-                self.words[place] = word;
-            }
+    /// Room for a cell of so many steps.
+    fn room(&mut self, steps: usize) -> u32 {
+        if let Some(head) = self.free.get_mut(steps).and_then(Vec::pop) {
+            self.unused -= steps;
+            return head;
+        }
+        let begin = self.words.len() - LANES;
+        self.words.resize(begin + steps * STEP + LANES, 0);
+        (begin / STEP) as u32
+    }
+
+    /// A cell for so many rules, with the bits of one of them, and where it begins.
+    fn begin(&mut self, count: usize, rule: &FlatRule) -> u32 {
+        let head = self.room(self.steps(count));
+        let begin = head as usize * STEP;
+        self.words[begin] = count as u64;
+        for (word, (a, mask)) in rule.a().iter().zip(&self.mask).enumerate() {
+            self.words[begin + 1 + word] = a & mask;
         }
         self.len += count;
         head
+    }
+
+    /// Writes a rule into a cell.
+    fn put(&mut self, head: u32, at: usize, rule: &FlatRule, is_sure: bool) {
+        let (rows, count) = (self.rows(head), self.count(head));
+        let (mut a, mut b) = ([0], [0]);
+        let (a, b) = (
+            self.rest.of(rule.a(), &mut a),
+            self.rest.of(rule.b(), &mut b),
+        );
+        for (column, word) in a.iter().chain(b).enumerate() {
+            self.words[rows + column * count + at] = *word;
+        }
+        let entry = self.entry(head, at);
+        let found = u64::from(rule.idx.get()) | if is_sure { SURE } else { 0 };
+        self.words[entry..entry + ENTRY].copy_from_slice(&[rule.rank.0, rule.rank.1, found]);
+    }
+
+    /// Copies rules from a cell to a place of another one.
+    fn copy(&mut self, from: u32, rules: Range<usize>, to: u32, at: usize) {
+        let (old, new) = (self.count(from), self.count(to));
+        for column in 0..self.rest.words * 2 {
+            let first = self.rows(from) + column * old;
+            let to = self.rows(to) + column * new + at;
+            self.words
+                .copy_within(first + rules.start..first + rules.end, to);
+        }
+        let entries = self.entry(from, rules.start)..self.entry(from, rules.end);
+        let to = self.entry(to, at);
+        self.words.copy_within(entries, to);
+    }
+
+    /// The first rule of a cell that is not better than this rank.
+    fn behind(&self, head: u32, rank: RankWords) -> usize {
+        let (mut first, mut last) = (0, self.count(head));
+        while first < last {
+            let middle = (first + last) / 2;
+            if self.rank(head, middle) < rank {
+                first = middle + 1;
+            } else {
+                last = middle;
+            }
+        }
+        first
     }
 
     fn forget(&mut self, head: u32) {
@@ -215,30 +302,46 @@ impl Cells {
         self.len -= count;
     }
 
-    /// Puts a rule in; false if there is no place for it.
-    pub(super) fn insert(&mut self, rule: &FlatRule) -> bool {
+    /// Puts a rule in, beside these rows; false if there is no place for it.
+    pub(super) fn insert<'r>(
+        &mut self,
+        layout: &Layout,
+        rule: &FlatRule,
+        rows: impl Iterator<Item = &'r FlatRule>,
+    ) -> bool {
         if !self.has_bits(rule) {
             return false;
         }
-        let Some(slot) = self.slot(rule) else {
-            if self.table.is_full() {
-                self.rehash();
-            }
-            let head = self.write(std::slice::from_ref(rule));
-            self.table.add(self.hash_of(rule), head);
-            return true;
-        };
-        let head = self.table.head(slot);
-        if self.count(head) == MOST {
+        let slot = self.slot(rule);
+        let old = slot.map(|slot| self.table.head(slot));
+        let count = old.map_or(0, |old| self.count(old));
+        if count == MOST {
             return false;
         }
-        let mut rules = self.rules_of(head);
-        let behind = rules.partition_point(|other| other.rank < rule.rank);
-        rules.insert(behind, rule.clone());
-        self.forget(head);
-        let head = self.write(&rules);
-        self.table.set_head(slot, head);
+        let mut rows = rows.take_while(|row| row.rank < rule.rank);
+        let is_sure = self.has_sure && !rows.any(|row| layout.overlap(row, rule));
+        let head = self.begin(count + 1, rule);
+        let place = old.map_or(0, |old| self.behind(old, rule.rank));
+        self.put(head, place, rule, is_sure);
+        if let Some(old) = old {
+            self.copy(old, 0..place, head, 0);
+            self.copy(old, place..count, head, place + 1);
+        }
+        self.replace(slot, old, head, rule);
         true
+    }
+
+    /// Enters the cell of a rule in place of another one.
+    fn replace(&mut self, slot: Option<Slot>, old: Option<u32>, head: u32, rule: &FlatRule) {
+        if let (Some(slot), Some(old)) = (slot, old) {
+            self.table.set_head(slot, head);
+            self.forget(old);
+            return;
+        }
+        if self.table.is_full() {
+            self.rehash();
+        }
+        self.table.add(self.hash_of(rule), head);
     }
 
     fn rehash(&mut self) {
@@ -255,20 +358,77 @@ impl Cells {
         let Some(slot) = slot.and_then(|rule| self.slot(rule)) else {
             return false;
         };
-        let head = self.table.head(slot);
-        let mut rules = self.rules_of(head);
-        let Ok(place) = rules.binary_search_by_key(&rule.rank, |other| other.rank) else {
+        let old = self.table.head(slot);
+        let (count, place) = (self.count(old), self.behind(old, rule.rank));
+        if place == count || self.rank(old, place) != rule.rank {
             return false;
-        };
-        rules.remove(place);
-        self.forget(head);
-        if rules.is_empty() {
+        }
+        if count == 1 {
             self.table.take(slot);
         } else {
-            let head = self.write(&rules);
+            let head = self.begin(count - 1, rule);
+            self.copy(old, 0..place, head, 0);
+            self.copy(old, place + 1..count, head, place);
             self.table.set_head(slot, head);
         }
+        self.forget(old);
         true
+    }
+
+    /// Finds out which rules are sure beside these rows.
+    pub(super) fn trust(&mut self, layout: &Layout, rows: &[FlatRule]) {
+        if self.table.used() > MOST_SURE {
+            return;
+        }
+        self.has_sure = true;
+        for head in self.table.heads().collect::<Vec<_>>() {
+            let entries = self.entry(head, 0)..self.entry(head, self.count(head));
+            for found in self.words[entries]
+                .iter_mut()
+                .skip(ENTRY - 1)
+                .step_by(ENTRY)
+            {
+                *found |= SURE;
+            }
+            self.doubt(layout, head, rows);
+        }
+    }
+
+    /// A rule comes to the rows.
+    pub(super) fn heed(&mut self, layout: &Layout, rule: &FlatRule) {
+        if self.has_sure {
+            for head in self.table.heads().collect::<Vec<_>>() {
+                self.doubt(layout, head, std::slice::from_ref(rule));
+            }
+        }
+    }
+
+    /// Rules of this cell that come behind some of these rows are not sure.
+    fn doubt(&mut self, layout: &Layout, head: u32, rows: &[FlatRule]) {
+        let near = rows.iter().filter(|row| self.overlaps(head, row));
+        let near: Vec<&FlatRule> = near.collect();
+        if near.is_empty() {
+            return;
+        }
+        for at in 0..self.count(head) {
+            let rule = self.rule(head, at);
+            if near
+                .iter()
+                .any(|row| row.rank < rule.rank && layout.overlap(row, &rule))
+            {
+                let entry = self.entry(head, at);
+                self.words[entry + ENTRY - 1] &= !SURE;
+            }
+        }
+    }
+
+    /// Whether there may be a key of this cell that the rule matches.
+    fn overlaps(&self, head: u32, rule: &FlatRule) -> bool {
+        let words = self.common(head).iter().zip(rule.a()).zip(rule.b());
+        let words = words.zip(&self.mask);
+        words.fold(0, |other, (((common, a), b), mask)| {
+            other | (common ^ a) & b & mask
+        }) == 0
     }
 
     /// Asks for where the cell of a key is found, and gives the hash.
@@ -290,95 +450,171 @@ impl Cells {
         (head, is_only)
     }
 
-    /// Searches a cell and keeps what is better than `best`.
+    /// Searches a cell and keeps what is better than `best`. Whether something was found that no rule of the rows comes before.
     #[inline(always)]
-    pub(super) fn search_cell<const N: usize>(
+    fn search_cell<'k, const N: usize, const R: usize>(
         &self,
-        layout: &Layout,
+        compare: impl Compare,
+        kinds: impl Fn(usize) -> (u64, &'k [u64]) + Copy,
         key: &[u64],
         head: u32,
         best: &mut Best,
-    ) {
+    ) -> bool {
         let key_words = if N == 0 { self.key_words } else { N };
+        let rest_words = if R == 0 { self.rest.words } else { R };
         let count = self.count(head);
-        let cell = &self.words[head as usize * STEP + 1..];
-        for first in (0..count).step_by(LANES) {
-            let part = &cell[first * (key_words * 2 + 3)..];
-            let stride = LANES.min(count - first);
-            let lanes = |column: usize| {
-                let words = &part[column * stride..column * stride + LANES];
-                std::array::from_fn(|lane| words[lane])
-            };
-            // Lanes behind the last rule have what is no rule.
-            let lane = layout.matching_lanes::<N>(key, lanes).trailing_zeros() as usize;
-            if lane < stride {
-                let word = |column: usize| part[column * stride + lane];
-                let rank = (word(key_words * 2), word(key_words * 2 + 1));
-                let idx = word(key_words * 2 + 2) as u32;
-                best.improve(Best { rank, idx });
-                return;
-            }
+        let (common, rows) = self.words[head as usize * STEP + 1..].split_at(key_words);
+        let differing = key.iter().zip(&self.mask).zip(common).take(key_words);
+        if differing.fold(0, |all, ((key, mask), common)| all | (key & mask ^ common)) != 0 {
+            return false;
         }
+        let mut packed = [0];
+        let rest = self.rest.of(key, &mut packed);
+        let mut first = 0;
+        while first < count {
+            let lanes = |column: usize| &rows[column * count + first..].as_chunks().0[0];
+            let mut all = u32::MAX;
+            // A fold would be a function of its own, and each comparison a call.
+            for (word, &number) in rest.iter().enumerate().take(rest_words) {
+                let (a, b) = (lanes(word), lanes(rest_words + word));
+                all &= matching(compare, number, kinds(word), a, b);
+            }
+            let lane = all.trailing_zeros() as usize;
+            // Lanes behind the last rule have what is no rule.
+            if lane < LANES.min(count - first) {
+                let entry = rest_words * 2 * count + (first + lane) * ENTRY;
+                let entry = &rows[entry..][..ENTRY];
+                let (rank, idx) = ((entry[0], entry[1]), entry[2] as u32);
+                best.improve(Best { rank, idx });
+                return entry[2] & SURE != 0;
+            }
+            first += LANES;
+        }
+        false
     }
 
     /// Searches all cells that may be of this hash.
     #[inline(always)]
-    pub(super) fn search_one<const N: usize>(
+    fn search_chains<'k, const N: usize, const R: usize>(
         &self,
-        layout: &Layout,
+        compare: impl Compare,
+        kinds: impl Fn(usize) -> (u64, &'k [u64]) + Copy,
         key: &[u64],
         hash: u64,
         best: &mut Best,
-    ) {
-        for head in self.table.chains(hash) {
-            self.search_cell::<N>(layout, key, head, best);
-        }
+    ) -> bool {
+        let heads = self.table.chains(hash);
+        heads.fold(false, |is_sure, head| {
+            is_sure | self.search_cell::<N, R>(compare, kinds, key, head, best)
+        })
     }
 
-    /// The cells of keys with these hashes. Where a key may have more than one, they are searched at once.
-    #[inline(always)]
-    pub(super) fn cells_of<const N: usize>(
-        &self,
-        layout: &Layout,
-        keys: &[&[u64]],
-        hashes: &[u64; GROUP],
-        best: &mut [Best; GROUP],
-    ) -> Found {
-        let mut found = Found {
-            cells: [(0, NONE); GROUP],
-            count: 0,
-        };
-        for (i, &key) in keys.iter().enumerate().take(GROUP) {
-            let (head, is_only) = self.cell(hashes[i]);
-            found.cells[found.count % GROUP] = (i as u8, head);
-            found.count += usize::from((head != NONE) & is_only);
-            if !is_only {
-                self.search_one::<N>(layout, key, hashes[i], &mut best[i]);
-            }
-        }
-        found
+    /// Searches the cell of one key.
+    pub(super) fn search_one<const N: usize>(&self, key: &[u64], best: &mut Best) {
+        let hash = hash::<N>(key, &self.mask);
+        self.search_chains::<N, 0>(Lanewise, |word| self.rest.kinds(word), key, hash, best);
     }
 
-    /// Searches the cells that were found.
+    /// Searches the cells of keys with these hashes, and tells for which of them rows have to be searched too.
     #[inline(always)]
     pub(super) fn search<const N: usize>(
         &self,
-        layout: &Layout,
         keys: &[&[u64]],
-        found: &Found,
+        hashes: &[u64; GROUP],
         best: &mut [Best; GROUP],
-    ) {
-        for &(i, head) in &found.cells[..found.count] {
-            let i = usize::from(i) % GROUP;
-            self.search_cell::<N>(layout, keys[i], head, &mut best[i]);
+    ) -> Asked {
+        let mut asked = Asked::default();
+        comparing_rules(Search::<N> {
+            cells: self,
+            keys,
+            hashes,
+            best,
+            asked: &mut asked,
+        });
+        asked
+    }
+
+    #[inline(always)]
+    fn search_as<'k, const N: usize, const R: usize>(
+        &self,
+        compare: impl Compare,
+        kinds: impl Fn(usize) -> (u64, &'k [u64]) + Copy,
+        keys: &[&[u64]],
+        hashes: &[u64; GROUP],
+        best: &mut [Best; GROUP],
+    ) -> Asked {
+        let mut asked = Asked::default();
+        let (mut found, mut count) = ([(0, NONE); GROUP], 0);
+        for (i, &key) in keys.iter().enumerate().take(GROUP) {
+            let (head, is_only) = self.cell(hashes[i]);
+            found[count % GROUP] = (i as u8, head);
+            count += usize::from((head != NONE) & is_only);
+            let is_sure = !is_only && {
+                let best = &mut best[i];
+                self.search_chains::<N, R>(compare, kinds, key, hashes[i], best)
+            };
+            asked.add(i as u8, (head == NONE) | !(is_only | is_sure));
         }
+        for &(i, head) in &found[..count] {
+            let at = usize::from(i) % GROUP;
+            let is_sure = self.search_cell::<N, R>(compare, kinds, keys[at], head, &mut best[at]);
+            asked.add(i, !is_sure);
+        }
+        asked
     }
 }
 
-/// Cells, each with the number of its key.
-pub(super) struct Found {
-    cells: [(u8, u32); GROUP],
+/// A search for a group of keys. Its instructions are used for nothing else: tuples and sets are searched a fifth slower with them.
+struct Search<'s, const N: usize> {
+    cells: &'s Cells,
+    keys: &'s [&'s [u64]],
+    hashes: &'s [u64; GROUP],
+    best: &'s mut [Best; GROUP],
+    asked: &'s mut Asked,
+}
+
+impl<const N: usize> CompareWork for Search<'_, N> {
+    #[inline(always)]
+    fn run(self, compare: impl Compare) {
+        let (cells, keys, hashes, best) = (self.cells, self.keys, self.hashes, self.best);
+        let rest = &cells.rest;
+        *self.asked = match rest.kinds(0) {
+            (values, &[one, two]) if rest.is_packed() => {
+                let ranges = [one, two];
+                let kinds = |_| (values, &ranges[..]);
+                cells.search_as::<N, 1>(compare, kinds, keys, hashes, best)
+            }
+            (values, &[]) if rest.is_packed() => {
+                let kinds = |_| (values, &[][..]);
+                cells.search_as::<N, 1>(compare, kinds, keys, hashes, best)
+            }
+            _ => {
+                let kinds = |word| rest.kinds(word);
+                cells.search_as::<N, 0>(compare, kinds, keys, hashes, best)
+            }
+        };
+    }
+}
+
+/// Numbers of keys that are to be asked for elsewhere.
+#[derive(Default)]
+pub(super) struct Asked {
+    keys: [u8; GROUP],
     count: usize,
+}
+
+impl Asked {
+    /// Adds a key, if so, without a branch.
+    #[inline(always)]
+    fn add(&mut self, key: u8, is_asked: bool) {
+        self.keys[self.count % GROUP] = key;
+        self.count += usize::from(is_asked);
+    }
+
+    #[inline(always)]
+    pub(super) fn keys(&self) -> &[u8] {
+        &self.keys[..self.count]
+    }
 }
 
 /// Whether a rule leaves none of these bits open.

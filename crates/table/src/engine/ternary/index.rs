@@ -7,7 +7,7 @@ use super::layout::{Layout, MAX_PACKED};
 use super::learned::Learned;
 use super::plan::{PLANNED_ROWS, Plan};
 use super::records::{FlatRule, Records};
-use super::search::{Best, GROUP};
+use super::search::{Best, GROUP, NOTHING};
 use super::tuples::{Tuples, hash};
 use super::vectors::Vectors;
 use crate::engine::{Matcher, Replay};
@@ -90,7 +90,10 @@ impl Index {
         index.learned = learned;
         index.live += cells.as_ref().map_or(0, Cells::len);
         index.built = index.live;
-        index.cells = cells;
+        index.cells = cells.map(|mut cells| {
+            cells.trust(layout, &index.rows.as_ref().map_or(Vec::new(), Rows::rules));
+            cells
+        });
         index
     }
 
@@ -180,14 +183,20 @@ impl Index {
 
     fn insert(&mut self, rule: &FlatRule) {
         self.live += 1;
-        if self.cells.as_mut().is_some_and(|cells| cells.insert(rule)) {
-            return;
+        if let Some(cells) = &mut self.cells {
+            let rows = self.rows.iter().flat_map(Rows::all);
+            if cells.insert(&self.layout, rule, rows) {
+                return;
+            }
         }
         self.came += 1;
         let has_tuple = self.tuples.suit(rule, &self.layout, &self.records);
         let rows = self.rows.as_mut().filter(|_| !has_tuple);
         if let Some(rows) = rows.filter(|rows| !rows.is_outgrown() && rows.takes(rule)) {
             rows.insert(rule);
+            if let Some(cells) = &mut self.cells {
+                cells.heed(&self.layout, rule);
+            }
         } else {
             self.tuples.insert(rule, &self.layout, &mut self.records);
         }
@@ -212,14 +221,16 @@ impl Index {
             *key = words;
             count += 1;
         }
-        let key = &key[..count];
+        let (index, keys, mut best) = (self, &key[..count], [NOTHING; GROUP]);
+        let out = &mut best;
         match self.layout.words {
-            1 => self.search_packed::<1>(key),
-            2 => self.search_packed::<2>(key),
-            3 => self.search_packed::<3>(key),
-            4 => self.search_packed::<4>(key),
-            _ => self.search_packed::<0>(key),
+            1 => in_vectors(Group::<1> { index, keys, out }),
+            2 => in_vectors(Group::<2> { index, keys, out }),
+            3 => in_vectors(Group::<3> { index, keys, out }),
+            4 => in_vectors(Group::<4> { index, keys, out }),
+            _ => in_vectors(Group::<0> { index, keys, out }),
         }
+        best
     }
 
     fn find_as<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
@@ -251,6 +262,20 @@ impl Replay for Index {
     fn clone_cost(&self) -> usize {
         // A clone copies about a hundred bytes a rule; a change touches a few cache lines.
         self.live / 32 + 16
+    }
+}
+
+/// Packed keys, up to [`GROUP`].
+struct Group<'b, const N: usize> {
+    index: &'b Index,
+    keys: &'b [&'b [u64]],
+    out: &'b mut [Best; GROUP],
+}
+
+impl<const N: usize> BitWork for Group<'_, N> {
+    #[inline(always)]
+    fn run(self) {
+        *self.out = self.index.search_packed::<N>(self.keys);
     }
 }
 

@@ -12,9 +12,6 @@ use std::sync::Arc;
 /// The most words of a packed key. Longer keys stay as they are, a word a limb.
 pub(super) const MAX_PACKED: usize = 8;
 
-/// Rules that are compared at a time.
-pub(super) const LANES: usize = 4;
-
 /// Where the bits of a key lie.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -314,49 +311,27 @@ impl Layout {
         differing == 0
     }
 
-    /// Whether rules can be compared [`LANES`] at a time.
-    pub(super) fn compares_lanes(&self) -> bool {
-        // Differences of wider numbers have no sign.
-        self.wide_ranges.is_empty() && self.ranges.iter().all(|piece| piece.width < u64::BITS)
+    /// Whether there may be a key that both rules match. No range has more limbs than one.
+    pub(super) fn overlap(&self, one: &FlatRule, other: &FlatRule) -> bool {
+        let differing = |word: usize| {
+            let both = one.b()[word] & other.b()[word] & self.ternary[word];
+            (one.a()[word] ^ other.a()[word]) & both
+        };
+        let is_apart = |piece: &Piece| {
+            piece.of(one.b()) < piece.of(other.a()) || piece.of(other.b()) < piece.of(one.a())
+        };
+        (0..self.words).all(|word| differing(word) == 0) && !self.ranges.iter().any(is_apart)
+    }
+
+    /// The bits of each range in a word that has one limb.
+    pub(super) fn ranges(&self, word: usize) -> impl Iterator<Item = u64> + '_ {
+        let ranges = self.ranges.iter().filter(move |piece| piece.word == word);
+        ranges.map(|piece| piece.mask << piece.shift)
     }
 
     /// The bits of a word that are not of a range.
     pub(super) fn values(&self, word: usize) -> u64 {
         self.ternary[word]
-    }
-
-    /// Of rules side by side, whose words of rows `a` and then `b` this function gives, those that a key matches, a bit each, and ones behind them.
-    #[inline(always)]
-    pub(super) fn matching_lanes<const N: usize>(
-        &self,
-        key: &[u64],
-        lanes: impl Fn(usize) -> [u64; LANES],
-    ) -> u32 {
-        let words = if N == 0 { self.words } else { N };
-        let (key, ternary) = (&key[..words], &self.ternary[..words]);
-        let mut differing = [0; LANES];
-        for word in 0..words {
-            let (a, b) = (lanes(word), lanes(words + word));
-            for lane in 0..LANES {
-                differing[lane] |= (key[word] ^ a[lane]) & b[lane] & ternary[word];
-            }
-        }
-        let mut outside = [0; LANES];
-        for piece in &self.ranges {
-            let (a, b) = (lanes(piece.word), lanes(words + piece.word));
-            let of = |word: u64| word >> piece.shift & piece.mask;
-            let value = of(key[piece.word]);
-            for lane in 0..LANES {
-                // The sign of what is less.
-                outside[lane] |= value.wrapping_sub(of(a[lane])) | of(b[lane]).wrapping_sub(value);
-            }
-        }
-        let mut matching = u32::MAX << LANES;
-        for lane in 0..LANES {
-            let is_outside = differing[lane] | outside[lane] >> 63;
-            matching |= u32::from(is_outside == 0) << lane;
-        }
-        matching
     }
 
     /// Whether a key is in the ranges of that rule; without a branch for each.

@@ -4,7 +4,7 @@
 //! - [`tuples`] are hash tables ([`buckets`]), one for each of a few masks; [`windows`] tell which of them
 //!   are worth a search;
 //! - [`vectors`] hold some hundred rules of rare masks, a bit each, in rows ([`bit_rows`]) by value of each part of the key ([`dimension`]);
-//! - [`cells`] hold rules by bits that most have fixed, where few rules have the same ones;
+//! - [`cells`] hold rules by bits that most have fixed, where few rules have the same ones, which are compared in the [`rest`];
 //! - [`isets`] are rules of which a key can match one at most, found by a [`model`]; [`learned`] is a few of them;
 //! - [`plan`] chooses masks, windows and rows for a set of rules;
 //! - [`index`] is all that together, one flat structure; [`search`] goes through it for a group of keys at a
@@ -28,6 +28,7 @@ mod learned;
 mod model;
 mod plan;
 mod records;
+mod rest;
 mod search;
 #[cfg(test)]
 mod tests;

@@ -88,8 +88,7 @@ impl Index {
         let mut best = NOTHING;
         self.learned.search_one::<N>(&self.layout, key, &mut best);
         if let Some(cells) = &self.cells {
-            let hash = cells.hash::<N>(key);
-            cells.search_one::<N>(&self.layout, key, hash, &mut best);
+            cells.search_one::<N>(key, &mut best);
         }
         if let Some(rows) = &self.rows {
             rows.search_one(key, &mut best);
@@ -134,8 +133,10 @@ impl Index {
     /// The best rules for up to [`GROUP`] packed keys.
     #[inline(always)]
     pub(super) fn search_packed<const N: usize>(&self, key: &[&[u64]]) -> [Best; GROUP] {
-        for key in key {
-            self.tuples.prefetch_candidates(key);
+        if self.tuples.len() > 0 {
+            for key in key {
+                self.tuples.prefetch_candidates(key);
+            }
         }
         let mut hashes = [0; GROUP];
         if let Some(cells) = &self.cells {
@@ -145,15 +146,19 @@ impl Index {
         }
         let mut best = [NOTHING; GROUP];
         self.learned.search::<N>(&self.layout, key, &mut best);
-        let cells = self.cells.as_ref().map(|cells| {
-            let found = cells.cells_of::<N>(&self.layout, key, &hashes, &mut best);
-            (cells, found)
-        });
-        if let Some(rows) = &self.rows {
-            rows.search(key, &mut best);
-        }
-        if let Some((cells, found)) = cells {
-            cells.search::<N>(&self.layout, key, &found, &mut best);
+        let asked = self.cells.as_ref();
+        let asked = asked.map(|cells| cells.search::<N>(key, &hashes, &mut best));
+        match (&self.rows, &asked) {
+            (Some(rows), Some(asked)) => {
+                let mut left: [&[u64]; GROUP] = [&[]; GROUP];
+                for (left, &i) in left.iter_mut().zip(asked.keys()) {
+                    *left = key[usize::from(i)];
+                }
+                let asked = asked.keys();
+                rows.search(&left[..asked.len()], |at| asked[at].into(), &mut best);
+            }
+            (Some(rows), None) => rows.search(key, |at| at, &mut best),
+            (None, _) => {}
         }
         if self.tuples.len() > 0 {
             let mut candidates = [0u64; GROUP];

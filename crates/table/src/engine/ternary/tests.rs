@@ -131,12 +131,39 @@ impl Case {
     /// One more that matches the same.
     fn insert_like(&mut self, at: usize) -> Change {
         let class = self.stream.below(1000) as i64;
+        self.insert_like_ranked(at, class)
+    }
+
+    fn insert_like_ranked(&mut self, at: usize, class: i64) -> Change {
         let rank = Rank::smallest_first(class, EntryId(self.next as u64));
         let (like, matches) = self.rules[at].clone();
         let rule = FlatRule {
             rank: rank.words(),
             idx: EntryIdx::from_index(self.next),
             ..like
+        };
+        self.next += 1;
+        self.rules.push((rule.clone(), matches));
+        Change::insert(rule)
+    }
+
+    /// One that matches all.
+    fn insert_all(&mut self, class: i64) -> Change {
+        let matches = self.shape.fields().iter().map(|field| match field.kind {
+            MatchKind::Range => FieldMatch::Range {
+                lo: Value::zero(field.width),
+                hi: Value::zero(field.width).not(),
+            },
+            _ => FieldMatch::Ternary {
+                value: Value::zero(field.width),
+                mask: Value::zero(field.width),
+            },
+        });
+        let matches: Arc<[FieldMatch]> = matches.collect();
+        let rule = FlatRule {
+            rows: self.layout.rule(&self.shape, &matches),
+            rank: Rank::smallest_first(class, EntryId(0)).words(),
+            idx: EntryIdx::from_index(self.next),
         };
         self.next += 1;
         self.rules.push((rule.clone(), matches));
@@ -287,6 +314,35 @@ fn an_index_with_cells_equals_a_scan_while_rules_come_and_go_and_when_a_cell_is_
         assert_eq!(index.len(), 100);
         case.check(&index);
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn a_rule_of_a_cell_is_sure_unless_one_of_the_rows_may_come_before_it() {
+    let mut case = Case::new(11);
+    for _ in 0..3000 {
+        case.insert();
+    }
+    let mut index = case.with_cells();
+    let sure = |index: &Index| index.cells.as_ref().map_or(0, Cells::sure);
+    let at_first = sure(&index);
+    assert!(at_first > 1000, "{at_first} rules are sure");
+    let one = index.cells.iter().flat_map(Cells::rules).next();
+    let one = one.expect("rules are in cells").rank;
+    let is_it = |(rule, _): &(FlatRule, _)| rule.rank == one;
+    let like = case.rules.iter().position(is_it).expect("it is there");
+    index.apply(&case.insert_like_ranked(like, -2));
+    assert_eq!(sure(&index), at_first + 1);
+    index.apply(&case.insert_all(-1));
+    assert_eq!(
+        sure(&index),
+        1,
+        "all others come behind the one for all keys"
+    );
+    case.check(&index);
+    index.apply(&case.insert_like(like));
+    assert_eq!(sure(&index), 1);
+    case.check(&index);
 }
 
 #[test]

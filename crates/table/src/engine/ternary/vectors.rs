@@ -136,8 +136,13 @@ impl<R: BitRow> Vectors<R> {
         self.len
     }
 
+    /// All rules, the best first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &FlatRule> {
+        self.rules.iter().flatten()
+    }
+
     pub(super) fn rules(&self) -> Vec<FlatRule> {
-        self.rules.iter().flatten().cloned().collect()
+        self.all().cloned().collect()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -302,14 +307,19 @@ impl<R: BitRow> Vectors<R> {
         best.improve(self.best(self.row(key).first()));
     }
 
-    /// The same for up to [`GROUP`] keys.
+    /// The same for up to [`GROUP`] keys, each with its number among all.
     #[inline(always)]
-    pub(super) fn search(&self, keys: &[&[u64]], best: &mut [Best; GROUP]) {
+    pub(super) fn search(
+        &self,
+        keys: &[&[u64]],
+        number: impl Fn(usize) -> usize,
+        best: &mut [Best; GROUP],
+    ) {
         self.places(
             keys.len(),
             |at| keys[at],
             |at, place| {
-                best[at % GROUP].improve(self.best(place));
+                best[number(at) % GROUP].improve(self.best(place));
             },
         );
     }

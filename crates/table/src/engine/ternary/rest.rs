@@ -1,0 +1,196 @@
+//! [`Rest`]: what is left to compare of a key and the rules of a cell, all of which have some bits in common: the others, in one word if there is room.
+
+use super::layout::Layout;
+use crate::compare::{Compare, LANES};
+use bits::one;
+
+/// Bits of a key side by side, and where they go.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    word: usize,
+    shift: u32,
+    mask: u64,
+    to: u32,
+}
+
+/// Where the bits lie that cells leave open.
+#[derive(Debug, Clone)]
+pub(super) struct Rest {
+    /// How many words there are.
+    pub(super) words: usize,
+    /// What is put into one word; nothing if words are those of keys.
+    runs: Box<[Run]>,
+    /// How each word is compared.
+    kinds: Box<[Kinds]>,
+}
+
+/// How the bits of a word are compared.
+#[derive(Debug, Clone)]
+struct Kinds {
+    /// These by value and mask.
+    values: u64,
+    /// And these as ranges.
+    ranges: Box<[u64]>,
+}
+
+impl Rest {
+    /// Of a word, the bits that are compared by value and mask, and those of each range.
+    #[inline(always)]
+    pub(super) fn kinds(&self, word: usize) -> (u64, &[u64]) {
+        let kinds = &self.kinds[word];
+        (kinds.values, &kinds.ranges)
+    }
+
+    /// What `mask`, which has no bits of ranges, leaves of keys. No range has more limbs than one.
+    pub(super) fn new(layout: &Layout, mask: &[u64]) -> Self {
+        let mut open = vec![0; layout.words];
+        for piece in &layout.pieces {
+            open[piece.word] |= one::mask(piece.width) << piece.shift;
+        }
+        for (open, mask) in open.iter_mut().zip(mask) {
+            *open &= !mask;
+        }
+        let count: u32 = open.iter().map(|word| word.count_ones()).sum();
+        let mut rest = Self {
+            words: 1,
+            runs: runs(&open).into(),
+            kinds: [].into(),
+        };
+        let kinds = |word: usize| Kinds {
+            values: layout.values(word),
+            ranges: layout.ranges(word).collect(),
+        };
+        let kinds = (0..layout.words).map(kinds);
+        if count > u64::BITS {
+            rest.words = layout.words;
+            rest.runs = [].into();
+            rest.kinds = kinds.collect();
+        } else {
+            rest.kinds = [rest.kinds_in_one(&kinds.collect::<Vec<_>>())].into();
+        }
+        rest
+    }
+
+    /// How what is put into one word is compared.
+    fn kinds_in_one(&self, kinds: &[Kinds]) -> Kinds {
+        let values: Vec<u64> = kinds.iter().map(|kinds| kinds.values).collect();
+        let range = |(word, &bits): (usize, &u64)| {
+            let mut words = vec![0; kinds.len()];
+            words[word] = bits;
+            self.of_words(&words)
+        };
+        let ranges = kinds.iter().enumerate();
+        let ranges =
+            ranges.flat_map(|(word, kinds)| kinds.ranges.iter().map(move |bits| (word, bits)));
+        Kinds {
+            values: self.of_words(&values),
+            ranges: ranges.map(range).collect(),
+        }
+    }
+
+    /// Whether all is in one word.
+    #[inline(always)]
+    pub(super) fn is_packed(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// These bits of words of a key in one word.
+    #[inline(always)]
+    fn of_words(&self, words: &[u64]) -> u64 {
+        let runs = self.runs.iter();
+        runs.fold(0, |rest, run| {
+            rest | (words[run.word] >> run.shift & run.mask) << run.to
+        })
+    }
+
+    /// What is left of words of a key.
+    #[inline(always)]
+    pub(super) fn of<'k>(&self, words: &'k [u64], packed: &'k mut [u64; 1]) -> &'k [u64] {
+        if !self.is_packed() {
+            return words;
+        }
+        packed[0] = self.of_words(words);
+        packed
+    }
+
+    /// Adds what is left to words of which the other bits are known.
+    pub(super) fn put_back(&self, rest: &[u64], words: &mut [u64]) {
+        if !self.is_packed() {
+            words.copy_from_slice(rest);
+        }
+        for run in &self.runs {
+            words[run.word] |= (rest[0] >> run.to & run.mask) << run.shift;
+        }
+    }
+}
+
+/// Which rules that lie side by side match a word of a key, a bit each, and ones behind them. Of the word, bits are compared by value and mask, and as ranges.
+#[inline(always)]
+pub(super) fn matching(
+    compare: impl Compare,
+    number: u64,
+    (values, ranges): (u64, &[u64]),
+    a: &[u64; LANES],
+    b: &[u64; LANES],
+) -> u32 {
+    let mut others = compare.differing(number, a, b, values);
+    for &bits in ranges {
+        others |= compare.outside(number & bits, a, b, bits);
+    }
+    !others
+}
+
+/// Where ones lie side by side.
+fn runs(open: &[u64]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut to = 0;
+    for (word, &open) in open.iter().enumerate() {
+        let mut left = open;
+        while left != 0 {
+            let shift = left.trailing_zeros();
+            let width = (left >> shift).trailing_ones();
+            let mask = one::mask(width);
+            left &= !(mask << shift);
+            runs.push(Run {
+                word,
+                shift,
+                mask,
+                to,
+            });
+            to += width;
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KeyField, KeyShape, MatchKind};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_put_back_where_it_was(
+            open in 0u32..80,
+            place in 0u32..24,
+            numbers in any::<[u64; 3]>(),
+        ) {
+            let fields = [(64, MatchKind::Ternary), (40, MatchKind::Lpm), (16, MatchKind::Range), (8, MatchKind::Range)];
+            let shape = KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }));
+            let layout = Layout::new(&shape);
+            prop_assert_eq!(layout.words, 2);
+            // Open bits in the first word, and in the others from some place on.
+            let first = one::mask(64) & !one::mask(open.min(64));
+            let mask = [first, (one::mask(40) & !(one::mask(open.saturating_sub(64)) << place)) & layout.values(1)];
+            let rest = Rest::new(&layout, &mask);
+            prop_assert_eq!(rest.is_packed(), open + 24 <= 64);
+            let words = [numbers[0], numbers[1]];
+            let mut back = [words[0] & mask[0], words[1] & mask[1]];
+            rest.put_back(rest.of(&words, &mut [0]), &mut back);
+            prop_assert_eq!(back, words);
+            let kinds: u32 = (0..rest.words).map(|word| rest.kinds(word).1.iter().map(|bits| bits.count_ones()).sum::<u32>()).sum();
+            prop_assert_eq!(kinds, 24);
+        }
+    }
+}
