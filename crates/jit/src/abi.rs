@@ -24,7 +24,7 @@ use packet::{Frame, FrameError};
 use table::prefetch::prefetch_at;
 
 use crate::notes::RowList;
-use crate::translate::{PassUses, ScoutSite};
+use crate::translate::{ParsedNotes, PassUses, ScoutSite};
 use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
@@ -193,6 +193,8 @@ pub(crate) struct Code {
     pub(crate) calls: Vec<ExternCall>,
     pub(crate) wides: Vec<WideStep>,
     pub(crate) scouts: Vec<ScoutSite>,
+    /// What the first of several scouts notes for the others.
+    pub(crate) parsed: Option<ParsedNotes>,
     pub(crate) constants: Vec<Box<[u64]>>,
     /// Where its scouts' answers list what the pass will read.
     pub(crate) rows: RowList,
@@ -221,6 +223,18 @@ impl Code {
     /// tells how many it has.
     pub(crate) fn is_searched(&self, table: TableId) -> bool {
         !self.hashed_tables.contains_key(&table) && !self.direct_tables.contains_key(&table)
+    }
+
+    /// The levels on which scouts have something to ask, of some state.
+    pub(crate) fn scout_levels(&self) -> BTreeSet<usize> {
+        let asked = self.scouts.iter().filter(|site| !site.is_direct());
+        asked.map(|site| site.level).collect()
+    }
+
+    /// The word behind the notes of all sites.
+    pub(crate) fn end_of_scouts(&self) -> usize {
+        let last = self.scouts.last();
+        last.map_or(0, |site| site.first + site.words())
     }
 
     /// Whether it calls functions of the host.

@@ -8,7 +8,7 @@ use table::EntryIdx;
 use table::prefetch::prefetch_at;
 
 use crate::abi::{self, Code};
-use crate::translate::{ScoutSite, words_of_rows};
+use crate::translate::{ParsedNotes, ScoutSite, words_of_rows};
 use crate::view::{self, Rows};
 
 /// Where among the notes the rows are listed that native code will read: how many, and their addresses.
@@ -29,7 +29,7 @@ impl RowList {
     }
 }
 
-/// The list behind the notes of all sites, long enough for all that packets find in hash tables.
+/// The list behind all other notes, long enough for all that packets find in hash tables.
 pub(crate) fn list_of_rows(code: &Code) -> RowList {
     let hashed = code
         .scouts
@@ -38,10 +38,7 @@ pub(crate) fn list_of_rows(code: &Code) -> RowList {
     let rows = hashed.map(|site| words_of_rows(code.tables[site.table].records.stride()));
     let rows: usize = rows.sum();
     RowList {
-        first: code
-            .scouts
-            .last()
-            .map_or(0, |site| site.first + site.words()),
+        first: code.end_of_scouts() + code.parsed.as_ref().map_or(0, ParsedNotes::words),
         words: if rows > 0 { 1 + rows } else { 0 },
     }
 }

@@ -334,8 +334,11 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     };
     let asked = code.scouts.iter().filter(asks);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
-    let first = if notes_use { NOTES_USE } else { 0 };
-    words.push(asked.fold(first, |levels, site| levels | 1 << site.level));
+    let mut levels = asked.fold(0, |levels, site| levels | 1 << site.level);
+    if let Some(parsed) = code.parsed.as_ref().filter(|_| levels != 0) {
+        levels |= 1 << parsed.level;
+    }
+    words.push(levels | if notes_use { NOTES_USE } else { 0 });
 }
 
 /// Whether native code finds keys of a table by itself: of which it may is known when it is made.

@@ -26,6 +26,7 @@ use super::extract::is_inline;
 use super::hashed::HashedNotes;
 use super::homes::{Homes, written_in_control};
 use super::levels::{Follows, Level, Levels, assigns};
+use super::parsed::Noted;
 use super::pass::stays;
 use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
@@ -333,8 +334,7 @@ impl Translator<'_> {
         let is_exact = keys.iter().all(|key| self.is_known(control, &key.expr));
         let is_verified = scouting.verifies || !is_exact;
         let limbs = self.code.tables[table].key_limbs as usize;
-        let first = self.code.scouts.last();
-        let first = first.map_or(0, |site| site.first + site.words());
+        let first = self.code.end_of_scouts();
         let packing = self.packed_key(table);
         let site = ScoutSite {
             table,
@@ -436,23 +436,15 @@ impl Translator<'_> {
             fused.scouting.is_ahead = true;
             std::mem::swap(&mut levels, &mut fused.scouting.levels);
         }
-        let asks = |control: &ControlId| {
-            let mut sites = sites.iter();
-            sites.any(|((of, _), &site)| of == control && self.code.scouts[site].level == level)
-        };
-        let controls = pass.steps.iter().filter_map(|step| match step {
-            PassStep::Control(control) => Some(*control),
-            _ => None,
-        });
-        let mut controls: Vec<ControlId> = controls.collect();
-        let last = controls.iter().rposition(asks);
-        controls.truncate(last.map_or(0, |last| last + 1));
+        let (controls, needed) = self.scouted_on(pass, sites, &levels, level);
+        let noted = self.parsed_for_scouts(pass, sites, &levels, level);
         let plan = Plan {
-            needed: levels.needed(self.program, &controls, level, |table| self.nearness(table)),
+            needed,
             levels,
             level,
             controls,
             sites,
+            noted,
         };
         let begin = self.begin_burst();
         self.begin_packet();
@@ -474,13 +466,44 @@ impl Translator<'_> {
         Ok(())
     }
 
+    /// The controls that the scout of a level goes through, and the fields on which its questions depend.
+    pub(super) fn scouted_on(
+        &self,
+        pass: &Pass,
+        sites: &ScoutedStages,
+        levels: &Levels,
+        level: Level,
+    ) -> (Vec<ControlId>, HashSet<FieldId>) {
+        let asks = |control: &ControlId| {
+            let mut sites = sites.iter();
+            sites.any(|((of, _), &site)| of == control && self.code.scouts[site].level == level)
+        };
+        let controls = pass.steps.iter().filter_map(|step| match step {
+            PassStep::Control(control) => Some(*control),
+            _ => None,
+        });
+        let mut controls: Vec<ControlId> = controls.collect();
+        let last = controls.iter().rposition(asks);
+        controls.truncate(last.map_or(0, |last| last + 1));
+        let nearness = |table| self.nearness(table);
+        let needed = levels.needed(self.program, &controls, level, nearness);
+        (controls, needed)
+    }
+
     fn scout_steps(&mut self, pass: &Pass, plan: &Plan<'_>) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
             match step {
                 PassStep::Parse { .. } if is_parsed => break,
                 PassStep::Parse { .. } => {
-                    self.step(number as u32, step)?;
+                    match &plan.noted {
+                        Noted::Before(parsed) => self.take_parsed(parsed),
+                        Noted::Here(parsed) => {
+                            self.step(number as u32, step)?;
+                            self.note_parsed(parsed);
+                        }
+                        Noted::Nowhere => self.step(number as u32, step)?,
+                    }
                     is_parsed = true;
                 }
                 PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
@@ -699,6 +722,7 @@ pub(super) struct Plan<'s> {
     sites: &'s ScoutedStages,
     /// The fields on which its questions depend.
     pub(super) needed: HashSet<FieldId>,
+    noted: Noted,
 }
 
 impl Plan<'_> {

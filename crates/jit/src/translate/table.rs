@@ -111,7 +111,7 @@ impl Translator<'_> {
     }
 
     /// Whether the action at a position may be a table's default.
-    fn may_miss_run(&self, table: TableId, position: usize) -> bool {
+    pub(super) fn may_miss_run(&self, table: TableId, position: usize) -> bool {
         let declared = self.program.tables.get(table);
         declared.is_some_and(|table| match table.default_is_const {
             true => table.default.action == position,
