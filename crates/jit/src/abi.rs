@@ -341,7 +341,10 @@ pub(crate) fn run_pass(
         prefetch_at(frame.address());
     }
     let mut notes = std::mem::take(&mut packet.notes);
-    notes::clear(code, &mut notes, count);
+    let looked_at = lots
+        .iter()
+        .fold(0, |sites, lot| sites | view::looked_at(lot.derived));
+    notes::clear(code, &mut notes, count, looked_at);
     let mut limbs = std::mem::take(&mut packet.limbs);
     packet.now = burst.now;
     let mut invocation = Invocation {

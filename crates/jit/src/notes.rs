@@ -43,14 +43,14 @@ pub(crate) fn list_of_rows(code: &Code) -> RowList {
     }
 }
 
-/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them.
-pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize) {
+/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them. Of which sites anybody looks at the answers, [`view::looked_at`] says of all lots.
+pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize, looked_at: u64) {
     let words = code.rows.first + code.rows.words;
     if notes.len() < words {
         notes.resize(words, 0);
     }
-    for site in &code.scouts {
-        site.clear(notes, packets);
+    for (number, site) in code.scouts.iter().enumerate() {
+        site.clear(notes, packets, view::is_among(looked_at, number));
     }
     if code.rows.words > 0 {
         notes[code.rows.first] = 0;

@@ -255,6 +255,20 @@ pub(crate) fn is_scouted(derived: &Derived, level: usize) -> bool {
     levels.is_some_and(|levels| levels >> level & 1 != 0)
 }
 
+/// The sites at whose answers native code looks, by their numbers among the code's: the word before the last one.
+#[inline]
+pub(crate) fn looked_at(derived: &Derived) -> u64 {
+    let words = derived.words.len();
+    let sites = words.checked_sub(2).and_then(|at| derived.words.get(at));
+    sites.copied().unwrap_or(u64::MAX)
+}
+
+/// Whether a site is among such sites, of which more than a word has bits for always are.
+#[inline]
+pub(crate) fn is_among(sites: u64, number: usize) -> bool {
+    number >= u64::BITS as usize || sites >> number & 1 != 0
+}
+
 /// What the last word says beside the levels.
 const NOTES_USE: u64 = 1 << 63;
 
@@ -338,7 +352,20 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     if let Some(parsed) = code.parsed.as_ref().filter(|_| levels != 0) {
         levels |= 1 << parsed.level;
     }
+    words.push(looked_at_in(state, code));
     words.push(levels | if notes_use { NOTES_USE } else { 0 });
+}
+
+/// The sites of these scouts at whose answers native code looks in a state.
+fn looked_at_in(state: &State, code: &Code) -> u64 {
+    let looked_at = |site: &ScoutSite| {
+        let table = state.table(site.table);
+        !table.is_some_and(|table| site.is_always_near(&table.lookup))
+    };
+    let sites = code.scouts.iter().zip(0..u64::BITS);
+    sites.fold(0, |sites, (site, bit)| {
+        sites | u64::from(looked_at(site)) << bit
+    })
 }
 
 /// Whether native code finds keys of a table by itself: of which it may is known when it is made.

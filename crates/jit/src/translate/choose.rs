@@ -36,9 +36,11 @@ pub(super) enum Ways<'w> {
 }
 
 impl<'t> Translator<'t> {
-    /// These actions, each with its position in the table, if each only assigns something, and not much.
+    /// These actions, each with its position in the table, if each only assigns something, and not much, and if it cannot be foreseen which of them it is. Where entries run one action alone, most
+    /// packets hit one: what a branch foresees then waits for no record, but for an action that takes nothing from it.
     pub(super) fn choices(
-        &self,
+        &mut self,
+        table: TableId,
         actions: &[(usize, ActionId)],
         plan: &Plan<'_>,
     ) -> Option<Vec<Choice<'t>>> {
@@ -46,13 +48,20 @@ impl<'t> Translator<'t> {
         let mut limbs = 0;
         for &(position, action) in actions {
             let declared = self.program.actions.get(action)?;
-            let params = 0..declared.params.len();
-            let is_wide = |param| self.wide_param(action, param).is_some();
-            let (assigned, ends) = self.assigned(&declared.body, plan)?;
+            let mut params = 0..declared.params.len();
+            if self.hits_run(table).is_some() && !params.is_empty() {
+                return None;
+            }
+            // By its action an expression has the types of parameters.
+            let around = self.action.replace((action, Vec::new()));
+            let assigned = self.assigned(&declared.body, plan);
+            self.action = around;
+            let (assigned, ends) = assigned?;
             for (to, _) in &assigned {
                 limbs += to.ty(self.program).map_or(u32::MAX, limbs_of);
             }
-            if params.into_iter().any(is_wide) || limbs > MOST_LIMBS {
+            let is_wide = |param| self.wide_param(action, param).is_some();
+            if params.any(is_wide) || limbs > MOST_LIMBS {
                 return None;
             }
             choices.push(Choice {
@@ -70,8 +79,8 @@ impl<'t> Translator<'t> {
         let mut assigned = Vec::new();
         for stmt in body {
             match &stmt.kind {
-                StmtKind::Assign(to, value) if self.is_wanted(to, value, plan) => {
-                    assigned.push((to, value));
+                StmtKind::Assign(to, value) => {
+                    assigned.extend(self.is_wanted(to, value, plan).then_some((to, value)));
                 }
                 StmtKind::Exit => return Some((assigned, true)),
                 StmtKind::Leave(_) => return None,
@@ -134,7 +143,11 @@ impl<'t> Translator<'t> {
     }
 
     /// Whether a record tells the action at a position.
-    fn is_run(&mut self, (table, record, is_hit): (TableId, Value, Value), position: usize) -> Value {
+    fn is_run(
+        &mut self,
+        (table, record, is_hit): (TableId, Value, Value),
+        position: usize,
+    ) -> Value {
         let is_known = self.hits_run(table) == Some(position);
         if is_known && !self.may_miss_run(table, position) {
             return is_hit;

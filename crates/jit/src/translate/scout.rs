@@ -19,7 +19,7 @@ use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
-use table::Directness;
+use table::{Directness, Lookup};
 
 use super::answers::{AnswerNotes, WORD_SHIFT};
 use super::extract::is_inline;
@@ -46,6 +46,10 @@ pub(crate) struct ScoutSite {
     pub(crate) is_verified: bool,
     /// What is known of an index in which native code finds keys: where there is one, nobody asks.
     nearness: Option<Directness>,
+    /// Whether that is an index of slots, and no other.
+    has_slots: bool,
+    /// Whether the pass looks at what is noted before it looks for an index.
+    pub(super) is_noted_first: bool,
     /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
     pub(crate) answers_at_once: bool,
     /// Other notes, where native code looks keys up in a hash table.
@@ -116,13 +120,25 @@ impl ScoutSite {
         self.hashed.map_or(searched, HashedNotes::answers)
     }
 
-    /// None of so many packets asks, in the notes of this site.
-    pub(crate) fn clear(&self, notes: &mut [u64], packets: usize) {
-        if let Some(hashed) = self.hashed {
-            return hashed.clear(notes, packets);
+    /// Whether native code never looks at what is noted, of a state with such a table: it finds all answers by itself.
+    pub(crate) fn is_always_near(&self, lookup: &Lookup) -> bool {
+        let is_near = match self.has_slots {
+            true => lookup.direct().is_some(),
+            false => lookup.vectors().is_some(),
+        };
+        self.may_be_near() && !self.is_noted_first && is_near
+    }
+
+    /// None of so many packets asks, in the notes of this site; nor has any an answer, where anybody looks.
+    pub(crate) fn clear(&self, notes: &mut [u64], packets: usize, is_looked_at: bool) {
+        if self.is_direct() {
+            return;
         }
-        if !self.is_direct() {
-            notes[self.first] = 0;
+        match self.hashed {
+            Some(hashed) => hashed.clear(notes),
+            None => notes[self.first] = 0,
+        }
+        if is_looked_at {
             self.answers().clear(notes, packets);
         }
     }
@@ -343,6 +359,9 @@ impl Translator<'_> {
             level,
             is_verified,
             nearness: self.nearness(table),
+            has_slots: self.may_be_direct(table),
+            // A key of many bits is not likely to have a slot.
+            is_noted_first: packing.is_some() && !self.has_small_keys(table),
             // Not before its scout needs them.
             answers_at_once: false,
             hashed: packing

@@ -318,7 +318,9 @@ impl Translator<'_> {
         }
         let record = self.record_of(table, number);
         let followed: Vec<(usize, ActionId)> = arms.iter().map(|arm| (arm.1, arm.2)).collect();
-        let choices = action_run.is_none().then(|| self.choices(&followed, plan));
+        let choices = action_run
+            .is_none()
+            .then(|| self.choices(table, &followed, plan));
         if let Some(choices) = choices.flatten() {
             let ways = match by_action && answered.decides {
                 true => Ways::ByAction(ways),
