@@ -141,3 +141,36 @@ fn ask_for(rows: &Rows, numbers: &[u64]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::compile_pass;
+    use exec::{Natives, Pass, PassStep};
+    use ir::{ControlId, Layout, ParserId};
+
+    #[test]
+    fn answers_are_cleared_where_anybody_looks_at_them() {
+        let text = "program p own\nfield a: bit<32>\nparser p start s {\n state s {\n goto accept;\n }\n}\naction none() {\n}\n\
+            table rules {\n key a: ternary as bit<32> = a;\n action none table_and_default;\n default none();\n size 16 declared;\n}\n\
+            control c {\n stage rules: match rules next end;\n}\n";
+        let program = ir::read(text).expect("the text is IR");
+        let parse = PassStep::Parse {
+            parser: ParserId::new(0),
+            errors: Vec::new(),
+        };
+        let pass = Pass {
+            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        let cleared = |looked_at: u64| {
+            let mut notes = vec![u64::MAX; 1000];
+            clear(&compiled.code, &mut notes, 7, looked_at);
+            notes.iter().filter(|&&word| word == 0).count()
+        };
+        // How many ask, and the answers of seven packets.
+        assert_eq!(cleared(0), 1);
+        assert_eq!(cleared(1), 1 + 7);
+    }
+}

@@ -177,3 +177,113 @@ impl Translator<'_> {
         self.b.ins().iadd_imm(row, (WORD * parsed.first) as i64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Body, Shared, in_bytes, translate};
+    use super::*;
+    use cranelift_codegen::Context;
+    use cranelift_codegen::ir::{Function, Opcode};
+    use cranelift_codegen::isa::CallConv;
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+    use exec::Natives;
+    use ir::{ControlId, Layout, ParserId, Program};
+
+    #[test]
+    fn limbs_take_no_more_bytes_than_they_need_and_stand_at_multiples_of_these() {
+        let widths = [(4, 1), (5, 48), (6, 9), (7, 32), (8, 64), (9, 8)];
+        let parsed = ParsedNotes::new(0, 100, widths.into_iter());
+        let limbs = parsed.limbs.iter();
+        let limbs: Vec<(Slot, usize, usize)> =
+            limbs.map(|limb| (limb.slot, limb.bytes, limb.at)).collect();
+        let expected = [
+            (5, 8, 0),
+            (8, 8, 8),
+            (7, 4, 16),
+            (6, 2, 20),
+            (4, 1, 22),
+            (9, 1, 23),
+        ];
+        assert_eq!(limbs, expected);
+        assert_eq!(parsed.words(), 3 * BURST);
+    }
+
+    /// Two tables of many bits, the second of which is asked with what the first one's entries tell: by actions that each write another number.
+    fn program(actions: usize) -> Program {
+        let declared: String = (0..actions)
+            .map(|at| format!("action is_{at}() {{\n m = 32w{at};\n}}\n"))
+            .collect();
+        let listed: String = (0..actions)
+            .map(|at| format!(" action is_{at} table_and_default;\n"))
+            .collect();
+        let text = format!(
+            "program t own\nfield m: bit<32>\nheader_type h_t {{\n a: bit<32>;\n b: bit<32>;\n}}\nheader h: h_t\n\
+             parser p start s {{\n state s {{\n extract h;\n goto accept;\n }}\n}}\n{declared}\
+             table first {{\n key a: exact as bit<32> = h.a;\n{listed} default is_0();\n size 16 declared;\n}}\n\
+             table second {{\n key m: exact as bit<32> = m;\n key b: exact as bit<32> = h.b;\n{listed} default is_0();\n size 16 declared;\n}}\n\
+             control c {{\n stage first: match first next second;\n stage second: match second next end;\n}}\n"
+        );
+        ir::read(&text).unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    /// The functions of the scouts of such a program's pass.
+    fn scouts(actions: usize) -> Vec<Function> {
+        let program = program(actions);
+        let pass = Pass {
+            steps: vec![
+                PassStep::Parse {
+                    parser: ParserId::new(0),
+                    errors: Vec::new(),
+                },
+                PassStep::Control(ControlId::new(0)),
+            ],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let shared = Shared::new(&program, &layout, &natives, CallConv::SystemV);
+        let mut shared = shared.expect("the program has all that it names");
+        let mut made = |body: Body<'_>| {
+            let (mut context, mut builder) = (Context::new(), FunctionBuilderContext::new());
+            context.func.signature = shared.signature(0);
+            let builder = FunctionBuilder::new(&mut context.func, &mut builder);
+            let stages = translate(&mut shared, builder, body).expect("it is translated");
+            (context.func, stages)
+        };
+        let (_, stages) = made(Body::Pass(&pass));
+        (0..2)
+            .map(|level| made(Body::Scout(&pass, &stages, level)).0)
+            .collect()
+    }
+
+    fn count(
+        func: &Function,
+        is_counted: impl Fn(&Function, cranelift_codegen::ir::Inst) -> bool,
+    ) -> usize {
+        let blocks = func.layout.blocks();
+        let insts = blocks.flat_map(|block| func.layout.block_insts(block));
+        insts.filter(|&inst| is_counted(func, inst)).count()
+    }
+
+    #[test]
+    fn the_first_scout_parses_for_the_others() {
+        let scouts = scouts(2);
+        let reads_packet = |func: &Function, inst| {
+            let flags = func.dfg.insts[inst].memflags();
+            flags.is_some_and(|flags| flags.alias_region() == in_bytes().alias_region())
+        };
+        let reads: Vec<usize> = scouts
+            .iter()
+            .map(|func| count(func, reads_packet))
+            .collect();
+        assert!(reads[0] > 0);
+        assert_eq!(reads[1], 0);
+    }
+
+    #[test]
+    fn a_scout_does_not_branch_on_which_action_assigns() {
+        let branches = |actions| {
+            let is_branch = |func: &Function, inst| func.dfg.insts[inst].opcode() == Opcode::Brif;
+            count(&scouts(actions)[1], is_branch)
+        };
+        assert_eq!(branches(2), branches(3));
+    }
+}
