@@ -1,7 +1,7 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and a last one: the levels of scouts that have something
-//! to ask, and whether packets note the use of any entries. They are made once
+//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and two last ones: the sites of scouts at whose answers native code looks;
+//! the levels of scouts that have something to ask, and whether packets note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::slots::table::TableSite;
@@ -349,6 +349,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     let asked = code.scouts.iter().filter(asks);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let mut levels = asked.fold(0, |levels, site| levels | 1 << site.level);
+    // The first scout parses for those that have.
     if let Some(parsed) = code.parsed.as_ref().filter(|_| levels != 0) {
         levels |= 1 << parsed.level;
     }
