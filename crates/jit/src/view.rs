@@ -442,3 +442,41 @@ fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {
         second.outside,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::compile_pass;
+    use exec::{Configuration, Natives, Pass, PassStep};
+    use ir::{ControlId, Layout, ParserId};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_first_scout_goes_before_others_though_it_asks_nothing_itself() {
+        let text = "program t own\nfield m: bit<32>\nheader_type h_t {\n a: bit<32>;\n b: bit<32>;\n}\nheader h: h_t\n\
+            parser p start s {\n state s {\n extract h;\n goto accept;\n }\n}\naction is(n: bit<32>) {\n m = %n;\n}\n\
+            table rules {\n key a: ternary as bit<32> = h.a;\n action is table_and_default;\n default is(32w0x0);\n size 16 declared;\n}\n\
+            table second {\n key m: ternary as bit<32> = m;\n key b: ternary as bit<32> = h.b;\n action is table_and_default;\n default is(32w0x0);\n size 4096 declared;\n}\n\
+            control c {\n stage rules: match rules next second;\n stage second: match second next end;\n}\n";
+        let program = Arc::new(ir::read(text).unwrap_or_else(|error| panic!("{error:?}")));
+        let parse = PassStep::Parse {
+            parser: ParserId::new(0),
+            errors: Vec::new(),
+        };
+        let pass = Pass {
+            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        assert_eq!(compiled.code.scout_levels().len(), 2);
+        let configuration = Configuration::new(program);
+        let state = configuration.expect("it has no entries").snapshot();
+        let mut derived = Derived::default();
+        derive(&mut derived, &state, Lane::new(0), &compiled.code);
+        // Of few rules: native code finds them.
+        assert!(!is_among(looked_at(&derived), 0));
+        assert!(is_among(looked_at(&derived), 1));
+        assert!(is_scouted(&derived, 1));
+        assert!(is_scouted(&derived, 0));
+    }
+}
