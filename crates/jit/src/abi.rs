@@ -24,7 +24,7 @@ use packet::{Frame, FrameError};
 use table::prefetch::prefetch_at;
 
 use crate::notes::RowList;
-use crate::translate::{PassUses, ScoutSite};
+use crate::translate::{ParsedNotes, PassUses, ScoutSite};
 use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
@@ -193,6 +193,8 @@ pub(crate) struct Code {
     pub(crate) calls: Vec<ExternCall>,
     pub(crate) wides: Vec<WideStep>,
     pub(crate) scouts: Vec<ScoutSite>,
+    /// What the first of several scouts notes for the others.
+    pub(crate) parsed: Option<ParsedNotes>,
     pub(crate) constants: Vec<Box<[u64]>>,
     /// Where its scouts' answers list what the pass will read.
     pub(crate) rows: RowList,
@@ -221,6 +223,18 @@ impl Code {
     /// tells how many it has.
     pub(crate) fn is_searched(&self, table: TableId) -> bool {
         !self.hashed_tables.contains_key(&table) && !self.direct_tables.contains_key(&table)
+    }
+
+    /// The levels on which scouts have something to ask, of some state.
+    pub(crate) fn scout_levels(&self) -> BTreeSet<usize> {
+        let asked = self.scouts.iter().filter(|site| !site.is_direct());
+        asked.map(|site| site.level).collect()
+    }
+
+    /// The word behind the notes of all sites.
+    pub(crate) fn end_of_scouts(&self) -> usize {
+        let last = self.scouts.last();
+        last.map_or(0, |site| site.first + site.words())
     }
 
     /// Whether it calls functions of the host.
@@ -327,7 +341,10 @@ pub(crate) fn run_pass(
         prefetch_at(frame.address());
     }
     let mut notes = std::mem::take(&mut packet.notes);
-    notes::clear(code, &mut notes, count);
+    let looked_at = lots
+        .iter()
+        .fold(0, |sites, lot| sites | view::looked_at(lot.derived));
+    notes::clear(code, &mut notes, count, looked_at);
     let mut limbs = std::mem::take(&mut packet.limbs);
     packet.now = burst.now;
     let mut invocation = Invocation {
@@ -494,7 +511,8 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
-    // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough.
+    // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough: answers are read
+    // there where it clears them (`view::looked_at`), and what was parsed where the first scout has gone before, as it does for each lot that any scout asks for (`view::make`).
     //
     // SAFETY: the function was compiled from a verified program for this `code`, and touches no more than that.
     unsafe { native(invocation) }

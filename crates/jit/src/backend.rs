@@ -1,6 +1,5 @@
 //! Cranelift's side: the target, the memory of compiled code, and who frees it.
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use bits::IdVec;
@@ -102,8 +101,7 @@ pub(crate) fn compile_pass(
     };
     let uses = PassUses::of(program);
     let (id, stages) = compiler.one(&mut shared, Body::Pass(pass))?;
-    let asked = shared.code.scouts.iter().filter(|site| !site.is_direct());
-    let levels: BTreeSet<usize> = asked.map(|site| site.level).collect();
+    let levels = shared.code.scout_levels();
     let mut scouts = Vec::with_capacity(levels.len());
     for level in levels {
         let scout = Body::Scout(pass, &stages, level);

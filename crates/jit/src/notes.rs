@@ -8,7 +8,7 @@ use table::EntryIdx;
 use table::prefetch::prefetch_at;
 
 use crate::abi::{self, Code};
-use crate::translate::{ScoutSite, words_of_rows};
+use crate::translate::{ParsedNotes, ScoutSite, words_of_rows};
 use crate::view::{self, Rows};
 
 /// Where among the notes the rows are listed that native code will read: how many, and their addresses.
@@ -29,7 +29,7 @@ impl RowList {
     }
 }
 
-/// The list behind the notes of all sites, long enough for all that packets find in hash tables.
+/// The list behind all other notes, long enough for all that packets find in hash tables.
 pub(crate) fn list_of_rows(code: &Code) -> RowList {
     let hashed = code
         .scouts
@@ -38,22 +38,19 @@ pub(crate) fn list_of_rows(code: &Code) -> RowList {
     let rows = hashed.map(|site| words_of_rows(code.tables[site.table].records.stride()));
     let rows: usize = rows.sum();
     RowList {
-        first: code
-            .scouts
-            .last()
-            .map_or(0, |site| site.first + site.words()),
+        first: code.end_of_scouts() + code.parsed.as_ref().map_or(0, ParsedNotes::words),
         words: if rows > 0 { 1 + rows } else { 0 },
     }
 }
 
-/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them.
-pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize) {
+/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them. Of which sites anybody looks at the answers, [`view::looked_at`] says of all lots.
+pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize, looked_at: u64) {
     let words = code.rows.first + code.rows.words;
     if notes.len() < words {
         notes.resize(words, 0);
     }
-    for site in &code.scouts {
-        site.clear(notes, packets);
+    for (number, site) in code.scouts.iter().enumerate() {
+        site.clear(notes, packets, view::is_among(looked_at, number));
     }
     if code.rows.words > 0 {
         notes[code.rows.first] = 0;
@@ -142,5 +139,38 @@ fn ask_for(rows: &Rows, numbers: &[u64]) {
         for row in numbers.iter().filter_map(|&number| rows.at(number)) {
             prefetch_at(row + behind);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::compile_pass;
+    use exec::{Natives, Pass, PassStep};
+    use ir::{ControlId, Layout, ParserId};
+
+    #[test]
+    fn answers_are_cleared_where_anybody_looks_at_them() {
+        let text = "program p own\nfield a: bit<32>\nparser p start s {\n state s {\n goto accept;\n }\n}\naction none() {\n}\n\
+            table rules {\n key a: ternary as bit<32> = a;\n action none table_and_default;\n default none();\n size 16 declared;\n}\n\
+            control c {\n stage rules: match rules next end;\n}\n";
+        let program = ir::read(text).expect("the text is IR");
+        let parse = PassStep::Parse {
+            parser: ParserId::new(0),
+            errors: Vec::new(),
+        };
+        let pass = Pass {
+            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        let cleared = |looked_at: u64| {
+            let mut notes = vec![u64::MAX; 1000];
+            clear(&compiled.code, &mut notes, 7, looked_at);
+            notes.iter().filter(|&&word| word == 0).count()
+        };
+        // How many ask, and the answers of seven packets.
+        assert_eq!(cleared(0), 1);
+        assert_eq!(cleared(1), 1 + 7);
     }
 }

@@ -1,7 +1,7 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and a last one: the levels of scouts that have something
-//! to ask, and whether packets note the use of any entries. They are made once
+//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and two last ones: the sites of scouts at whose answers native code looks;
+//! the levels of scouts that have something to ask, and whether packets note the use of any entries. They are made once
 //! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::slots::table::TableSite;
@@ -14,6 +14,7 @@ use table::{
 };
 
 use crate::abi::Code;
+use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
 const TABLE: i32 = 96;
@@ -261,6 +262,20 @@ pub(crate) fn is_scouted(derived: &Derived, level: usize, are_many: bool) -> boo
 /// In the last word, how far those levels are up that ask in bursts of many devices.
 const MANY: usize = 8;
 
+/// The sites at whose answers native code looks, by their numbers among the code's: the word before the last one.
+#[inline]
+pub(crate) fn looked_at(derived: &Derived) -> u64 {
+    let words = derived.words.len();
+    let sites = words.checked_sub(2).and_then(|at| derived.words.get(at));
+    sites.copied().unwrap_or(u64::MAX)
+}
+
+/// Whether a site is among such sites, of which more than a word has bits for always are.
+#[inline]
+pub(crate) fn is_among(sites: u64, number: usize) -> bool {
+    number >= u64::BITS as usize || sites >> number & 1 != 0
+}
+
 /// What the last word says beside the levels.
 const NOTES_USE: u64 = 1 << 63;
 
@@ -335,8 +350,8 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     }
     add_parts(words, state);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
-    let first = if notes_use { NOTES_USE } else { 0 };
-    words.push(first | levels(code, state));
+    words.push(looked_at_in(state, code));
+    words.push(levels(code, state) | if notes_use { NOTES_USE } else { 0 });
 }
 
 /// The levels that ask in a burst of one device, and [`MANY`] further up those that do in one of many. A level whose tables are all near is left out, unless a later one depends on it.
@@ -351,11 +366,14 @@ fn levels(code: &Code, state: &State) -> u64 {
             continue;
         }
         asked |= 1 << site.level;
-        if !(site.may_be_unasked && has_near_lines(table)) {
+        if !(site.may_be_unasked() && has_near_lines(table)) {
             far |= 1 << site.level;
         }
     }
-    asked << MANY | up_to_last(asked, far)
+    // The first scout parses for those that have.
+    let first = code.parsed.as_ref().map_or(0, |parsed| 1 << parsed.level);
+    let with_first = |levels: u64| if levels != 0 { levels | first } else { 0 };
+    with_first(asked) << MANY | with_first(up_to_last(asked, far))
 }
 
 /// Levels that ask, as far as a last one of others.
@@ -370,6 +388,18 @@ fn up_to_last(asked: u64, of: u64) -> u64 {
 fn has_near_lines(table: &TableState) -> bool {
     let hashed = table.lookup.hashed();
     hashed.is_some_and(|index| index.count <= NEAR_LINES)
+}
+
+/// The sites of these scouts at whose answers native code looks in a state.
+fn looked_at_in(state: &State, code: &Code) -> u64 {
+    let looked_at = |site: &ScoutSite| {
+        let table = state.table(site.table);
+        !table.is_some_and(|table| site.is_always_near(&table.lookup))
+    };
+    let sites = code.scouts.iter().zip(0..u64::BITS);
+    sites.fold(0, |sites, (site, bit)| {
+        sites | u64::from(looked_at(site)) << bit
+    })
 }
 
 /// Whether native code finds keys of a table by itself: of which it may is known when it is made.
@@ -449,6 +479,40 @@ fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::compile_pass;
+    use exec::{Configuration, Natives, Pass, PassStep};
+    use ir::{ControlId, Layout, ParserId};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_first_scout_goes_before_others_though_it_asks_nothing_itself() {
+        let text = "program t own\nfield m: bit<32>\nheader_type h_t {\n a: bit<32>;\n b: bit<32>;\n}\nheader h: h_t\n\
+            parser p start s {\n state s {\n extract h;\n goto accept;\n }\n}\naction is(n: bit<32>) {\n m = %n;\n}\n\
+            table rules {\n key a: ternary as bit<32> = h.a;\n action is table_and_default;\n default is(32w0x0);\n size 16 declared;\n}\n\
+            table second {\n key m: ternary as bit<32> = m;\n key b: ternary as bit<32> = h.b;\n action is table_and_default;\n default is(32w0x0);\n size 4096 declared;\n}\n\
+            control c {\n stage rules: match rules next second;\n stage second: match second next end;\n}\n";
+        let program = Arc::new(ir::read(text).unwrap_or_else(|error| panic!("{error:?}")));
+        let parse = PassStep::Parse {
+            parser: ParserId::new(0),
+            errors: Vec::new(),
+        };
+        let pass = Pass {
+            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        assert_eq!(compiled.code.scout_levels().len(), 2);
+        let configuration = Configuration::new(program);
+        let state = configuration.expect("it has no entries").snapshot();
+        let mut derived = Derived::default();
+        derive(&mut derived, &state, Lane::new(0), &compiled.code);
+        // Of few rules: native code finds them.
+        assert!(!is_among(looked_at(&derived), 0));
+        assert!(is_among(looked_at(&derived), 1));
+        assert!(is_scouted(&derived, 1, false));
+        assert!(is_scouted(&derived, 0, false));
+        assert!(is_scouted(&derived, 0, true));
+    }
 
     #[test]
     fn a_level_whose_tables_are_near_is_asked_where_a_later_one_has_others() {

@@ -77,10 +77,9 @@ impl HashedNotes {
         self.answers
     }
 
-    /// None of so many packets asks.
-    pub(super) fn clear(self, notes: &mut [u64], packets: usize) {
+    /// No packet asks.
+    pub(super) fn clear(self, notes: &mut [u64]) {
         notes[self.first..][..Self::LINES].fill(0);
-        self.answers.clear(notes, packets);
     }
 
     /// All have asked: the lines of their questions.

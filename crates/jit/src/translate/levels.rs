@@ -16,7 +16,7 @@ use table::Directness;
 
 use super::homes::{written_by_stmt, written_in_control};
 
-/// Levels at most: each goes through the burst's parsers once more.
+/// Levels at most: each goes through the burst once more.
 pub(crate) const LEVELS: usize = 3;
 
 /// The level on which something is known; beyond [`LEVELS`] never.

@@ -1,8 +1,8 @@
 //! The scouts of a pass: they go through a burst before the pass does and write down the keys of tables, so that these are looked up together and what the
 //! pass will read is asked for before (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
 //!
-//! The first scout runs the parser, and of the conditions those that ask which headers there are, or that spare long lookups. A scout of a later level ([`super::levels`]) also has the answers to the
-//! questions of those before, and follows what their actions assign ([`super::sketch`]). Whether the pass comes to a table is another matter: a scout goes
+//! The first scout runs the parser, and of the conditions those that ask which headers there are, or that spare long lookups. A scout of a later level ([`super::levels`]) takes what the first one
+//! has parsed ([`super::parsed`]), has the answers to the questions of those before, and follows what their actions assign ([`super::sketch`]). Whether the pass comes to a table is another matter: a scout goes
 //! all ways where it does not know, and a packet that it did not ask for is looked up by the pass itself. If no code between the parser and a table writes
 //! a field of its key, the pass takes the answer without looking at it; otherwise it compares its key with the one that was asked for. So scouts change
 //! speed, never the result.
@@ -19,13 +19,14 @@ use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
-use table::Directness;
+use table::{Directness, Lookup};
 
 use super::answers::{AnswerNotes, WORD_SHIFT};
 use super::extract::is_inline;
 use super::hashed::HashedNotes;
 use super::homes::{Homes, written_in_control};
 use super::levels::{Follows, Level, Levels, assigns};
+use super::parsed::Noted;
 use super::pass::stays;
 use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
@@ -45,13 +46,14 @@ pub(crate) struct ScoutSite {
     pub(crate) is_verified: bool,
     /// What is known of an index in which native code finds keys: where there is one, nobody asks.
     nearness: Option<Directness>,
+    /// Whether that is an index of slots, and no other.
+    has_slots: bool,
+    /// Whether the pass looks at what is noted before it looks for an index.
+    pub(super) is_noted_first: bool,
     /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
     pub(crate) answers_at_once: bool,
     /// Other notes, where native code looks keys up in a hash table.
     hashed: Option<HashedNotes>,
-    /// Whether the pass looks keys up there by itself if nobody has asked: a level that asks nothing but hash tables that are near is left out, since its scout would parse once more and follow all tables
-    /// before. On level 0 there is less to save; and code for keys that most likely have slots would be in the way of packets that find them there.
-    pub(crate) may_be_unasked: bool,
 }
 
 /// The notes for a table that is searched, in words: how many packets ask; by question which packet does, the number of the record that was found, and the key. Behind them
@@ -118,13 +120,31 @@ impl ScoutSite {
         self.hashed.map_or(searched, HashedNotes::answers)
     }
 
-    /// None of so many packets asks, in the notes of this site.
-    pub(crate) fn clear(&self, notes: &mut [u64], packets: usize) {
-        if let Some(hashed) = self.hashed {
-            return hashed.clear(notes, packets);
+    /// Whether the pass looks keys up in a hash table by itself if nobody has asked: a level that asks nothing but hash tables that are near is left out, since its scout would follow all tables
+    /// before. On level 0 there is less to save; and code for keys that most likely have slots would be in the way of packets that find them there.
+    pub(crate) fn may_be_unasked(&self) -> bool {
+        self.is_noted_first && self.level > 0
+    }
+
+    /// Whether native code never looks at what is noted, of a state with such a table: it finds all answers by itself.
+    pub(crate) fn is_always_near(&self, lookup: &Lookup) -> bool {
+        let is_near = match self.has_slots {
+            true => lookup.direct().is_some(),
+            false => lookup.vectors().is_some(),
+        };
+        self.may_be_near() && !self.is_noted_first && is_near
+    }
+
+    /// None of so many packets asks, in the notes of this site; nor has any an answer, where anybody looks.
+    pub(crate) fn clear(&self, notes: &mut [u64], packets: usize, is_looked_at: bool) {
+        if self.is_direct() {
+            return;
         }
-        if !self.is_direct() {
-            notes[self.first] = 0;
+        match self.hashed {
+            Some(hashed) => hashed.clear(notes),
+            None => notes[self.first] = 0,
+        }
+        if is_looked_at {
             self.answers().clear(notes, packets);
         }
     }
@@ -336,8 +356,7 @@ impl Translator<'_> {
         let is_exact = keys.iter().all(|key| self.is_known(control, &key.expr));
         let is_verified = scouting.verifies || !is_exact;
         let limbs = self.code.tables[table].key_limbs as usize;
-        let first = self.code.scouts.last();
-        let first = first.map_or(0, |site| site.first + site.words());
+        let first = self.code.end_of_scouts();
         let packing = self.packed_key(table);
         let site = ScoutSite {
             table,
@@ -346,12 +365,14 @@ impl Translator<'_> {
             level,
             is_verified,
             nearness: self.nearness(table),
+            has_slots: self.may_be_direct(table),
+            // A key of many bits is not likely to have a slot.
+            is_noted_first: packing.is_some() && !self.has_small_keys(table),
             // Not before its scout needs them.
             answers_at_once: false,
             hashed: packing
                 .as_ref()
                 .map(|packing| HashedNotes::new(first, packing)),
-            may_be_unasked: packing.is_some() && level > 0 && !self.has_small_keys(table),
         };
         self.code
             .hashed_tables
@@ -440,23 +461,15 @@ impl Translator<'_> {
             fused.scouting.is_ahead = true;
             std::mem::swap(&mut levels, &mut fused.scouting.levels);
         }
-        let asks = |control: &ControlId| {
-            let mut sites = sites.iter();
-            sites.any(|((of, _), &site)| of == control && self.code.scouts[site].level == level)
-        };
-        let controls = pass.steps.iter().filter_map(|step| match step {
-            PassStep::Control(control) => Some(*control),
-            _ => None,
-        });
-        let mut controls: Vec<ControlId> = controls.collect();
-        let last = controls.iter().rposition(asks);
-        controls.truncate(last.map_or(0, |last| last + 1));
+        let (controls, needed) = self.scouted_on(pass, sites, &levels, level);
+        let noted = self.parsed_for_scouts(pass, sites, &levels, level);
         let plan = Plan {
-            needed: levels.needed(self.program, &controls, level, |table| self.nearness(table)),
+            needed,
             levels,
             level,
             controls,
             sites,
+            noted,
         };
         let begin = self.begin_burst();
         self.begin_packet();
@@ -478,13 +491,44 @@ impl Translator<'_> {
         Ok(())
     }
 
+    /// The controls that the scout of a level goes through, and the fields on which its questions depend.
+    pub(super) fn scouted_on(
+        &self,
+        pass: &Pass,
+        sites: &ScoutedStages,
+        levels: &Levels,
+        level: Level,
+    ) -> (Vec<ControlId>, HashSet<FieldId>) {
+        let asks = |control: &ControlId| {
+            let mut sites = sites.iter();
+            sites.any(|((of, _), &site)| of == control && self.code.scouts[site].level == level)
+        };
+        let controls = pass.steps.iter().filter_map(|step| match step {
+            PassStep::Control(control) => Some(*control),
+            _ => None,
+        });
+        let mut controls: Vec<ControlId> = controls.collect();
+        let last = controls.iter().rposition(asks);
+        controls.truncate(last.map_or(0, |last| last + 1));
+        let nearness = |table| self.nearness(table);
+        let needed = levels.needed(self.program, &controls, level, nearness);
+        (controls, needed)
+    }
+
     fn scout_steps(&mut self, pass: &Pass, plan: &Plan<'_>) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
             match step {
                 PassStep::Parse { .. } if is_parsed => break,
                 PassStep::Parse { .. } => {
-                    self.step(number as u32, step)?;
+                    match &plan.noted {
+                        Noted::Before(parsed) => self.take_parsed(parsed),
+                        Noted::Here(parsed) => {
+                            self.step(number as u32, step)?;
+                            self.note_parsed(parsed);
+                        }
+                        Noted::Nowhere => self.step(number as u32, step)?,
+                    }
                     is_parsed = true;
                 }
                 PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
@@ -703,6 +747,7 @@ pub(super) struct Plan<'s> {
     sites: &'s ScoutedStages,
     /// The fields on which its questions depend.
     pub(super) needed: HashSet<FieldId>,
+    noted: Noted,
 }
 
 impl Plan<'_> {

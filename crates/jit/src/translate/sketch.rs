@@ -11,6 +11,7 @@ use ir::{
 };
 
 use super::action::{Param, Uses};
+use super::choose::Ways;
 use super::levels::{Follows, assigns, exits};
 use super::scout::{Comes, Plan, ScoutSite};
 use super::{INLINE_LIMBS, Translator};
@@ -61,6 +62,11 @@ impl Translator<'_> {
     fn can_follow(&self, expr: &Expr) -> bool {
         let is_small = |limbs| limbs <= INLINE_LIMBS;
         self.follows(expr) && self.ty(expr).is_ok_and(|ty| is_small(limbs_of(ty)))
+    }
+
+    /// Whether an assignment is followed.
+    pub(super) fn is_wanted(&self, to: &Place, value: &Expr, plan: &Plan<'_>) -> bool {
+        plan.needed.contains(&to.base) && self.follows_place(to) && self.can_follow(value)
     }
 
     /// Does something for packets that come here.
@@ -123,12 +129,11 @@ impl Translator<'_> {
     }
 
     fn sketch_stmt(&mut self, stmt: &Stmt, plan: &Plan<'_>) -> Result<(), Unsupported> {
-        let wanted = |this: &Self, to: &Place, value: &Expr| {
-            plan.needed.contains(&to.base) && this.follows_place(to) && this.can_follow(value)
-        };
         match &stmt.kind {
-            StmtKind::Assign(to, value) if wanted(self, to, value) => self.assign(to, value),
-            StmtKind::AssignSlice(to, hi, lo, value) if wanted(self, to, value) => {
+            StmtKind::Assign(to, value) if self.is_wanted(to, value, plan) => {
+                self.assign(to, value)
+            }
+            StmtKind::AssignSlice(to, hi, lo, value) if self.is_wanted(to, value, plan) => {
                 self.assign_slice(to, *lo, hi + 1 - lo, value)
             }
             // What is not known yet is taken not to hold: most conditions in code are about what is wrong with a packet.
@@ -312,6 +317,19 @@ impl Translator<'_> {
             return Ok(());
         }
         let record = self.record_of(table, number);
+        let followed: Vec<(usize, ActionId)> = arms.iter().map(|arm| (arm.1, arm.2)).collect();
+        let choices = action_run
+            .is_none()
+            .then(|| self.choices(table, &followed, plan));
+        if let Some(choices) = choices.flatten() {
+            let ways = match by_action && answered.decides {
+                true => Ways::ByAction(ways),
+                false => Ways::Others(ways),
+            };
+            self.choose((table, record, is_hit), &choices, ways)?;
+            self.jump(after);
+            return Ok(());
+        }
         let head = self.head_of(record);
         if let Some(field) = action_run {
             let slot = self.slot(field);

@@ -111,7 +111,7 @@ impl Translator<'_> {
     }
 
     /// Whether the action at a position may be a table's default.
-    fn may_miss_run(&self, table: TableId, position: usize) -> bool {
+    pub(super) fn may_miss_run(&self, table: TableId, position: usize) -> bool {
         let declared = self.program.tables.get(table);
         declared.is_some_and(|table| match table.default_is_const {
             true => table.default.action == position,
@@ -304,7 +304,7 @@ impl Translator<'_> {
     /// The number of the record that a stage's key hits; 0 for none.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
-            Some(site) if self.takes_answers_first(site) => self.scouted_or(site, |this| {
+            Some(site) if site.is_noted_first => self.scouted_or(site, |this| {
                 this.near_or(table, |this| this.find_alone(site))
             }),
             Some(site) => self.near_or(table, |this| {
@@ -312,11 +312,6 @@ impl Translator<'_> {
             }),
             None => self.near_or(table, |this| this.find(table)),
         }
-    }
-
-    /// Whether a noted answer is looked for before an index that native code reads: where that is not likely to be there, most packets have one.
-    fn takes_answers_first(&self, site: ScoutSite) -> bool {
-        site.is_hashed() && !self.has_small_keys(site.table)
     }
 
     /// Looks the table up and notes the packet; what to run stands in the entry's record.
@@ -361,7 +356,7 @@ impl Translator<'_> {
     /// The same where no scout has asked.
     fn find_alone(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         match self.packed_key(site.table) {
-            Some(packing) if site.may_be_unasked => self.search_hashed(site.table, &packing),
+            Some(packing) if site.may_be_unasked() => self.search_hashed(site.table, &packing),
             _ => self.find(site.table),
         }
     }
@@ -373,7 +368,7 @@ impl Translator<'_> {
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
         // Where answers are taken before an index that native code reads, nobody asks for keys that have one, nor perhaps for those in lines that are near.
-        let alone = match self.takes_answers_first(site) {
+        let alone = match site.is_noted_first {
             true => self.b.create_block(),
             false => self.cold_block(),
         };

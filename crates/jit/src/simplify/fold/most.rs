@@ -116,7 +116,7 @@ impl Fold<'_> {
 /// The greatest result of an instruction with a number, of a value that may be as great as `most`; more than the type has where upper bits may get lost.
 fn most_with_number(opcode: Opcode, most: u64, imm: u64, ty: Type) -> u64 {
     match opcode {
-        Opcode::IaddImm => most.checked_add(imm).unwrap_or(u64::MAX),
+        Opcode::IaddImm => most.saturating_add(imm),
         Opcode::BandImm => most.min(imm),
         Opcode::BorImm | Opcode::BxorImm => ones(most | imm),
         Opcode::UshrImm if imm < ty.bits().into() => most >> imm,
