@@ -127,6 +127,8 @@ pub(crate) mod flags {
     pub(crate) const NOTES_USE: u64 = 32;
     /// The queues of some port are not free. It is so of all packets of a lot.
     pub(crate) const ANY_BUSY: u64 = 64;
+    /// Scouts go behind the first one, which notes for them what it has parsed. It is so of all packets of a lot.
+    pub(crate) const SEVERAL_SCOUTS: u64 = 128;
 }
 
 /// Where native code finds the fields of an [`Invocation`].
@@ -403,11 +405,15 @@ impl<'l> Iterator for Parts<'l> {
 impl<'i> Invocation<'i> {
     /// Native code sees the packets of a lot.
     #[inline]
-    fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
+    fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>, are_many: bool) {
         self.view_at = view::of_lot(lot);
         let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
         self.first_flags = given(view::notes_use(lot.derived), flags::NOTES_USE)
-            | given(!lot.busy_ports.is_empty(), flags::ANY_BUSY);
+            | given(!lot.busy_ports.is_empty(), flags::ANY_BUSY)
+            | given(
+                view::are_several_scouted(lot.derived, are_many),
+                flags::SEVERAL_SCOUTS,
+            );
         self.busy_ports = lot.busy_ports;
         self.chance = (
             lot.seed,
@@ -456,9 +462,10 @@ impl<'i> Invocation<'i> {
 
     /// Runs a function of a scout's for each lot that has something to ask on its level.
     fn enter_for_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
+        let are_many = lots.len() > 1;
         for (lot, packets) in parts(lots, count) {
-            if view::is_scouted(lot.derived, level, lots.len() > 1) {
-                self.take_up(lot, &packets);
+            if view::is_scouted(lot.derived, level, are_many) {
+                self.take_up(lot, &packets, are_many);
                 enter(native, self);
             }
         }
@@ -480,7 +487,7 @@ impl<'i> Invocation<'i> {
     ) -> usize {
         let mut done = 0;
         for (lot, packets) in parts(lots, count) {
-            self.take_up(lot, &packets);
+            self.take_up(lot, &packets, lots.len() > 1);
             done = enter(native, self) as usize;
             assert!(
                 packets.start < done && done <= packets.end,

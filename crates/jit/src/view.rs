@@ -254,12 +254,23 @@ pub(crate) fn ask_for_totals(derived: &Derived, tables: usize) {
 /// Whether the scout of a level has something to ask, in a burst of one device or of many.
 #[inline]
 pub(crate) fn is_scouted(derived: &Derived, level: usize, are_many: bool) -> bool {
-    let levels = derived.words.last();
-    let shift = level + if are_many { MANY } else { 0 };
-    levels.is_some_and(|levels| levels >> shift & 1 != 0)
+    levels_of(derived, are_many) >> level & 1 != 0
 }
 
-/// In the last word, how far those levels are up that ask in bursts of many devices.
+/// Whether the scouts of several levels have something to ask.
+#[inline]
+pub(crate) fn are_several_scouted(derived: &Derived, are_many: bool) -> bool {
+    !matches!(levels_of(derived, are_many).count_ones(), 0 | 1)
+}
+
+#[inline]
+fn levels_of(derived: &Derived, are_many: bool) -> u64 {
+    let levels = derived.words.last().copied().unwrap_or(0);
+    let shift = if are_many { MANY } else { 0 };
+    levels >> shift & ((1 << MANY) - 1)
+}
+
+/// Bits of the last word for levels that ask in bursts of one device; behind them there are as many for bursts of many.
 const MANY: usize = 8;
 
 /// The sites at whose answers native code looks, by their numbers among the code's: the word before the last one.
@@ -354,7 +365,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     words.push(levels(code, state) | if notes_use { NOTES_USE } else { 0 });
 }
 
-/// The levels that ask in a burst of one device, and [`MANY`] further up those that do in one of many. A level whose tables are all near is left out, unless a later one depends on it.
+/// The levels that ask in a burst of one device, and [`MANY`] bits further up those that do in one of many. A level whose tables are all near is left out, unless a later one depends on it.
 fn levels(code: &Code, state: &State) -> u64 {
     let (mut asked, mut far) = (0, 0);
     for site in &code.scouts {
@@ -512,6 +523,7 @@ mod tests {
         assert!(is_scouted(&derived, 1, false));
         assert!(is_scouted(&derived, 0, false));
         assert!(is_scouted(&derived, 0, true));
+        assert!(are_several_scouted(&derived, false));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::homes::{extracted_in_parser, fields_of, written_in_parser};
 use super::levels::{Level, Levels};
 use super::scout::ScoutedStages;
 use super::{I64, Translator, in_limbs};
-use crate::abi::offset;
+use crate::abi::{flags, offset};
 
 /// Bytes of a word of the notes.
 const WORD: usize = 8;
@@ -140,8 +140,13 @@ impl Translator<'_> {
             .collect()
     }
 
-    /// Notes what the parser has made of the packet at hand.
+    /// Notes what the parser has made of the packet at hand, if other scouts come.
     pub(super) fn note_parsed(&mut self, parsed: &ParsedNotes) {
+        let (noted, behind) = (self.b.create_block(), self.b.create_block());
+        let flags = self.load_constant(offset::FIRST_FLAGS);
+        let are_several = self.b.ins().band_imm(flags, flags::SEVERAL_SCOUTS as i64);
+        self.branch(are_several, noted, behind);
+        self.start_sealed(noted);
         let row = self.row_of_packet(parsed);
         for limb in &parsed.limbs {
             let value = self.load_slots(limb.slot, 1)[0];
@@ -153,6 +158,8 @@ impl Translator<'_> {
                 _ => self.b.ins().store(in_limbs(), value, row, at),
             };
         }
+        self.jump(behind);
+        self.start_sealed(behind);
     }
 
     /// The packet at hand is as an earlier scout has parsed it.
