@@ -377,7 +377,12 @@ impl<'r> Maker<'r> {
         for a in 0..1 + self.random.below(6) {
             let (name, params) = (format!("a{t}_{a}"), self.random.below(5));
             self.action(&name, params);
-            listed.push(format!(" {name};"));
+            // Where it takes most room, what lies in front of the records is longer than they are.
+            let only = match self.random.one_in(4) {
+                true => " @defaultonly",
+                false => "",
+            };
+            listed.push(format!("{only} {name};"));
         }
         let more = format!("more{control}_{t}");
         self.action(&more, 2);

@@ -365,7 +365,7 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     words.push(levels(code, state) | if notes_use { NOTES_USE } else { 0 });
 }
 
-/// The levels that ask in a burst of one device, and [`MANY`] bits further up those that do in one of many. A level whose tables are all near is left out, unless a later one depends on it.
+/// The levels that ask in a burst of one device, and [`MANY`] bits further up those that do in one of many. Levels whose tables are all near are left out, but for those in front of one that has others and may depend on them.
 fn levels(code: &Code, state: &State) -> u64 {
     let (mut asked, mut far) = (0, 0);
     for site in &code.scouts {

@@ -354,7 +354,10 @@ impl Maker<'_, '_> {
     fn with_number(&mut self, depth: usize) -> Value {
         let value = self.value(depth);
         let number = self.random.pick(&NUMBERS);
-        let kind = self.random.below(8);
+        let kind = self.random.below(9);
+        if kind == 8 {
+            return self.complemented_twice(value, number);
+        }
         let ins = self.b.ins();
         match kind {
             0 => ins.iadd_imm(value, number),
@@ -363,6 +366,18 @@ impl Maker<'_, '_> {
             3 => ins.bxor_imm(value, number),
             _ => ins.band_imm(value, number),
         }
+    }
+
+    /// What is left of a value's complement, complemented, under the same mask or another.
+    fn complemented_twice(&mut self, value: Value, mask: i64) -> Value {
+        let again = match self.random.one_in(3) {
+            true => self.random.pick(&NUMBERS),
+            false => mask,
+        };
+        let complement = self.b.ins().bnot(value);
+        let masked = self.b.ins().band_imm(complement, mask);
+        let complement = self.b.ins().bnot(masked);
+        self.b.ins().band_imm(complement, again)
     }
 
     fn shifted(&mut self, depth: usize) -> Value {
@@ -405,12 +420,23 @@ impl Maker<'_, '_> {
         let ty = self.random.pick(&[I8, I16, I32]);
         let narrow = self.b.ins().ireduce(ty, value);
         let mask = self.random.pick(&[15, -1]);
-        let kind = self.random.below(4);
+        let (number, by) = (self.random.pick(&NUMBERS), self.random.pick(&DISTANCES));
+        let number = signed(number as u64, ty);
+        let kind = self.random.below(10);
         let ins = self.b.ins();
         let narrow = match kind {
             0 => ins.bnot(narrow),
             1 if ty != I8 => ins.bswap(narrow),
             2 => ins.band_imm(narrow, mask),
+            3 => ins.iadd_imm(narrow, number),
+            4 => ins.ishl_imm(narrow, by),
+            5 => ins.ushr_imm(narrow, by),
+            6 => ins.iadd(narrow, narrow),
+            7 => {
+                let cond = self.random.pick(&CONDITIONS);
+                let bit = self.b.ins().icmp_imm(cond, narrow, number);
+                return self.b.ins().uextend(I64, bit);
+            }
             _ => narrow,
         };
         if self.random.one_in(5) {
@@ -422,7 +448,7 @@ impl Maker<'_, '_> {
 
     fn combined(&mut self, depth: usize) -> Value {
         let [a, b] = [(); 2].map(|()| self.value(depth));
-        let kind = self.random.below(9);
+        let kind = self.random.below(10);
         let ins = self.b.ins();
         match kind {
             0 => ins.iadd(a, b),
@@ -432,7 +458,8 @@ impl Maker<'_, '_> {
             4 => ins.bor(a, b),
             5 => ins.bxor(a, b),
             6 => ins.ishl(a, b),
-            7 => ins.umin(a, b),
+            7 => ins.ushr(a, b),
+            8 => ins.umin(a, b),
             _ => ins.umax(a, b),
         }
     }
@@ -790,7 +817,7 @@ fn binary(opcode: Opcode, a: u64, b: u64, ty: Type) -> u64 {
         Opcode::Bor | Opcode::BorImm => a | b,
         Opcode::Bxor | Opcode::BxorImm => a ^ b,
         Opcode::Ishl | Opcode::IshlImm => a << by,
-        Opcode::UshrImm => a >> by,
+        Opcode::Ushr | Opcode::UshrImm => a >> by,
         Opcode::SshrImm => (signed(a, ty) >> by) as u64,
         Opcode::Umin => a.min(b),
         Opcode::Umax => a.max(b),

@@ -602,11 +602,13 @@ impl Translator<'_> {
         );
         self.branch(is_drop, dropped, rejected);
         self.start_sealed(dropped);
-        self.leave_atomic_code();
         match self.is_ahead() {
             // Later scouts take what stands in its notes.
             true => self.jump(after),
-            false => self.return_number(number),
+            false => {
+                self.leave_atomic_code();
+                self.return_number(number);
+            }
         }
         self.start_sealed(rejected);
         let error = self.b.ins().band_imm(number, i64::from(u32::MAX));

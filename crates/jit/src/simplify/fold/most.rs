@@ -135,8 +135,8 @@ fn ones(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use cranelift_codegen::ir::types::I64;
-    use cranelift_codegen::ir::{Function, InstBuilder};
+    use cranelift_codegen::ir::types::{I8, I64};
+    use cranelift_codegen::ir::{BlockArg, Function, InstBuilder};
     use cranelift_frontend::FunctionBuilder;
 
     use super::*;
@@ -148,7 +148,7 @@ mod tests {
 
     /// A function that stores what a case computes, and what is then done with that.
     fn of_case(
-        case: Case,
+        case: impl FnOnce(&mut FunctionBuilder<'_>, [Value; 3]) -> Value,
         then: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value,
     ) -> Function {
         let mut func = function(|b, pointer| {
@@ -166,7 +166,10 @@ mod tests {
     }
 
     /// Whether it is known that a case computes no greater number than this.
-    fn is_at_most(case: Case, most: u64) -> bool {
+    fn is_at_most(
+        case: impl FnOnce(&mut FunctionBuilder<'_>, [Value; 3]) -> Value,
+        most: u64,
+    ) -> bool {
         let func = of_case(case, |b, number| {
             let is_less = IntCC::UnsignedLessThanOrEqual;
             let truth = b.ins().icmp_imm(is_less, number, most as i64 + 1);
@@ -217,6 +220,68 @@ mod tests {
         for (at, case) in cases.into_iter().enumerate() {
             assert!(!is_at_most(case, i64::MAX as u64 - 1), "case {at}");
         }
+    }
+
+    #[test]
+    fn numbers_of_few_bits_lose_the_upper_ones_and_are_shifted_by_less_than_these() {
+        let narrow = |b: &mut FunctionBuilder<'_>, [x, ..]: [Value; 3]| b.ins().ireduce(I8, x);
+        let cases: [(Case, u64); 6] = [
+            (|b, [x, ..]| b.ins().band_imm(x, 15), 15),
+            (|b, [x, ..]| b.ins().ushr_imm(x, 3), 31),
+            // Modulo the width.
+            (|b, [x, ..]| b.ins().ushr_imm(x, 8), 255),
+            (|b, [x, ..]| b.ins().ishl_imm(x, 1), 255),
+            (|b, [x, ..]| b.ins().iadd_imm(x, 1), 255),
+            (|b, [x, y, _]| b.ins().iadd(x, y), 255),
+        ];
+        for (at, (case, most)) in cases.into_iter().enumerate() {
+            let widened = |b: &mut FunctionBuilder<'_>, values: [Value; 3]| {
+                let x = narrow(b, values);
+                let result = case(b, [x; 3]);
+                b.ins().uextend(I64, result)
+            };
+            assert!(is_at_most(widened, most), "case {at}");
+            assert!(!is_at_most(widened, most - 1), "case {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_less_than_a_number_of_two_signs_is_asked() {
+        let is_asked = |cond: IntCC| {
+            let func = of_case(
+                |b, [x, ..]| b.ins().band_imm(x, 1),
+                |b, number| {
+                    let truth = b.ins().icmp_imm(cond, number, -1);
+                    b.ins().uextend(I64, truth)
+                },
+            );
+            count(&func, Opcode::IcmpImm) == 1
+        };
+        assert!(is_asked(IntCC::SignedLessThan));
+        assert!(is_asked(IntCC::SignedGreaterThan));
+        assert!(!is_asked(IntCC::UnsignedLessThan));
+    }
+
+    #[test]
+    fn what_a_loop_counts_may_be_any_number() {
+        let mut func = function(|b, pointer| {
+            let around = b.create_block();
+            let counted = b.append_block_param(around, I64);
+            let zero = b.ins().iconst(I64, 0);
+            b.ins().jump(around, &[BlockArg::Value(zero)]);
+            b.switch_to_block(around);
+            let more = b.ins().iadd_imm(counted, 1);
+            let is_less = b.ins().icmp_imm(IntCC::UnsignedLessThan, counted, 5);
+            let end = b.create_block();
+            b.ins()
+                .brif(is_less, around, &[BlockArg::Value(more)], end, &[]);
+            b.switch_to_block(end);
+            b.ins().store(safe(), counted, pointer, 16);
+            b.ins().return_(&[]);
+        });
+        fold(&mut func);
+        check(&func);
+        assert_eq!(count(&func, Opcode::IcmpImm), 1);
     }
 
     #[test]
