@@ -18,7 +18,7 @@ struct Run {
 pub(super) struct Rest {
     /// How many words there are.
     pub(super) words: usize,
-    /// What is put into one word; nothing if words are those of keys.
+    /// What is put into one word; nothing if words are those of keys, or if cells leave nothing open.
     runs: Box<[Run]>,
     /// How each word is compared.
     kinds: Box<[Kinds]>,
@@ -88,10 +88,10 @@ impl Rest {
         }
     }
 
-    /// Whether all is in one word.
+    /// Whether all is in one word: keys with more bits than that have more words.
     #[inline(always)]
     pub(super) fn is_packed(&self) -> bool {
-        !self.runs.is_empty()
+        self.words == 1
     }
 
     /// These bits of words of a key in one word.
@@ -192,5 +192,20 @@ mod tests {
             let kinds: u32 = (0..rest.words).map(|word| rest.kinds(word).1.iter().map(|bits| bits.count_ones()).sum::<u32>()).sum();
             prop_assert_eq!(kinds, 24);
         }
+    }
+
+    #[test]
+    fn nothing_is_left_of_keys_whose_bits_are_all_the_same() {
+        let fields = [64, 40].map(|width| KeyField {
+            width,
+            kind: MatchKind::Ternary,
+        });
+        let layout = Layout::new(&KeyShape::new(fields));
+        let words = [u64::MAX, one::mask(40)];
+        let rest = Rest::new(&layout, &words);
+        assert_eq!(rest.of(&words, &mut [1]), [0]);
+        let mut back = words;
+        rest.put_back(&[0], &mut back);
+        assert_eq!(back, words);
     }
 }
