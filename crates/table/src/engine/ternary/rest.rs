@@ -113,6 +113,20 @@ impl Rest {
         packed
     }
 
+    /// Whether there may be a key of whose rest two rules match all words: these give of each its words of rows `a` and `b`.
+    pub(super) fn overlap(
+        &self,
+        one: impl Fn(usize) -> (u64, u64),
+        other: impl Fn(usize) -> (u64, u64),
+    ) -> bool {
+        (0..self.words).all(|word| {
+            let (values, ranges) = self.kinds(word);
+            let ((a, b), (other_a, other_b)) = (one(word), other(word));
+            let meet = |&bits: &u64| a & bits <= other_b & bits && other_a & bits <= b & bits;
+            (a ^ other_a) & b & other_b & values == 0 && ranges.iter().all(meet)
+        })
+    }
+
     /// Adds what is left to words of which the other bits are known.
     pub(super) fn put_back(&self, rest: &[u64], words: &mut [u64]) {
         if !self.is_packed() {
