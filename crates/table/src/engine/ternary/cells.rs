@@ -35,8 +35,8 @@ const STEP: usize = 4;
 const ENTRY: usize = 3;
 /// Above the entry: rows need not be searched if this rule was found.
 const SURE: u64 = 1 << 32;
-/// With more cells, a rule that comes to rows would take long to tell them all.
-const MOST_SURE: usize = 1 << 14;
+/// With more cells, a rule that comes to rows would take long to tell them all; with twice as many, as may come, none is told any more.
+pub(super) const MOST_SURE: usize = 1 << 14;
 
 /// Rules by cell.
 #[derive(Debug, Clone)]
@@ -138,6 +138,12 @@ impl Cells {
     pub(super) fn bytes(&self) -> usize {
         let free: usize = self.free.iter().map(|places| places.len() * 4).sum();
         self.table.bytes() + self.words.len() * 8 + free
+    }
+
+    /// How many cells there are.
+    #[cfg(test)]
+    pub(super) fn cells(&self) -> usize {
+        self.table.used()
     }
 
     /// How many rules are sure.
@@ -305,7 +311,6 @@ impl Cells {
     /// Puts a rule in, beside these rows; false if there is no place for it.
     pub(super) fn insert<'r>(
         &mut self,
-        layout: &Layout,
         rule: &FlatRule,
         rows: impl Iterator<Item = &'r FlatRule>,
     ) -> bool {
@@ -318,14 +323,16 @@ impl Cells {
         if count == MOST {
             return false;
         }
-        let mut rows = rows.take_while(|row| row.rank < rule.rank);
-        let is_sure = self.has_sure && !rows.any(|row| layout.overlap(row, rule));
         let head = self.begin(count + 1, rule);
         let place = old.map_or(0, |old| self.behind(old, rule.rank));
-        self.put(head, place, rule, is_sure);
+        self.put(head, place, rule, self.has_sure);
         if let Some(old) = old {
             self.copy(old, 0..place, head, 0);
             self.copy(old, place..count, head, place + 1);
+        }
+        if self.has_sure {
+            rows.take_while(|row| row.rank < rule.rank)
+                .for_each(|row| self.doubt(head, place..place + 1, row));
         }
         self.replace(slot, old, head, rule);
         true
@@ -376,46 +383,56 @@ impl Cells {
     }
 
     /// Finds out which rules are sure beside these rows.
-    pub(super) fn trust(&mut self, layout: &Layout, rows: &[FlatRule]) {
+    pub(super) fn trust(&mut self, rows: &[FlatRule]) {
         if self.table.used() > MOST_SURE {
             return;
         }
-        self.has_sure = true;
+        self.have_sure(true);
         for head in self.table.heads().collect::<Vec<_>>() {
-            let entries = self.entry(head, 0)..self.entry(head, self.count(head));
-            for found in self.words[entries]
-                .iter_mut()
-                .skip(ENTRY - 1)
-                .step_by(ENTRY)
-            {
-                *found |= SURE;
+            for row in rows {
+                self.doubt(head, 0..self.count(head), row);
             }
-            self.doubt(layout, head, rows);
         }
     }
 
     /// A rule comes to the rows.
-    pub(super) fn heed(&mut self, layout: &Layout, rule: &FlatRule) {
-        if self.has_sure {
-            for head in self.table.heads().collect::<Vec<_>>() {
-                self.doubt(layout, head, std::slice::from_ref(rule));
+    pub(super) fn heed(&mut self, row: &FlatRule) {
+        if !self.has_sure {
+            return;
+        }
+        if self.table.used() > MOST_SURE * 2 {
+            return self.have_sure(false);
+        }
+        for head in self.table.heads().collect::<Vec<_>>() {
+            self.doubt(head, 0..self.count(head), row);
+        }
+    }
+
+    /// From now on rules may be sure, and all are, or none are.
+    fn have_sure(&mut self, has_sure: bool) {
+        self.has_sure = has_sure;
+        for head in self.table.heads().collect::<Vec<_>>() {
+            for at in 0..self.count(head) {
+                let entry = self.entry(head, at) + ENTRY - 1;
+                let found = self.words[entry] & !SURE;
+                self.words[entry] = found | if has_sure { SURE } else { 0 };
             }
         }
     }
 
-    /// Rules of this cell that come behind some of these rows are not sure.
-    fn doubt(&mut self, layout: &Layout, head: u32, rows: &[FlatRule]) {
-        let near = rows.iter().filter(|row| self.overlaps(head, row));
-        let near: Vec<&FlatRule> = near.collect();
-        if near.is_empty() {
+    /// Of these rules of a cell, those that come behind one of the rows are not sure if they overlap. Each is compared in place: a cell may have many, and nobody knows
+    /// how often such a row comes and goes.
+    fn doubt(&mut self, head: u32, rules: Range<usize>, row: &FlatRule) {
+        if !self.overlaps(head, row) {
             return;
         }
-        for at in 0..self.count(head) {
-            let rule = self.rule(head, at);
-            if near
-                .iter()
-                .any(|row| row.rank < rule.rank && layout.overlap(row, &rule))
-            {
+        let (mut a, mut b) = ([0], [0]);
+        let (a, b) = (self.rest.of(row.a(), &mut a), self.rest.of(row.b(), &mut b));
+        let (rows, count) = (self.rows(head), self.count(head));
+        for at in self.behind(head, row.rank).max(rules.start)..rules.end {
+            let of_rule = |column: usize| self.words[rows + column * count + at];
+            let of_rule = |word: usize| (of_rule(word), of_rule(self.rest.words + word));
+            if self.rest.overlap(|word| (a[word], b[word]), of_rule) {
                 let entry = self.entry(head, at);
                 self.words[entry + ENTRY - 1] &= !SURE;
             }

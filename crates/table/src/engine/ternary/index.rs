@@ -91,7 +91,7 @@ impl Index {
         index.live += cells.as_ref().map_or(0, Cells::len);
         index.built = index.live;
         index.cells = cells.map(|mut cells| {
-            cells.trust(layout, &index.rows.as_ref().map_or(Vec::new(), Rows::rules));
+            cells.trust(&index.rows.as_ref().map_or(Vec::new(), Rows::rules));
             cells
         });
         index
@@ -185,7 +185,7 @@ impl Index {
         self.live += 1;
         if let Some(cells) = &mut self.cells {
             let rows = self.rows.iter().flat_map(Rows::all);
-            if cells.insert(&self.layout, rule, rows) {
+            if cells.insert(rule, rows) {
                 return;
             }
         }
@@ -195,7 +195,7 @@ impl Index {
         if let Some(rows) = rows.filter(|rows| !rows.is_outgrown() && rows.takes(rule)) {
             rows.insert(rule);
             if let Some(cells) = &mut self.cells {
-                cells.heed(&self.layout, rule);
+                cells.heed(rule);
             }
         } else {
             self.tuples.insert(rule, &self.layout, &mut self.records);

@@ -311,18 +311,6 @@ impl Layout {
         differing == 0
     }
 
-    /// Whether there may be a key that both rules match. No range has more limbs than one.
-    pub(super) fn overlap(&self, one: &FlatRule, other: &FlatRule) -> bool {
-        let differing = |word: usize| {
-            let both = one.b()[word] & other.b()[word] & self.ternary[word];
-            (one.a()[word] ^ other.a()[word]) & both
-        };
-        let is_apart = |piece: &Piece| {
-            piece.of(one.b()) < piece.of(other.a()) || piece.of(other.b()) < piece.of(one.a())
-        };
-        (0..self.words).all(|word| differing(word) == 0) && !self.ranges.iter().any(is_apart)
-    }
-
     /// The bits of each range in a word that has one limb.
     pub(super) fn ranges(&self, word: usize) -> impl Iterator<Item = u64> + '_ {
         let ranges = self.ranges.iter().filter(move |piece| piece.word == word);

@@ -18,7 +18,7 @@ struct Run {
 pub(super) struct Rest {
     /// How many words there are.
     pub(super) words: usize,
-    /// What is put into one word; nothing if words are those of keys.
+    /// What is put into one word; nothing if words are those of keys, or if cells leave nothing open.
     runs: Box<[Run]>,
     /// How each word is compared.
     kinds: Box<[Kinds]>,
@@ -88,10 +88,10 @@ impl Rest {
         }
     }
 
-    /// Whether all is in one word.
+    /// Whether all is in one word: keys with more bits than that have more words.
     #[inline(always)]
     pub(super) fn is_packed(&self) -> bool {
-        !self.runs.is_empty()
+        self.words == 1
     }
 
     /// These bits of words of a key in one word.
@@ -111,6 +111,20 @@ impl Rest {
         }
         packed[0] = self.of_words(words);
         packed
+    }
+
+    /// Whether there may be a key of whose rest two rules match all words: these give of each its words of rows `a` and `b`.
+    pub(super) fn overlap(
+        &self,
+        one: impl Fn(usize) -> (u64, u64),
+        other: impl Fn(usize) -> (u64, u64),
+    ) -> bool {
+        (0..self.words).all(|word| {
+            let (values, ranges) = self.kinds(word);
+            let ((a, b), (other_a, other_b)) = (one(word), other(word));
+            let meet = |&bits: &u64| a & bits <= other_b & bits && other_a & bits <= b & bits;
+            (a ^ other_a) & b & other_b & values == 0 && ranges.iter().all(meet)
+        })
     }
 
     /// Adds what is left to words of which the other bits are known.
@@ -192,5 +206,20 @@ mod tests {
             let kinds: u32 = (0..rest.words).map(|word| rest.kinds(word).1.iter().map(|bits| bits.count_ones()).sum::<u32>()).sum();
             prop_assert_eq!(kinds, 24);
         }
+    }
+
+    #[test]
+    fn nothing_is_left_of_keys_whose_bits_are_all_the_same() {
+        let fields = [64, 40].map(|width| KeyField {
+            width,
+            kind: MatchKind::Ternary,
+        });
+        let layout = Layout::new(&KeyShape::new(fields));
+        let words = [u64::MAX, one::mask(40)];
+        let rest = Rest::new(&layout, &words);
+        assert_eq!(rest.of(&words, &mut [1]), [0]);
+        let mut back = words;
+        rest.put_back(&[0], &mut back);
+        assert_eq!(back, words);
     }
 }

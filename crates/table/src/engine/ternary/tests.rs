@@ -1,6 +1,6 @@
 //! What the parts of the ternary engine promise each other.
 
-use super::cells::Cells;
+use super::cells::{Cells, MOST_SURE};
 use super::form::Form;
 use super::improve::Improvement;
 use super::index::{Change, Index};
@@ -15,6 +15,7 @@ use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use crate::test_size::usual_or_interpreted;
 use bits::{Id, Value};
 use proptest::prelude::*;
+use std::iter;
 use std::sync::Arc;
 
 /// Numbers that are near each other, far from each other, or at the ends.
@@ -343,6 +344,82 @@ fn a_rule_of_a_cell_is_sure_unless_one_of_the_rows_may_come_before_it() {
     index.apply(&case.insert_like(like));
     assert_eq!(sure(&index), 1);
     case.check(&index);
+}
+
+/// Whether there is a key that both match.
+fn meet(one: &[FieldMatch], other: &[FieldMatch]) -> bool {
+    let number = |value: &Value| value.limbs()[0];
+    let fixed = |matched: &FieldMatch| match matched {
+        FieldMatch::Ternary { value, mask } => (number(value), number(mask)),
+        FieldMatch::Lpm { value, prefix_len } => {
+            (number(value), number(&Value::prefix_mask(*prefix_len, 64)))
+        }
+        other => panic!("{other:?}"),
+    };
+    one.iter().zip(other).all(|pair| match pair {
+        (
+            FieldMatch::Range { lo, hi },
+            FieldMatch::Range {
+                lo: first,
+                hi: last,
+            },
+        ) => number(lo) <= number(last) && number(first) <= number(hi),
+        (one, other) => {
+            let ((a, a_mask), (b, b_mask)) = (fixed(one), fixed(other));
+            (a ^ b) & a_mask & b_mask == 0
+        }
+    })
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn all_rules_of_cells_are_sure_that_no_rule_of_the_rows_meets_before() {
+    let mut case = Case::new(12);
+    for _ in 0..2000 {
+        case.insert();
+    }
+    let mut index = case.with_cells();
+    for _ in 0..2 {
+        let matches_of = |rule: &FlatRule| {
+            let mut rules = case.rules.iter();
+            let found = rules.find(|(other, _)| other.rank == rule.rank);
+            found.expect("it is there").1.clone()
+        };
+        let rows: Vec<_> = index.rows.iter().flat_map(|rows| rows.rules()).collect();
+        let rows: Vec<_> = rows.iter().map(|row| (row.rank, matches_of(row))).collect();
+        let is_sure = |rule: &FlatRule| {
+            let matches = matches_of(rule);
+            let mut rows = rows.iter();
+            !rows.any(|(rank, row)| *rank < rule.rank && meet(row, &matches))
+        };
+        let cells = index.cells.as_ref().expect("it has some");
+        let sure = cells.rules().filter(is_sure).count();
+        assert_eq!(cells.sure(), sure);
+        assert!(sure > 500 && cells.len() - sure > 50, "{sure} are sure");
+        for _ in 0..500 {
+            index.apply(&case.insert());
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "plans for thousands of rules: Miri takes too long")]
+fn no_rule_is_sure_any_more_when_one_comes_to_the_rows_of_very_many_cells() {
+    let mut case = Case::new(13);
+    let mut rules: Vec<FlatRule> = (0..1000).map(|_| case.insert().rule).collect();
+    let cells = Cells::of_most(&case.layout, &mut rules, 500);
+    let mut cells = cells.expect("most have addresses");
+    cells.trust(&[]);
+    assert_eq!(cells.sure(), cells.len());
+    let last = case.insert_all(2000).rule;
+    while cells.cells() <= 2 * MOST_SURE {
+        cells.insert(&case.insert().rule, iter::empty());
+    }
+    assert_eq!(cells.sure(), cells.len());
+    cells.heed(&last);
+    assert_eq!(cells.sure(), 0);
+    cells.insert(&case.insert().rule, iter::empty());
+    assert_eq!(cells.sure(), 0);
 }
 
 #[test]
