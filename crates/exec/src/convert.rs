@@ -69,7 +69,9 @@ pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
     RecordLayout::new(table.actions.iter().map(|listed| {
         let action = program.actions.get(listed.action);
         let params = action.map_or(&[][..], |action| &action.params);
+        // Entries of a table with an action profile refer to it.
         let run_by = match listed.scope {
+            _ if table.implementation.is_some() => RunBy::DefaultOnly,
             ActionScope::DefaultOnly => RunBy::DefaultOnly,
             ActionScope::TableAndDefault | ActionScope::TableOnly => RunBy::Entries,
         };

@@ -1,6 +1,5 @@
 //! The notes of a pass's scout: what packets ask of tables, answered for a whole burst at once.
 
-use std::hint::black_box;
 use std::ops::Range;
 
 use exec::{BURST, Lot, State};
@@ -109,25 +108,15 @@ pub(crate) fn answer(
         let mut places: [Option<EntryIdx>; BURST] = [None; BURST];
         let places = &mut places[..asked.found.len()];
         table.lookup.find_batch(asked.keys, places);
-        let mut seen = 0;
-        asked.answer(|question, _| {
-            let number = EntryIdx::record_of(places[question]).into();
-            seen ^= abi::load_row(&entries.records, number);
-            number
-        });
-        black_box(seen);
+        asked.answer(|question, _| EntryIdx::record_of(places[question]).into());
     }
-    for (rows, is_first) in [
-        (&entries.records, true),
-        (&entries.counts, false),
-        (&entries.usage, false),
-    ] {
+    for rows in [&entries.records, &entries.counts, &entries.usage] {
         match are_many {
             // Where each of many has few packets, loads keep the next one's lookups waiting: 64 vPDPs of `l2` took 100 cycles a packet more with them when their tables were searched here. What
             // native code has searched is loaded when all lots are answered ([`abi::read_ahead`]).
             true => ask_for(rows, asked.found),
             // Records have been, but for what is behind a line.
-            false if rows.is_empty() || (is_first && rows.stride() <= abi::LINE) => {}
+            false if rows.is_empty() => {}
             false => abi::load_rows(rows, asked.found),
         }
     }

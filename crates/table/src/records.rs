@@ -1,6 +1,6 @@
 //! [`Records`]: what a table's entries do, flat, for code that has found an entry and must not follow pointers.
 //!
-//! A record is a head and the action's parameters, packed as a [`RecordLayout`] says, at a fixed distance from the next one. Record 0 is the default
+//! A record is a head, if entries may run several actions, and the action's parameters, packed as a [`RecordLayout`] says, at a fixed distance from the next one. Record 0 is the default
 //! action's, record `idx + 1` the entry's in place `idx`: a lookup that counts from 1 and gives 0 for a miss needs no case. What only a default action may have,
 //! and would make all records longer, lies in front of record 0: a million routes need not have room for the reason of a miss.
 
@@ -20,6 +20,9 @@ pub struct Records {
     stride: usize,
     /// Limbs in front of record 0 that belong to it.
     front: usize,
+    /// The layout's [`RecordLayout::entries_run`] and [`RecordLayout::default_head`].
+    entries_run: Option<usize>,
+    default_head: i32,
     /// The records begin behind as many limbs as these are and bring them to a cache line's beginning.
     limbs: Vec<u64>,
     skipped: usize,
@@ -56,11 +59,16 @@ impl Records {
         self.limbs.as_ptr().wrapping_add(self.skipped)
     }
 
-    /// The head of a record: the position of the action that it tells, or [`RecordLayout::ELSEWHERE`].
+    /// The position of the action that a record tells, or [`RecordLayout::ELSEWHERE`].
     pub fn head(&self, record: usize) -> u16 {
-        let at = record * self.stride;
-        let shift = at % LIMB * 8;
-        (self.limbs()[at / LIMB] >> shift) as u16
+        let at = match (self.entries_run, record) {
+            (None, _) => self.skipped * LIMB + record * self.stride,
+            (Some(_), DEFAULT) => {
+                (self.skipped * LIMB).strict_add_signed(self.default_head as isize)
+            }
+            (Some(position), _) => return position as u16,
+        };
+        (self.limbs[at / LIMB] >> (at % LIMB * 8)) as u16
     }
 
     fn new(layout: &RecordLayout) -> Self {
@@ -68,6 +76,8 @@ impl Records {
         Self {
             stride: layout.stride(),
             front,
+            entries_run: layout.entries_run(),
+            default_head: layout.default_head(),
             limbs: vec![NOTHING_TOLD; front],
             skipped: front,
         }
@@ -205,18 +215,28 @@ mod tests {
 
     /// A record of its own with this action and these parameters, as one that says so alone has it.
     fn alone(layout: &RecordLayout, position: usize, params: &[u64]) -> Vec<u64> {
-        let mut limbs = vec![NOTHING_TOLD; layout.stride().div_ceil(LIMB)];
+        let mut limbs = vec![NOTHING_TOLD; layout.front() + layout.stride().div_ceil(LIMB)];
         layout.write(position, params, &mut limbs);
-        limbs
+        limbs.split_off(layout.front())
+    }
+
+    /// What a record says in a field of at most a limb.
+    fn told(records: &Records, record: usize, field: RecordField) -> u64 {
+        let at = records.skipped * LIMB + record * records.stride();
+        let at = at.strict_add_signed(field.offset as isize);
+        let shift = at % LIMB * 8;
+        let mask = bits::one::mask((field.bytes * 8) as u32);
+        records.limbs[at / LIMB] >> shift & mask
     }
 
     #[test]
     fn no_record_of_at_most_a_line_is_in_two_and_growing_keeps_what_they_say() {
         const RECORDS: usize = usual_or_interpreted(100, 12);
-        for width in [8, 16, 32, 64] {
+        for (width, others) in [8, 16, 32, 64].into_iter().flat_map(|w| [(w, 0), (w, 1)]) {
             for params in 0..8usize {
-                let widths = std::iter::repeat_n(width, params);
-                let layout = Arc::new(RecordLayout::new([(7, RunBy::Entries, widths)]));
+                let widths = (7, RunBy::Entries, vec![width; params]);
+                let others = std::iter::repeat_n((8, RunBy::Entries, vec![]), others);
+                let layout = Arc::new(RecordLayout::new([widths].into_iter().chain(others)));
                 let mut store = RecordStore::new(layout.clone());
                 let values = |record: usize| (0..params).map(move |i| (record << 1 | i & 1) as u64);
                 for record in 0..RECORDS {
@@ -270,6 +290,7 @@ mod tests {
             (7, RunBy::Entries, vec![16]),
             (8, RunBy::DefaultOnly, vec![32, 64]),
             (9, RunBy::DefaultOnly, vec![8]),
+            (10, RunBy::Entries, vec![]),
         ]));
         assert_eq!((layout.stride(), layout.front()), (4, 2));
         let mut store = RecordStore::new(layout.clone());
@@ -280,17 +301,13 @@ mod tests {
         // An entry has no place for what a miss has; what fits in its own place is told there.
         store.set(100, &action(8, [1, 2]));
         store.set(101, &action(9, [3]));
-        let told = |records: &Records, field: RecordField| {
-            let at = records.skipped * LIMB;
-            let at = at.strict_add_signed(field.offset as isize);
-            let shift = at % LIMB * 8;
-            let mask = bits::one::mask((field.bytes * 8) as u32);
-            records.limbs[at / LIMB] >> shift & mask
-        };
         let check = |records: &Records| {
             assert_eq!(records.head(DEFAULT), 1);
             let fields = layout.fields(1);
-            let params: Vec<u64> = fields.iter().map(|&field| told(records, field)).collect();
+            let params: Vec<u64> = fields
+                .iter()
+                .map(|&field| told(records, DEFAULT, field))
+                .collect();
             assert_eq!(params, [0x1234_5678, u64::MAX - 1]);
             assert!((1..100).all(|record| records.head(record) == 0));
             assert_eq!(records.head(100), RecordLayout::ELSEWHERE);
@@ -300,5 +317,47 @@ mod tests {
         check(&(*store.snapshot()).clone());
         store.set(DEFAULT, &action(9, [5]));
         assert_eq!(store.snapshot().head(DEFAULT), 2);
+    }
+
+    #[test]
+    fn entries_that_run_one_action_alone_have_no_heads_and_a_miss_says_in_front_what_it_runs() {
+        let layout = Arc::new(RecordLayout::new([
+            (8, RunBy::DefaultOnly, vec![32, 64]),
+            (7, RunBy::Entries, vec![16]),
+            (9, RunBy::DefaultOnly, vec![8]),
+        ]));
+        assert_eq!((layout.stride(), layout.entries_run()), (2, Some(1)));
+        let mut store = RecordStore::new(layout.clone());
+        for record in 1..100 {
+            store.set(record, &action(7, [record as u64]));
+        }
+        for (default, params) in [
+            (8, &[0x1234_5678, u64::MAX - 1][..]),
+            (9, &[5]),
+            (7, &[300]),
+        ] {
+            store.set(DEFAULT, &action(default, params.iter().copied()));
+            let records = store.snapshot();
+            for records in [&*records, &(*records).clone()] {
+                let position = records.head(DEFAULT).into();
+                assert_eq!(layout.position(default, params, true), Some(position));
+                let fields = layout.fields(position);
+                let all: Vec<u64> = fields
+                    .iter()
+                    .map(|&field| told(records, DEFAULT, field))
+                    .collect();
+                assert_eq!(all, params);
+                for record in 1..100 {
+                    assert_eq!(records.head(record), 1);
+                    let param = layout.fields(1)[0];
+                    assert_eq!(told(records, record, param), record as u64);
+                }
+            }
+        }
+        store.set(DEFAULT, &EntryAction::Member(crate::MemberId::new(1)));
+        assert_eq!(store.snapshot().head(DEFAULT), RecordLayout::ELSEWHERE);
+        // Where that saves nothing they have one.
+        let other = RecordLayout::new([(7, RunBy::Entries, [32, 16])]);
+        assert_eq!((other.stride(), other.entries_run()), (8, None));
     }
 }

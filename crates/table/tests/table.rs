@@ -250,7 +250,7 @@ fn a_table_that_goes_over_tells_what_entries_do_as_its_new_layout_says() {
     for (actions, head) in [
         (&[1, 7, 9][..], 0),
         (&[7, 1], 1),
-        (&[7], RecordLayout::ELSEWHERE),
+        (&[7, 9], RecordLayout::ELSEWHERE),
     ] {
         let spec = TableSpec {
             records: layout(actions),

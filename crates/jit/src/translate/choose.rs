@@ -152,7 +152,7 @@ impl<'t> Translator<'t> {
         if is_known && !self.may_miss_run(table, position) {
             return is_hit;
         }
-        let head = self.head_of(record);
+        let head = self.head_of(table, record, is_hit);
         self.b.ins().icmp_imm(IntCC::Equal, head, position as i64)
     }
 }

@@ -38,9 +38,23 @@ impl Translator<'_> {
         is_only.then_some(position)
     }
 
-    /// The position of the action that a record tells.
-    pub(super) fn head_of(&mut self, record: Value) -> Value {
-        self.b.ins().uload16(I64, in_records(), record, 0)
+    /// The position of the action that the default action's record tells.
+    pub(super) fn default_head(&mut self, table: TableId) -> Value {
+        let record = self.default_record(table);
+        let head = self.code.tables[table].records.default_head();
+        self.b.ins().uload16(I64, in_records(), record, head)
+    }
+
+    /// The position of the action that a record tells, which is an entry's if `is_hit` is not 0.
+    pub(super) fn head_of(&mut self, table: TableId, record: Value, is_hit: Value) -> Value {
+        match self.code.tables[table].records.entries_run() {
+            Some(position) => {
+                let of_entries = self.number(position as u64);
+                let of_misses = self.default_head(table);
+                self.b.ins().select(is_hit, of_entries, of_misses)
+            }
+            None => self.b.ins().uload16(I64, in_records(), record, 0),
+        }
     }
 
     /// Where the record of the action at a position in a table has its parameters.

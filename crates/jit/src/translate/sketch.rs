@@ -330,7 +330,7 @@ impl Translator<'_> {
             self.jump(after);
             return Ok(());
         }
-        let head = self.head_of(record);
+        let head = self.head_of(table, record, is_hit);
         if let Some(field) = action_run {
             let slot = self.slot(field);
             self.store_slots(slot, &[head]);

@@ -136,7 +136,7 @@ impl Translator<'_> {
         self.count_miss(table);
         self.applying = Some(self.note_packet(table, zero));
         let record = self.default_record(table);
-        let head = self.head_of(record);
+        let head = self.default_head(table);
         let applied = Applied {
             hit: self.variable(zero),
             position: self.variable(head),
@@ -333,7 +333,7 @@ impl Translator<'_> {
             });
         }
         let record = self.record_of(table, number);
-        let head = self.head_of(record);
+        let head = self.head_of(table, record, number);
         Ok(Applied {
             hit,
             position: self.variable(head),

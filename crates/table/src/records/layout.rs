@@ -31,7 +31,7 @@ impl RecordField {
 pub enum RunBy {
     /// Its entries, and perhaps a miss.
     Entries,
-    /// A miss alone. Where its parameters would make all records longer they lie in front of the first one, which is the default action's.
+    /// A miss alone, or what entries refer to. Where its parameters would make all records longer they lie in front of the first one, which is the default action's.
     DefaultOnly,
 }
 
@@ -48,7 +48,8 @@ struct ActionRecord {
 }
 
 /// Where the records of a table have what: a pure function of its actions and their parameters' widths, so that who writes records and who reads them
-/// need not agree on more. A record begins with its head; what it has of parameters, its action decides.
+/// need not agree on more. A record begins with its head; what it has of parameters, its action decides. Where entries run one action alone their records
+/// have no head if they are shorter without: the default action's stands in front of its record then.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RecordLayout {
     /// By position in the table.
@@ -56,6 +57,24 @@ pub struct RecordLayout {
     stride: usize,
     /// Limbs in front of the first record that belong to it.
     front: usize,
+    entries_run: Option<u16>,
+}
+
+/// What stands at the begin of each record, and of what the first one has in front of it.
+#[derive(Clone, Copy)]
+struct Heads {
+    /// Bytes at each record's begin.
+    bytes: usize,
+    /// Limbs between what a first record has of parameters in front of it and that one.
+    limbs: usize,
+}
+
+impl Heads {
+    const IN_RECORDS: Heads = Heads {
+        bytes: HEAD_BYTES,
+        limbs: 0,
+    };
+    const IN_FRONT: Heads = Heads { bytes: 0, limbs: 1 };
 }
 
 impl RecordLayout {
@@ -69,20 +88,47 @@ impl RecordLayout {
         W: IntoIterator<Item = u32>,
     {
         let actions = actions.into_iter();
-        let (mut actions, run_by): (Vec<ActionRecord>, Vec<RunBy>) = actions
-            .map(|(action, run_by, widths)| (ActionRecord::new(action, widths), run_by))
-            .unzip();
-        let of_entries = actions.iter().zip(&run_by);
-        let of_entries = of_entries.filter(|(_, run_by)| **run_by == RunBy::Entries);
-        let longest = of_entries.map(|(action, _)| action.bytes).max();
-        let stride = stride_of(longest.unwrap_or(HEAD_BYTES));
-        let is_longer = |action: &&mut ActionRecord| action.bytes > stride;
-        let front = actions.iter_mut().filter(is_longer);
-        let front = front.map(ActionRecord::go_in_front).max().unwrap_or(0);
+        let actions: Vec<(u32, RunBy, Vec<usize>)> = actions
+            .map(|(action, run_by, widths)| {
+                (action, run_by, widths.into_iter().map(bytes_of).collect())
+            })
+            .collect();
+        let with_heads = Self::with(&actions, Heads::IN_RECORDS);
+        let without = Self::only_of_entries(&actions).map(|position| Self {
+            entries_run: Some(position),
+            ..Self::with(&actions, Heads::IN_FRONT)
+        });
+        let is_shorter = |without: &Self| without.stride < with_heads.stride;
+        without.filter(is_shorter).unwrap_or(with_heads)
+    }
+
+    /// The position of the one action that entries run, if a head can name it.
+    fn only_of_entries(actions: &[(u32, RunBy, Vec<usize>)]) -> Option<u16> {
+        let actions = actions.iter().enumerate();
+        let mut of_entries = actions.filter(|(_, (_, run_by, _))| *run_by == RunBy::Entries);
+        let (position, _) = of_entries.next()?;
+        let position = u16::try_from(position).ok();
+        position.filter(|&at| of_entries.next().is_none() && at < Self::ELSEWHERE)
+    }
+
+    /// The layout with heads there, of actions with parameters of so many bytes each.
+    fn with(actions: &[(u32, RunBy, Vec<usize>)], heads: Heads) -> Self {
+        let records = actions.iter();
+        let mut records: Box<[ActionRecord]> = records
+            .map(|(action, _, sizes)| ActionRecord::new(*action, sizes, heads))
+            .collect();
+        let of_entries = records.iter().zip(actions);
+        let of_entries = of_entries.filter(|(_, (_, run_by, _))| *run_by == RunBy::Entries);
+        let longest = of_entries.map(|(record, _)| record.bytes).max();
+        let stride = stride_of(longest.unwrap_or(heads.bytes));
+        let is_longer = |record: &&mut ActionRecord| record.bytes > stride;
+        let front = records.iter_mut().filter(is_longer);
+        let front = front.map(|record| record.go_in_front(heads)).max();
         Self {
-            actions: actions.into(),
+            actions: records,
             stride,
-            front,
+            front: front.unwrap_or(heads.limbs),
+            entries_run: None,
         }
     }
 
@@ -94,6 +140,19 @@ impl RecordLayout {
     /// Limbs in front of the first record, the default action's, that belong to it.
     pub fn front(&self) -> usize {
         self.front
+    }
+
+    /// The position of the action that all entries run, where their records do not tell it.
+    pub fn entries_run(&self) -> Option<usize> {
+        self.entries_run.map(usize::from)
+    }
+
+    /// Bytes between the first record's beginning and its head: negative where entries' records have none.
+    pub fn default_head(&self) -> i32 {
+        match self.entries_run {
+            Some(_) => -(LIMB as i32),
+            None => 0,
+        }
     }
 
     /// Where the record of the action at a position has its parameters.
@@ -140,7 +199,8 @@ impl RecordLayout {
     /// record, which there is room for.
     pub fn write(&self, position: usize, params: &[u64], room: &mut [u64]) {
         let begin = self.front * LIMB;
-        put(room, begin, HEAD_BYTES, &[position as u64]);
+        let head = begin.saturating_add_signed(self.default_head() as isize);
+        put(room, head, HEAD_BYTES, &[position as u64]);
         let mut rest = params;
         for field in self.fields(position) {
             let (param, behind) = rest.split_at(field.limbs());
@@ -152,26 +212,25 @@ impl RecordLayout {
 
     /// Whether what this one's records say, the other's say as well.
     pub(super) fn is_kept_by(&self, other: &RecordLayout) -> bool {
-        let is_as_long = self.stride == other.stride && self.front == other.front;
-        is_as_long && other.actions.starts_with(&self.actions)
+        let shape = |layout: &Self| (layout.stride, layout.front, layout.entries_run);
+        shape(self) == shape(other) && other.actions.starts_with(&self.actions)
     }
 }
 
 impl ActionRecord {
     /// The widest parameters first, each at the first place that is free: as all are powers of two or whole limbs, nothing is left free in front of a
     /// place that could have been used instead.
-    fn new(action: u32, widths: impl IntoIterator<Item = u32>) -> Self {
-        let sizes: Vec<usize> = widths.into_iter().map(bytes_of).collect();
+    fn new(action: u32, sizes: &[usize], heads: Heads) -> Self {
         let mut widest_first: Vec<usize> = (0..sizes.len()).collect();
         widest_first.sort_by_key(|&param| std::cmp::Reverse(sizes[param]));
-        let mut taken = vec![true; HEAD_BYTES];
+        let mut taken = vec![true; heads.bytes];
         let mut offsets = vec![0; sizes.len()];
         for param in widest_first {
             offsets[param] = take(&mut taken, sizes[param]);
         }
         let fields = offsets.into_iter().zip(sizes);
         let fields: Box<[_]> = fields
-            .map(|(offset, bytes)| RecordField {
+            .map(|(offset, &bytes)| RecordField {
                 offset: offset as i32,
                 bytes,
             })
@@ -185,12 +244,12 @@ impl ActionRecord {
     }
 
     /// Puts the parameters in front of the first record; how many limbs they take there.
-    fn go_in_front(&mut self) -> usize {
-        let limbs = self.bytes.div_ceil(LIMB);
+    fn go_in_front(&mut self, heads: Heads) -> usize {
+        let limbs = self.bytes.div_ceil(LIMB) + heads.limbs;
         for field in &mut self.fields {
             field.offset -= (limbs * LIMB) as i32;
         }
-        self.bytes = HEAD_BYTES;
+        self.bytes = heads.bytes;
         limbs
     }
 }
@@ -343,10 +402,19 @@ mod tests {
             let actions = actions.iter();
             RecordLayout::new(actions.map(|&(action, width)| (action, RunBy::Entries, [width])))
         };
-        let one = layout(&[(3, 32)]);
-        assert!(one.is_kept_by(&layout(&[(3, 32), (4, 16)])));
-        for other in [&[(3, 32), (4, 33)][..], &[(4, 32)], &[(3, 16)], &[]] {
-            assert!(!one.is_kept_by(&layout(other)), "{other:?}");
+        let two = layout(&[(3, 32), (5, 8)]);
+        assert!(two.is_kept_by(&layout(&[(3, 32), (5, 8), (4, 16)])));
+        for other in [
+            &[(3, 32), (5, 8), (4, 33)][..],
+            &[(4, 32), (5, 8)],
+            &[(3, 16), (5, 8)],
+            &[],
+        ] {
+            assert!(!two.is_kept_by(&layout(other)), "{other:?}");
         }
+        // The second action of entries gives their records heads.
+        let one = layout(&[(3, 32)]);
+        assert!(one.is_kept_by(&one));
+        assert!(!one.is_kept_by(&layout(&[(3, 32), (4, 16)])));
     }
 }
