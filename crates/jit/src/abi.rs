@@ -543,16 +543,6 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     std::hint::black_box(seen);
 }
 
-/// The same of one row's first line, what stands there.
-#[inline(always)]
-pub(crate) fn load_row(rows: &view::Rows, number: u64) -> u64 {
-    match rows.at(number) {
-        // SAFETY: as in `load_rows`.
-        Some(row) => unsafe { first_word(row) },
-        None => 0,
-    }
-}
-
 /// The word in which a row begins, or a line of it: several small rows share one.
 ///
 /// # Safety
