@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use exec::slots::call::marks;
 use ir::{
     ActionId, Call, Control, ControlId, Dim, Expr, ExternId, FieldId, HeaderId, HeaderPlace,
-    KeySet, Keyset, Op, Operand, Parser, ParserId, Place, Program, ScalarTy, StageKind, Stmt,
-    StmtKind, Transition, limbs_of,
+    KeySet, Keyset, Op, Operand, Parser, ParserId, Place, Program, ScalarTy, StageKind, StateId,
+    Stmt, StmtKind, Target, Transition, limbs_of,
 };
 
 use super::INLINE_LIMBS;
@@ -173,7 +173,61 @@ pub(super) fn written_in_parser(program: &Program, parser: ParserId) -> HashSet<
     Walk::of_parser(program, parser).with_actions()
 }
 
-/// The same in a control.
+/// The fields that are extracted or written in a parser behind a `verify`: a packet for which that does not hold comes to no such code.
+pub(super) fn written_behind_verify(program: &Program, parser: &Parser) -> HashSet<FieldId> {
+    let mut walk = Walk::new(program);
+    let mut waiting: Vec<StateId> = Vec::new();
+    for state in parser.states.values() {
+        let mut behind = state.body.iter().skip_while(|stmt| !verifies(stmt));
+        let Some(first) = behind.next() else { continue };
+        if !matches!(first.kind, StmtKind::Verify(..)) {
+            walk.stmt(first);
+        }
+        behind.for_each(|stmt| walk.stmt(stmt));
+        waiting.extend(states_behind(&state.transition));
+    }
+    let mut seen = HashSet::new();
+    while let Some(id) = waiting.pop() {
+        if let Some(state) = parser.states.get(id).filter(|_| seen.insert(id)) {
+            walk.body(&state.body);
+            waiting.extend(states_behind(&state.transition));
+        }
+    }
+    let extracted = walk.extracted.iter();
+    let extracted: Vec<FieldId> = extracted.flat_map(|&id| fields_of(program, id)).collect();
+    let mut written = walk.with_actions();
+    written.extend(extracted);
+    written
+}
+
+/// Whether a packet may end its parser in a statement because something does not hold.
+pub(super) fn verifies(stmt: &Stmt) -> bool {
+    match &stmt.kind {
+        StmtKind::Verify(..) => true,
+        StmtKind::If(_, then, otherwise) => then.iter().chain(otherwise).any(verifies),
+        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+            body.iter().any(verifies)
+        }
+        _ => false,
+    }
+}
+
+/// The states that come next.
+fn states_behind(transition: &Transition) -> impl Iterator<Item = StateId> {
+    let (direct, cases) = match transition {
+        Transition::Direct(target) => (Some(*target), &[][..]),
+        Transition::Select { cases, .. } => (None, &cases[..]),
+    };
+    let targets = direct
+        .into_iter()
+        .chain(cases.iter().map(|case| case.target));
+    targets.filter_map(|target| match target {
+        Target::State(state) => Some(state),
+        Target::Accept | Target::Reject => None,
+    })
+}
+
+/// The fields that something other than extraction writes in a control.
 pub(super) fn written_in_control(program: &Program, control: ControlId) -> HashSet<FieldId> {
     let mut walk = Walk::new(program);
     if let Some(control) = program.controls.get(control) {

@@ -24,7 +24,7 @@ use table::{Directness, Lookup};
 use super::answers::{AnswerNotes, WORD_SHIFT};
 use super::extract::is_inline;
 use super::hashed::HashedNotes;
-use super::homes::{Homes, written_in_control};
+use super::homes::{Homes, verifies, written_behind_verify, written_in_control};
 use super::levels::{Follows, Level, Levels, assigns};
 use super::parsed::Noted;
 use super::pass::stays;
@@ -212,8 +212,6 @@ pub(super) struct Scouting {
     levels: Levels,
     /// Whether it is a scout that is being translated.
     is_ahead: bool,
-    /// Whether the parser verifies: scouts do not.
-    verifies: bool,
 }
 
 impl Scouting {
@@ -246,15 +244,23 @@ impl Scouting {
         let mut is_parsed = false;
         for step in &pass.steps {
             match step {
-                PassStep::Parse { parser, .. } => {
+                PassStep::Parse { parser, errors } => {
                     let parser = program.parsers.get(*parser);
                     let mut states = parser.into_iter().flat_map(|p| p.states.values());
                     if is_parsed || !states.all(|s| is_plain(&s.body, &is_native)) {
                         break;
                     }
                     is_parsed = true;
-                    let parser = parser.into_iter().flat_map(|p| p.states.values());
-                    scouting.verifies = parser.into_iter().any(|s| verifies(&s.body));
+                    // Scouts do not verify: who is rejected has other values of what comes behind.
+                    let mut states = parser.into_iter().flat_map(|p| p.states.values());
+                    if states.any(|state| state.body.iter().any(verifies)) {
+                        written.extend(errors);
+                        written.extend(
+                            parser
+                                .iter()
+                                .flat_map(|p| written_behind_verify(program, p)),
+                        );
+                    }
                 }
                 PassStep::Control(control) if is_parsed => {
                     written.extend(written_in_control(program, *control));
@@ -274,15 +280,6 @@ impl Scouting {
         }
         scouting
     }
-}
-
-fn verifies(body: &[Stmt]) -> bool {
-    body.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Verify(..) => true,
-        StmtKind::If(_, then, otherwise) => verifies(then) || verifies(otherwise),
-        StmtKind::Block(_, body) => verifies(body),
-        _ => false,
-    })
 }
 
 /// Whether a control is one step of a pass alone: another time it would find other keys.
@@ -354,7 +351,6 @@ impl Translator<'_> {
         let level = scouting.levels.asked(control, stage)?;
         let keys = &self.program.tables.get(table)?.keys;
         let is_exact = keys.iter().all(|key| self.is_known(control, &key.expr));
-        let is_verified = scouting.verifies || !is_exact;
         let limbs = self.code.tables[table].key_limbs as usize;
         let first = self.code.end_of_scouts();
         let packing = self.packed_key(table);
@@ -363,7 +359,7 @@ impl Translator<'_> {
             first,
             limbs,
             level,
-            is_verified,
+            is_verified: !is_exact,
             nearness: self.nearness(table),
             has_slots: self.may_be_direct(table),
             // A key of many bits is not likely to have a slot.
