@@ -28,7 +28,9 @@ parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout stand
         packet.extract(hdr.h);
         transition select(hdr.h.kind[1:0]) { 1 : other; 2 : other; 3 : odd; default : accept; }
     }
-    state other { packet.extract(hdr.o); meta.from = hdr.o.e; transition accept; }
+    // Scouts do not verify: keys of what comes behind are others than theirs.
+    state other { verify(hdr.h.d != 4, error.NoMatch); transition behind; }
+    state behind { packet.extract(hdr.o); meta.from = hdr.o.e; transition accept; }
     state odd { meta.from = 9w5; transition select(hdr.h.d) { 1 : reject; default : accept; } }
 }
 control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
