@@ -57,6 +57,30 @@ impl<T: Copy + PartialEq> Given<T> {
     }
 }
 
+/// What is noted of a value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    /// The value that it is one more name of, or a parameter that gets nothing else.
+    same: PackedOption<Value>,
+    constant: Option<u64>,
+    /// Whether an instruction makes the constant.
+    is_iconst: bool,
+    /// Whether any block knows a fact of it.
+    has_fact: bool,
+    /// The greatest number that it may be, where that is less than its type has.
+    most: Option<u64>,
+    /// The last of what was computed of it as the first one, in [`Fold::computed`].
+    computed: Option<u32>,
+}
+
+/// What a parameter gets on the ways that were walked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gets {
+    number: Given<u64>,
+    value: Given<Value>,
+    most: u64,
+}
+
 /// What is known of a value from here on: the facts of a block are a list, of which dominated blocks add to the front.
 struct Fact {
     value: Value,
@@ -69,45 +93,23 @@ pub(super) fn fold(func: &mut Function) {
     let ways = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &ways);
     let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
+    let mut noted = SecondaryMap::new();
+    noted.resize(func.dfg.num_values());
     let mut fold = Fold {
         func,
         tree: &tree,
-        same: SecondaryMap::new(),
-        computed: SecondaryMap::new(),
-        constants: SecondaryMap::new(),
-        given: SecondaryMap::new(),
-        meets: SecondaryMap::new(),
+        noted,
+        gets: SecondaryMap::new(),
+        computed: Vec::new(),
         arrivals: SecondaryMap::new(),
         facts: Vec::new(),
         front: SecondaryMap::new(),
-        has_fact: EntitySet::new(),
-        given_most: SecondaryMap::new(),
-        most: SecondaryMap::new(),
         named: HashMap::new(),
-        has_aliases: false,
     };
-    fold.walk(&blocks, &ways);
-    let Fold {
-        same, has_aliases, ..
-    } = fold;
+    fold.walk(&blocks);
+    let Fold { noted, .. } = fold;
     remove_unreached(func);
-    if drop_named_params(func, &same) || has_aliases {
-        func.dfg.resolve_all_aliases();
-    }
-}
-
-/// Takes parameters out that are another value's names; whether there were any.
-fn drop_named_params(func: &mut Function, same: &SecondaryMap<Value, PackedOption<Value>>) -> bool {
-    let blocks = func.layout.blocks();
-    let params = blocks.flat_map(|block| func.dfg.block_params(block));
-    let named: Vec<(Value, Value)> = params
-        .filter_map(|&param| Some((param, same[param].expand()?)))
-        .collect();
-    keep_params(func, |param| same[param].is_none());
-    for &(param, origin) in &named {
-        func.dfg.change_to_alias(param, origin);
-    }
-    !named.is_empty()
+    keep_params(func, |param| noted[param].same.is_none());
 }
 
 fn remove_unreached(func: &mut Function) {
@@ -143,6 +145,15 @@ struct Arrival {
     from: Option<Inst>,
 }
 
+/// What an instruction has computed of a value as its first argument.
+struct Computed {
+    what: Computation,
+    there: Block,
+    result: Value,
+    /// What was computed of the same value before.
+    before: Option<u32>,
+}
+
 /// What an instruction computes from what: nothing else decides on its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Computation {
@@ -157,36 +168,23 @@ struct Computation {
 struct Fold<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
-    /// The values that parameters are which get the same one on all ways.
-    same: SecondaryMap<Value, PackedOption<Value>>,
-    /// What was computed of a value as the first one, where, and to what.
-    computed: SecondaryMap<Value, Vec<(Computation, Block, Value)>>,
-    constants: SecondaryMap<Value, Option<u64>>,
-    given: SecondaryMap<Value, Given<u64>>,
-    meets: SecondaryMap<Value, Given<Value>>,
+    noted: SecondaryMap<Value, Noted>,
+    /// Of parameters.
+    gets: SecondaryMap<Value, Gets>,
+    /// What was computed where.
+    computed: Vec<Computed>,
     arrivals: SecondaryMap<Block, Arrival>,
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
-    has_fact: EntitySet<Value>,
-    /// The greatest number that a value may be, where that is less than its type has.
-    most: SecondaryMap<Value, Option<u64>>,
-    /// The same of what parameters get, the most on all ways that were walked.
-    given_most: SecondaryMap<Value, u64>,
     /// Constants that were put into the block at hand.
     named: HashMap<(Type, u64), Value>,
-    /// Whether any value is another one's name now.
-    has_aliases: bool,
 }
 
 impl Fold<'_> {
-    fn walk(&mut self, blocks: &[Block], ways: &ControlFlowGraph) {
-        let mut number: SecondaryMap<Block, usize> = SecondaryMap::new();
+    fn walk(&mut self, blocks: &[Block]) {
+        let loops = loop_heads(self.func, blocks);
         for (at, &block) in blocks.iter().enumerate() {
-            number[block] = at;
-        }
-        for (at, &block) in blocks.iter().enumerate() {
-            let mut before = ways.pred_iter(block);
-            let is_loop = before.any(|way| number[way.block] >= at);
+            let is_loop = loops.contains(block);
             // A way that leads back may be the only one left that can be taken.
             if at > 0 && self.arrivals[block].ways == 0 && !is_loop {
                 continue;
@@ -210,11 +208,12 @@ impl Fold<'_> {
             return;
         }
         for &param in self.func.dfg.block_params(block) {
-            match (self.given[param], self.meets[param]) {
-                (Given::Always(number), _) => self.constants[param] = Some(number),
+            let (gets, noted) = (self.gets[param], &mut self.noted[param]);
+            match (gets.number, gets.value) {
+                (Given::Always(number), _) => noted.constant = Some(number),
                 // Each is one step from its origin, however many such blocks a value has come through.
-                (_, Given::Always(origin)) => self.same[param] = origin.into(),
-                _ => self.most[param] = Some(self.given_most[param]),
+                (_, Given::Always(origin)) => noted.same = origin.into(),
+                _ => noted.most = Some(gets.most),
             }
         }
         let arrival = self.arrivals[block];
@@ -223,13 +222,9 @@ impl Fold<'_> {
         }
     }
 
-    /// The value that another one is a name of, or a parameter that gets nothing else.
+    /// The value that another one is a name of, or a parameter that gets nothing else. It is that in all instructions that were walked.
     fn origin(&self, value: Value) -> Value {
-        let mut value = self.func.dfg.resolve_aliases(value);
-        while let Some(other) = self.same[value].expand() {
-            value = self.func.dfg.resolve_aliases(other);
-        }
-        value
+        self.noted[value].same.expand().unwrap_or(value)
     }
 
     /// What the branch says by which a block is reached, the only way to it.
@@ -319,19 +314,16 @@ impl Fold<'_> {
             before,
         });
         self.front[block] = Some(self.facts.len() - 1);
-        self.has_fact.insert(value);
+        self.noted[value].has_fact = true;
     }
 
     fn known(&self, block: Block, value: Value) -> Option<Known> {
-        let value = self.func.dfg.resolve_aliases(value);
-        if let Some(number) = self.constants[value] {
-            return Some(Known::Is(number));
-        }
         let value = self.origin(value);
-        if let Some(number) = self.constants[value] {
+        let noted = &self.noted[value];
+        if let Some(number) = noted.constant {
             return Some(Known::Is(number));
         }
-        if !self.has_fact.contains(value) {
+        if !noted.has_fact {
             return None;
         }
         let first = self.front[block].and_then(|at| self.facts.get(at));
@@ -350,6 +342,7 @@ impl Fold<'_> {
     }
 
     fn inst(&mut self, block: Block, inst: Inst) {
+        self.name_origins(inst);
         match self.func.dfg.insts[inst] {
             InstructionData::Brif { arg, blocks, .. } => self.branch(block, inst, arg, blocks),
             InstructionData::BranchTable { arg, .. } if self.number(block, arg).is_some() => {
@@ -360,6 +353,16 @@ impl Fold<'_> {
         }
         self.name_constants(block, inst);
         self.arrive_behind(block, inst);
+    }
+
+    /// Has an instruction take the values themselves for their other names.
+    fn name_origins(&mut self, inst: Inst) {
+        let is_named = |value: Value| self.noted[value].same.is_some();
+        if self.func.dfg.inst_values(inst).any(is_named) {
+            let noted = &self.noted;
+            let origin = |value: Value| noted[value].same.expand().unwrap_or(value);
+            self.func.dfg.map_inst_values(inst, origin);
+        }
     }
 
     fn branch(&mut self, block: Block, inst: Inst, arg: Value, blocks: [BlockCall; 2]) {
@@ -405,11 +408,11 @@ impl Fold<'_> {
             return;
         }
         if data.opcode() == Opcode::Iconst {
-            self.constants[result] = evaluate(self.func, data, ty, |_| None);
+            self.is_iconst(result, evaluate(self.func, data, ty, |_| None));
             return;
         }
         let most = self.most_of_result(data, ty);
-        self.most[result] = (most < mask(ty)).then_some(most);
+        self.noted[result].most = (most < mask(ty)).then_some(most);
         if let InstructionData::BinaryImm64 {
             opcode: Opcode::BandImm,
             arg,
@@ -520,27 +523,38 @@ impl Fold<'_> {
         result: Value,
         (first, computation): (Value, Computation),
     ) {
-        let tree = self.tree;
-        let before = &mut self.computed[first];
-        let mut reused = before.iter().rev().take(MOST_COMPUTED);
-        let reused = reused
-            .find(|(known, there, _)| *known == computation && tree.block_dominates(*there, block));
-        match reused {
-            Some(&(.., value)) => self.is_same(inst, result, value),
-            None => before.push((computation, block, result)),
+        let last = self.noted[first].computed;
+        let all = std::iter::successors(last, |&at| self.computed[at as usize].before);
+        let all = all.map(|at| &self.computed[at as usize]);
+        let mut reused = all
+            .take(MOST_COMPUTED)
+            .filter(|one| one.what == computation && self.tree.block_dominates(one.there, block));
+        if let Some(one) = reused.next() {
+            return self.is_same(inst, result, one.result);
         }
+        self.noted[first].computed = u32::try_from(self.computed.len()).ok();
+        self.computed.push(Computed {
+            what: computation,
+            there: block,
+            result,
+            before: last,
+        });
     }
 
     fn is_constant(&mut self, inst: Inst, result: Value, number: u64) {
         let ty = self.func.dfg.value_type(result);
         self.func.dfg.replace(inst).iconst(ty, signed(number, ty));
-        self.constants[result] = Some(number);
+        self.is_iconst(result, Some(number));
+    }
+
+    /// A value is made by an instruction that does nothing else.
+    fn is_iconst(&mut self, value: Value, constant: Option<u64>) {
+        let noted = &mut self.noted[value];
+        (noted.constant, noted.is_iconst) = (constant, true);
     }
 
     fn is_same(&mut self, inst: Inst, result: Value, other: Value) {
-        self.func.dfg.clear_results(inst);
-        self.func.dfg.change_to_alias(result, other);
-        self.has_aliases = true;
+        self.noted[result].same = self.origin(other).into();
         self.func.layout.remove_inst(inst);
     }
 
@@ -549,14 +563,18 @@ impl Fold<'_> {
         if self.func.layout.inst_block(inst).is_none() {
             return;
         }
-        let is_constant = |value| self.number(block, value).is_some() && !self.is_iconst(value);
+        let is_constant = |value: Value| {
+            let noted = &self.noted[value];
+            let is_any = noted.constant.is_some() || noted.has_fact;
+            is_any && !noted.is_iconst && self.number(block, value).is_some()
+        };
         if !self.func.dfg.inst_values(inst).any(is_constant) {
             return;
         }
         let mut values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
         values.sort_unstable();
         values.dedup();
-        values.retain(|&value| !self.is_iconst(value));
+        values.retain(|&value| !self.noted[value].is_iconst);
         let named: Vec<(Value, Value)> = values
             .into_iter()
             .filter_map(|value| Some((value, self.name_constant(block, inst, value)?)))
@@ -576,18 +594,9 @@ impl Fold<'_> {
         }
         let mut at = FuncCursor::new(self.func).at_inst(inst);
         let constant = at.ins().iconst(ty, signed(number, ty));
-        self.constants[constant] = Some(number);
+        self.is_iconst(constant, Some(number));
         self.named.insert((ty, number), constant);
         Some(constant)
-    }
-
-    fn is_iconst(&self, value: Value) -> bool {
-        let dfg = &self.func.dfg;
-        let def = dfg.value_def(dfg.resolve_aliases(value));
-        let ValueDef::Result(inst, _) = def else {
-            return false;
-        };
-        dfg.insts[inst].opcode() == Opcode::Iconst
     }
 
     /// The blocks behind a branch are reached, with these arguments.
@@ -603,18 +612,32 @@ impl Fold<'_> {
             for (&param, arg) in dfg.block_params(to).iter().zip(args) {
                 let value = arg.as_value();
                 let number = value.and_then(|value| self.number(block, value));
-                self.given[param] = self.given[param].and(number);
                 let origin = value.map(|value| self.origin(value));
-                self.meets[param] = self.meets[param].and(origin);
                 let most = match (number, origin) {
                     (Some(number), _) => number,
                     (None, Some(origin)) => self.most(origin),
                     (None, None) => u64::MAX,
                 };
-                self.given_most[param] = self.given_most[param].max(most);
+                let gets = &mut self.gets[param];
+                gets.number = gets.number.and(number);
+                gets.value = gets.value.and(origin);
+                gets.most = gets.most.max(most);
             }
         }
     }
+}
+
+/// The blocks to which a way leads from one that is not before them.
+fn loop_heads(func: &Function, blocks: &[Block]) -> EntitySet<Block> {
+    let mut before: EntitySet<Block> = EntitySet::new();
+    let mut heads = EntitySet::new();
+    for &block in blocks {
+        before.insert(block);
+        let last = func.layout.last_inst(block);
+        let ways = last.into_iter().flat_map(|inst| destinations(func, inst));
+        heads.extend(ways.filter(|&to| before.contains(to)));
+    }
+    heads
 }
 
 /// The result, of this type, of an instruction of which this much is known.

@@ -9,7 +9,8 @@ impl Fold<'_> {
     /// The greatest number that a value may be.
     pub(super) fn most(&self, value: Value) -> u64 {
         let value = self.origin(value);
-        let known = self.constants[value].or(self.most[value]);
+        let noted = &self.noted[value];
+        let known = noted.constant.or(noted.most);
         known.unwrap_or_else(|| match self.func.dfg.value_type(value) {
             ty if ty.is_int() && ty.bits() <= u64::BITS => mask(ty),
             _ => u64::MAX,
