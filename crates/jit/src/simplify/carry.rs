@@ -19,6 +19,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
+use super::Flow;
 use super::sweep::insts;
 
 /// Bytes of a word, and the bits of its address that are zero.
@@ -29,16 +30,15 @@ const ALIGNMENT: u8 = 3;
 const MOST_PLACES: usize = 1000;
 
 /// Carries values of a function in which no value is another one's name.
-pub(super) fn carry(func: &mut Function) {
+pub(super) fn carry(func: &mut Function, flow: &Flow) {
     let calls = seldom_calls(func);
     if calls.is_empty() {
         return;
     }
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
-    let candidates = candidates(func, &ways, &tree);
-    let living = Living::of(func, &ways, &tree, &candidates);
-    let frontiers = frontiers(&ways, &tree);
+    let (ways, tree) = (&flow.ways, &flow.tree);
+    let candidates = candidates(func, ways, tree);
+    let living = Living::of(func, ways, tree, &candidates);
+    let frontiers = frontiers(ways, tree);
     let carried = carried(func, &calls, &living, &candidates);
     let users = users(func, &carried);
     let mut room = MOST_PLACES;
@@ -52,8 +52,8 @@ pub(super) fn carry(func: &mut Function) {
         let mut carrying = Carrying {
             slot: func.create_sized_stack_slot(data),
             func,
-            tree: &tree,
-            ways: &ways,
+            tree,
+            ways,
             calls: &calls,
             value,
             loaded: BTreeMap::new(),
@@ -369,7 +369,7 @@ impl Carrying<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check, count, function, safe};
+    use super::super::tests::{check, count, flow_of, function, safe};
     use super::*;
     use cranelift_codegen::ir::types::{I8X16, I32};
     use cranelift_codegen::ir::{AbiParam, Signature, Type};
@@ -433,7 +433,8 @@ mod tests {
         let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
         for ty in [I32, I64] {
             let mut func = passing(ty, &[(true, &calls), (true, &calls)]);
-            carry(&mut func);
+            let flow = flow_of(&func);
+            carry(&mut func, &flow);
             check(&func);
             for op in [Opcode::Load, Opcode::Store] {
                 assert_eq!(ops(&func, true, op), 2, "{func}");
@@ -455,7 +456,8 @@ mod tests {
             b.switch_to_block(met);
         };
         let mut func = passing(I64, &[(false, &nested)]);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         assert_eq!(params(&func), 2, "{func}");
         // What is stored at last is what the last of them is.
@@ -470,7 +472,8 @@ mod tests {
         let nothing = |_: &mut FunctionBuilder<'_>, _, _| ();
         let mut func = passing(I64, &[(false, &calls), (true, &nothing)]);
         let before = func.to_string();
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         assert_eq!(func.to_string(), before);
     }
 
@@ -482,7 +485,8 @@ mod tests {
             call(b, pointer);
         };
         let mut func = passing(I64, &[(true, &calls)]);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         let moves = [Opcode::Store, Opcode::CallIndirect, Opcode::Load];
         let seldom = func
@@ -520,7 +524,8 @@ mod tests {
             b.ins().store(safe(), number, pointer, 8);
             b.ins().jump(around, &[]);
         });
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         assert_eq!(ops(&func, true, Opcode::Load), 1, "{func}");
         assert_eq!(params(&func), 0, "{func}");
@@ -530,7 +535,8 @@ mod tests {
     fn what_is_larger_than_a_word_is_not_carried() {
         let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
         let mut func = passing(I8X16, &[(true, &calls)]);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         assert!(func.sized_stack_slots.is_empty(), "{func}");
     }
 
@@ -565,21 +571,24 @@ mod tests {
         let begin = std::time::Instant::now();
         let mut func = many(300, 300);
         let before = insts(&func).count();
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         // Each is stored and loaded at an address.
         assert!(insts(&func).count() <= before + 4 * MOST_PLACES);
         assert!(params(&func) <= MOST_PLACES);
         assert!(begin.elapsed().as_secs() < 10);
         let mut func = many(10, 10);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         assert_eq!(count(&func, Opcode::Load), 10 + 100);
     }
 
     #[test]
     fn a_long_way_to_where_a_value_is_computed_takes_no_stack() {
         let mut func = passing_far(20_000);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         assert_eq!(ops(&func, true, Opcode::Load), 1);
     }

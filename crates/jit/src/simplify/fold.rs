@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
-use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value,
@@ -19,6 +18,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::PackedOption;
 
+use super::Flow;
 use super::sweep::{destinations, keep_params};
 
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
@@ -57,20 +57,37 @@ impl<T: Copy + PartialEq> Given<T> {
     }
 }
 
+/// Which number a value is.
+#[derive(Clone, Copy, Debug, Default)]
+enum Number {
+    /// Any that its type has.
+    #[default]
+    Any,
+    AtMost(u64),
+    Is(u64),
+}
+
 /// What is noted of a value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
+    number: Number,
     /// The value that it is one more name of, or a parameter that gets nothing else.
     same: PackedOption<Value>,
-    constant: Option<u64>,
-    /// Whether an instruction makes the constant.
+    /// The last of what was computed of it as the first one: how many there were in [`Fold::computed`] with it.
+    computed: u32,
+    /// Whether an instruction makes the constant that it is.
     is_iconst: bool,
     /// Whether any block knows a fact of it.
     has_fact: bool,
-    /// The greatest number that it may be, where that is less than its type has.
-    most: Option<u64>,
-    /// The last of what was computed of it as the first one, in [`Fold::computed`].
-    computed: Option<u32>,
+}
+
+impl Noted {
+    fn constant(&self) -> Option<u64> {
+        match self.number {
+            Number::Is(number) => Some(number),
+            _ => None,
+        }
+    }
 }
 
 /// What a parameter gets on the ways that were walked.
@@ -88,18 +105,27 @@ struct Fact {
     before: Option<usize>,
 }
 
-/// Folds a function. Blocks that cannot be reached any more are gone, with all ways from them.
-pub(super) fn fold(func: &mut Function) {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
+/// What is noted of all values, kept for the next function: maps as long as a function are dear to make.
+#[derive(Default)]
+pub(super) struct Notes {
+    values: SecondaryMap<Value, Noted>,
+    /// What parameters get, block by block.
+    params: Vec<Gets>,
+}
+
+/// Folds a function in which no value is another one's name. Blocks that cannot be reached any more are gone, with all ways from them.
+pub(super) fn fold(func: &mut Function, flow: &mut Flow, notes: &mut Notes) {
+    flow.compute(func);
+    let tree = &flow.tree;
     let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
-    let mut noted = SecondaryMap::new();
-    noted.resize(func.dfg.num_values());
+    notes.values.clear();
+    notes.values.resize(func.dfg.num_values());
     let mut fold = Fold {
+        first_param: first_params(func, &blocks, &mut notes.params),
         func,
-        tree: &tree,
-        noted,
-        gets: SecondaryMap::new(),
+        tree,
+        noted: &mut notes.values,
+        gets: &mut notes.params,
         computed: Vec::new(),
         arrivals: SecondaryMap::new(),
         facts: Vec::new(),
@@ -107,9 +133,26 @@ pub(super) fn fold(func: &mut Function) {
         named: HashMap::new(),
     };
     fold.walk(&blocks);
-    let Fold { noted, .. } = fold;
     remove_unreached(func);
-    keep_params(func, |param| noted[param].same.is_none());
+    keep_params(func, |param| notes.values[param].same.is_none());
+}
+
+/// Where what the parameters of each block get is; nothing yet.
+fn first_params(
+    func: &Function,
+    blocks: &[Block],
+    gets: &mut Vec<Gets>,
+) -> SecondaryMap<Block, usize> {
+    let mut first = SecondaryMap::new();
+    first.resize(func.dfg.num_blocks());
+    let mut count = 0;
+    for &block in blocks {
+        first[block] = count;
+        count += func.dfg.block_params(block).len();
+    }
+    gets.clear();
+    gets.resize(count, Gets::default());
+    first
 }
 
 fn remove_unreached(func: &mut Function) {
@@ -150,8 +193,8 @@ struct Computed {
     what: Computation,
     there: Block,
     result: Value,
-    /// What was computed of the same value before.
-    before: Option<u32>,
+    /// What was computed of the same value before, as [`Noted::computed`].
+    before: u32,
 }
 
 /// What an instruction computes from what: nothing else decides on its result.
@@ -168,9 +211,10 @@ struct Computation {
 struct Fold<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
-    noted: SecondaryMap<Value, Noted>,
-    /// Of parameters.
-    gets: SecondaryMap<Value, Gets>,
+    noted: &'f mut SecondaryMap<Value, Noted>,
+    /// Of parameters, and where those of a block begin.
+    gets: &'f mut [Gets],
+    first_param: SecondaryMap<Block, usize>,
     /// What was computed where.
     computed: Vec<Computed>,
     arrivals: SecondaryMap<Block, Arrival>,
@@ -207,13 +251,14 @@ impl Fold<'_> {
         if is_open {
             return;
         }
-        for &param in self.func.dfg.block_params(block) {
-            let (gets, noted) = (self.gets[param], &mut self.noted[param]);
+        let params = self.func.dfg.block_params(block).iter();
+        for (&param, gets) in params.zip(&self.gets[self.first_param[block]..]) {
+            let noted = &mut self.noted[param];
             match (gets.number, gets.value) {
-                (Given::Always(number), _) => noted.constant = Some(number),
+                (Given::Always(number), _) => noted.number = Number::Is(number),
                 // Each is one step from its origin, however many such blocks a value has come through.
                 (_, Given::Always(origin)) => noted.same = origin.into(),
-                _ => noted.most = Some(gets.most),
+                _ => noted.number = Number::AtMost(gets.most),
             }
         }
         let arrival = self.arrivals[block];
@@ -320,7 +365,7 @@ impl Fold<'_> {
     fn known(&self, block: Block, value: Value) -> Option<Known> {
         let value = self.origin(value);
         let noted = &self.noted[value];
-        if let Some(number) = noted.constant {
+        if let Some(number) = noted.constant() {
             return Some(Known::Is(number));
         }
         if !noted.has_fact {
@@ -343,13 +388,17 @@ impl Fold<'_> {
 
     fn inst(&mut self, block: Block, inst: Inst) {
         self.name_origins(inst);
-        match self.func.dfg.insts[inst] {
+        let data = self.func.dfg.insts[inst];
+        if !data.opcode().is_branch() {
+            self.compute(block, inst, data);
+            return self.name_constants(block, inst);
+        }
+        match data {
             InstructionData::Brif { arg, blocks, .. } => self.branch(block, inst, arg, blocks),
             InstructionData::BranchTable { arg, .. } if self.number(block, arg).is_some() => {
                 self.switch(block, inst, arg);
             }
-            data if data.opcode().is_branch() => {}
-            data => self.compute(block, inst, data),
+            _ => {}
         }
         self.name_constants(block, inst);
         self.arrive_behind(block, inst);
@@ -357,11 +406,20 @@ impl Fold<'_> {
 
     /// Has an instruction take the values themselves for their other names.
     fn name_origins(&mut self, inst: Inst) {
-        let is_named = |value: Value| self.noted[value].same.is_some();
-        if self.func.dfg.inst_values(inst).any(is_named) {
+        if self.takes(inst, |value| self.noted[value].same.is_some()) {
             let noted = &self.noted;
             let origin = |value: Value| noted[value].same.expand().unwrap_or(value);
             self.func.dfg.map_inst_values(inst, origin);
+        }
+    }
+
+    /// Whether an instruction takes, or gives a block, such a value.
+    fn takes(&self, inst: Inst, is_such: impl Fn(Value) -> bool) -> bool {
+        let dfg = &self.func.dfg;
+        // Most are no branches, whose arguments are found faster.
+        match dfg.insts[inst].opcode().is_branch() {
+            true => dfg.inst_values(inst).any(is_such),
+            false => dfg.inst_args(inst).iter().any(|&value| is_such(value)),
         }
     }
 
@@ -408,11 +466,15 @@ impl Fold<'_> {
             return;
         }
         if data.opcode() == Opcode::Iconst {
-            self.is_iconst(result, evaluate(self.func, data, ty, |_| None));
+            if let Some(number) = evaluate(self.func, data, ty, |_| None) {
+                self.is_iconst(result, number);
+            }
             return;
         }
         let most = self.most_of_result(data, ty);
-        self.noted[result].most = (most < mask(ty)).then_some(most);
+        if most < mask(ty) {
+            self.noted[result].number = Number::AtMost(most);
+        }
         if let InstructionData::BinaryImm64 {
             opcode: Opcode::BandImm,
             arg,
@@ -524,33 +586,33 @@ impl Fold<'_> {
         (first, computation): (Value, Computation),
     ) {
         let last = self.noted[first].computed;
-        let all = std::iter::successors(last, |&at| self.computed[at as usize].before);
-        let all = all.map(|at| &self.computed[at as usize]);
+        let computed = |count: u32| self.computed.get((count as usize).checked_sub(1)?);
+        let all = std::iter::successors(computed(last), |one| computed(one.before));
         let mut reused = all
             .take(MOST_COMPUTED)
             .filter(|one| one.what == computation && self.tree.block_dominates(one.there, block));
         if let Some(one) = reused.next() {
             return self.is_same(inst, result, one.result);
         }
-        self.noted[first].computed = u32::try_from(self.computed.len()).ok();
         self.computed.push(Computed {
             what: computation,
             there: block,
             result,
             before: last,
         });
+        self.noted[first].computed = self.computed.len() as u32;
     }
 
     fn is_constant(&mut self, inst: Inst, result: Value, number: u64) {
         let ty = self.func.dfg.value_type(result);
         self.func.dfg.replace(inst).iconst(ty, signed(number, ty));
-        self.is_iconst(result, Some(number));
+        self.is_iconst(result, number);
     }
 
     /// A value is made by an instruction that does nothing else.
-    fn is_iconst(&mut self, value: Value, constant: Option<u64>) {
+    fn is_iconst(&mut self, value: Value, number: u64) {
         let noted = &mut self.noted[value];
-        (noted.constant, noted.is_iconst) = (constant, true);
+        (noted.number, noted.is_iconst) = (Number::Is(number), true);
     }
 
     fn is_same(&mut self, inst: Inst, result: Value, other: Value) {
@@ -565,10 +627,10 @@ impl Fold<'_> {
         }
         let is_constant = |value: Value| {
             let noted = &self.noted[value];
-            let is_any = noted.constant.is_some() || noted.has_fact;
+            let is_any = noted.constant().is_some() || noted.has_fact;
             is_any && !noted.is_iconst && self.number(block, value).is_some()
         };
-        if !self.func.dfg.inst_values(inst).any(is_constant) {
+        if !self.takes(inst, is_constant) {
             return;
         }
         let mut values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
@@ -594,7 +656,7 @@ impl Fold<'_> {
         }
         let mut at = FuncCursor::new(self.func).at_inst(inst);
         let constant = at.ins().iconst(ty, signed(number, ty));
-        self.is_iconst(constant, Some(number));
+        self.is_iconst(constant, number);
         self.named.insert((ty, number), constant);
         Some(constant)
     }
@@ -609,7 +671,8 @@ impl Fold<'_> {
             arrival.ways += 1;
             arrival.from = Some(inst);
             let args = call.args(&dfg.value_lists);
-            for (&param, arg) in dfg.block_params(to).iter().zip(args) {
+            let gets = self.first_param[to]..;
+            for (at, arg) in gets.take(dfg.block_params(to).len()).zip(args) {
                 let value = arg.as_value();
                 let number = value.and_then(|value| self.number(block, value));
                 let origin = value.map(|value| self.origin(value));
@@ -618,7 +681,7 @@ impl Fold<'_> {
                     (None, Some(origin)) => self.most(origin),
                     (None, None) => u64::MAX,
                 };
-                let gets = &mut self.gets[param];
+                let gets = &mut self.gets[at];
                 gets.number = gets.number.and(number);
                 gets.value = gets.value.and(origin);
                 gets.most = gets.most.max(most);

@@ -9,13 +9,13 @@ use std::ops::Range;
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
-use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::types::INVALID;
 use cranelift_codegen::ir::{
     Block, BlockCall, Function, Inst, InstructionData, Opcode, Type, Value,
 };
 use cranelift_codegen::packed_option::PackedOption;
 
+use super::Flow;
 use super::fold::{Given, Known, evaluate};
 use super::sweep::{insts, sources};
 
@@ -59,11 +59,9 @@ struct Way {
 }
 
 /// Parts ways as long as there is room for copies; whether it did anything.
-pub(super) fn split(func: &mut Function, mut room: Room) -> bool {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
+pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
     let decisive = decisive(func);
-    let regions = Regions::of(&tree);
+    let regions = Regions::of(&flow.tree);
     let mut foresight = Foresight::of(func);
     let mut copies = Copies::default();
     let mut parted: EntitySet<Block> = EntitySet::new();
@@ -72,7 +70,7 @@ pub(super) fn split(func: &mut Function, mut room: Room) -> bool {
             continue;
         }
         let known = (&decisive, &foresight.constants);
-        let Some(meeting) = meeting(func, (&ways, &tree), known, block) else {
+        let Some(meeting) = meeting(func, flow, known, block) else {
             continue;
         };
         let region = regions.from(block);
@@ -313,7 +311,7 @@ impl Foresight {
 /// The ways to a block by what they know, if they know different things that matter.
 fn meeting(
     func: &Function,
-    (ways, tree): (&ControlFlowGraph, &DominatorTree),
+    flow: &Flow,
     (decisive, constants): (&EntitySet<Value>, &Constants),
     block: Block,
 ) -> Option<Meeting> {
@@ -325,8 +323,8 @@ fn meeting(
         return None;
     }
     let mut groups: BTreeMap<Group, Vec<Way>> = BTreeMap::new();
-    for from in ways.pred_iter(block) {
-        if tree.block_dominates(block, from.block) {
+    for from in flow.ways.pred_iter(block) {
+        if flow.tree.block_dominates(block, from.block) {
             return None;
         }
         let dfg = &func.dfg;

@@ -114,9 +114,11 @@ pub(super) fn has_effect(func: &Function, inst: Inst) -> bool {
 
 /// The values that effects depend on.
 fn needed(func: &Function) -> EntitySet<Value> {
-    let effects = insts(func).filter(|&inst| has_effect(func, inst));
-    let args = effects.flat_map(|inst| func.dfg.inst_args(inst).iter().copied());
-    sources(func, args.collect())
+    let mut args = Vec::new();
+    for inst in insts(func).filter(|&inst| has_effect(func, inst)) {
+        args.extend_from_slice(func.dfg.inst_args(inst));
+    }
+    sources(func, args)
 }
 
 /// These values and all that they are computed from, over the ways that lead to the blocks whose parameters they are. No value is another one's name.
