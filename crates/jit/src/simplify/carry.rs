@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 use super::Flow;
-use super::sweep::insts;
+use super::sweep::{destinations, insts};
 
 /// Bytes of a word, and the bits of its address that are zero.
 const WORD: u32 = 8;
@@ -43,7 +43,7 @@ pub(super) fn carry(func: &mut Function, flow: &Flow) {
     let users = users(func, &carried);
     let mut room = MOST_PLACES;
     for (value, blocks) in carried {
-        let meetings = meetings(&blocks, &frontiers, &living.begin[value]);
+        let meetings = meetings(&blocks, &frontiers, living.begin(value));
         let Some(left) = room.checked_sub(blocks.len() + meetings.len()) else {
             return;
         };
@@ -112,10 +112,12 @@ fn candidates(func: &Function, ways: &ControlFlowGraph, tree: &DominatorTree) ->
     candidates
 }
 
-/// The blocks at the begin and the end of which each value lives.
+/// The blocks at the begin of which each value lives.
 struct Living {
-    begin: SecondaryMap<Value, EntitySet<Block>>,
-    end: SecondaryMap<Value, EntitySet<Block>>,
+    /// Of the values that live at the begin of any.
+    blocks: Vec<EntitySet<Block>>,
+    /// Where among these those of a value are, counted from one.
+    of: SecondaryMap<Value, u32>,
 }
 
 impl Living {
@@ -127,32 +129,52 @@ impl Living {
         candidates: &EntitySet<Value>,
     ) -> Living {
         let mut living = Living {
-            begin: SecondaryMap::new(),
-            end: SecondaryMap::new(),
+            blocks: vec![EntitySet::new()],
+            of: SecondaryMap::new(),
         };
+        living.of.resize(func.dfg.num_values());
+        let mut before: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
+        for &block in tree.cfg_postorder() {
+            before[block] = ways.pred_iter(block).map(|way| way.block).collect();
+        }
         // Each use lives back to where its value is computed.
-        let mut waiting: Vec<(Block, Value)> = Vec::new();
-        for block in tree.cfg_postorder() {
-            for inst in func.layout.block_insts(*block) {
+        let mut waiting: Vec<Block> = Vec::new();
+        for &block in tree.cfg_postorder() {
+            for inst in func.layout.block_insts(block) {
                 for value in func.dfg.inst_values(inst) {
-                    if candidates.contains(value) && block_of(func, value) != Some(*block) {
-                        waiting.push((*block, value));
+                    if !candidates.contains(value) {
+                        continue;
+                    }
+                    let origin = block_of(func, value);
+                    if origin == Some(block) {
+                        continue;
+                    }
+                    let blocks = living.begin_mut(value);
+                    waiting.push(block);
+                    while let Some(block) = waiting.pop() {
+                        if blocks.insert(block) {
+                            let before = before[block].iter().copied();
+                            waiting.extend(before.filter(|&way| origin != Some(way)));
+                        }
                     }
                 }
             }
         }
-        while let Some((block, value)) = waiting.pop() {
-            if !living.begin[value].insert(block) {
-                continue;
-            }
-            for way in ways.pred_iter(block) {
-                living.end[value].insert(way.block);
-                if block_of(func, value) != Some(way.block) {
-                    waiting.push((way.block, value));
-                }
-            }
-        }
         living
+    }
+
+    /// The blocks at the begin of which a value lives.
+    fn begin(&self, value: Value) -> &EntitySet<Block> {
+        &self.blocks[self.of[value] as usize]
+    }
+
+    fn begin_mut(&mut self, value: Value) -> &mut EntitySet<Block> {
+        let at = &mut self.of[value];
+        if *at == 0 {
+            *at = self.blocks.len() as u32;
+            self.blocks.push(EntitySet::new());
+        }
+        &mut self.blocks[*at as usize]
     }
 }
 
@@ -178,9 +200,15 @@ fn carried(
         let behind = insts.skip_while(|&inst| inst != calls.first).skip(1);
         let mut used = EntitySet::new();
         used.extend(behind.flat_map(|inst| func.dfg.inst_values(inst)));
+        let last = func.layout.last_inst(block);
+        let ways: Vec<Block> = last
+            .into_iter()
+            .flat_map(|inst| destinations(func, inst))
+            .collect();
         for value in candidates.iter() {
-            let lives_on = living.end[value].contains(block) || used.contains(value);
-            if lives_on && living.begin[value].contains(block) {
+            let begin = living.begin(value);
+            let lives_on = || used.contains(value) || ways.iter().any(|&way| begin.contains(way));
+            if begin.contains(block) && lives_on() {
                 carried.entry(value).or_default().push(block);
             }
         }
