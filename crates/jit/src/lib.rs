@@ -293,6 +293,7 @@ impl Loaded for NativeProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exec::PassStep;
 
     /// A program of this name whose one control does this with the field `a`.
     fn program(name: &str, code: &str) -> Arc<Program> {
@@ -348,6 +349,23 @@ mod tests {
     fn programs_that_call_functions_of_the_host_share_no_code() {
         let one = program("one", r#"call native ("twice", {a}, out {a});"#);
         assert!(!is_shared(&one, &one));
+    }
+
+    #[test]
+    fn two_threads_make_a_pass_when_its_program_is_loaded() {
+        let program = program("one", "a = 8w0x1;");
+        let pass = Pass {
+            steps: vec![PassStep::Control(ControlId::new(0))],
+        };
+        for (engine, made) in [(engine(), 0), (engine().with_two_threads(), 1)] {
+            let (layout, natives) = (Layout::of(&program), Natives::default());
+            let loaded = engine.load_with(&program, &layout, &natives, &pass);
+            let loaded = loaded.expect("the engine runs it");
+            let passes = || engine.find(&program).map(|one| one.passes().len());
+            assert_eq!(passes(), Some(made));
+            assert!(loaded.fuse(&pass).is_some());
+            assert_eq!(passes(), Some(1), "it is made once");
+        }
     }
 
     #[test]

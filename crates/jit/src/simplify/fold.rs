@@ -4,6 +4,7 @@
 //! all ways that can be taken is that number, and one that gets the same value is that value. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
 //! place is not computed there again, so that what a branch says of one holds for the other.
 
+mod evaluate;
 mod most;
 
 use std::collections::HashMap;
@@ -18,6 +19,9 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::PackedOption;
 
+pub(super) use self::evaluate::{cut, evaluate, mask, signed};
+
+use self::evaluate::{needed, without_imm};
 use super::Flow;
 use super::sweep::{destinations, keep_params};
 
@@ -701,143 +705,4 @@ fn loop_heads(func: &Function, blocks: &[Block]) -> EntitySet<Block> {
         heads.extend(ways.filter(|&to| before.contains(to)));
     }
     heads
-}
-
-/// The result, of this type, of an instruction of which this much is known.
-pub(super) fn evaluate(
-    func: &Function,
-    data: InstructionData,
-    ty: Type,
-    known: impl Fn(Value) -> Option<Known>,
-) -> Option<u64> {
-    let number = |value| match known(value) {
-        Some(Known::Is(number)) => Some(number),
-        _ => None,
-    };
-    let result = match data {
-        InstructionData::UnaryImm {
-            opcode: Opcode::Iconst,
-            imm,
-        } => imm.bits() as u64,
-        InstructionData::Unary { opcode, arg } => {
-            let from = func.dfg.value_type(arg);
-            let value = number(arg)?;
-            match opcode {
-                Opcode::Uextend | Opcode::Ireduce => value,
-                Opcode::Sextend => signed(value, from) as u64,
-                Opcode::Bnot => !value,
-                Opcode::Bswap => value.swap_bytes() >> (64 - ty.bits()),
-                _ => return None,
-            }
-        }
-        InstructionData::BinaryImm64 { opcode, arg, imm } => {
-            let imm = imm.bits() as u64;
-            match (opcode, number(arg)) {
-                (Opcode::BandImm | Opcode::ImulImm, _) if imm == 0 => 0,
-                (_, Some(value)) => binary(without_imm(opcode)?, value, imm, ty)?,
-                (_, None) => return None,
-            }
-        }
-        InstructionData::Binary {
-            opcode,
-            args: [a, b],
-        } => match (opcode, number(a), number(b)) {
-            (Opcode::Band | Opcode::Imul, Some(0), _)
-            | (Opcode::Band | Opcode::Imul, _, Some(0)) => 0,
-            (_, Some(a), Some(b)) => binary(opcode, a, b, ty)?,
-            _ => return None,
-        },
-        InstructionData::IntCompareImm { cond, arg, imm, .. } => {
-            let from = func.dfg.value_type(arg);
-            let imm = cut(imm.bits() as u64, from);
-            match (known(arg)?, cond, imm) {
-                (Known::Is(value), ..) => compare(cond, value, imm, from).into(),
-                (Known::NotZero, IntCC::Equal, 0) => 0,
-                (Known::NotZero, IntCC::NotEqual, 0) => 1,
-                _ => return None,
-            }
-        }
-        InstructionData::IntCompare {
-            cond, args: [a, b], ..
-        } => {
-            let from = func.dfg.value_type(a);
-            compare(cond, number(a)?, number(b)?, from).into()
-        }
-        InstructionData::Ternary {
-            opcode: Opcode::Select,
-            args: [cond, yes, no],
-        } => match known(cond)? {
-            Known::Is(0) => number(no)?,
-            _ => number(yes)?,
-        },
-        _ => return None,
-    };
-    Some(cut(result, ty))
-}
-
-/// How many low bits a number has up to its last one that is set.
-fn needed(number: u64) -> u32 {
-    u64::BITS - number.leading_zeros()
-}
-
-pub(super) fn mask(ty: Type) -> u64 {
-    u64::MAX >> (64 - ty.bits())
-}
-
-pub(super) fn cut(number: u64, ty: Type) -> u64 {
-    number & mask(ty)
-}
-
-pub(super) fn signed(number: u64, ty: Type) -> i64 {
-    let unused = 64 - ty.bits();
-    (number << unused) as i64 >> unused
-}
-
-fn without_imm(opcode: Opcode) -> Option<Opcode> {
-    Some(match opcode {
-        Opcode::IaddImm => Opcode::Iadd,
-        Opcode::ImulImm => Opcode::Imul,
-        Opcode::BandImm => Opcode::Band,
-        Opcode::BorImm => Opcode::Bor,
-        Opcode::BxorImm => Opcode::Bxor,
-        Opcode::IshlImm => Opcode::Ishl,
-        Opcode::UshrImm => Opcode::Ushr,
-        Opcode::SshrImm => Opcode::Sshr,
-        _ => return None,
-    })
-}
-
-fn binary(opcode: Opcode, a: u64, b: u64, ty: Type) -> Option<u64> {
-    // Cranelift takes the distance of a shift modulo the width.
-    let by = (b % u64::from(ty.bits())) as u32;
-    Some(match opcode {
-        Opcode::Iadd => a.wrapping_add(b),
-        Opcode::Isub => a.wrapping_sub(b),
-        Opcode::Imul => a.wrapping_mul(b),
-        Opcode::Band => a & b,
-        Opcode::Bor => a | b,
-        Opcode::Bxor => a ^ b,
-        Opcode::Ishl => a << by,
-        Opcode::Ushr => cut(a, ty) >> by,
-        Opcode::Sshr => (signed(a, ty) >> by) as u64,
-        Opcode::Umin => cut(a, ty).min(cut(b, ty)),
-        Opcode::Umax => cut(a, ty).max(cut(b, ty)),
-        _ => return None,
-    })
-}
-
-fn compare(cond: IntCC, a: u64, b: u64, ty: Type) -> bool {
-    let (x, y) = (signed(a, ty), signed(b, ty));
-    match cond {
-        IntCC::Equal => a == b,
-        IntCC::NotEqual => a != b,
-        IntCC::SignedLessThan => x < y,
-        IntCC::SignedGreaterThanOrEqual => x >= y,
-        IntCC::SignedGreaterThan => x > y,
-        IntCC::SignedLessThanOrEqual => x <= y,
-        IntCC::UnsignedLessThan => a < b,
-        IntCC::UnsignedGreaterThanOrEqual => a >= b,
-        IntCC::UnsignedGreaterThan => a > b,
-        IntCC::UnsignedLessThanOrEqual => a <= b,
-    }
 }
