@@ -23,7 +23,8 @@ pub(crate) fn load(
     let Some(program) = compile::compile(source) else {
         return Ok(None);
     };
-    load_on(choice.engine().as_ref(), &Arc::new(program), setup, start)
+    let engine = choice.engine_before_packets();
+    load_on(engine.as_ref(), &Arc::new(program), setup, start)
 }
 
 /// Loads a program on an engine with its entries, which are there from `start` on. With errors in them, they are shown and there is no device.
@@ -75,7 +76,7 @@ pub(crate) fn load_text(
     entries: &str,
 ) -> Result<Device, String> {
     let program = Arc::new(compile::compile_text(name, text)?);
-    let engine = choice.engine();
+    let engine = choice.engine_before_packets();
     let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default())
         .map_err(|error| error.to_string())?;
     match add_entries(&mut device, entries_name, entries) {

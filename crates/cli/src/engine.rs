@@ -43,4 +43,12 @@ impl Choice {
             Name::Interp => Box::new(Interp),
         }
     }
+
+    /// The same for programs that are loaded while no packets are carried, so that there is a core to spare.
+    pub(crate) fn engine_before_packets(self) -> Box<dyn Engine> {
+        match self.engine {
+            Name::Jit => Box::new(Jit::new(Arc::new(Interp)).with_two_threads()),
+            Name::Interp => Box::new(Interp),
+        }
+    }
 }

@@ -266,7 +266,8 @@ fn device(options: &Options) -> Result<Option<Device>, String> {
     let Some(program) = compile::compile(source) else {
         return Ok(None);
     };
-    let (engine, config) = (choice.engine(), configure::device_config(setup));
+    let engine = choice.engine_before_packets();
+    let config = configure::device_config(setup);
     let device = found.run(&before, program, engine.as_ref(), &config)?;
     Ok(Some(device))
 }

@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     };
     let directory = options.test.parent().unwrap_or(Path::new(""));
     let read_file = |name: &str| read(&directory.join(name));
-    let engine = options.choice.engine();
+    let engine = options.choice.engine_before_packets();
     let setup = Setup {
         program: Arc::new(program),
         engine: engine.as_ref(),

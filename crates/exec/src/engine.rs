@@ -22,6 +22,20 @@ pub trait Engine: Send + Sync {
         layout: &Layout,
         natives: &Natives,
     ) -> Result<Arc<dyn Loaded>, Unsupported>;
+
+    /// [`Engine::load`] of a program of which [`Loaded::fuse`] will be asked for this pass: an engine may do both at the same time.
+    ///
+    /// # Errors
+    /// As [`Engine::load`].
+    fn load_with(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+        _pass: &Pass,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        self.load(program, layout, natives)
+    }
 }
 
 /// A program as an engine runs it: code without state.

@@ -1,12 +1,15 @@
 //! Cranelift's side: the target, the memory of compiled code, and who frees it.
 
 use std::sync::Mutex;
+use std::thread;
 
 use bits::IdVec;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_names};
 use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
@@ -51,16 +54,10 @@ pub(crate) fn compile(
     layout: &Layout,
     natives: &Natives,
 ) -> Result<Compiled, Unsupported> {
-    let module = JITModule::new(builder()?);
-    let call_conv = module.isa().default_call_conv();
-    let mut shared = Shared::new(program, layout, natives, call_conv)?;
+    let mut compiler = Compiler::new()?;
+    let mut shared = Shared::new(program, layout, natives, compiler.call_conv())?;
     let parsers = program.parsers.ids().map(Body::Parser);
     let controls = program.controls.ids().map(Body::Control);
-    let mut compiler = Compiler {
-        context: module.make_context(),
-        function: FunctionBuilderContext::new(),
-        module,
-    };
     let parsers = compiler.all(&mut shared, parsers)?;
     let controls = compiler.all(&mut shared, controls)?;
     let mut module = compiler.module;
@@ -91,53 +88,127 @@ pub(crate) fn compile_pass(
     natives: &Natives,
     pass: &Pass,
 ) -> Result<CompiledPass, Unsupported> {
-    let module = JITModule::new(builder()?);
-    let call_conv = module.isa().default_call_conv();
-    let mut shared = Shared::new(program, layout, natives, call_conv)?;
-    let mut compiler = Compiler {
-        context: module.make_context(),
-        function: FunctionBuilderContext::new(),
-        module,
-    };
-    let uses = PassUses::of(program);
-    let (id, stages) = compiler.one(&mut shared, Body::Pass(pass))?;
-    let levels = shared.code.scout_levels();
-    let mut scouts = Vec::with_capacity(levels.len());
-    for level in levels {
-        let scout = Body::Scout(pass, &stages, level);
-        let (asks, _) = compiler.one(&mut shared, scout)?;
-        scouts.push((level, asks, None));
-    }
-    shared.code.rows = notes::list_of_rows(&shared.code);
-    for (level, _, answers) in &mut scouts {
-        let mut sites = shared.code.scouts.iter();
-        if sites.any(|site| site.hashed_on(*level).is_some()) {
-            let mut answer = |lines| {
-                let body = Body::Answers(*level, shared.code.rows, lines);
-                Ok(compiler.one(&mut shared, body)?.0)
-            };
-            *answers = Some([answer(Lines::First)?, answer(Lines::Second)?]);
-        }
-    }
-    let mut module = compiler.module;
-    module.finalize_definitions().map_err(failed)?;
-    Ok(CompiledPass {
-        scouts: scouts
-            .into_iter()
-            .map(|(level, asks, answers)| Scout {
-                level,
-                asks: native(&module, asks),
-                answers: answers.map(|ids| ids.map(|id| native(&module, id))),
-            })
-            .collect(),
-        code: shared.finish(),
-        run: native(&module, id),
-        uses,
-        _memory: Memory(Mutex::new(Some(module))),
-    })
+    let mut begun = BegunPass::begin(program, layout, natives, pass)?;
+    let isa = OwnedTargetIsa::clone(&begun.compiler.isa);
+    begun.function.make(&*isa)?;
+    begun.compiler.define(&mut begun.function)?;
+    let scouts = begun.scouts()?;
+    begun.finish(&scouts)
 }
 
-fn builder() -> Result<JITBuilder, Unsupported> {
+/// [`compile`] and [`compile_pass`], the pass by a thread of its own while this one compiles all else.
+pub(crate) fn compile_both(
+    program: &Program,
+    layout: &Layout,
+    natives: &Natives,
+    pass: &Pass,
+) -> Result<(Compiled, Result<CompiledPass, Unsupported>), Unsupported> {
+    let mut begun = match BegunPass::begin(program, layout, natives, pass) {
+        Ok(begun) => begun,
+        Err(unsupported) => {
+            return Ok((compile(program, layout, natives)?, Err(unsupported)));
+        }
+    };
+    let isa = OwnedTargetIsa::clone(&begun.compiler.isa);
+    let mut function = std::mem::take(&mut begun.function);
+    let (compiled, scouts, made) = thread::scope(|scope| {
+        let by_itself = thread::Builder::new().spawn_scoped(scope, || function.make(&*isa));
+        let compiled = compile(program, layout, natives);
+        let scouts = begun.scouts();
+        let made = by_itself.map(|thread| thread.join());
+        (compiled, scouts, made)
+    });
+    let made = match made {
+        Ok(Ok(made)) => made,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        // There is no thread to be had.
+        Err(_) => function.make(&*isa),
+    };
+    let finish = || {
+        made?;
+        begun.compiler.define(&mut function)?;
+        begun.function = function;
+        begun.finish(&scouts?)
+    };
+    Ok((compiled?, finish()))
+}
+
+/// A scout being compiled: its level, what asks, and what answers.
+type BegunScout = (usize, FuncId, Option<[FuncId; 2]>);
+
+/// A pass being compiled: it is translated, but not made yet.
+struct BegunPass<'p> {
+    compiler: Compiler,
+    shared: Shared<'p>,
+    pass: &'p Pass,
+    function: Translated,
+    stages: ScoutedStages,
+}
+
+impl<'p> BegunPass<'p> {
+    fn begin(
+        program: &'p Program,
+        layout: &'p Layout,
+        natives: &'p Natives,
+        pass: &'p Pass,
+    ) -> Result<BegunPass<'p>, Unsupported> {
+        let mut compiler = Compiler::new()?;
+        let mut shared = Shared::new(program, layout, natives, compiler.call_conv())?;
+        let mut function = Translated::default();
+        let stages = compiler.translate(&mut shared, Body::Pass(pass), &mut function)?;
+        Ok(BegunPass {
+            compiler,
+            shared,
+            pass,
+            function,
+            stages,
+        })
+    }
+
+    /// Compiles what goes before the pass.
+    fn scouts(&mut self) -> Result<Vec<BegunScout>, Unsupported> {
+        let (compiler, shared) = (&mut self.compiler, &mut self.shared);
+        let levels = shared.code.scout_levels();
+        let mut scouts: Vec<BegunScout> = Vec::with_capacity(levels.len());
+        for level in levels {
+            let scout = Body::Scout(self.pass, &self.stages, level);
+            scouts.push((level, compiler.one(shared, scout)?, None));
+        }
+        shared.code.rows = notes::list_of_rows(&shared.code);
+        for (level, _, answers) in &mut scouts {
+            let mut sites = shared.code.scouts.iter();
+            if sites.any(|site| site.hashed_on(*level).is_some()) {
+                let mut answer = |lines| {
+                    let body = Body::Answers(*level, shared.code.rows, lines);
+                    compiler.one(shared, body)
+                };
+                *answers = Some([answer(Lines::First)?, answer(Lines::Second)?]);
+            }
+        }
+        Ok(scouts)
+    }
+
+    fn finish(self, scouts: &[BegunScout]) -> Result<CompiledPass, Unsupported> {
+        let mut module = self.compiler.module;
+        module.finalize_definitions().map_err(failed)?;
+        let native = |id: FuncId| native(&module, id);
+        let scouts = scouts.iter().map(|&(level, asks, answers)| Scout {
+            level,
+            asks: native(asks),
+            answers: answers.map(|ids| ids.map(native)),
+        });
+        Ok(CompiledPass {
+            scouts: scouts.collect(),
+            uses: PassUses::of(self.shared.program),
+            code: self.shared.finish(),
+            run: native(self.function.id),
+            _memory: Memory(Mutex::new(Some(module))),
+        })
+    }
+}
+
+/// What native code is made for.
+fn target() -> Result<OwnedTargetIsa, Unsupported> {
     let mut flags = settings::builder();
     let verifies = if cfg!(debug_assertions) {
         "true"
@@ -158,31 +229,85 @@ fn builder() -> Result<JITBuilder, Unsupported> {
         flags.set(name, value).map_err(failed)?;
     }
     let isa = cranelift_native::builder().map_err(failed)?;
-    let isa = isa.finish(settings::Flags::new(flags)).map_err(failed)?;
-    Ok(JITBuilder::with_isa(isa, default_libcall_names()))
+    isa.finish(settings::Flags::new(flags)).map_err(failed)
+}
+
+/// A function on its way to native code.
+struct Translated {
+    id: FuncId,
+    context: cranelift_codegen::Context,
+    /// Whether its ways get code of their own.
+    is_parted: bool,
+}
+
+impl Default for Translated {
+    fn default() -> Translated {
+        Translated {
+            id: FuncId::from_u32(0),
+            context: cranelift_codegen::Context::new(),
+            is_parted: false,
+        }
+    }
+}
+
+impl Translated {
+    /// Makes native code of it.
+    fn make(&mut self, isa: &dyn TargetIsa) -> Result<(), Unsupported> {
+        simplify(&mut self.context.func, self.is_parted);
+        let made = self.context.compile(isa, &mut ControlPlane::default());
+        made.map_err(|error| failed(format!("{:?}", error.inner)))?;
+        Ok(())
+    }
 }
 
 struct Compiler {
+    isa: OwnedTargetIsa,
     module: JITModule,
-    context: cranelift_codegen::Context,
-    function: FunctionBuilderContext,
+    /// One for all functions that are made one after the other.
+    function: Translated,
+    builder: FunctionBuilderContext,
 }
 
 impl Compiler {
+    fn new() -> Result<Compiler, Unsupported> {
+        let isa = target()?;
+        let builder = JITBuilder::with_isa(OwnedTargetIsa::clone(&isa), default_libcall_names());
+        Ok(Compiler {
+            isa,
+            module: JITModule::new(builder),
+            function: Translated::default(),
+            builder: FunctionBuilderContext::new(),
+        })
+    }
+
+    fn call_conv(&self) -> CallConv {
+        self.isa.default_call_conv()
+    }
+
     fn all<'p>(
         &mut self,
         shared: &mut Shared<'_>,
         bodies: impl Iterator<Item = Body<'p>>,
     ) -> Result<Vec<FuncId>, Unsupported> {
-        bodies.map(|body| Ok(self.one(shared, body)?.0)).collect()
+        bodies.map(|body| self.one(shared, body)).collect()
     }
 
-    /// A function; of a pass, where it takes answers of a scout.
-    fn one(
+    fn one(&mut self, shared: &mut Shared<'_>, body: Body<'_>) -> Result<FuncId, Unsupported> {
+        let mut function = std::mem::take(&mut self.function);
+        self.translate(shared, body, &mut function)?;
+        function.make(&*self.isa)?;
+        self.define(&mut function)?;
+        self.function = function;
+        Ok(self.function.id)
+    }
+
+    /// Translates a function; of a pass, where it takes answers of a scout.
+    fn translate(
         &mut self,
         shared: &mut Shared<'_>,
         body: Body<'_>,
-    ) -> Result<(FuncId, ScoutedStages), Unsupported> {
+        function: &mut Translated,
+    ) -> Result<ScoutedStages, Unsupported> {
         let signature = shared.signature(0);
         let name = match body {
             Body::Parser(id) => format!("parser{}", id.get()),
@@ -195,17 +320,30 @@ impl Compiler {
         let declared = self
             .module
             .declare_function(&name, Linkage::Local, &signature);
-        let id = declared.map_err(failed)?;
-        self.context.func.signature = signature;
-        let builder = FunctionBuilder::new(&mut self.context.func, &mut self.function);
-        let stages = translate(shared, builder, body)?;
+        function.id = declared.map_err(failed)?;
         // Ways are worth code of their own where nearly all packets go.
-        let is_parted = matches!(body, Body::Pass(_));
-        simplify(&mut self.context.func, is_parted);
-        let defined = self.module.define_function(id, &mut self.context);
-        defined.map_err(|error| failed(format!("{error:?}")))?;
-        self.module.clear_context(&mut self.context);
-        Ok((id, stages))
+        function.is_parted = matches!(body, Body::Pass(_));
+        let func = &mut function.context.func;
+        func.signature = signature;
+        translate(shared, FunctionBuilder::new(func, &mut self.builder), body)
+    }
+
+    /// Gives a function that was made its memory.
+    fn define(&mut self, function: &mut Translated) -> Result<(), Unsupported> {
+        let (id, context) = (function.id, &mut function.context);
+        if let Some(code) = context.compiled_code() {
+            let relocs = code.buffer.relocs().iter();
+            let relocs = relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id));
+            let relocs: Vec<ModuleReloc> = relocs.collect();
+            let alignment = code.buffer.alignment.into();
+            let bytes = code.code_buffer();
+            let defined = self
+                .module
+                .define_function_bytes(id, alignment, bytes, &relocs);
+            defined.map_err(|error| failed(format!("{error:?}")))?;
+        }
+        self.module.clear_context(context);
+        Ok(())
     }
 }
 
@@ -294,8 +432,7 @@ mod tests {
 
     fn size_of(program: &Program, pass: &Pass) -> Size {
         let (layout, natives) = (Layout::of(program), Natives::default());
-        let module = JITModule::new(builder().expect("the target is known"));
-        let call_conv = module.isa().default_call_conv();
+        let call_conv = target().expect("the target is known").default_call_conv();
         let shared = Shared::new(program, &layout, &natives, call_conv);
         let mut shared = shared.expect("the program has all that it names");
         let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());

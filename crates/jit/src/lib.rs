@@ -42,14 +42,22 @@ use exec::{
 use ir::{ControlId, Layout, ParserId, Program};
 
 use abi::Outcome;
-use backend::Compiled;
+use backend::{Compiled, CompiledPass};
 use fuse::FusedPass;
 
 /// The engine that makes native code. A program that is equal to one that is loaded, but for its name, runs as the same code: many devices that do
 /// the same keep one copy in the processor's caches.
 pub struct Jit {
     tracer: Arc<dyn Engine>,
+    threads: Threads,
     loaded: Mutex<Vec<Weak<NativeProgram>>>,
+}
+
+/// How many threads compile a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    One,
+    Two,
 }
 
 impl Jit {
@@ -57,12 +65,47 @@ impl Jit {
     pub fn new(tracer: Arc<dyn Engine>) -> Jit {
         Jit {
             tracer,
+            threads: Threads::One,
             loaded: Mutex::default(),
+        }
+    }
+
+    /// The same, which compiles by two threads: for programs before which no packets wait, on cores that nobody else needs.
+    pub fn with_two_threads(self) -> Jit {
+        Jit {
+            threads: Threads::Two,
+            ..self
         }
     }
 
     fn loaded(&self) -> MutexGuard<'_, Vec<Weak<NativeProgram>>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was compiled, for all that load an equal program.
+    fn keep(
+        &self,
+        compiled: Compiled,
+        (program, layout, natives): (&Arc<Program>, &Layout, &Natives),
+    ) -> Arc<NativeProgram> {
+        // Functions of the host may have state, which belongs to one device.
+        let is_shared = !compiled.code.calls_natives();
+        let loaded = Arc::new(NativeProgram {
+            most_limbs: AtomicUsize::new(compiled.code.limbs),
+            compiled,
+            tracer: Arc::clone(&self.tracer),
+            traced: OnceLock::new(),
+            program: Arc::clone(program),
+            layout: layout.clone(),
+            natives: natives.clone(),
+            passes: Mutex::default(),
+        });
+        if is_shared {
+            let mut all = self.loaded();
+            all.retain(|one| one.strong_count() > 0);
+            all.push(Arc::downgrade(&loaded));
+        }
+        loaded
     }
 
     /// The code of an equal program, if there is some.
@@ -88,22 +131,23 @@ impl Engine for Jit {
             return Ok(known);
         }
         let compiled = backend::compile(program, layout, natives)?;
-        // Functions of the host may have state, which belongs to one device.
-        let is_shared = !compiled.code.calls_natives();
-        let loaded = Arc::new(NativeProgram {
-            most_limbs: AtomicUsize::new(compiled.code.limbs),
-            compiled,
-            tracer: Arc::clone(&self.tracer),
-            traced: OnceLock::new(),
-            program: Arc::clone(program),
-            layout: layout.clone(),
-            natives: natives.clone(),
-            passes: Mutex::default(),
-        });
-        if is_shared {
-            let mut all = self.loaded();
-            all.retain(|one| one.strong_count() > 0);
-            all.push(Arc::downgrade(&loaded));
+        Ok(self.keep(compiled, (program, layout, natives)))
+    }
+
+    fn load_with(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+        pass: &Pass,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        if self.threads == Threads::One || self.find(program).is_some() {
+            return self.load(program, layout, natives);
+        }
+        let (compiled, fused) = backend::compile_both(program, layout, natives, pass)?;
+        let loaded = self.keep(compiled, (program, layout, natives));
+        if let Ok(fused) = fused {
+            loaded.keep(pass, fused);
         }
         Ok(loaded)
     }
@@ -125,6 +169,22 @@ struct NativeProgram {
 }
 
 impl NativeProgram {
+    fn passes(&self) -> MutexGuard<'_, Vec<(Pass, Arc<FusedPass>)>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a pass that was compiled for whoever asks for it.
+    fn keep(&self, pass: &Pass, compiled: CompiledPass) {
+        let fused = self.fused(compiled);
+        self.passes().push((pass.clone(), fused));
+    }
+
+    fn fused(&self, compiled: CompiledPass) -> Arc<FusedPass> {
+        let limbs = compiled.code.limbs;
+        self.most_limbs.fetch_max(limbs, Ordering::Relaxed);
+        Arc::new(FusedPass::new(compiled))
+    }
+
     /// Runs a block by the tracer, with limbs of its own behind the frame.
     fn trace<V>(
         &self,
@@ -171,15 +231,12 @@ impl Loaded for NativeProgram {
     }
 
     fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
-        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passes = self.passes();
         if let Some((_, fused)) = passes.iter().find(|(known, _)| known == pass) {
             return Some(Arc::clone(fused) as Arc<dyn Fused>);
         }
         let compiled = backend::compile_pass(&self.program, &self.layout, &self.natives, pass);
-        let compiled = compiled.ok()?;
-        self.most_limbs
-            .fetch_max(compiled.code.limbs, Ordering::Relaxed);
-        let fused = Arc::new(FusedPass::new(compiled));
+        let fused = self.fused(compiled.ok()?);
         passes.push((pass.clone(), Arc::clone(&fused)));
         Some(fused)
     }
@@ -236,6 +293,7 @@ impl Loaded for NativeProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exec::PassStep;
 
     /// A program of this name whose one control does this with the field `a`.
     fn program(name: &str, code: &str) -> Arc<Program> {
@@ -291,6 +349,23 @@ mod tests {
     fn programs_that_call_functions_of_the_host_share_no_code() {
         let one = program("one", r#"call native ("twice", {a}, out {a});"#);
         assert!(!is_shared(&one, &one));
+    }
+
+    #[test]
+    fn two_threads_make_a_pass_when_its_program_is_loaded() {
+        let program = program("one", "a = 8w0x1;");
+        let pass = Pass {
+            steps: vec![PassStep::Control(ControlId::new(0))],
+        };
+        for (engine, made) in [(engine(), 0), (engine().with_two_threads(), 1)] {
+            let (layout, natives) = (Layout::of(&program), Natives::default());
+            let loaded = engine.load_with(&program, &layout, &natives, &pass);
+            let loaded = loaded.expect("the engine runs it");
+            let passes = || engine.find(&program).map(|one| one.passes().len());
+            assert_eq!(passes(), Some(made));
+            assert!(loaded.fuse(&pass).is_some());
+            assert_eq!(passes(), Some(1), "it is made once");
+        }
     }
 
     #[test]

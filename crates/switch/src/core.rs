@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, Derived, DropReason, Fused, Loaded, PacketContext, ParserVerdict, RandomStream,
-    State, TraceEvent, Tracer,
+    ControlVerdict, Derived, DropReason, Engine, Fused, Loaded, Natives, PacketContext,
+    ParserVerdict, RandomStream, State, TraceEvent, Tracer, Unsupported,
 };
 use exec::{DropDetail, WorkBudget};
 use ir::work::Work;
@@ -78,16 +78,27 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn new(program: Arc<Program>, layout: Layout, loaded: Arc<dyn Loaded>) -> Code {
+    /// Loads a program on an engine.
+    ///
+    /// # Errors
+    /// The engine does not run it.
+    pub(crate) fn load(program: Arc<Program>, engine: &dyn Engine) -> Result<Code, Unsupported> {
+        let layout = Layout::of(&program);
+        let natives = Natives::standard();
         let pipeline = Pipeline::of(&program, &layout);
-        let fused = pipeline.pass(&program).and_then(|plan| {
+        let plan = pipeline.pass(&program);
+        let loaded = match &plan {
+            Some(plan) => engine.load_with(&program, &layout, &natives, &plan.pass)?,
+            None => engine.load(&program, &layout, &natives)?,
+        };
+        let fused = plan.and_then(|plan| {
             let run = loaded.fuse(&plan.pass)?;
             Some(FusedPass { plan, run })
         });
         let pass_work = PASS_WORK.saturating_add(Work::of(&program).controls());
         let blocks = program.pipeline.blocks.clone();
         let resume = Slot::of(&program, &layout, ir::RESUME);
-        Code {
+        Ok(Code {
             program,
             layout,
             loaded,
@@ -97,7 +108,7 @@ impl Code {
             blocks,
             pass_work,
             resume,
-        }
+        })
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
-use ir::{Layout, Program, TableId, VerifyError};
+use exec::{Configuration, ConfigurationError, DropReason, Engine, Tracer, Unsupported};
+use ir::{Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
 use table::{EntryId, Improved, LearnedEntry};
 
@@ -157,16 +157,12 @@ impl Device {
         limits
             .check_program(&program)
             .map_err(LoadError::Exceeded)?;
-        let layout = Layout::of(&program);
-        let loaded = engine
-            .load(&program, &layout, &Natives::standard())
-            .map_err(LoadError::Unsupported)?;
-        let mut configuration =
-            Configuration::new(Arc::clone(&program)).map_err(LoadError::Entry)?;
+        let code = Code::load(Arc::clone(&program), engine).map_err(LoadError::Unsupported)?;
+        let code = Arc::new(code);
+        let mut configuration = Configuration::new(program).map_err(LoadError::Entry)?;
         let mut host_ports = config.host_ports.clone();
         host_ports.sort_unstable();
         configuration.host_ports = host_ports.into();
-        let code = Arc::new(Code::new(program, layout, loaded));
         let replication = ReplicationEngine::default();
         let entries = limits::entries(&configuration, &replication);
         limits.check_entries(entries).map_err(LoadError::Exceeded)?;

@@ -19,7 +19,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
-use super::sweep::insts;
+use super::Flow;
+use super::sweep::{destinations, insts};
 
 /// Bytes of a word, and the bits of its address that are zero.
 const WORD: u32 = 8;
@@ -29,21 +30,20 @@ const ALIGNMENT: u8 = 3;
 const MOST_PLACES: usize = 1000;
 
 /// Carries values of a function in which no value is another one's name.
-pub(super) fn carry(func: &mut Function) {
+pub(super) fn carry(func: &mut Function, flow: &Flow) {
     let calls = seldom_calls(func);
     if calls.is_empty() {
         return;
     }
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
-    let candidates = candidates(func, &ways, &tree);
-    let living = Living::of(func, &ways, &tree, &candidates);
-    let frontiers = frontiers(&ways, &tree);
+    let (ways, tree) = (&flow.ways, &flow.tree);
+    let candidates = candidates(func, ways, tree);
+    let living = Living::of(func, ways, tree, &candidates);
+    let frontiers = frontiers(ways, tree);
     let carried = carried(func, &calls, &living, &candidates);
     let users = users(func, &carried);
     let mut room = MOST_PLACES;
     for (value, blocks) in carried {
-        let meetings = meetings(&blocks, &frontiers, &living.begin[value]);
+        let meetings = meetings(&blocks, &frontiers, living.begin(value));
         let Some(left) = room.checked_sub(blocks.len() + meetings.len()) else {
             return;
         };
@@ -52,8 +52,8 @@ pub(super) fn carry(func: &mut Function) {
         let mut carrying = Carrying {
             slot: func.create_sized_stack_slot(data),
             func,
-            tree: &tree,
-            ways: &ways,
+            tree,
+            ways,
             calls: &calls,
             value,
             loaded: BTreeMap::new(),
@@ -112,10 +112,12 @@ fn candidates(func: &Function, ways: &ControlFlowGraph, tree: &DominatorTree) ->
     candidates
 }
 
-/// The blocks at the begin and the end of which each value lives.
+/// The blocks at the begin of which each value lives.
 struct Living {
-    begin: SecondaryMap<Value, EntitySet<Block>>,
-    end: SecondaryMap<Value, EntitySet<Block>>,
+    /// Of the values that live at the begin of any.
+    blocks: Vec<EntitySet<Block>>,
+    /// Where among these those of a value are, counted from one.
+    of: SecondaryMap<Value, u32>,
 }
 
 impl Living {
@@ -127,32 +129,52 @@ impl Living {
         candidates: &EntitySet<Value>,
     ) -> Living {
         let mut living = Living {
-            begin: SecondaryMap::new(),
-            end: SecondaryMap::new(),
+            blocks: vec![EntitySet::new()],
+            of: SecondaryMap::new(),
         };
+        living.of.resize(func.dfg.num_values());
+        let mut before: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
+        for &block in tree.cfg_postorder() {
+            before[block] = ways.pred_iter(block).map(|way| way.block).collect();
+        }
         // Each use lives back to where its value is computed.
-        let mut waiting: Vec<(Block, Value)> = Vec::new();
-        for block in tree.cfg_postorder() {
-            for inst in func.layout.block_insts(*block) {
+        let mut waiting: Vec<Block> = Vec::new();
+        for &block in tree.cfg_postorder() {
+            for inst in func.layout.block_insts(block) {
                 for value in func.dfg.inst_values(inst) {
-                    if candidates.contains(value) && block_of(func, value) != Some(*block) {
-                        waiting.push((*block, value));
+                    if !candidates.contains(value) {
+                        continue;
+                    }
+                    let origin = block_of(func, value);
+                    if origin == Some(block) {
+                        continue;
+                    }
+                    let blocks = living.begin_mut(value);
+                    waiting.push(block);
+                    while let Some(block) = waiting.pop() {
+                        if blocks.insert(block) {
+                            let before = before[block].iter().copied();
+                            waiting.extend(before.filter(|&way| origin != Some(way)));
+                        }
                     }
                 }
             }
         }
-        while let Some((block, value)) = waiting.pop() {
-            if !living.begin[value].insert(block) {
-                continue;
-            }
-            for way in ways.pred_iter(block) {
-                living.end[value].insert(way.block);
-                if block_of(func, value) != Some(way.block) {
-                    waiting.push((way.block, value));
-                }
-            }
-        }
         living
+    }
+
+    /// The blocks at the begin of which a value lives.
+    fn begin(&self, value: Value) -> &EntitySet<Block> {
+        &self.blocks[self.of[value] as usize]
+    }
+
+    fn begin_mut(&mut self, value: Value) -> &mut EntitySet<Block> {
+        let at = &mut self.of[value];
+        if *at == 0 {
+            *at = self.blocks.len() as u32;
+            self.blocks.push(EntitySet::new());
+        }
+        &mut self.blocks[*at as usize]
     }
 }
 
@@ -178,9 +200,15 @@ fn carried(
         let behind = insts.skip_while(|&inst| inst != calls.first).skip(1);
         let mut used = EntitySet::new();
         used.extend(behind.flat_map(|inst| func.dfg.inst_values(inst)));
+        let last = func.layout.last_inst(block);
+        let ways: Vec<Block> = last
+            .into_iter()
+            .flat_map(|inst| destinations(func, inst))
+            .collect();
         for value in candidates.iter() {
-            let lives_on = living.end[value].contains(block) || used.contains(value);
-            if lives_on && living.begin[value].contains(block) {
+            let begin = living.begin(value);
+            let lives_on = || used.contains(value) || ways.iter().any(|&way| begin.contains(way));
+            if begin.contains(block) && lives_on() {
                 carried.entry(value).or_default().push(block);
             }
         }
@@ -369,7 +397,7 @@ impl Carrying<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check, count, function, safe};
+    use super::super::tests::{check, count, flow_of, function, safe};
     use super::*;
     use cranelift_codegen::ir::types::{I8X16, I32};
     use cranelift_codegen::ir::{AbiParam, Signature, Type};
@@ -433,7 +461,8 @@ mod tests {
         let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
         for ty in [I32, I64] {
             let mut func = passing(ty, &[(true, &calls), (true, &calls)]);
-            carry(&mut func);
+            let flow = flow_of(&func);
+            carry(&mut func, &flow);
             check(&func);
             for op in [Opcode::Load, Opcode::Store] {
                 assert_eq!(ops(&func, true, op), 2, "{func}");
@@ -455,7 +484,8 @@ mod tests {
             b.switch_to_block(met);
         };
         let mut func = passing(I64, &[(false, &nested)]);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         assert_eq!(params(&func), 2, "{func}");
         // What is stored at last is what the last of them is.
@@ -470,7 +500,8 @@ mod tests {
         let nothing = |_: &mut FunctionBuilder<'_>, _, _| ();
         let mut func = passing(I64, &[(false, &calls), (true, &nothing)]);
         let before = func.to_string();
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         assert_eq!(func.to_string(), before);
     }
 
@@ -482,7 +513,8 @@ mod tests {
             call(b, pointer);
         };
         let mut func = passing(I64, &[(true, &calls)]);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         let moves = [Opcode::Store, Opcode::CallIndirect, Opcode::Load];
         let seldom = func
@@ -520,7 +552,8 @@ mod tests {
             b.ins().store(safe(), number, pointer, 8);
             b.ins().jump(around, &[]);
         });
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         assert_eq!(ops(&func, true, Opcode::Load), 1, "{func}");
         assert_eq!(params(&func), 0, "{func}");
@@ -530,7 +563,8 @@ mod tests {
     fn what_is_larger_than_a_word_is_not_carried() {
         let calls = |b: &mut FunctionBuilder<'_>, pointer, _| call(b, pointer);
         let mut func = passing(I8X16, &[(true, &calls)]);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         assert!(func.sized_stack_slots.is_empty(), "{func}");
     }
 
@@ -565,21 +599,24 @@ mod tests {
         let begin = std::time::Instant::now();
         let mut func = many(300, 300);
         let before = insts(&func).count();
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         // Each is stored and loaded at an address.
         assert!(insts(&func).count() <= before + 4 * MOST_PLACES);
         assert!(params(&func) <= MOST_PLACES);
         assert!(begin.elapsed().as_secs() < 10);
         let mut func = many(10, 10);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         assert_eq!(count(&func, Opcode::Load), 10 + 100);
     }
 
     #[test]
     fn a_long_way_to_where_a_value_is_computed_takes_no_stack() {
         let mut func = passing_far(20_000);
-        carry(&mut func);
+        let flow = flow_of(&func);
+        carry(&mut func, &flow);
         check(&func);
         assert_eq!(ops(&func, true, Opcode::Load), 1);
     }

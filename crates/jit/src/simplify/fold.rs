@@ -4,6 +4,7 @@
 //! all ways that can be taken is that number, and one that gets the same value is that value. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
 //! place is not computed there again, so that what a branch says of one holds for the other.
 
+mod evaluate;
 mod most;
 
 use std::collections::HashMap;
@@ -11,7 +12,6 @@ use std::collections::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
-use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value,
@@ -19,6 +19,10 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::PackedOption;
 
+pub(super) use self::evaluate::{cut, evaluate, mask, signed};
+
+use self::evaluate::{needed, without_imm};
+use super::Flow;
 use super::sweep::{destinations, keep_params};
 
 /// Facts that are looked through for a value, at most: the way back may be as long as the function.
@@ -57,6 +61,47 @@ impl<T: Copy + PartialEq> Given<T> {
     }
 }
 
+/// Which number a value is.
+#[derive(Clone, Copy, Debug, Default)]
+enum Number {
+    /// Any that its type has.
+    #[default]
+    Any,
+    AtMost(u64),
+    Is(u64),
+}
+
+/// What is noted of a value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    number: Number,
+    /// The value that it is one more name of, or a parameter that gets nothing else.
+    same: PackedOption<Value>,
+    /// The last of what was computed of it as the first one: how many there were in [`Fold::computed`] with it.
+    computed: u32,
+    /// Whether an instruction makes the constant that it is.
+    is_iconst: bool,
+    /// Whether any block knows a fact of it.
+    has_fact: bool,
+}
+
+impl Noted {
+    fn constant(&self) -> Option<u64> {
+        match self.number {
+            Number::Is(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// What a parameter gets on the ways that were walked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gets {
+    number: Given<u64>,
+    value: Given<Value>,
+    most: u64,
+}
+
 /// What is known of a value from here on: the facts of a block are a list, of which dominated blocks add to the front.
 struct Fact {
     value: Value,
@@ -64,50 +109,54 @@ struct Fact {
     before: Option<usize>,
 }
 
-/// Folds a function. Blocks that cannot be reached any more are gone, with all ways from them.
-pub(super) fn fold(func: &mut Function) {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
+/// What is noted of all values, kept for the next function: maps as long as a function are dear to make.
+#[derive(Default)]
+pub(super) struct Notes {
+    values: SecondaryMap<Value, Noted>,
+    /// What parameters get, block by block.
+    params: Vec<Gets>,
+}
+
+/// Folds a function in which no value is another one's name. Blocks that cannot be reached any more are gone, with all ways from them.
+pub(super) fn fold(func: &mut Function, flow: &mut Flow, notes: &mut Notes) {
+    flow.compute(func);
+    let tree = &flow.tree;
     let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();
+    notes.values.clear();
+    notes.values.resize(func.dfg.num_values());
     let mut fold = Fold {
+        first_param: first_params(func, &blocks, &mut notes.params),
         func,
-        tree: &tree,
-        same: SecondaryMap::new(),
-        computed: SecondaryMap::new(),
-        constants: SecondaryMap::new(),
-        given: SecondaryMap::new(),
-        meets: SecondaryMap::new(),
+        tree,
+        noted: &mut notes.values,
+        gets: &mut notes.params,
+        computed: Vec::new(),
         arrivals: SecondaryMap::new(),
         facts: Vec::new(),
         front: SecondaryMap::new(),
-        has_fact: EntitySet::new(),
-        given_most: SecondaryMap::new(),
-        most: SecondaryMap::new(),
         named: HashMap::new(),
-        has_aliases: false,
     };
-    fold.walk(&blocks, &ways);
-    let Fold {
-        same, has_aliases, ..
-    } = fold;
+    fold.walk(&blocks);
     remove_unreached(func);
-    if drop_named_params(func, &same) || has_aliases {
-        func.dfg.resolve_all_aliases();
-    }
+    keep_params(func, |param| notes.values[param].same.is_none());
 }
 
-/// Takes parameters out that are another value's names; whether there were any.
-fn drop_named_params(func: &mut Function, same: &SecondaryMap<Value, PackedOption<Value>>) -> bool {
-    let blocks = func.layout.blocks();
-    let params = blocks.flat_map(|block| func.dfg.block_params(block));
-    let named: Vec<(Value, Value)> = params
-        .filter_map(|&param| Some((param, same[param].expand()?)))
-        .collect();
-    keep_params(func, |param| same[param].is_none());
-    for &(param, origin) in &named {
-        func.dfg.change_to_alias(param, origin);
+/// Where what the parameters of each block get is; nothing yet.
+fn first_params(
+    func: &Function,
+    blocks: &[Block],
+    gets: &mut Vec<Gets>,
+) -> SecondaryMap<Block, usize> {
+    let mut first = SecondaryMap::new();
+    first.resize(func.dfg.num_blocks());
+    let mut count = 0;
+    for &block in blocks {
+        first[block] = count;
+        count += func.dfg.block_params(block).len();
     }
-    !named.is_empty()
+    gets.clear();
+    gets.resize(count, Gets::default());
+    first
 }
 
 fn remove_unreached(func: &mut Function) {
@@ -143,6 +192,15 @@ struct Arrival {
     from: Option<Inst>,
 }
 
+/// What an instruction has computed of a value as its first argument.
+struct Computed {
+    what: Computation,
+    there: Block,
+    result: Value,
+    /// What was computed of the same value before, as [`Noted::computed`].
+    before: u32,
+}
+
 /// What an instruction computes from what: nothing else decides on its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Computation {
@@ -157,36 +215,24 @@ struct Computation {
 struct Fold<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
-    /// The values that parameters are which get the same one on all ways.
-    same: SecondaryMap<Value, PackedOption<Value>>,
-    /// What was computed of a value as the first one, where, and to what.
-    computed: SecondaryMap<Value, Vec<(Computation, Block, Value)>>,
-    constants: SecondaryMap<Value, Option<u64>>,
-    given: SecondaryMap<Value, Given<u64>>,
-    meets: SecondaryMap<Value, Given<Value>>,
+    noted: &'f mut SecondaryMap<Value, Noted>,
+    /// Of parameters, and where those of a block begin.
+    gets: &'f mut [Gets],
+    first_param: SecondaryMap<Block, usize>,
+    /// What was computed where.
+    computed: Vec<Computed>,
     arrivals: SecondaryMap<Block, Arrival>,
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
-    has_fact: EntitySet<Value>,
-    /// The greatest number that a value may be, where that is less than its type has.
-    most: SecondaryMap<Value, Option<u64>>,
-    /// The same of what parameters get, the most on all ways that were walked.
-    given_most: SecondaryMap<Value, u64>,
     /// Constants that were put into the block at hand.
     named: HashMap<(Type, u64), Value>,
-    /// Whether any value is another one's name now.
-    has_aliases: bool,
 }
 
 impl Fold<'_> {
-    fn walk(&mut self, blocks: &[Block], ways: &ControlFlowGraph) {
-        let mut number: SecondaryMap<Block, usize> = SecondaryMap::new();
+    fn walk(&mut self, blocks: &[Block]) {
+        let loops = loop_heads(self.func, blocks);
         for (at, &block) in blocks.iter().enumerate() {
-            number[block] = at;
-        }
-        for (at, &block) in blocks.iter().enumerate() {
-            let mut before = ways.pred_iter(block);
-            let is_loop = before.any(|way| number[way.block] >= at);
+            let is_loop = loops.contains(block);
             // A way that leads back may be the only one left that can be taken.
             if at > 0 && self.arrivals[block].ways == 0 && !is_loop {
                 continue;
@@ -209,12 +255,14 @@ impl Fold<'_> {
         if is_open {
             return;
         }
-        for &param in self.func.dfg.block_params(block) {
-            match (self.given[param], self.meets[param]) {
-                (Given::Always(number), _) => self.constants[param] = Some(number),
+        let params = self.func.dfg.block_params(block).iter();
+        for (&param, gets) in params.zip(&self.gets[self.first_param[block]..]) {
+            let noted = &mut self.noted[param];
+            match (gets.number, gets.value) {
+                (Given::Always(number), _) => noted.number = Number::Is(number),
                 // Each is one step from its origin, however many such blocks a value has come through.
-                (_, Given::Always(origin)) => self.same[param] = origin.into(),
-                _ => self.most[param] = Some(self.given_most[param]),
+                (_, Given::Always(origin)) => noted.same = origin.into(),
+                _ => noted.number = Number::AtMost(gets.most),
             }
         }
         let arrival = self.arrivals[block];
@@ -223,13 +271,9 @@ impl Fold<'_> {
         }
     }
 
-    /// The value that another one is a name of, or a parameter that gets nothing else.
+    /// The value that another one is a name of, or a parameter that gets nothing else. It is that in all instructions that were walked.
     fn origin(&self, value: Value) -> Value {
-        let mut value = self.func.dfg.resolve_aliases(value);
-        while let Some(other) = self.same[value].expand() {
-            value = self.func.dfg.resolve_aliases(other);
-        }
-        value
+        self.noted[value].same.expand().unwrap_or(value)
     }
 
     /// What the branch says by which a block is reached, the only way to it.
@@ -319,19 +363,16 @@ impl Fold<'_> {
             before,
         });
         self.front[block] = Some(self.facts.len() - 1);
-        self.has_fact.insert(value);
+        self.noted[value].has_fact = true;
     }
 
     fn known(&self, block: Block, value: Value) -> Option<Known> {
-        let value = self.func.dfg.resolve_aliases(value);
-        if let Some(number) = self.constants[value] {
-            return Some(Known::Is(number));
-        }
         let value = self.origin(value);
-        if let Some(number) = self.constants[value] {
+        let noted = &self.noted[value];
+        if let Some(number) = noted.constant() {
             return Some(Known::Is(number));
         }
-        if !self.has_fact.contains(value) {
+        if !noted.has_fact {
             return None;
         }
         let first = self.front[block].and_then(|at| self.facts.get(at));
@@ -350,16 +391,40 @@ impl Fold<'_> {
     }
 
     fn inst(&mut self, block: Block, inst: Inst) {
-        match self.func.dfg.insts[inst] {
+        self.name_origins(inst);
+        let data = self.func.dfg.insts[inst];
+        if !data.opcode().is_branch() {
+            self.compute(block, inst, data);
+            return self.name_constants(block, inst);
+        }
+        match data {
             InstructionData::Brif { arg, blocks, .. } => self.branch(block, inst, arg, blocks),
             InstructionData::BranchTable { arg, .. } if self.number(block, arg).is_some() => {
                 self.switch(block, inst, arg);
             }
-            data if data.opcode().is_branch() => {}
-            data => self.compute(block, inst, data),
+            _ => {}
         }
         self.name_constants(block, inst);
         self.arrive_behind(block, inst);
+    }
+
+    /// Has an instruction take the values themselves for their other names.
+    fn name_origins(&mut self, inst: Inst) {
+        if self.takes(inst, |value| self.noted[value].same.is_some()) {
+            let noted = &self.noted;
+            let origin = |value: Value| noted[value].same.expand().unwrap_or(value);
+            self.func.dfg.map_inst_values(inst, origin);
+        }
+    }
+
+    /// Whether an instruction takes, or gives a block, such a value.
+    fn takes(&self, inst: Inst, is_such: impl Fn(Value) -> bool) -> bool {
+        let dfg = &self.func.dfg;
+        // Most are no branches, whose arguments are found faster.
+        match dfg.insts[inst].opcode().is_branch() {
+            true => dfg.inst_values(inst).any(is_such),
+            false => dfg.inst_args(inst).iter().any(|&value| is_such(value)),
+        }
     }
 
     fn branch(&mut self, block: Block, inst: Inst, arg: Value, blocks: [BlockCall; 2]) {
@@ -405,11 +470,15 @@ impl Fold<'_> {
             return;
         }
         if data.opcode() == Opcode::Iconst {
-            self.constants[result] = evaluate(self.func, data, ty, |_| None);
+            if let Some(number) = evaluate(self.func, data, ty, |_| None) {
+                self.is_iconst(result, number);
+            }
             return;
         }
         let most = self.most_of_result(data, ty);
-        self.most[result] = (most < mask(ty)).then_some(most);
+        if most < mask(ty) {
+            self.noted[result].number = Number::AtMost(most);
+        }
         if let InstructionData::BinaryImm64 {
             opcode: Opcode::BandImm,
             arg,
@@ -520,27 +589,38 @@ impl Fold<'_> {
         result: Value,
         (first, computation): (Value, Computation),
     ) {
-        let tree = self.tree;
-        let before = &mut self.computed[first];
-        let mut reused = before.iter().rev().take(MOST_COMPUTED);
-        let reused = reused
-            .find(|(known, there, _)| *known == computation && tree.block_dominates(*there, block));
-        match reused {
-            Some(&(.., value)) => self.is_same(inst, result, value),
-            None => before.push((computation, block, result)),
+        let last = self.noted[first].computed;
+        let computed = |count: u32| self.computed.get((count as usize).checked_sub(1)?);
+        let all = std::iter::successors(computed(last), |one| computed(one.before));
+        let mut reused = all
+            .take(MOST_COMPUTED)
+            .filter(|one| one.what == computation && self.tree.block_dominates(one.there, block));
+        if let Some(one) = reused.next() {
+            return self.is_same(inst, result, one.result);
         }
+        self.computed.push(Computed {
+            what: computation,
+            there: block,
+            result,
+            before: last,
+        });
+        self.noted[first].computed = self.computed.len() as u32;
     }
 
     fn is_constant(&mut self, inst: Inst, result: Value, number: u64) {
         let ty = self.func.dfg.value_type(result);
         self.func.dfg.replace(inst).iconst(ty, signed(number, ty));
-        self.constants[result] = Some(number);
+        self.is_iconst(result, number);
+    }
+
+    /// A value is made by an instruction that does nothing else.
+    fn is_iconst(&mut self, value: Value, number: u64) {
+        let noted = &mut self.noted[value];
+        (noted.number, noted.is_iconst) = (Number::Is(number), true);
     }
 
     fn is_same(&mut self, inst: Inst, result: Value, other: Value) {
-        self.func.dfg.clear_results(inst);
-        self.func.dfg.change_to_alias(result, other);
-        self.has_aliases = true;
+        self.noted[result].same = self.origin(other).into();
         self.func.layout.remove_inst(inst);
     }
 
@@ -549,14 +629,18 @@ impl Fold<'_> {
         if self.func.layout.inst_block(inst).is_none() {
             return;
         }
-        let is_constant = |value| self.number(block, value).is_some() && !self.is_iconst(value);
-        if !self.func.dfg.inst_values(inst).any(is_constant) {
+        let is_constant = |value: Value| {
+            let noted = &self.noted[value];
+            let is_any = noted.constant().is_some() || noted.has_fact;
+            is_any && !noted.is_iconst && self.number(block, value).is_some()
+        };
+        if !self.takes(inst, is_constant) {
             return;
         }
         let mut values: Vec<Value> = self.func.dfg.inst_values(inst).collect();
         values.sort_unstable();
         values.dedup();
-        values.retain(|&value| !self.is_iconst(value));
+        values.retain(|&value| !self.noted[value].is_iconst);
         let named: Vec<(Value, Value)> = values
             .into_iter()
             .filter_map(|value| Some((value, self.name_constant(block, inst, value)?)))
@@ -576,18 +660,9 @@ impl Fold<'_> {
         }
         let mut at = FuncCursor::new(self.func).at_inst(inst);
         let constant = at.ins().iconst(ty, signed(number, ty));
-        self.constants[constant] = Some(number);
+        self.is_iconst(constant, number);
         self.named.insert((ty, number), constant);
         Some(constant)
-    }
-
-    fn is_iconst(&self, value: Value) -> bool {
-        let dfg = &self.func.dfg;
-        let def = dfg.value_def(dfg.resolve_aliases(value));
-        let ValueDef::Result(inst, _) = def else {
-            return false;
-        };
-        dfg.insts[inst].opcode() == Opcode::Iconst
     }
 
     /// The blocks behind a branch are reached, with these arguments.
@@ -600,158 +675,34 @@ impl Fold<'_> {
             arrival.ways += 1;
             arrival.from = Some(inst);
             let args = call.args(&dfg.value_lists);
-            for (&param, arg) in dfg.block_params(to).iter().zip(args) {
+            let gets = self.first_param[to]..;
+            for (at, arg) in gets.take(dfg.block_params(to).len()).zip(args) {
                 let value = arg.as_value();
                 let number = value.and_then(|value| self.number(block, value));
-                self.given[param] = self.given[param].and(number);
                 let origin = value.map(|value| self.origin(value));
-                self.meets[param] = self.meets[param].and(origin);
                 let most = match (number, origin) {
                     (Some(number), _) => number,
                     (None, Some(origin)) => self.most(origin),
                     (None, None) => u64::MAX,
                 };
-                self.given_most[param] = self.given_most[param].max(most);
+                let gets = &mut self.gets[at];
+                gets.number = gets.number.and(number);
+                gets.value = gets.value.and(origin);
+                gets.most = gets.most.max(most);
             }
         }
     }
 }
 
-/// The result, of this type, of an instruction of which this much is known.
-pub(super) fn evaluate(
-    func: &Function,
-    data: InstructionData,
-    ty: Type,
-    known: impl Fn(Value) -> Option<Known>,
-) -> Option<u64> {
-    let number = |value| match known(value) {
-        Some(Known::Is(number)) => Some(number),
-        _ => None,
-    };
-    let result = match data {
-        InstructionData::UnaryImm {
-            opcode: Opcode::Iconst,
-            imm,
-        } => imm.bits() as u64,
-        InstructionData::Unary { opcode, arg } => {
-            let from = func.dfg.value_type(arg);
-            let value = number(arg)?;
-            match opcode {
-                Opcode::Uextend | Opcode::Ireduce => value,
-                Opcode::Sextend => signed(value, from) as u64,
-                Opcode::Bnot => !value,
-                Opcode::Bswap => value.swap_bytes() >> (64 - ty.bits()),
-                _ => return None,
-            }
-        }
-        InstructionData::BinaryImm64 { opcode, arg, imm } => {
-            let imm = imm.bits() as u64;
-            match (opcode, number(arg)) {
-                (Opcode::BandImm | Opcode::ImulImm, _) if imm == 0 => 0,
-                (_, Some(value)) => binary(without_imm(opcode)?, value, imm, ty)?,
-                (_, None) => return None,
-            }
-        }
-        InstructionData::Binary {
-            opcode,
-            args: [a, b],
-        } => match (opcode, number(a), number(b)) {
-            (Opcode::Band | Opcode::Imul, Some(0), _)
-            | (Opcode::Band | Opcode::Imul, _, Some(0)) => 0,
-            (_, Some(a), Some(b)) => binary(opcode, a, b, ty)?,
-            _ => return None,
-        },
-        InstructionData::IntCompareImm { cond, arg, imm, .. } => {
-            let from = func.dfg.value_type(arg);
-            let imm = cut(imm.bits() as u64, from);
-            match (known(arg)?, cond, imm) {
-                (Known::Is(value), ..) => compare(cond, value, imm, from).into(),
-                (Known::NotZero, IntCC::Equal, 0) => 0,
-                (Known::NotZero, IntCC::NotEqual, 0) => 1,
-                _ => return None,
-            }
-        }
-        InstructionData::IntCompare {
-            cond, args: [a, b], ..
-        } => {
-            let from = func.dfg.value_type(a);
-            compare(cond, number(a)?, number(b)?, from).into()
-        }
-        InstructionData::Ternary {
-            opcode: Opcode::Select,
-            args: [cond, yes, no],
-        } => match known(cond)? {
-            Known::Is(0) => number(no)?,
-            _ => number(yes)?,
-        },
-        _ => return None,
-    };
-    Some(cut(result, ty))
-}
-
-/// How many low bits a number has up to its last one that is set.
-fn needed(number: u64) -> u32 {
-    u64::BITS - number.leading_zeros()
-}
-
-pub(super) fn mask(ty: Type) -> u64 {
-    u64::MAX >> (64 - ty.bits())
-}
-
-pub(super) fn cut(number: u64, ty: Type) -> u64 {
-    number & mask(ty)
-}
-
-pub(super) fn signed(number: u64, ty: Type) -> i64 {
-    let unused = 64 - ty.bits();
-    (number << unused) as i64 >> unused
-}
-
-fn without_imm(opcode: Opcode) -> Option<Opcode> {
-    Some(match opcode {
-        Opcode::IaddImm => Opcode::Iadd,
-        Opcode::ImulImm => Opcode::Imul,
-        Opcode::BandImm => Opcode::Band,
-        Opcode::BorImm => Opcode::Bor,
-        Opcode::BxorImm => Opcode::Bxor,
-        Opcode::IshlImm => Opcode::Ishl,
-        Opcode::UshrImm => Opcode::Ushr,
-        Opcode::SshrImm => Opcode::Sshr,
-        _ => return None,
-    })
-}
-
-fn binary(opcode: Opcode, a: u64, b: u64, ty: Type) -> Option<u64> {
-    // Cranelift takes the distance of a shift modulo the width.
-    let by = (b % u64::from(ty.bits())) as u32;
-    Some(match opcode {
-        Opcode::Iadd => a.wrapping_add(b),
-        Opcode::Isub => a.wrapping_sub(b),
-        Opcode::Imul => a.wrapping_mul(b),
-        Opcode::Band => a & b,
-        Opcode::Bor => a | b,
-        Opcode::Bxor => a ^ b,
-        Opcode::Ishl => a << by,
-        Opcode::Ushr => cut(a, ty) >> by,
-        Opcode::Sshr => (signed(a, ty) >> by) as u64,
-        Opcode::Umin => cut(a, ty).min(cut(b, ty)),
-        Opcode::Umax => cut(a, ty).max(cut(b, ty)),
-        _ => return None,
-    })
-}
-
-fn compare(cond: IntCC, a: u64, b: u64, ty: Type) -> bool {
-    let (x, y) = (signed(a, ty), signed(b, ty));
-    match cond {
-        IntCC::Equal => a == b,
-        IntCC::NotEqual => a != b,
-        IntCC::SignedLessThan => x < y,
-        IntCC::SignedGreaterThanOrEqual => x >= y,
-        IntCC::SignedGreaterThan => x > y,
-        IntCC::SignedLessThanOrEqual => x <= y,
-        IntCC::UnsignedLessThan => a < b,
-        IntCC::UnsignedGreaterThanOrEqual => a >= b,
-        IntCC::UnsignedGreaterThan => a > b,
-        IntCC::UnsignedLessThanOrEqual => a <= b,
+/// The blocks to which a way leads from one that is not before them.
+fn loop_heads(func: &Function, blocks: &[Block]) -> EntitySet<Block> {
+    let mut before: EntitySet<Block> = EntitySet::new();
+    let mut heads = EntitySet::new();
+    for &block in blocks {
+        before.insert(block);
+        let last = func.layout.last_inst(block);
+        let ways = last.into_iter().flat_map(|inst| destinations(func, inst));
+        heads.extend(ways.filter(|&to| before.contains(to)));
     }
+    heads
 }

@@ -15,6 +15,8 @@ mod sink;
 mod split;
 mod sweep;
 
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::Function;
 
 use self::split::Room;
@@ -36,25 +38,48 @@ const WORTH: [usize; 2] = [2, 12];
 /// How often ways are parted for each worth, at most: each time those that meet behind those that were parted before. Twice as often found no more in programs that are measured.
 const MOST_ROUNDS: usize = 3;
 
+/// How blocks are reached from each other, and which dominate which. Its memory is kept for the next function.
+struct Flow {
+    ways: ControlFlowGraph,
+    tree: DominatorTree,
+}
+
+impl Flow {
+    fn new() -> Flow {
+        Flow {
+            ways: ControlFlowGraph::new(),
+            tree: DominatorTree::new(),
+        }
+    }
+
+    /// That of a function as it is now.
+    fn compute(&mut self, func: &Function) {
+        self.ways.compute(func);
+        self.tree.compute(func, &self.ways);
+    }
+}
+
 /// Simplifies a function whose blocks are all filled; ways of one that `is_parted` get code of their own.
 pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
+    let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
     func.dfg.resolve_all_aliases();
-    fold::fold(func);
+    fold::fold(func, &mut flow, &mut notes);
     sweep::sweep(func);
     let is_parted = is_parted && size(func) < LARGE;
     if is_parted {
-        part(func);
+        part(func, &mut flow, &mut notes);
     }
     reduce::reduce(func);
     sweep::sweep(func);
-    sink::sink(func);
+    flow.compute(func);
+    sink::sink(func, &flow);
     if is_parted {
-        carry::carry(func);
+        carry::carry(func, &flow);
     }
 }
 
 /// Parts ways where that is worth it.
-fn part(func: &mut Function) {
+fn part(func: &mut Function, flow: &mut Flow, notes: &mut fold::Notes) {
     let before = size(func);
     for worth in WORTH {
         for _ in 0..MOST_ROUNDS {
@@ -63,10 +88,11 @@ fn part(func: &mut Function) {
                 copies: MOST_COPIED,
                 worth,
             };
-            if !split::split(func, room) {
+            flow.compute(func);
+            if !split::split(func, flow, room) {
                 break;
             }
-            fold::fold(func);
+            fold::fold(func, flow, notes);
             sweep::sweep(func);
         }
     }
@@ -104,6 +130,17 @@ mod tests {
         b.seal_all_blocks();
         b.finalize();
         func
+    }
+
+    /// [`fold::fold`] by itself.
+    pub(super) fn fold(func: &mut Function) {
+        fold::fold(func, &mut Flow::new(), &mut fold::Notes::default());
+    }
+
+    pub(super) fn flow_of(func: &Function) -> Flow {
+        let mut flow = Flow::new();
+        flow.compute(func);
+        flow
     }
 
     pub(super) fn safe() -> MemFlags {
@@ -196,7 +233,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        fold::fold(&mut func);
+        fold(&mut func);
         check(&func);
         [8, 16].map(|at| {
             let mut stores = sweep::insts(&func);
@@ -254,7 +291,7 @@ mod tests {
             }
             b.ins().return_(&[]);
         });
-        fold::fold(&mut func);
+        fold(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::UshrImm), 3, "{func}");
     }
@@ -276,7 +313,7 @@ mod tests {
                 }
             }
         });
-        fold::fold(&mut func);
+        fold(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::IaddImm), 3, "{func}");
     }
@@ -327,7 +364,7 @@ mod tests {
             }
             b.ins().return_(&[]);
         });
-        fold::fold(&mut func);
+        fold(&mut func);
         check(&func);
         let blocks = func.layout.blocks().skip(1);
         let params: usize = blocks.map(|block| func.dfg.block_params(block).len()).sum();
@@ -374,7 +411,7 @@ mod tests {
             }
             b.ins().return_(&[]);
         });
-        fold::fold(&mut func);
+        fold(&mut func);
         check(&func);
         assert!(begin.elapsed().as_secs() < 5);
     }
@@ -467,7 +504,7 @@ mod tests {
             b.ins().store(safe(), cut, pointer, 24);
             b.ins().return_(&[]);
         });
-        fold::fold(&mut func);
+        fold(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
     }

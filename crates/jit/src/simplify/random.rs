@@ -15,7 +15,7 @@ use super::carry::carry;
 use super::reduce::reduce;
 use super::simplify;
 use super::sink::sink;
-use super::tests::{check, function, safe};
+use super::tests::{check, flow_of, function, safe};
 use crate::helpers::Helper;
 
 /// As many as take about two seconds.
@@ -873,8 +873,9 @@ fn random_functions_store_and_return_the_same_when_they_are_reduced() {
 fn random_functions_store_and_return_the_same_when_they_sink_and_carry() {
     all_do_the_same(|func| {
         func.dfg.resolve_all_aliases();
-        sink(func);
-        carry(func);
+        let flow = flow_of(func);
+        sink(func, &flow);
+        carry(func, &flow);
     });
 }
 

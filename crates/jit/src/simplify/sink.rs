@@ -11,6 +11,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
+use super::Flow;
 use super::sweep::{has_effect, insts};
 use crate::helpers::Helper;
 use crate::translate::in_bytes;
@@ -25,11 +26,10 @@ const MOST_USING: usize = 32;
 const MOST_BETWEEN: usize = 256;
 
 /// Sinks the instructions of a function in which no value is another one's name.
-pub(super) fn sink(func: &mut Function) {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
+pub(super) fn sink(func: &mut Function, flow: &Flow) {
+    let (ways, tree) = (&flow.ways, &flow.tree);
     let mut loops = LoopAnalysis::new();
-    loops.compute(func, &ways, &tree);
+    loops.compute(func, ways, tree);
     let blocks = tree.cfg_postorder().to_vec();
     let mut written = SecondaryMap::new();
     for &block in &blocks {
@@ -124,8 +124,8 @@ struct Place {
 
 struct Sinking<'f> {
     func: &'f mut Function,
-    ways: ControlFlowGraph,
-    tree: DominatorTree,
+    ways: &'f ControlFlowGraph,
+    tree: &'f DominatorTree,
     loops: LoopAnalysis,
     uses: SecondaryMap<Value, Vec<Inst>>,
     /// What each block writes. Nothing that is moved writes anything.
@@ -294,7 +294,7 @@ impl Sinking<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check, count, function, safe};
+    use super::super::tests::{check, count, flow_of, function, safe};
     use super::*;
     use cranelift_codegen::ir::types::I64;
     use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature};
@@ -314,7 +314,8 @@ mod tests {
             b.switch_to_block(other);
             b.ins().return_(&[]);
         });
-        sink(&mut func);
+        let flow = flow_of(&func);
+        sink(&mut func, &flow);
         check(&func);
         assert_eq!(count(&func, Opcode::Load), 1, "{func}");
         let load = insts(&func).find(|&inst| func.dfg.insts[inst].opcode() == Opcode::Load);
@@ -402,7 +403,8 @@ mod tests {
             b.ins().return_(&[]);
         });
         let before = func.to_string();
-        sink(&mut func);
+        let flow = flow_of(&func);
+        sink(&mut func, &flow);
         assert_eq!(func.to_string(), before);
     }
 
@@ -426,7 +428,8 @@ mod tests {
             b.switch_to_block(none);
             b.ins().return_(&[]);
         });
-        sink(&mut func);
+        let flow = flow_of(&func);
+        sink(&mut func, &flow);
         check(&func);
         assert_eq!(count(&func, Opcode::Load), 2, "{func}");
     }
@@ -449,7 +452,8 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        sink(&mut func);
+        let flow = flow_of(&func);
+        sink(&mut func, &flow);
         check(&func);
         assert_eq!(count(&func, Opcode::IaddImm), 4000);
         let stores = insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);

@@ -5,13 +5,17 @@
 //! Ways from blocks that are seldom reached share one copy.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
-use cranelift_codegen::flowgraph::ControlFlowGraph;
-use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::types::INVALID;
+use cranelift_codegen::ir::{
+    Block, BlockCall, Function, Inst, InstructionData, Opcode, Type, Value,
+};
 use cranelift_codegen::packed_option::PackedOption;
 
+use super::Flow;
 use super::fold::{Given, Known, evaluate};
 use super::sweep::{insts, sources};
 
@@ -55,11 +59,9 @@ struct Way {
 }
 
 /// Parts ways as long as there is room for copies; whether it did anything.
-pub(super) fn split(func: &mut Function, mut room: Room) -> bool {
-    let ways = ControlFlowGraph::with_function(func);
-    let tree = DominatorTree::with_function(func, &ways);
+pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
     let decisive = decisive(func);
-    let regions = Regions::of(&tree);
+    let regions = Regions::of(&flow.tree);
     let mut foresight = Foresight::of(func);
     let mut copies = Copies::default();
     let mut parted: EntitySet<Block> = EntitySet::new();
@@ -67,8 +69,8 @@ pub(super) fn split(func: &mut Function, mut room: Room) -> bool {
         if parted.contains(block) || func.layout.is_cold(block) {
             continue;
         }
-        let constants = &foresight.constants;
-        let Some(meeting) = meeting(func, (&ways, &tree), (&decisive, constants), block) else {
+        let known = (&decisive, &foresight.constants);
+        let Some(meeting) = meeting(func, flow, known, block) else {
             continue;
         };
         let region = regions.from(block);
@@ -100,8 +102,7 @@ impl Meeting {
         foresight: &mut Foresight,
         room: &mut Room,
     ) -> Vec<Vec<Way>> {
-        let blocks = region.iter();
-        let size: usize = blocks.map(|&b| func.layout.block_insts(b).count()).sum();
+        let size: usize = region.iter().map(|&b| foresight.size(b)).sum();
         let mut gains: Vec<(usize, &Vec<Way>)> = Vec::new();
         for (group, ways) in &self.groups {
             let known = match group {
@@ -117,10 +118,58 @@ impl Meeting {
     }
 }
 
+/// An instruction of which something may become known.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    inst: Inst,
+    data: InstructionData,
+    ty: Type,
+    /// Nothing does as long as nothing is known of these, which may be the same, unless there are none.
+    of: Option<[Value; 2]>,
+}
+
+impl Step {
+    fn of(func: &Function, inst: Inst) -> Option<Step> {
+        let data = func.dfg.insts[inst];
+        let mut step = Step {
+            inst,
+            data,
+            ty: INVALID,
+            of: None,
+        };
+        if data.opcode().is_branch() {
+            return Some(step);
+        }
+        let &[result] = func.dfg.inst_results(inst) else {
+            return None;
+        };
+        step.ty = func.dfg.value_type(result);
+        if !step.ty.is_int() || step.ty.bits() > 64 {
+            return None;
+        }
+        step.of = match data {
+            InstructionData::Unary { arg, .. } | InstructionData::IntCompareImm { arg, .. } => {
+                Some([arg; 2])
+            }
+            // Nothing need be known of what is multiplied by zero.
+            InstructionData::BinaryImm64 { arg, imm, .. } => (imm.bits() != 0).then_some([arg; 2]),
+            InstructionData::Binary { args, .. } | InstructionData::IntCompare { args, .. } => {
+                Some(args)
+            }
+            InstructionData::Ternary { args, .. } => Some([args[0]; 2]),
+            _ => return None,
+        };
+        Some(step)
+    }
+}
+
 /// What would be known in a region. There is one for all regions, since its maps are as long as the function.
 #[derive(Default)]
 struct Foresight {
     constants: Constants,
+    /// The instructions of which something may become known, block by block, where those of a block are, and how many it has in all.
+    steps: Vec<Step>,
+    blocks: SecondaryMap<Block, (Range<usize>, usize)>,
     region: EntitySet<Block>,
     numbers: SecondaryMap<Value, Option<u64>>,
     given: SecondaryMap<Value, Given<u64>>,
@@ -132,10 +181,26 @@ struct Foresight {
 
 impl Foresight {
     fn of(func: &Function) -> Foresight {
-        Foresight {
+        let mut foresight = Foresight {
             constants: constants(func),
             ..Foresight::default()
+        };
+        foresight.numbers.resize(func.dfg.num_values());
+        foresight.given.resize(func.dfg.num_values());
+        for block in func.layout.blocks() {
+            let (first, mut size) = (foresight.steps.len(), 0);
+            for inst in func.layout.block_insts(block) {
+                foresight.steps.extend(Step::of(func, inst));
+                size += 1;
+            }
+            foresight.blocks[block] = (first..foresight.steps.len(), size);
         }
+        foresight
+    }
+
+    /// How many instructions a block has.
+    fn size(&self, block: Block) -> usize {
+        self.blocks[block].1
     }
 
     /// What is gained if these parameters of a region's first block have these values: instructions of the region that need not run, and numbers that become
@@ -177,9 +242,8 @@ impl Foresight {
     }
 
     fn block(&mut self, func: &Function, block: Block) {
-        let insts = func.layout.block_insts(block);
         if !self.reached.contains(block) {
-            self.gain += insts.count();
+            self.gain += self.size(block);
             return;
         }
         for param in func.dfg.block_params(block) {
@@ -187,38 +251,39 @@ impl Foresight {
                 self.note(*param, number);
             }
         }
-        insts.for_each(|inst| self.inst(func, inst));
+        for at in self.blocks[block].0.clone() {
+            self.step(func, self.steps[at]);
+        }
     }
 
-    fn inst(&mut self, func: &Function, inst: Inst) {
-        let data = func.dfg.insts[inst];
-        let dfg = &func.dfg;
-        if data.opcode().is_branch() {
-            let calls = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-            let chosen = match data {
-                InstructionData::Brif { arg, .. } => self.number(arg),
-                _ => None,
-            };
-            self.gain += usize::from(chosen.is_some());
-            let chosen = chosen.map(|truth| usize::from(truth == 0));
-            for (at, call) in calls.iter().enumerate() {
-                if chosen.is_none_or(|chosen| chosen == at) {
-                    self.arrive(func, *call);
-                }
-            }
-            return;
+    fn step(&mut self, func: &Function, step: Step) {
+        if step.data.opcode().is_branch() {
+            return self.branch(func, step.inst);
         }
-        let &[result] = dfg.inst_results(inst) else {
-            return;
-        };
-        let ty = dfg.value_type(result);
-        if !ty.is_int() || ty.bits() > 64 || data.opcode() == Opcode::Iconst {
+        let is_open = |value: Value| self.number(value).is_none();
+        if step.of.is_some_and(|of| of.into_iter().all(is_open)) {
             return;
         }
         let known = |value| self.number(value).map(Known::Is);
-        if let Some(number) = evaluate(func, data, ty, known) {
-            self.note(result, number);
+        if let Some(number) = evaluate(func, step.data, step.ty, known) {
+            self.note(func.dfg.first_result(step.inst), number);
             self.gain += 1;
+        }
+    }
+
+    fn branch(&mut self, func: &Function, inst: Inst) {
+        let (dfg, data) = (&func.dfg, func.dfg.insts[inst]);
+        let calls = data.branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        let chosen = match data {
+            InstructionData::Brif { arg, .. } => self.number(arg),
+            _ => None,
+        };
+        self.gain += usize::from(chosen.is_some());
+        let chosen = chosen.map(|truth| usize::from(truth == 0));
+        for (at, call) in calls.iter().enumerate() {
+            if chosen.is_none_or(|chosen| chosen == at) {
+                self.arrive(func, *call);
+            }
         }
     }
 
@@ -246,7 +311,7 @@ impl Foresight {
 /// The ways to a block by what they know, if they know different things that matter.
 fn meeting(
     func: &Function,
-    (ways, tree): (&ControlFlowGraph, &DominatorTree),
+    flow: &Flow,
     (decisive, constants): (&EntitySet<Value>, &Constants),
     block: Block,
 ) -> Option<Meeting> {
@@ -258,8 +323,8 @@ fn meeting(
         return None;
     }
     let mut groups: BTreeMap<Group, Vec<Way>> = BTreeMap::new();
-    for from in ways.pred_iter(block) {
-        if tree.block_dominates(block, from.block) {
+    for from in flow.ways.pred_iter(block) {
+        if flow.tree.block_dominates(block, from.block) {
             return None;
         }
         let dfg = &func.dfg;
@@ -295,6 +360,7 @@ type Constants = SecondaryMap<Value, Option<i64>>;
 /// The constants of a function in which no value is another one's name.
 fn constants(func: &Function) -> Constants {
     let mut constants = Constants::new();
+    constants.resize(func.dfg.num_values());
     for inst in insts(func) {
         if let InstructionData::UnaryImm {
             opcode: Opcode::Iconst,

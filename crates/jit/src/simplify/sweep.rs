@@ -28,22 +28,30 @@ pub(super) fn sweep(func: &mut Function) {
 /// Leaves blocks no parameters but those that are to be kept, and gives them nothing for others. The entry's parameters are the function's.
 pub(super) fn keep_params(func: &mut Function, is_kept: impl Fn(Value) -> bool) {
     let blocks: Vec<Block> = func.layout.blocks().collect();
+    let mut changed: EntitySet<Block> = EntitySet::new();
+    changed.extend(blocks.iter().copied().filter(|&block| {
+        let mut params = func.dfg.block_params(block).iter();
+        !params.all(|&param| is_kept(param))
+    }));
+    if changed.is_empty() {
+        return;
+    }
     for &block in &blocks {
-        if let Some(last) = func.layout.last_inst(block) {
+        if let Some(last) = func.layout.last_inst(block)
+            && destinations(func, last).any(|to| changed.contains(to))
+        {
             drop_arguments(func, last, &is_kept);
         }
     }
     for &block in blocks.iter().skip(1) {
-        drop_params(func, block, &is_kept);
+        if changed.contains(block) {
+            drop_params(func, block, &is_kept);
+        }
     }
 }
 
 /// All that go are taken out at once: to take one out gives each behind it a new number.
 fn drop_params(func: &mut Function, block: Block, is_kept: &impl Fn(Value) -> bool) {
-    let mut params = func.dfg.block_params(block).iter();
-    if params.all(|&param| is_kept(param)) {
-        return;
-    }
     let params = func.dfg.detach_block_params(block);
     for at in 0..params.len(&func.dfg.value_lists) {
         let param = params.get(at, &func.dfg.value_lists);
@@ -106,24 +114,25 @@ pub(super) fn has_effect(func: &Function, inst: Inst) -> bool {
 
 /// The values that effects depend on.
 fn needed(func: &Function) -> EntitySet<Value> {
-    let effects = insts(func).filter(|&inst| has_effect(func, inst));
-    let args = effects.flat_map(|inst| func.dfg.inst_args(inst).iter().copied());
-    sources(func, args.collect())
+    let mut args = Vec::new();
+    for inst in insts(func).filter(|&inst| has_effect(func, inst)) {
+        args.extend_from_slice(func.dfg.inst_args(inst));
+    }
+    sources(func, args)
 }
 
-/// These values and all that they are computed from, over the ways that lead to the blocks whose parameters they are.
+/// These values and all that they are computed from, over the ways that lead to the blocks whose parameters they are. No value is another one's name.
 pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Value> {
-    let into = branches_into(func);
-    let mut sources = EntitySet::new();
+    let into = Branches::of(func);
+    let mut sources = EntitySet::with_capacity(func.dfg.num_values());
     while let Some(value) = waiting.pop() {
-        let value = func.dfg.resolve_aliases(value);
         if !sources.insert(value) {
             continue;
         }
         match func.dfg.value_def(value) {
             ValueDef::Result(inst, _) => waiting.extend(func.dfg.inst_args(inst)),
             ValueDef::Param(block, at) => {
-                for &inst in &into[block] {
+                for inst in into.to(block) {
                     waiting.extend(arguments(func, inst, block, at));
                 }
             }
@@ -134,18 +143,37 @@ pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Val
     sources
 }
 
-/// The instructions that may go to a block, each once, however many ways it has there.
-fn branches_into(func: &Function) -> SecondaryMap<Block, Vec<Inst>> {
-    let mut into: SecondaryMap<Block, Vec<Inst>> = SecondaryMap::new();
-    for inst in insts(func) {
-        for to in destinations(func, inst) {
-            let branches = &mut into[to];
-            if branches.last() != Some(&inst) {
-                branches.push(inst);
+/// The instructions that may go to each block, each once, however many ways it has there.
+#[derive(Default)]
+struct Branches {
+    /// Each with the one before it to the same block.
+    all: Vec<(Inst, Option<usize>)>,
+    /// The last one to each block.
+    last: SecondaryMap<Block, Option<usize>>,
+}
+
+impl Branches {
+    fn of(func: &Function) -> Branches {
+        let mut branches = Branches::default();
+        for block in func.layout.blocks() {
+            let Some(inst) = func.layout.last_inst(block) else {
+                continue;
+            };
+            for to in destinations(func, inst) {
+                let before = branches.last[to];
+                if before.is_none_or(|at| branches.all[at].0 != inst) {
+                    branches.last[to] = Some(branches.all.len());
+                    branches.all.push((inst, before));
+                }
             }
         }
+        branches
     }
-    into
+
+    fn to(&self, block: Block) -> impl Iterator<Item = Inst> {
+        let all = std::iter::successors(self.last[block], |&at| self.all[at].1);
+        all.map(|at| self.all[at].0)
+    }
 }
 
 /// All instructions, block by block.
@@ -260,9 +288,9 @@ mod tests {
     #[test]
     fn a_jump_table_is_looked_at_once_for_each_block_it_leads_to() {
         let func = switching(20_000);
-        let into = branches_into(&func);
+        let into = Branches::of(&func);
         let blocks = func.layout.blocks();
-        let branches: Vec<usize> = blocks.map(|block| into[block].len()).collect();
+        let branches: Vec<usize> = blocks.map(|block| into.to(block).count()).collect();
         assert_eq!(branches, [0, 1]);
         let end = func.layout.last_block().expect("there are two");
         let stored = func.dfg.block_params(end)[0];

@@ -3,17 +3,19 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
 
-use super::{Fold, cut, mask, needed};
+use super::{Fold, Number, cut, mask, needed};
 
 impl Fold<'_> {
     /// The greatest number that a value may be.
     pub(super) fn most(&self, value: Value) -> u64 {
         let value = self.origin(value);
-        let known = self.constants[value].or(self.most[value]);
-        known.unwrap_or_else(|| match self.func.dfg.value_type(value) {
-            ty if ty.is_int() && ty.bits() <= u64::BITS => mask(ty),
-            _ => u64::MAX,
-        })
+        match self.noted[value].number {
+            Number::Is(number) | Number::AtMost(number) => number,
+            Number::Any => match self.func.dfg.value_type(value) {
+                ty if ty.is_int() && ty.bits() <= u64::BITS => mask(ty),
+                _ => u64::MAX,
+            },
+        }
     }
 
     /// [`Fold::most`] of an instruction's result, of this type.
@@ -140,8 +142,7 @@ mod tests {
     use cranelift_frontend::FunctionBuilder;
 
     use super::*;
-    use crate::simplify::fold::fold;
-    use crate::simplify::tests::{check, count, function, safe};
+    use crate::simplify::tests::{check, count, fold, function, safe};
 
     /// What a case computes of two numbers of 16 bits and one of 64.
     type Case = fn(&mut FunctionBuilder<'_>, [Value; 3]) -> Value;
