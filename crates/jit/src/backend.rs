@@ -15,7 +15,7 @@ use ir::{ControlId, Layout, ParserId, Program};
 
 use crate::abi::{Code, Native, Scout};
 use crate::notes;
-use crate::simplify::simplify;
+use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
 use crate::translate::{Body, Lines, PassUses, ScoutedStages, Shared, translate};
 
 /// A program, compiled.
@@ -236,8 +236,8 @@ fn target() -> Result<OwnedTargetIsa, Unsupported> {
 struct Translated {
     id: FuncId,
     context: cranelift_codegen::Context,
-    /// Whether its ways get code of their own.
-    is_parted: bool,
+    /// By how many instructions it may grow when its ways get code of their own.
+    growth: usize,
 }
 
 impl Default for Translated {
@@ -245,7 +245,7 @@ impl Default for Translated {
         Translated {
             id: FuncId::from_u32(0),
             context: cranelift_codegen::Context::new(),
-            is_parted: false,
+            growth: 0,
         }
     }
 }
@@ -253,7 +253,7 @@ impl Default for Translated {
 impl Translated {
     /// Makes native code of it.
     fn make(&mut self, isa: &dyn TargetIsa) -> Result<(), Unsupported> {
-        simplify(&mut self.context.func, self.is_parted);
+        simplify(&mut self.context.func, self.growth);
         let made = self.context.compile(isa, &mut ControlPlane::default());
         made.map_err(|error| failed(format!("{:?}", error.inner)))?;
         Ok(())
@@ -322,7 +322,11 @@ impl Compiler {
             .declare_function(&name, Linkage::Local, &signature);
         function.id = declared.map_err(failed)?;
         // Ways are worth code of their own where nearly all packets go.
-        function.is_parted = matches!(body, Body::Pass(_));
+        function.growth = match body {
+            Body::Pass(_) => PASS_GROWTH,
+            Body::Scout(..) => SCOUT_GROWTH,
+            _ => 0,
+        };
         let func = &mut function.context.func;
         func.signature = signature;
         translate(shared, FunctionBuilder::new(func, &mut self.builder), body)
@@ -439,7 +443,7 @@ mod tests {
         func.signature = shared.signature(0);
         let builder = FunctionBuilder::new(&mut func, &mut context);
         translate(&mut shared, builder, Body::Pass(pass)).expect("it is translated");
-        simplify(&mut func, false);
+        simplify(&mut func, 0);
         Size::of(&func)
     }
 

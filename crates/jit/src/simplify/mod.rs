@@ -23,7 +23,10 @@ use self::split::Room;
 
 /// Instructions that a function may have more when ways are parted, less those that are known not to run. Twice as many made no program faster that is measured, and took twice the
 /// time to compile a router; half as many left ways of a gateway together.
-const MOST_GROWTH: usize = 4000;
+pub(crate) const PASS_GROWTH: usize = 4000;
+
+/// The same of a scout, which all packets go through too, but of which nobody waits for more than keys.
+pub(crate) const SCOUT_GROWTH: usize = 1000;
 
 /// Instructions that are copied at once, at most, however little of the copies stays.
 const MOST_COPIED: usize = 16_000;
@@ -59,15 +62,15 @@ impl Flow {
     }
 }
 
-/// Simplifies a function whose blocks are all filled; ways of one that `is_parted` get code of their own.
-pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
+/// Simplifies a function whose blocks are all filled. It may grow by so many instructions when ways get code of their own; by none, they do not.
+pub(crate) fn simplify(func: &mut Function, growth: usize) {
     let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
     func.dfg.resolve_all_aliases();
     fold::fold(func, &mut flow, &mut notes);
     sweep::sweep(func);
-    let is_parted = is_parted && size(func) < LARGE;
+    let is_parted = growth > 0 && size(func) < LARGE;
     if is_parted {
-        part(func, &mut flow, &mut notes);
+        part(func, growth, &mut flow, &mut notes);
     }
     reduce::reduce(func);
     sweep::sweep(func);
@@ -79,12 +82,12 @@ pub(crate) fn simplify(func: &mut Function, is_parted: bool) {
 }
 
 /// Parts ways where that is worth it.
-fn part(func: &mut Function, flow: &mut Flow, notes: &mut fold::Notes) {
-    let before = size(func);
+fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut fold::Notes) {
+    let most = size(func) + growth;
     for worth in WORTH {
         for _ in 0..MOST_ROUNDS {
             let room = Room {
-                growth: (before + MOST_GROWTH).saturating_sub(size(func)),
+                growth: most.saturating_sub(size(func)),
                 copies: MOST_COPIED,
                 worth,
             };
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn ways_that_know_different_things_get_code_of_their_own() {
         let mut func = meeting();
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         let conditions = count(&func, Opcode::Brif);
         assert_eq!((conditions, count(&func, Opcode::Store)), (1, 2), "{func}");
@@ -211,7 +214,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
@@ -272,7 +275,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
@@ -336,7 +339,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
@@ -390,7 +393,7 @@ mod tests {
             b.ins().store(safe(), is_zero, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
     }
@@ -426,7 +429,7 @@ mod tests {
             b.ins().store(safe(), cut, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::BandImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::BxorImm), 1, "{func}");
@@ -453,7 +456,7 @@ mod tests {
             b.ins().store(safe(), back, pointer, 16);
             b.ins().return_(&[]);
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         sweep::sweep(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::Bswap), 0, "{func}");
@@ -476,7 +479,7 @@ mod tests {
                 b.ins().return_(&[]);
             }
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         sweep::sweep(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
@@ -524,7 +527,7 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::IaddImm), 1, "{func}");
     }
@@ -545,7 +548,7 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[]);
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         assert_eq!(count(&func, Opcode::Store), 1, "{func}");
     }
@@ -583,7 +586,7 @@ mod tests {
         let begin = std::time::Instant::now();
         for (count, branches) in [(100, 1), (4000, 1000)] {
             let mut func = conditions(count, branches);
-            simplify(&mut func, true);
+            simplify(&mut func, PASS_GROWTH);
             check(&func);
         }
         assert!(begin.elapsed().as_secs() < 20);
@@ -598,7 +601,7 @@ mod tests {
             b.ins().store(safe(), more, pointer, 0);
             b.ins().return_(&[]);
         });
-        simplify(&mut func, true);
+        simplify(&mut func, PASS_GROWTH);
         check(&func);
         let numbers: Vec<i64> = func
             .layout

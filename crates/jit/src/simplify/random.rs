@@ -13,9 +13,9 @@ use std::collections::HashMap;
 
 use super::carry::carry;
 use super::reduce::reduce;
-use super::simplify;
 use super::sink::sink;
 use super::tests::{check, flow_of, function, safe};
+use super::{PASS_GROWTH, simplify};
 use crate::helpers::Helper;
 
 /// As many as take about two seconds.
@@ -857,7 +857,7 @@ fn does_the_same(before: &Function, behind: &Function, memory: &Memory) -> bool 
 
 #[test]
 fn random_functions_store_and_return_the_same_when_they_are_simplified() {
-    all_do_the_same(|func| simplify(func, true));
+    all_do_the_same(|func| simplify(func, PASS_GROWTH));
 }
 
 /// Before anything else has changed what is written in fewer instructions.
