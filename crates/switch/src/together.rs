@@ -93,10 +93,7 @@ fn run(
         core.make_ready(root, &*function);
     }
     let outcomes = &mut [PackedOutcome::default(); BURST][..frames.len()];
-    let Some(first) = companions.first() else {
-        return 0;
-    };
-    let mut lots = [lot(first); MOST_TOGETHER];
+    let mut lots = [lot(&companions[0]); MOST_TOGETHER];
     for (at, companion) in lots.iter_mut().zip(&*companions).skip(1) {
         *at = lot(companion);
     }
