@@ -13,7 +13,7 @@ use packet::{Frame, Nanos};
 use crate::clock::{Clock, Rate};
 use crate::forward::{Forward, Outbox};
 
-/// Frames in the ring: 2.2 MB of buffers, of which 64-byte packets touch about 200 KB.
+/// Frames in the ring, unless a burst has more: 2.2 MB of buffers, of which 64-byte packets touch about 200 KB.
 const RING: usize = 1024;
 
 /// How long a pass is timed, about: shorter than the time that a busy machine gives one thread at a stretch.
@@ -184,10 +184,15 @@ impl Shared<'_> {
         }
     }
 
+    /// Frames in the ring.
+    fn ring(&self) -> usize {
+        RING.max(self.plan.burst)
+    }
+
     /// Rings that take a pass's time.
     fn rings(&self, pass: &Pass) -> usize {
         let ticks = PASS.as_nanos() as f64 * self.clock.rate().ticks_per_ns;
-        let rings = ticks / (pass.ticks_per_packet() * RING as f64);
+        let rings = ticks / (pass.ticks_per_packet() * self.ring() as f64);
         (rings as usize).clamp(1, 256)
     }
 }
@@ -204,7 +209,7 @@ impl<'s> Station<'s> {
     fn new(shared: &'s Shared<'s>) -> Self {
         Self {
             shared,
-            frames: (0..RING).map(|_| Frame::new()).collect(),
+            frames: (0..shared.ring()).map(|_| Frame::new()).collect(),
             out: Outbox::new(),
             now: Nanos::ZERO,
         }
@@ -220,7 +225,7 @@ impl<'s> Station<'s> {
             let (ticks, sent) = self.ring(side, &mut packets);
             pass.ticks += ticks;
             pass.sent += sent as u64;
-            pass.packets += RING as u64;
+            pass.packets += self.frames.len() as u64;
         }
         pass
     }
@@ -229,7 +234,7 @@ impl<'s> Station<'s> {
     fn ring(&mut self, side: &mut dyn Forward, packets: &mut Packets<'_>) -> (u64, usize) {
         self.frames.iter_mut().for_each(packets);
         side.make_ready(&mut self.frames);
-        let burst = self.shared.plan.burst.clamp(1, RING);
+        let burst = self.shared.plan.burst.max(1);
         let start = self.shared.clock.ticks();
         for frames in self.frames.chunks_mut(burst) {
             self.now += Nanos(burst as u64 * NS_PER_PACKET);
@@ -274,6 +279,8 @@ pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::{Bare, Choices, Reading};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
 
     /// Works a while on each packet, and keeps every second one.
     struct Slow(u64);
@@ -339,6 +346,44 @@ mod tests {
             assert!(bare.rounds >= LEAST_ROUNDS && told == 1.0);
             assert_eq!(bare.sent, 1.0);
             assert!((slow.sent - 0.5).abs() < 0.01, "{measured:?}");
+        }
+    }
+
+    /// Notes how many frames come at once, at most.
+    #[derive(Default)]
+    struct Most(Arc<AtomicUsize>);
+
+    impl Forward for Most {
+        fn forward(&mut self, frames: &mut [Frame], _: Nanos, _: &mut Outbox) {
+            self.0.fetch_max(frames.len(), Relaxed);
+        }
+
+        fn readings(&self) -> Vec<Reading> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn sides_get_as_many_packets_at_once_as_were_asked_for() {
+        for burst in [1, 64, RING, 4 * RING] {
+            let most = Arc::<AtomicUsize>::default();
+            let side = Side {
+                name: "most".into(),
+                forward: Box::new(Most(Arc::clone(&most))),
+            };
+            let plan = Plan {
+                time: Duration::ZERO,
+                burst,
+                seed: 1,
+            };
+            measure(
+                &mut [vec![side]],
+                &Random,
+                &plan,
+                &Clock::new(),
+                &mut |_| {},
+            );
+            assert_eq!(most.load(Relaxed), burst);
         }
     }
 

@@ -481,6 +481,7 @@ mod tests {
     use port::MemoryPort;
 
     use super::*;
+    use crate::host::ROUND;
 
     /// Tells the ports of the frames of each round, in which each port may give so many, and whether one may have had more.
     struct Rounds {
@@ -491,7 +492,7 @@ mod tests {
 
     impl Carrier for Rounds {
         fn round(&self) -> usize {
-            crate::host::ROUND
+            ROUND
         }
 
         fn allow(&mut self, _port: PortId) -> usize {
@@ -579,20 +580,21 @@ mod tests {
     #[test]
     fn a_port_that_is_full_does_not_take_the_round_from_others() {
         // The rest of the round is less than a turn.
-        assert_eq!(rounds(&[5000, 10]), [[960, 10]]);
-        assert_eq!(rounds(&[5000, 5000]), [[512, 512]]);
-        assert_eq!(rounds(&[0, 5000]), [[0, 1024]]);
+        assert_eq!(rounds(&[5000, 10]), [[ROUND - TURN, 10]]);
+        assert_eq!(rounds(&[5000, 5000]), [[ROUND / 2, ROUND / 2]]);
+        assert_eq!(rounds(&[0, 5000]), [[0, ROUND]]);
         assert_eq!(rounds(&[7, 64, 3]), [[7, 64, 3]]);
         assert_eq!(rounds(&[0, 0]), [[0, 0]]);
     }
 
     #[test]
     fn every_port_has_a_turn_though_the_round_is_full_before() {
-        let rounds = rounds(&[5000; 24]);
+        const PORTS: usize = ROUND / TURN * 3 / 2;
+        let rounds = rounds(&[2 * TURN; PORTS]);
         assert_eq!(rounds.len(), 2);
         let all = rounds.iter().flatten().sum::<usize>();
-        assert_eq!(all, 24 * TURN);
+        assert_eq!(all, PORTS * TURN);
         let of_port = |port: usize| rounds.iter().map(|round| round[port]).sum::<usize>();
-        assert!((0..24).all(|port| of_port(port) == TURN));
+        assert!((0..PORTS).all(|port| of_port(port) == TURN));
     }
 }

@@ -444,6 +444,10 @@ impl<'i> Invocation<'i> {
             }
             read_ahead(code.rows.take(notes));
         }
+        // Of many lots each would be looked at for nothing.
+        if sites().next().is_none() {
+            return self.show_notes(notes);
+        }
         if are_many {
             for (lot, packets) in parts(lots, count) {
                 if asks(lot) {

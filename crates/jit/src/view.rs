@@ -260,7 +260,8 @@ pub(crate) fn is_scouted(derived: &Derived, level: usize, are_many: bool) -> boo
 /// Whether the scouts of several levels have something to ask.
 #[inline]
 pub(crate) fn are_several_scouted(derived: &Derived, are_many: bool) -> bool {
-    !matches!(levels_of(derived, are_many).count_ones(), 0 | 1)
+    let levels = levels_of(derived, are_many);
+    levels & levels.wrapping_sub(1) != 0
 }
 
 #[inline]

@@ -93,8 +93,10 @@ fn run(
         core.make_ready(root, &*function);
     }
     let outcomes = &mut [PackedOutcome::default(); BURST][..frames.len()];
-    let last = companions.len() - 1;
-    let lots: [Lot<'_>; MOST_TOGETHER] = std::array::from_fn(|at| lot(&companions[at.min(last)]));
+    let mut lots = [lot(&companions[0]); MOST_TOGETHER];
+    for (at, companion) in lots.iter_mut().zip(&*companions).skip(1) {
+        *at = lot(companion);
+    }
     let mut burst = Burst {
         frames: &mut *frames,
         outcomes,

@@ -81,11 +81,11 @@ impl Sorter {
 
     /// Finds where each frame goes.
     fn find_places(&mut self, mut behind: u32) {
-        self.places.clear();
-        for slot in &self.slots {
+        self.places.resize(self.slots.len(), 0);
+        for (place, slot) in self.places.iter_mut().zip(&self.slots) {
             let next = self.counts.get_mut(slot.index());
             let next = next.unwrap_or(&mut behind);
-            self.places.push(*next);
+            *place = *next;
             *next += 1;
         }
     }

@@ -107,7 +107,7 @@ pub(crate) struct Options {
     /// Which traffic: a few flows, or all that there are entries for.
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
-    /// Packets that a side gets at once: 64 if it is not said; with --tenants 1024, as many as a worker of `polyplane host` takes in one round.
+    /// Packets that a side gets at once: 64 if it is not said; with --tenants 4096, as many as a worker of `polyplane host` takes in one round.
     #[arg(long, value_name = "N", conflicts_with_all = ["life", "load", "hostile"])]
     burst: Option<u16>,
     /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
