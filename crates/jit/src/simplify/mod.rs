@@ -28,8 +28,8 @@ pub(crate) const PASS_GROWTH: usize = 4000;
 /// The same of a scout, which all packets go through too, but of which nobody waits for more than keys.
 pub(crate) const SCOUT_GROWTH: usize = 1000;
 
-/// Instructions that are copied at once, at most, however little of the copies stays.
-const MOST_COPIED: usize = 16_000;
+/// Instructions that are copied at once, at most, for each by which the function may grow, however little of the copies stays.
+const MOST_COPIED: usize = 4;
 
 /// Instructions from which on a function is large: what is saved a packet is not worth the time to compile copies.
 const LARGE: usize = 3000;
@@ -88,7 +88,7 @@ fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut fold::N
         for _ in 0..MOST_ROUNDS {
             let room = Room {
                 growth: most.saturating_sub(size(func)),
-                copies: MOST_COPIED,
+                copies: MOST_COPIED * growth,
                 worth,
             };
             flow.compute(func);
