@@ -132,18 +132,15 @@ fn ask_for(rows: &Rows, numbers: &[u64]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::backend::compile_pass;
+    use crate::backend::{CompiledPass, compile_pass};
     use exec::{Natives, Pass, PassStep};
-    use ir::{ControlId, Layout, ParserId};
+    use ir::{ControlId, Layout, ParserId, Program};
 
-    #[test]
-    fn answers_are_cleared_where_anybody_looks_at_them() {
-        let text = "program p own\nfield a: bit<32>\nparser p start s {\n state s {\n goto accept;\n }\n}\naction none() {\n}\n\
-            table rules {\n key a: ternary as bit<32> = a;\n action none table_and_default;\n default none();\n size 16 declared;\n}\n\
-            control c {\n stage rules: match rules next end;\n}\n";
-        let program = ir::read(text).expect("the text is IR");
+    /// The pass of a program in the text form of IR, through its first parser and its first control.
+    pub(crate) fn compiled(text: &str) -> (Program, CompiledPass) {
+        let program = ir::read(text).unwrap_or_else(|error| panic!("{error:?}"));
         let parse = PassStep::Parse {
             parser: ParserId::new(0),
             errors: Vec::new(),
@@ -152,7 +149,16 @@ mod tests {
             steps: vec![parse, PassStep::Control(ControlId::new(0))],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        let compiled = compile_pass(&program, &layout, &natives, &pass);
+        (program, compiled.expect("it is compiled"))
+    }
+
+    #[test]
+    fn answers_are_cleared_where_anybody_looks_at_them() {
+        let text = "program p own\nfield a: bit<32>\nparser p start s {\n state s {\n goto accept;\n }\n}\naction none() {\n}\n\
+            table rules {\n key a: ternary as bit<32> = a;\n action none table_and_default;\n default none();\n size 16 declared;\n}\n\
+            control c {\n stage rules: match rules next end;\n}\n";
+        let (_, compiled) = compiled(text);
         let cleared = |looked_at: u64| {
             let mut notes = vec![u64::MAX; 1000];
             clear(&compiled.code, &mut notes, 7, looked_at);

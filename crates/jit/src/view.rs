@@ -491,9 +491,8 @@ fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::compile_pass;
-    use exec::{Configuration, Natives, Pass, PassStep};
-    use ir::{ControlId, Layout, ParserId};
+    use crate::notes::tests::compiled;
+    use exec::Configuration;
     use std::sync::Arc;
 
     #[test]
@@ -503,18 +502,9 @@ mod tests {
             table rules {\n key a: ternary as bit<32> = h.a;\n action is table_and_default;\n default is(32w0x0);\n size 16 declared;\n}\n\
             table second {\n key m: ternary as bit<32> = m;\n key b: ternary as bit<32> = h.b;\n action is table_and_default;\n default is(32w0x0);\n size 4096 declared;\n}\n\
             control c {\n stage rules: match rules next second;\n stage second: match second next end;\n}\n";
-        let program = Arc::new(ir::read(text).unwrap_or_else(|error| panic!("{error:?}")));
-        let parse = PassStep::Parse {
-            parser: ParserId::new(0),
-            errors: Vec::new(),
-        };
-        let pass = Pass {
-            steps: vec![parse, PassStep::Control(ControlId::new(0))],
-        };
-        let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        let (program, compiled) = compiled(text);
         assert_eq!(compiled.code.scout_levels().len(), 2);
-        let configuration = Configuration::new(program);
+        let configuration = Configuration::new(Arc::new(program));
         let state = configuration.expect("it has no entries").snapshot();
         let mut derived = Derived::default();
         derive(&mut derived, &state, Lane::new(0), &compiled.code);

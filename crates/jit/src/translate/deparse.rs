@@ -15,7 +15,7 @@ use ir::{Control, ControlId, HeaderPlace, Next, Op, Program, StageKind, Stmt, St
 use packet::MAX_FRAME;
 
 use super::emit::pieces_of;
-use super::pass::Run;
+use super::fields::Run;
 use super::{I64, Translator, in_bytes};
 use crate::abi::{flags, offset};
 use crate::helpers::Helper;

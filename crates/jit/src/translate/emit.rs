@@ -9,7 +9,7 @@ use exec::slots::header::HeaderSite;
 use ir::{HeaderPlace, Place, ScalarTy};
 
 use super::extract::is_inline;
-use super::pass::Run;
+use super::fields::Run;
 use super::place::Distance;
 use super::{Translator, in_invocation};
 use crate::abi::offset;

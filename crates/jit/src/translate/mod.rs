@@ -20,6 +20,7 @@ mod emit;
 mod expr;
 mod extract;
 mod few;
+mod fields;
 mod hashed;
 mod homes;
 mod kept;
