@@ -164,7 +164,12 @@ impl Translator<'_> {
             }
         }
         let cursor = self.b.use_var(self.cursor);
-        let parsed = self.b.ins().ushr_imm(cursor, 3);
+        // A byte of which anything was parsed is not sent behind what is emitted.
+        let end = match self.is_always_at_byte() {
+            true => cursor,
+            false => self.b.ins().iadd_imm(cursor, 7),
+        };
+        let parsed = self.b.ins().ushr_imm(end, 3);
         let shift = self.b.ins().isub(parsed, at);
         Placing { headers, shift }
     }
