@@ -21,15 +21,15 @@ header h_t {
 }
 header o_t { bit<9> e; bit<7> f; bit<16> g; }
 struct headers_t { h_t h; o_t o; }
-struct metadata_t { bit<32> m; bit<16> n; bit<9> from; }
+struct metadata_t { bit<32> m; bit<16> n; bit<9> from; bit<9> by; }
 
 parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t sm) {
     state start {
         packet.extract(hdr.h);
         transition select(hdr.h.kind[1:0]) { 1 : other; 2 : other; 3 : odd; default : accept; }
     }
-    // Scouts do not verify: keys of what comes behind are others than theirs.
-    state other { verify(hdr.h.d != 4, error.NoMatch); transition behind; }
+    // Scouts do not verify: keys of what comes behind, in this state or the next, and of the error are others than theirs.
+    state other { verify(hdr.h.d != 4, error.NoMatch); meta.by = hdr.h.a[1:0] ++ 7w0; transition behind; }
     state behind { packet.extract(hdr.o); meta.from = hdr.o.e; transition accept; }
     state odd { meta.from = 9w5; transition select(hdr.h.d) { 1 : reject; default : accept; } }
 }
@@ -51,7 +51,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         actions = { mark0; odd0; stop; @defaultonly miss0; }
         default_action = miss0(0x1234567890, 2);
     }
-    table words { key = { hdr.h.b : exact; } actions = { mark1; NoAction; } default_action = NoAction(); size = 4096; }
+    table words { key = { hdr.h.b : exact; (sm.parser_error == error.NoMatch ? 8w1 : 8w0) : exact @name("wrong"); } actions = { mark1; NoAction; } default_action = NoAction(); size = 4096; }
     table pairs {
         key = { meta.m : exact; hdr.h.d : exact; }
         actions = { mark2; @defaultonly miss2; }
@@ -67,7 +67,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
     table late { key = { meta.n : ternary; hdr.o.g : ternary; } actions = { mark4; NoAction; } default_action = NoAction(); }
     // Their keys are as they were parsed, but they wait for an answer: one shuts the other out.
     table left { key = { hdr.h.c : exact; hdr.o.e : exact; } actions = { mark5; NoAction; } default_action = NoAction(); size = 4096; }
-    table right { key = { hdr.h.b : exact; meta.from : exact; } actions = { mark6; NoAction; } default_action = NoAction(); size = 4096; }
+    table right { key = { hdr.h.b : exact; meta.by : exact; } actions = { mark6; NoAction; } default_action = NoAction(); size = 4096; }
     apply {
         sm.egress_spec = sm.ingress_port;
         if (hdr.h.kind[2:2] == 0) { few.apply(); }
@@ -158,8 +158,11 @@ impl Known {
         let count = [1, 8, 200][random.below(3) as usize];
         let mut text = String::new();
         for _ in 0..count {
-            let key: Vec<u64> = (0..3).map(|_| random.part(is_large)).collect();
-            let parts = [2, 1, 2, 3, 2, 2, 2][table];
+            let mut key: Vec<u64> = (0..3).map(|_| random.part(is_large)).collect();
+            if TABLES[table] == "words" {
+                key[1] %= 2;
+            }
+            let parts = [2, 2, 2, 3, 2, 2, 2][table];
             if self.keys.insert((table, key[..parts].to_vec())) {
                 self.priority += 1;
                 text += &entry(table, &key, self.priority, random);
@@ -186,7 +189,7 @@ fn entry(table: usize, key: &[u64], number: u32, random: &mut Random) -> String 
                 "I.few {{ hdr.h.a: {a} &&& {mask}; meta.from: {from} &&& 0x1fb; }} -> {action} priority {number}\n"
             )
         }
-        1 => format!("I.words {{ hdr.h.b: {a}; }} -> I.mark1(number: {number})\n"),
+        1 => format!("I.words {{ hdr.h.b: {a}; wrong: {b}; }} -> I.mark1(number: {number})\n"),
         2 => format!(
             "I.pairs {{ meta.m: {a}; hdr.h.d: {b}; }} -> I.mark2(number: {number}, n: {n})\n"
         ),
@@ -195,7 +198,7 @@ fn entry(table: usize, key: &[u64], number: u32, random: &mut Random) -> String 
         ),
         4 => format!("I.left {{ hdr.h.c: {a}; hdr.o.e: {nine}; }} -> I.mark5(number: {number})\n"),
         5 => {
-            format!("I.right {{ hdr.h.b: {a}; meta.from: {nine}; }} -> I.mark6(number: {number})\n")
+            format!("I.right {{ hdr.h.b: {a}; meta.by: {nine}; }} -> I.mark6(number: {number})\n")
         }
         _ => {
             let (a, b) = (a & mask, b & 0xffff);
