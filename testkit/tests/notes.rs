@@ -40,21 +40,30 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
     action stop() { exit; }
     action miss0(bit<64> reason, bit<32> m) { hdr.h.r0 = reason[47:16]; meta.m = m; }
     action mark1(bit<32> number) { hdr.h.r1 = number; }
-    action mark2(bit<32> number, bit<16> n) { hdr.h.r2 = number; meta.n = n; }
+    action mark2(bit<16> number, bit<16> n) { hdr.h.r2 = 16w0 ++ number; meta.n = n; }
     action miss2(bit<128> reason, bit<16> n) { hdr.h.r2 = reason[100:69]; meta.n = n; }
     action mark3(bit<32> number) { hdr.h.r3 = number; }
     action mark4(bit<32> number) { hdr.h.r4 = number; }
     action mark5(bit<32> number) { hdr.h.r5 = number; }
-    action mark6(bit<32> number) { hdr.h.r6 = number; }
+    action mark6(bit<16> number) {
+        hdr.h.r6 = (16w0 ++ number ^ hdr.h.b) + (hdr.h.c ^ 5);
+        if (hdr.h.c[0:0] == 1) { hdr.h.r6 = hdr.h.r6 * 17; hdr.h.r5 = hdr.h.r5 + 0; }
+        if (hdr.h.c[1:1] == 1) { hdr.h.r6 = hdr.h.r6 * 17; hdr.h.r5 = hdr.h.r5 + 1; }
+        if (hdr.h.c[2:2] == 1) { hdr.h.r6 = hdr.h.r6 * 17; hdr.h.r5 = hdr.h.r5 + 2; }
+        if (hdr.h.c[3:3] == 1) { hdr.h.r6 = hdr.h.r6 * 17; hdr.h.r5 = hdr.h.r5 + 3; }
+        if (hdr.h.c[4:4] == 1) { hdr.h.r6 = hdr.h.r6 * 17; hdr.h.r5 = hdr.h.r5 + 4; }
+    }
+    action miss6() { hdr.h.r6 = 7; }
     table few {
         key = { hdr.h.a : ternary; meta.from : ternary; }
         actions = { mark0; odd0; stop; @defaultonly miss0; }
         default_action = miss0(0x1234567890, 2);
     }
     table words { key = { hdr.h.b : exact; (sm.parser_error == error.NoMatch ? 8w1 : 8w0) : exact @name("wrong"); } actions = { mark1; NoAction; } default_action = NoAction(); size = 4096; }
+    // Entries run one action alone, so that their records have no heads, and a miss another or the same.
     table pairs {
         key = { meta.m : exact; hdr.h.d : exact; }
-        actions = { mark2; @defaultonly miss2; }
+        actions = { @defaultonly miss2; mark2; }
         default_action = miss2(0x1234567890abcdef1234567890, 1);
         size = 4096;
     }
@@ -65,9 +74,9 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         size = 4096;
     }
     table late { key = { meta.n : ternary; hdr.o.g : ternary; } actions = { mark4; NoAction; } default_action = NoAction(); }
-    // Their keys are as they were parsed, but they wait for an answer: one shuts the other out.
+    // Their keys are as they were parsed, but they wait for an answer: one shuts the other out. The action of the second is too long to be there twice, for entries and for misses.
     table left { key = { hdr.h.c : exact; hdr.o.e : exact; } actions = { mark5; NoAction; } default_action = NoAction(); size = 4096; }
-    table right { key = { hdr.h.b : exact; meta.by : exact; } actions = { mark6; NoAction; } default_action = NoAction(); size = 4096; }
+    table right { key = { hdr.h.b : exact; meta.by : exact; } actions = { @defaultonly miss6; mark6; } default_action = miss6(); size = 4096; }
     apply {
         sm.egress_spec = sm.ingress_port;
         if (hdr.h.kind[2:2] == 0) { few.apply(); }
@@ -154,6 +163,13 @@ impl Known {
             self.keys.retain(|(of, _)| *of != table);
             return Work::Clear(table);
         }
+        if random.below(2) == 0 {
+            match TABLES[table] {
+                "pairs" => return Work::Add(default_of_pairs(random)),
+                "right" => return Work::Add(default_of_right(random)),
+                _ => {}
+            }
+        }
         let is_large = random.below(6) == 0;
         let count = [1, 8, 200][random.below(3) as usize];
         let mut text = String::new();
@@ -206,6 +222,22 @@ fn entry(table: usize, key: &[u64], number: u32, random: &mut Random) -> String 
                 "I.late {{ meta.n: {a} &&& {mask}; hdr.o.g: {b}; }} -> I.mark4(number: {number}) priority {number}\n"
             )
         }
+    }
+}
+
+/// What a miss runs from then on; parameters are such as positions of actions.
+fn default_of_pairs(random: &mut Random) -> String {
+    let (number, n) = (random.below(3), random.below(9));
+    match random.below(3) {
+        0 => format!("I.pairs default -> I.miss2(reason: {number}, n: {n})\n"),
+        _ => format!("I.pairs default -> I.mark2(number: {number}, n: {n})\n"),
+    }
+}
+
+fn default_of_right(random: &mut Random) -> String {
+    match random.below(2) {
+        0 => String::from("I.right default -> I.miss6()\n"),
+        _ => format!("I.right default -> I.mark6(number: {})\n", random.below(3)),
     }
 }
 

@@ -115,7 +115,6 @@ pub(crate) fn answer(
             // Where each of many has few packets, loads keep the next one's lookups waiting: 64 vPDPs of `l2` took 100 cycles a packet more with them when their tables were searched here. What
             // native code has searched is loaded when all lots are answered ([`abi::read_ahead`]).
             true => ask_for(rows, asked.found),
-            // Records have been, but for what is behind a line.
             false if rows.is_empty() => {}
             false => abi::load_rows(rows, asked.found),
         }

@@ -150,6 +150,10 @@ impl RecordStore {
         let layout = &self.layout;
         let mut limbs = vec![NOTHING_TOLD; layout.front() + layout.stride().div_ceil(LIMB)];
         let is_first = record == DEFAULT;
+        debug_assert!(
+            is_first || layout.can_be_entry(action),
+            "an entry whose record cannot tell what it runs"
+        );
         if let EntryAction::Direct(action) = action
             && let Some(position) = layout.position(action.action, &action.params, is_first)
         {
@@ -359,5 +363,17 @@ mod tests {
         // Where that saves nothing they have one.
         let other = RecordLayout::new([(7, RunBy::Entries, [32, 16])]);
         assert_eq!((other.stride(), other.entries_run()), (8, None));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "an entry whose record cannot tell what it runs")]
+    fn no_entry_runs_another_action_where_records_have_no_heads() {
+        let layout = RecordLayout::new([
+            (7, RunBy::Entries, vec![16]),
+            (8, RunBy::DefaultOnly, vec![]),
+        ]);
+        assert_eq!(layout.entries_run(), Some(0));
+        RecordStore::new(Arc::new(layout)).set(1, &action(8, []));
     }
 }

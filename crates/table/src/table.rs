@@ -42,7 +42,8 @@ pub struct TableSpec {
     pub order: PriorityOrder,
     /// The most entries it takes.
     pub capacity: usize,
-    /// Where its entries' records have what; entries with other actions or parameters are told more slowly.
+    /// Where its entries' records have what; entries with other actions or parameters are told more slowly, and there are none where the records have no heads
+    /// ([`RecordLayout::entries_run`]).
     pub records: Arc<RecordLayout>,
     /// Whether each entry's packets, bytes and last use are noted from the start; else they are from the first entry with an idle time-out on. It costs
     /// each packet a cache line, and what is noted of a table as a whole costs next to nothing.

@@ -1,5 +1,7 @@
 //! [`RecordLayout`]: where the records of a table have what.
 
+use crate::entry::EntryAction;
+
 /// Bytes of a record's head: the position in the table of the action that runs. No table that anybody writes has 65,535 actions; those behind are
 /// told elsewhere. Half of that would save nothing where parameters have more than a byte, and these are most.
 const HEAD_BYTES: usize = size_of::<u16>();
@@ -179,6 +181,16 @@ impl RecordLayout {
         let is_there = is_first || self.fields(position).iter().all(|f| f.offset >= 0);
         let can_tell = position < usize::from(Self::ELSEWHERE) && self.fits(position, params);
         (is_there && can_tell).then_some(position)
+    }
+
+    /// Whether an entry may have this action: without a head a record is read as one of the action that all run.
+    pub(super) fn can_be_entry(&self, action: &EntryAction) -> bool {
+        self.entries_run().is_none_or(|position| match action {
+            EntryAction::Direct(call) => {
+                self.position(call.action, &call.params, false) == Some(position)
+            }
+            EntryAction::Member(_) | EntryAction::Group(_) => false,
+        })
     }
 
     /// Whether these are as many parameters as the action at a position has, none of them larger than its place.
