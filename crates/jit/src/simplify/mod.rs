@@ -112,7 +112,7 @@ mod tests {
     use cranelift_codegen::ir::condcodes::IntCC;
     use cranelift_codegen::ir::types::{I8, I16, I64};
     use cranelift_codegen::ir::{
-        AbiParam, InstBuilder, InstructionData, MemFlags, Opcode, Signature, Value,
+        AbiParam, InstBuilder, InstructionData, MemFlags, Opcode, Signature, Value, ValueDef,
     };
     use cranelift_codegen::isa::CallConv;
     use cranelift_codegen::{settings, verifier::verify_function};
@@ -184,6 +184,40 @@ mod tests {
                 b.ins().return_(&[]);
             }
         })
+    }
+
+    /// A block with a parameter, which it stores; the block is reached with 7, and once more with one more each time if it is a loop.
+    fn storing(is_loop: bool) -> Function {
+        function(|b, pointer| {
+            let [head, end] = [(); 2].map(|()| b.create_block());
+            let at = b.append_block_param(head, I64);
+            let seven = b.ins().iconst(I64, 7);
+            b.ins().jump(head, &[seven.into()]);
+            b.switch_to_block(head);
+            b.ins().store(safe(), at, pointer, 0);
+            let next = b.ins().iadd_imm(at, 1);
+            match is_loop {
+                true => b.ins().brif(next, head, &[next.into()], end, &[]),
+                false => b.ins().jump(end, &[]),
+            };
+            b.switch_to_block(end);
+            b.ins().return_(&[]);
+        })
+    }
+
+    #[test]
+    fn what_was_noted_of_one_function_says_nothing_of_the_next() {
+        let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
+        for (is_loop, is_known) in [(false, true), (true, false)] {
+            let mut func = storing(is_loop);
+            fold::fold(&mut func, &mut flow, &mut notes);
+            let stores =
+                sweep::insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
+            let stored: Vec<Value> = stores.map(|inst| func.dfg.inst_args(inst)[0]).collect();
+            let is_param =
+                |value: &Value| matches!(func.dfg.value_def(*value), ValueDef::Param(..));
+            assert_eq!(stored.iter().any(is_param), !is_known, "{func}");
+        }
     }
 
     #[test]
