@@ -147,7 +147,10 @@ impl Drop for Running {
 pub(crate) fn without_rights(directory: &Directory) -> Command {
     use std::os::unix::fs::PermissionsExt;
     let copy = directory.0.join("polyplane");
-    std::fs::copy(env!("CARGO_BIN_EXE_polyplane"), &copy).unwrap();
+    // By a process of its own: what another test starts meanwhile would have the copy open for writing, so that it cannot be run (ETXTBSY).
+    let original = env!("CARGO_BIN_EXE_polyplane");
+    let copied = Command::new("cp").arg(original).arg(&copy).status();
+    assert!(copied.unwrap().success());
     std::fs::set_permissions(&directory.0, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(copy);
     command.current_dir("/");
