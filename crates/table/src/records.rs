@@ -20,9 +20,6 @@ pub struct Records {
     stride: usize,
     /// Limbs in front of record 0 that belong to it.
     front: usize,
-    /// The layout's [`RecordLayout::entries_run`] and [`RecordLayout::default_head`].
-    entries_run: Option<usize>,
-    default_head: i32,
     /// The records begin behind as many limbs as these are and bring them to a cache line's beginning.
     limbs: Vec<u64>,
     skipped: usize,
@@ -59,25 +56,11 @@ impl Records {
         self.limbs.as_ptr().wrapping_add(self.skipped)
     }
 
-    /// The position of the action that a record tells, or [`RecordLayout::ELSEWHERE`].
-    pub fn head(&self, record: usize) -> u16 {
-        let at = match (self.entries_run, record) {
-            (None, _) => self.skipped * LIMB + record * self.stride,
-            (Some(_), DEFAULT) => {
-                (self.skipped * LIMB).strict_add_signed(self.default_head as isize)
-            }
-            (Some(position), _) => return position as u16,
-        };
-        (self.limbs[at / LIMB] >> (at % LIMB * 8)) as u16
-    }
-
     fn new(layout: &RecordLayout) -> Self {
         let front = layout.front();
         Self {
             stride: layout.stride(),
             front,
-            entries_run: layout.entries_run(),
-            default_head: layout.default_head(),
             limbs: vec![NOTHING_TOLD; front],
             skipped: front,
         }
@@ -253,7 +236,7 @@ mod tests {
                         let limbs = limbs_of(records, record);
                         let line = |limb: &u64| (&raw const *limb).addr() / LINE;
                         assert_eq!(line(&limbs[0]), line(&limbs[limbs.len() - 1]));
-                        assert_eq!(records.head(record), 0);
+                        assert_eq!(layout.told_by(records, record), 0);
                         let params: Vec<u64> = values(record).collect();
                         let stride = records.stride();
                         let shift = record * stride % LIMB * 8;
@@ -273,7 +256,7 @@ mod tests {
             (7, RunBy::Entries, vec![]),
             (9, RunBy::Entries, vec![16]),
         ]));
-        let mut store = RecordStore::new(layout);
+        let mut store = RecordStore::new(layout.clone());
         for record in 0..5 {
             store.set(record, &action(9, [record as u64]));
         }
@@ -281,7 +264,9 @@ mod tests {
         store.set(1, &action(7, []));
         store.set(2, &action(8, []));
         store.set(3, &action(9, [1 << 16]));
-        let heads = |records: &Records| -> Vec<u16> { (0..5).map(|r| records.head(r)).collect() };
+        let heads = |records: &Records| -> Vec<u16> {
+            (0..5).map(|r| layout.told_by(records, r)).collect()
+        };
         const ELSEWHERE: u16 = RecordLayout::ELSEWHERE;
         assert_eq!(heads(&before), [1; 5]);
         assert_eq!(heads(&store.snapshot()), [1, 0, ELSEWHERE, ELSEWHERE, 1]);
@@ -306,21 +291,21 @@ mod tests {
         store.set(100, &action(8, [1, 2]));
         store.set(101, &action(9, [3]));
         let check = |records: &Records| {
-            assert_eq!(records.head(DEFAULT), 1);
+            assert_eq!(layout.told_by(records, DEFAULT), 1);
             let fields = layout.fields(1);
             let params: Vec<u64> = fields
                 .iter()
                 .map(|&field| told(records, DEFAULT, field))
                 .collect();
             assert_eq!(params, [0x1234_5678, u64::MAX - 1]);
-            assert!((1..100).all(|record| records.head(record) == 0));
-            assert_eq!(records.head(100), RecordLayout::ELSEWHERE);
-            assert_eq!(records.head(101), 2);
+            assert!((1..100).all(|record| layout.told_by(records, record) == 0));
+            assert_eq!(layout.told_by(records, 100), RecordLayout::ELSEWHERE);
+            assert_eq!(layout.told_by(records, 101), 2);
         };
         check(&store.snapshot());
         check(&(*store.snapshot()).clone());
         store.set(DEFAULT, &action(9, [5]));
-        assert_eq!(store.snapshot().head(DEFAULT), 2);
+        assert_eq!(store.layout.told_by(&store.snapshot(), DEFAULT), 2);
     }
 
     #[test]
@@ -343,7 +328,7 @@ mod tests {
             store.set(DEFAULT, &action(default, params.iter().copied()));
             let records = store.snapshot();
             for records in [&*records, &(*records).clone()] {
-                let position = records.head(DEFAULT).into();
+                let position = layout.told_by(records, DEFAULT).into();
                 assert_eq!(layout.position(default, params, true), Some(position));
                 let fields = layout.fields(position);
                 let all: Vec<u64> = fields
@@ -352,14 +337,17 @@ mod tests {
                     .collect();
                 assert_eq!(all, params);
                 for record in 1..100 {
-                    assert_eq!(records.head(record), 1);
+                    assert_eq!(layout.told_by(records, record), 1);
                     let param = layout.fields(1)[0];
                     assert_eq!(told(records, record, param), record as u64);
                 }
             }
         }
         store.set(DEFAULT, &EntryAction::Member(crate::MemberId::new(1)));
-        assert_eq!(store.snapshot().head(DEFAULT), RecordLayout::ELSEWHERE);
+        assert_eq!(
+            store.layout.told_by(&store.snapshot(), DEFAULT),
+            RecordLayout::ELSEWHERE
+        );
         // Where that saves nothing they have one.
         let other = RecordLayout::new([(7, RunBy::Entries, [32, 16])]);
         assert_eq!((other.stride(), other.entries_run()), (8, None));

@@ -1,5 +1,6 @@
 //! [`RecordLayout`]: where the records of a table have what.
 
+use super::{DEFAULT, Records};
 use crate::entry::EntryAction;
 
 /// Bytes of a record's head: the position in the table of the action that runs. No table that anybody writes has 65,535 actions; those behind are
@@ -155,6 +156,17 @@ impl RecordLayout {
             Some(_) => -(LIMB as i32),
             None => 0,
         }
+    }
+
+    /// The position of the action that a record with this layout tells, or [`RecordLayout::ELSEWHERE`].
+    pub fn told_by(&self, records: &Records, record: usize) -> u16 {
+        let first = records.skipped * LIMB;
+        let at = match (self.entries_run, record) {
+            (None, _) => first + record * self.stride,
+            (Some(_), DEFAULT) => first.strict_add_signed(self.default_head() as isize),
+            (Some(position), _) => return position,
+        };
+        (records.limbs[at / LIMB] >> (at % LIMB * 8)) as u16
     }
 
     /// Where the record of the action at a position has its parameters.
