@@ -104,7 +104,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
             compile: &compile,
             engine: Arc::new(Jit::new(Arc::new(Interp))),
             fairness,
-            time: time / (3 * ROUNDS as u32),
+            time: time / (4 * ROUNDS as u32),
             rounds: ROUNDS,
             burst: FAIR_ROUND,
             seed: options.setup.seed,
