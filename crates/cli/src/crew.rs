@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use packet::PortId;
 use port::{Bell, OpenedPort, PortStats};
+use switch::Ledger;
 
 use crate::carrier::Carrier;
-use crate::report::PortReport;
+use crate::report::{PortReport, WorkerReport};
 use crate::station::{Board, Common, Habits, Parts, Station, Told};
 
 /// The stack of a worker, of which programs take little.
@@ -97,6 +98,22 @@ impl<C: Carrier> Crew<C> {
     /// Where stations post what they have done.
     pub(crate) fn boards(&self) -> &[Arc<Board>] {
         &self.boards
+    }
+
+    /// What the workers have carried from port to port.
+    pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
+        let boards = self.boards.iter().enumerate();
+        let report = |(number, board): (usize, &Arc<Board>)| {
+            let figures = board.read();
+            let mut sum = PortStats::default();
+            figures.ports.iter().for_each(|stats| sum.add(stats));
+            WorkerReport {
+                received: sum.rx_frames,
+                sent: sum.tx_frames,
+                ..WorkerReport::new(number, &figures, &Ledger::default())
+            }
+        };
+        boards.map(report).collect()
     }
 
     /// Whether no port carries anything any more.

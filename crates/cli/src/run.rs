@@ -300,19 +300,14 @@ pub(crate) fn carry(
     for (one, habits) in carried.into_iter().zip(habits) {
         let (ask, asked) = channel();
         let desk = one.control.as_ref().map(|(_, desk)| desk.clone());
-        subjects.push(Subject::new(one.id, ask, desk));
+        subjects.push(Subject::Device {
+            id: one.id,
+            ask,
+            desk,
+        });
         rounds.push(Round::prepare(one, options, habits, asked, are_several)?);
     }
-    let metrics = options
-        .metrics
-        .map(|address| Metrics::serve(address, subjects));
-    let metrics = metrics.transpose()?;
-    if let Some(metrics) = &metrics {
-        out::note(&format!(
-            "metrics are served at http://{}/metrics",
-            metrics.address()
-        ));
-    }
+    let _metrics = Metrics::begin(options.metrics, subjects)?;
     // They are served until packets are carried no more.
     carry_all(rounds, early)
 }

@@ -2,13 +2,13 @@
 
 mod lab;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use lab::authority::{Authority, Issued};
+use lab::scrape::Scraped;
 use lab::{Directory, Running, polyplane};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
@@ -97,15 +97,6 @@ impl Guarded {
         let channel = channel.tls_config(tls).unwrap().connect().await.unwrap();
         P4RuntimeClient::new(channel)
     }
-
-    fn scrape(&self) -> String {
-        let mut stream = TcpStream::connect(&self.metrics).unwrap();
-        let request = b"GET /metrics HTTP/1.1\r\nHost: switch\r\n\r\n";
-        stream.write_all(request).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
 }
 
 fn election(low: u64) -> Option<rt::Uint128> {
@@ -183,7 +174,7 @@ fn the_log_and_the_metrics_tell_what_controllers_did() {
         alice.write(request).await.unwrap_err();
         assert_eq!(guarded.logged("write refused")["refused"], 3);
 
-        let scrape = guarded.scrape();
+        let scrape = Scraped::of(&guarded.metrics).0;
         for line in [
             "polyplane_p4runtime_updates_total{device=\"1\",outcome=\"refused\"} 3",
             "polyplane_p4runtime_configs_total{device=\"1\"} 1",

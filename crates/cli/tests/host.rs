@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lab::authority::Authority;
 use lab::cables::Cables;
+use lab::scrape::Scraped;
 use lab::{Directory, Running, example, polyplane, said};
 
 /// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see it.
@@ -78,6 +79,36 @@ impl Host {
         serde_json::from_str(&listing).unwrap()
     }
 
+    /// The metrics of a switch that was told to serve them, when they tell the same of packets as the operator is told: workers tell them in a while.
+    fn scrape(&self) -> Scraped {
+        for _ in 0..50 {
+            let scraped = self.cables.switch.run(|| Scraped::of(METRICS)).unwrap();
+            if self.is_told(&scraped) {
+                return scraped;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("metrics tell something else than {}", self.listing());
+    }
+
+    fn is_told(&self, scraped: &Scraped) -> bool {
+        let listing = self.listing();
+        listing["vpdps"].as_array().unwrap().iter().all(|vpdp| {
+            let (of, packets) = (labels(vpdp), &vpdp["packets"]);
+            let is =
+                |series: String, count: &serde_json::Value| scraped.find(&series) == count.as_f64();
+            let both = ["received", "sent"].iter().all(|direction| {
+                let series = format!("vpdp_packets_total{{{of},direction=\"{direction}\"}}");
+                is(series, &packets[direction])
+            });
+            let mut drops = packets["dropped"].as_object().unwrap().iter();
+            both && drops.all(|(reason, count)| {
+                let series = format!("dropped_packets_total{{{of},reason=\"{reason}\"}}");
+                is(series, count)
+            })
+        })
+    }
+
     /// The only vPDP has no program, as its operator and its controllers see it.
     fn has_no_program(&self, device: &str) {
         let listing = self.listing();
@@ -114,6 +145,15 @@ impl Host {
         assert_eq!(self.running.0.wait().unwrap().code(), Some(0));
         report
     }
+}
+
+const METRICS: &str = "127.0.0.1:9100";
+
+/// What all metrics of a vPDP are labelled with.
+fn labels(vpdp: &serde_json::Value) -> String {
+    // JSON escapes quotes as metrics do.
+    let [id, name, owner] = ["id", "name", "owner"].map(|what| &vpdp[what]);
+    format!("device=\"{id}\",vpdp={name},owner={owner}")
 }
 
 fn forward(table: &str, host: u8, port: u32) -> String {
@@ -509,6 +549,77 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
     assert_eq!(slots(&host)["held"][0]["used"]["tables"], 0);
     host.controller("2", &["load", &program]).unwrap();
     assert_eq!(turns(&host), 2);
+    host.stop();
+}
+
+#[test]
+fn metrics_tell_of_the_switch_and_of_each_vpdp_as_long_as_it_is_there() {
+    let Some(mut host) = Host::new("host-metrics", 2, &["--metrics", METRICS]) else {
+        return;
+    };
+    let program = example(L2);
+    let blue = ["create", "blue", "--owner", "al \"ice\"", "--program"];
+    let blue = [&blue[..], &[&program, "--port", "0", "--port", "1"]].concat();
+    host.tenant(&blue).unwrap();
+    host.tenant(&["create", "red", "--quota", "stages=9"])
+        .unwrap();
+    host.tenant(&["link", "blue:2", "red:0"]).unwrap();
+    let statement = forward("L2Switch.forward", 9, 1);
+    host.controller("1", &["add", &statement]).unwrap();
+    assert_eq!(host.carries(0, 9), Some(1));
+    assert!(host.drops(0, 8));
+    let of_blue = r#"device="1",vpdp="blue",owner="al \"ice\"""#;
+    let of_red = r#"device="2",vpdp="red",owner="""#;
+
+    let scraped = host.scrape();
+    let blue = |name: &str| scraped.find(&format!("{name}{{{of_blue}}}"));
+    let red = |name: &str| scraped.find(&format!("{name}{{{of_red}}}"));
+    for (name, of_blue, of_red) in [
+        ("vpdp_programmed", 1.0, 0.0),
+        ("vpdp_suspended", 0.0, 0.0),
+        ("vpdp_ports", 2.0, 0.0),
+        ("vpdp_links", 1.0, 1.0),
+        ("vpdp_entries", 1.0, 0.0),
+        ("vpdp_weight", 1.0, 1.0),
+        ("held_packets", 0.0, 0.0),
+        ("p4runtime_sessions", 0.0, 0.0),
+    ] {
+        assert_eq!(blue(name), Some(of_blue), "{name}");
+        assert_eq!(red(name), Some(of_red), "{name}");
+    }
+    assert!(blue("vpdp_stages") > Some(0.0));
+    // What is not limited has no quota.
+    assert_eq!(blue("vpdp_quota_stages"), None);
+    assert_eq!(red("vpdp_quota_stages"), Some(9.0));
+    let made = format!("p4runtime_updates_total{{{of_blue},outcome=\"made\"}}");
+    assert_eq!(scraped.value(&made), 1.0);
+    assert_eq!(scraped.value("vpdps{}"), 2.0);
+    let sent = r#"port_packets_total{port="1",name="port1",direction="sent"}"#;
+    assert!(scraped.value(sent) > 0.0);
+    assert!(scraped.value(r#"worker_packets_total{worker="0"}"#) > 0.0);
+
+    let limited = ["quota", "blue", "packets=1/1", "entries=10"];
+    host.tenant(&limited).unwrap();
+    assert!(host.drops(0, 8));
+    host.tenant(&["suspend", "blue"]).unwrap();
+    assert!(host.drops(0, 9));
+    let scraped = host.scrape();
+    let blue = |name: &str| scraped.value(&format!("{name}{{{of_blue}}}"));
+    assert_eq!(blue("vpdp_suspended"), 1.0);
+    assert_eq!(blue("vpdp_quota_entries"), 10.0);
+    assert_eq!(blue("vpdp_quota_packets_per_second"), 1.0);
+    for reason in ["rate_quota", "suspended"] {
+        let of_vpdp = format!("dropped_packets_total{{{of_blue},reason=\"{reason}\"}}");
+        assert!(scraped.value(&of_vpdp) > 0.0, "{reason}");
+        let of_all = format!("switch_dropped_packets_total{{reason=\"{reason}\"}}");
+        assert!(scraped.value(&of_all) > 0.0, "{reason}");
+    }
+
+    host.tenant(&["unlink", "red:0"]).unwrap();
+    host.tenant(&["delete", "red"]).unwrap();
+    let scraped = host.scrape();
+    assert!(!scraped.0.contains("vpdp=\"red\""), "{}", scraped.0);
+    assert_eq!(scraped.value("vpdps{}"), 1.0);
     host.stop();
 }
 

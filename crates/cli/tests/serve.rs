@@ -2,12 +2,13 @@
 
 mod lab;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
+use lab::scrape::{self, Scraped};
 use lab::{Directory, Running, Said, example, polyplane, said};
 
 /// A switch that serves, and what it said of where.
@@ -56,66 +57,33 @@ impl Serving {
         }
     }
 
-    /// What a request to the metrics' address is answered.
-    fn get(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.metrics).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
     fn stop(self) -> Said {
         self.running.signal("TERM");
         self.running.finish()
     }
 }
 
-const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: switch\r\n\r\n";
-
 #[test]
 fn metrics_tell_of_each_device_in_the_format_of_prometheus() {
     let program = format!("2={}", example("router/router.p4"));
     let serving = Serving::start(&["--device", "1", "--device", &program]);
-    let answer = serving.get(SCRAPE);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert!(head.contains("application/openmetrics-text"), "{head}");
-    assert!(body.ends_with("# EOF\n"), "{body}");
-    let value = |series: &str| {
-        let found = body.lines().find_map(|line| line.strip_prefix(series));
-        let found = found.unwrap_or_else(|| panic!("no {series} in {body}"));
-        found.trim().parse::<f64>().unwrap()
-    };
+    let scraped = Scraped::of(&serving.metrics);
     for device in ["1", "2"] {
-        let of = |name: &str| value(&format!("polyplane_{name}{{device=\"{device}\"}}"));
+        let of = |name: &str| scraped.value(&format!("{name}{{device=\"{device}\"}}"));
         assert_eq!(of("held_packets"), 0.0);
         assert_eq!(of("p4runtime_sessions"), 0.0);
         assert_eq!(of("p4runtime_write_seconds_count"), 0.0);
     }
     // Only the second has a program with tables.
+    let body = &scraped.0;
     assert!(!body.contains("table_capacity{device=\"1\""), "{body}");
     assert!(
         body.contains("table_capacity{device=\"2\",table="),
         "{body}"
     );
-    // Every metric is documented.
-    let manual = format!("{}/../../docs/METRICS.md", env!("CARGO_MANIFEST_DIR"));
-    let manual = std::fs::read_to_string(manual).unwrap();
-    let names = body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    for name in names.map(|line| line.split(' ').next().unwrap()) {
-        assert!(manual.contains(&format!("`{name}")), "{name}");
-    }
-    assert!(
-        serving
-            .get("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            .contains(" 404 ")
-    );
-    assert!(
-        serving
-            .get("POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-            .contains(" 405 ")
-    );
+    let refused = |request| scrape::answer(&serving.metrics, request);
+    assert!(refused("GET / HTTP/1.1\r\nHost: x\r\n\r\n").contains(" 404 "));
+    assert!(refused("POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n").contains(" 405 "));
     let said = serving.stop();
     assert_eq!(said.status, Some(0), "{}", said.err);
     for device in ["device 1 ran for", "device 2 ran for"] {

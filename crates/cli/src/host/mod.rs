@@ -2,6 +2,7 @@
 
 mod answer;
 mod carrier;
+mod figures;
 pub(crate) mod gauge;
 mod office;
 mod program;
@@ -12,6 +13,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use clap::Args;
 use p4rt::{Listen, Reach, Server};
@@ -27,16 +29,20 @@ use crate::engine::Choice;
 use crate::forward::Ending;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
+use crate::metrics::{Metrics, Subject};
 use crate::run::{self, Workers};
 use crate::{Ended, out};
 pub(crate) use carrier::{FAIR_ROUND, ROUND};
+pub(crate) use figures::Ask;
 use office::Office;
 
 #[derive(Args)]
 #[command(
     after_help = "It starts without virtual data planes; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
                   polyplane host --port 0=eth0 --port 1=eth1 &\n  polyplane tenant create blue --port 0 --port 1 --program router.p4\n  \
-                  polyplane ctl --device-id 1 show\n\nEach virtual data plane is a P4Runtime device whose device_id is its number. With --tls-client-ca, \
+                  polyplane ctl --device-id 1 show\n\nWith --metrics 127.0.0.1:9100 Prometheus sees who uses how much of what it may:\n\n  \
+                  curl -s http://127.0.0.1:9100/metrics | grep 'vpdp=\"blue\"'\n\nEach virtual data plane is a P4Runtime device whose device_id is its \
+                  number. With --tls-client-ca, \
                   --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/TENANCY.md tells the rest.\n\nStops \
                   on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given \
                   or when the last port has gone, 2 for wrong usage."
@@ -67,6 +73,10 @@ pub(crate) struct Options {
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
+    /// Serve metrics for Prometheus at this address of the machine's own, such as 127.0.0.1:9100: of the switch, and of each virtual data plane with its
+    /// number, its name and its owner (docs/METRICS.md).
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
@@ -148,7 +158,9 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         specs.join(", "),
         server.address()
     ));
-    let mut office = Office::new(hypervisor, crew, board, server, petitions, ports)?;
+    let (ask, asked) = channel();
+    let mut office = Office::new(hypervisor, crew, board, server, petitions, ports, asked)?;
+    let _metrics = Metrics::begin(options.metrics, vec![Subject::Host(ask)])?;
     let ending = office.run(early)?;
     office.report(options.json);
     office.check_conservation()?;

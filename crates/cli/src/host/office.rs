@@ -16,6 +16,7 @@ use crate::crew::Crew;
 use crate::early::Early;
 use crate::forward::Ending;
 use crate::host::carrier::{Switchboard, Tenants};
+use crate::host::figures::Ask;
 use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
 use crate::report::PortReport;
@@ -28,20 +29,22 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 /// The office.
 pub(super) struct Office {
     pub(super) hypervisor: Hypervisor,
-    crew: Crew<Tenants>,
-    board: Switchboard,
+    pub(super) crew: Crew<Tenants>,
+    pub(super) board: Switchboard,
     first_station: Option<Arc<Bell>>,
-    server: Server,
+    pub(super) server: Server,
     petitions: Petitions,
     /// The switch's ports.
     pub(super) ports: BTreeSet<PortId>,
     /// Those of them that are down.
     down: BTreeSet<PortId>,
-    tenants: BTreeMap<VpdpId, Tenant>,
+    pub(super) tenants: BTreeMap<VpdpId, Tenant>,
     /// What runs where there is no program.
     pub(super) empty: Arc<Program>,
     pub(super) ready_in: Sender<Ready>,
     ready: Receiver<Ready>,
+    /// Who asks for all figures.
+    asked: Receiver<Ask>,
 }
 
 impl Office {
@@ -52,6 +55,7 @@ impl Office {
         server: Server,
         petitions: Petitions,
         ports: BTreeSet<PortId>,
+        asked: Receiver<Ask>,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
         Ok(Office {
@@ -67,6 +71,7 @@ impl Office {
             empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
             ready_in,
             ready,
+            asked,
         })
     }
 
@@ -111,6 +116,11 @@ impl Office {
             self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
             self.hear();
             self.board.free_retired();
+            // One a turn: there may be many vPDPs, and operators and controllers wait.
+            if let Ok(ask) = self.asked.try_recv() {
+                // Who asked may have gone.
+                let _ = ask.send(self.shots());
+            }
             if let Some(signal) = early.take_signal() {
                 return Ok(Ending::Stopped(signal));
             }

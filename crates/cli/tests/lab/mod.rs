@@ -3,6 +3,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod cables;
+pub(crate) mod scrape;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

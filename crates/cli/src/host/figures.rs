@@ -1,0 +1,81 @@
+//! What the office tells of the switch and its virtual data planes for metrics: what is counted and known anyway.
+
+use switch::{Device, Ledger};
+use tenancy::{Connection, Vpdp};
+use tokio::sync::oneshot;
+
+use crate::control::USUAL_CPU;
+use crate::host::office::Office;
+use crate::metrics::{Shot, SwitchShot, VpdpShot};
+use crate::report::{self, DeviceReport};
+
+/// A question for all figures.
+pub(crate) type Ask = oneshot::Sender<Vec<Shot>>;
+
+impl Office {
+    /// The switch, then its vPDPs.
+    pub(super) fn shots(&self) -> Vec<Shot> {
+        let vpdps = self.hypervisor.vpdps().map(|vpdp| self.shot(vpdp));
+        std::iter::once(self.shot_of_switch())
+            .chain(vpdps)
+            .collect()
+    }
+
+    fn shot_of_switch(&self) -> Shot {
+        Shot {
+            ports: self.crew.port_reports(),
+            workers: self.crew.worker_reports(),
+            switch: Some(SwitchShot {
+                vpdps: self.hypervisor.vpdps().count(),
+                dropped: report::device_drops(&self.hypervisor.ledger()),
+                to_controllers: self.board.given_and_lost(),
+            }),
+            ..Shot::default()
+        }
+    }
+
+    /// A vPDP is a device of P4Runtime with the vPDP's number. Its tables are not told: how many there are and what they are called is up to its owner.
+    fn shot(&self, vpdp: &Vpdp) -> Shot {
+        let id = vpdp.id();
+        let inbox = self.tenants.get(&id).map(|tenant| &tenant.inbox);
+        let ledger = vpdp.device().map(Device::ledger).unwrap_or_default();
+        Shot {
+            labels: vec![
+                ("device", id.to_string()),
+                ("vpdp", vpdp.name().to_owned()),
+                ("owner", vpdp.owner().to_owned()),
+            ],
+            device: Some(DeviceReport {
+                dropped: report::device_drops(&ledger),
+                replicated: ledger.replicated,
+                held: vpdp.device().map_or(0, Device::held) as u64,
+                ..DeviceReport::default()
+            }),
+            events: inbox.map(|inbox| (inbox.waiting_events(), inbox.lost_events())),
+            control: self.server.figures(id.get().into()),
+            vpdp: Some(self.shot_of_vpdp(vpdp, ledger)),
+            ..Shot::default()
+        }
+    }
+
+    fn shot_of_vpdp(&self, vpdp: &Vpdp, ledger: Ledger) -> VpdpShot {
+        let program = vpdp.given().filter(|_| !self.runs_nothing(vpdp));
+        let ports = self.hypervisor.ports(vpdp.id());
+        let own = ports.iter().take(USUAL_CPU as usize);
+        let are = |is: fn(&Connection) -> bool| own.clone().filter(|to| is(to)).count();
+        VpdpShot {
+            ledger,
+            has_program: program.is_some(),
+            is_suspended: vpdp.is_suspended(),
+            ports: are(|to| matches!(to, Connection::Physical(_))),
+            links: are(|to| matches!(to, Connection::Link(_))),
+            entries: vpdp.device().map_or(0, Device::entries),
+            state_bytes: program.map_or(0, |program| exec::state_bytes(program)),
+            stages: program.map_or(0, |program| {
+                let controls = program.controls.values();
+                controls.map(|control| control.stages.len() as u64).sum()
+            }),
+            quotas: vpdp.quotas().clone(),
+        }
+    }
+}

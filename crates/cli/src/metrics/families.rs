@@ -1,0 +1,395 @@
+//! What each metric is called, and how its values are told of shots.
+
+use std::fmt;
+
+use p4rt::LATENCY_MICROS;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+
+use crate::metrics::shot::{Labels, Shot};
+use crate::metrics::vpdps::VPDPS;
+use crate::report::{Drops, PortReport, TableReport, WorkerReport};
+
+/// What is known, as metrics.
+#[derive(Debug)]
+pub(super) struct Collector(pub(super) Vec<Shot>);
+
+/// A value of a metric.
+pub(super) enum Value {
+    Count(u64),
+    Seconds(f64),
+    Level(u64),
+}
+
+/// A metric but for a histogram: name, help, type, values of one shot. The names of counters get `_total` behind them.
+pub(super) type Metric = (
+    &'static str,
+    &'static str,
+    MetricType,
+    fn(&Shot) -> Vec<(Labels, Value)>,
+);
+
+/// A value without labels of its own, of something that not every shot has.
+pub(super) fn of<T>(part: Option<&T>, pick: fn(&T) -> Value) -> Vec<(Labels, Value)> {
+    part.map(|part| (Vec::new(), pick(part)))
+        .into_iter()
+        .collect()
+}
+
+/// Counts by a label.
+pub(super) fn by(
+    label: &'static str,
+    counts: impl IntoIterator<Item = (&'static str, u64)>,
+) -> Vec<(Labels, Value)> {
+    let counts = counts.into_iter();
+    counts
+        .map(|(what, count)| (vec![(label, what.to_owned())], Value::Count(count)))
+        .collect()
+}
+
+/// Packets that were dropped, by reason.
+pub(super) fn by_reason(drops: &[Drops]) -> Vec<(Labels, Value)> {
+    let labelled = |drops: &Drops| {
+        let labels = vec![("reason", drops.reason.clone())];
+        (labels, Value::Count(drops.packets))
+    };
+    drops.iter().map(labelled).collect()
+}
+
+/// Metrics of switches and devices.
+const DEVICES: &[Metric] = &[
+    (
+        "port_packets",
+        "Packets that a port carried",
+        MetricType::Counter,
+        |shot| {
+            let both = |port: &PortReport| {
+                [
+                    ("received", port.received.packets),
+                    ("sent", port.sent.packets),
+                ]
+            };
+            by_port_and_direction(shot, both)
+        },
+    ),
+    (
+        "port_bytes",
+        "Bytes of the packets that a port carried",
+        MetricType::Counter,
+        |shot| {
+            let both =
+                |port: &PortReport| [("received", port.received.bytes), ("sent", port.sent.bytes)];
+            by_port_and_direction(shot, both)
+        },
+    ),
+    (
+        "port_dropped_packets",
+        "Packets that a port itself dropped",
+        MetricType::Counter,
+        |shot| {
+            let ports = shot.ports.iter();
+            let drops = ports.flat_map(|port| port.dropped.iter().map(move |drops| (port, drops)));
+            drops
+                .map(|(port, drops)| {
+                    let labels = vec![
+                        ("port", port.port.to_string()),
+                        ("reason", drops.reason.clone()),
+                    ];
+                    (labels, Value::Count(drops.packets))
+                })
+                .collect()
+        },
+    ),
+    (
+        "dropped_packets",
+        "Packets that the program or the device dropped",
+        MetricType::Counter,
+        |shot| {
+            let device = shot.device.as_ref();
+            device.map_or_else(Vec::new, |device| by_reason(&device.dropped))
+        },
+    ),
+    (
+        "replicated_packets",
+        "Copies that the device made",
+        MetricType::Counter,
+        |shot| {
+            of(shot.device.as_ref(), |device| {
+                Value::Count(device.replicated)
+            })
+        },
+    ),
+    (
+        "held_packets",
+        "Packets that wait in queues",
+        MetricType::Gauge,
+        |shot| of(shot.device.as_ref(), |device| Value::Level(device.held)),
+    ),
+    (
+        "table_hits",
+        "Packets that hit an entry",
+        MetricType::Counter,
+        |shot| by_table(shot, |table| Value::Count(table.hits)),
+    ),
+    (
+        "table_misses",
+        "Packets that hit none",
+        MetricType::Counter,
+        |shot| by_table(shot, |table| Value::Count(table.misses)),
+    ),
+    (
+        "table_entries",
+        "Entries in a table",
+        MetricType::Gauge,
+        |shot| by_table(shot, |table| Value::Level(table.entries as u64)),
+    ),
+    (
+        "table_capacity",
+        "Entries that a table may have",
+        MetricType::Gauge,
+        |shot| by_table(shot, |table| Value::Level(table.capacity as u64)),
+    ),
+    (
+        "worker_packets",
+        "Packets that a worker took in",
+        MetricType::Counter,
+        |shot| by_worker(shot, |worker| Value::Count(worker.received)),
+    ),
+    (
+        "worker_bursts",
+        "Rounds of a worker in which there were packets",
+        MetricType::Counter,
+        |shot| by_worker(shot, |worker| Value::Count(worker.bursts)),
+    ),
+    (
+        "worker_busy_seconds",
+        "Time of these rounds",
+        MetricType::Counter,
+        |shot| by_worker(shot, |worker| Value::Seconds(worker.busy)),
+    ),
+    (
+        "worker_sleeps",
+        "Times that a worker slept",
+        MetricType::Counter,
+        |shot| by_worker(shot, |worker| Value::Count(worker.sleeps)),
+    ),
+    (
+        "digests",
+        "Digest messages of the program",
+        MetricType::Counter,
+        |shot| of(shot.digests.as_ref(), |digests| Value::Count(*digests)),
+    ),
+    (
+        "events_waiting",
+        "Packet-ins, digests and notifications that wait for the server",
+        MetricType::Gauge,
+        |shot| {
+            of(shot.events.as_ref(), |(waiting, _)| {
+                Value::Level(*waiting as u64)
+            })
+        },
+    ),
+    (
+        "events_lost",
+        "Packet-ins, digests and notifications that the server did not take in time",
+        MetricType::Counter,
+        |shot| of(shot.events.as_ref(), |(_, lost)| Value::Count(*lost)),
+    ),
+    (
+        "p4runtime_sessions",
+        "Sessions of controllers",
+        MetricType::Gauge,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Level(figures.sessions)
+            })
+        },
+    ),
+    (
+        "p4runtime_primaries",
+        "Roles that have a primary",
+        MetricType::Gauge,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Level(figures.primaries)
+            })
+        },
+    ),
+    (
+        "p4runtime_updates",
+        "Updates of controllers",
+        MetricType::Counter,
+        |shot| {
+            let figures = shot.control.iter();
+            let both = figures.flat_map(|f| [("made", f.updates), ("refused", f.refused)]);
+            by("outcome", both)
+        },
+    ),
+    (
+        "p4runtime_denied",
+        "Calls and sessions that the client's certificate does not allow",
+        MetricType::Counter,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Count(figures.denied)
+            })
+        },
+    ),
+    (
+        "p4runtime_reads",
+        "Read calls of controllers",
+        MetricType::Counter,
+        |shot| of(shot.control.as_ref(), |figures| Value::Count(figures.reads)),
+    ),
+    (
+        "p4runtime_configs",
+        "Configs that controllers set",
+        MetricType::Counter,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Count(figures.configs)
+            })
+        },
+    ),
+    (
+        "p4runtime_packet_ins",
+        "Packets that controllers were sent",
+        MetricType::Counter,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Count(figures.packet_ins)
+            })
+        },
+    ),
+    (
+        "p4runtime_packet_outs",
+        "Packets of controllers that the device was given",
+        MetricType::Counter,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Count(figures.packet_outs)
+            })
+        },
+    ),
+    (
+        "p4runtime_digest_lists",
+        "Lists of digests that controllers were sent",
+        MetricType::Counter,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Count(figures.digest_lists)
+            })
+        },
+    ),
+    (
+        "p4runtime_digests_waiting",
+        "Digest messages that wait for their list or for its acknowledgement",
+        MetricType::Gauge,
+        |shot| {
+            of(shot.control.as_ref(), |figures| {
+                Value::Level(figures.digests_waiting)
+            })
+        },
+    ),
+    (
+        "p4runtime_notifications_lost",
+        "Notifications that no session took in time",
+        MetricType::Counter,
+        |shot| of(shot.control.as_ref(), |figures| Value::Count(figures.lost)),
+    ),
+];
+
+fn by_port_and_direction(
+    shot: &Shot,
+    both: fn(&PortReport) -> [(&'static str, u64); 2],
+) -> Vec<(Labels, Value)> {
+    let ports = shot.ports.iter();
+    let directions = ports.flat_map(|port| both(port).map(|one| (port, one)));
+    directions
+        .map(|(port, (direction, count))| {
+            let labels = vec![
+                ("port", port.port.to_string()),
+                ("name", port.name.clone()),
+                ("direction", direction.to_owned()),
+            ];
+            (labels, Value::Count(count))
+        })
+        .collect()
+}
+
+fn by_table(shot: &Shot, pick: fn(&TableReport) -> Value) -> Vec<(Labels, Value)> {
+    let tables = shot.device.iter().flat_map(|device| &device.tables);
+    tables
+        .map(|table| (vec![("table", table.name.clone())], pick(table)))
+        .collect()
+}
+
+fn by_worker(shot: &Shot, pick: fn(&WorkerReport) -> Value) -> Vec<(Labels, Value)> {
+    let workers = shot.workers.iter();
+    workers
+        .map(|worker| (vec![("worker", worker.worker.to_string())], pick(worker)))
+        .collect()
+}
+
+impl prometheus_client::collector::Collector for Collector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (name, help, kind, values) in DEVICES.iter().chain(VPDPS) {
+            let of_shot = |shot| {
+                let values: Vec<(Labels, Value)> = values(shot);
+                values.into_iter().map(move |value| (shot, value))
+            };
+            let mut all = self.0.iter().flat_map(of_shot).peekable();
+            if all.peek().is_none() {
+                continue;
+            }
+            let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
+            for (shot, (labels, value)) in all {
+                let labels = [shot.labels.clone(), labels].concat();
+                value.encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        self.encode_latencies(&mut encoder)
+    }
+}
+
+impl Collector {
+    fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "How long Write calls took, from their arrival until the device had made them and, with --state, kept them";
+        let name = "p4runtime_write_seconds";
+        let figures = self.0.iter();
+        let figures = figures.filter_map(|shot| Some((&shot.labels, shot.control.as_ref()?)));
+        let mut figures = figures.peekable();
+        if figures.peek().is_none() {
+            return Ok(());
+        }
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (labels, figures) in figures {
+            let ends = LATENCY_MICROS.iter().map(|end| *end as f64 / 1e6);
+            let ends = ends.chain([f64::MAX]);
+            let counts = figures.writes.counts;
+            let buckets: Vec<(f64, u64)> = ends.zip(counts).collect();
+            metric
+                .encode_family(labels)?
+                .encode_histogram::<[(&str, &str); 0]>(
+                    figures.writes.sum.as_secs_f64(),
+                    counts.iter().sum(),
+                    &buckets,
+                    None,
+                )?;
+        }
+        Ok(())
+    }
+}
+
+impl Value {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        type None = [(&'static str, &'static str); 0];
+        match self {
+            Value::Count(count) => encoder.encode_counter::<None, _, u64>(count, Option::None),
+            Value::Seconds(seconds) => {
+                encoder.encode_counter::<None, _, u64>(seconds, Option::None)
+            }
+            Value::Level(level) => encoder.encode_gauge(level),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Metrics of switches that host virtual data planes, and of these. What they have in common with devices is told as of devices.
+
+use prometheus_client::metrics::MetricType;
+use tenancy::{Quotas, Rate};
+
+use crate::metrics::families::{Metric, Value, by, by_reason, of};
+use crate::metrics::shot::{Labels, Shot, VpdpShot};
+
+pub(super) const VPDPS: &[Metric] = &[
+    (
+        "vpdps",
+        "Virtual data planes of the switch",
+        MetricType::Gauge,
+        |shot| {
+            of(shot.switch.as_ref(), |switch| {
+                Value::Level(switch.vpdps as u64)
+            })
+        },
+    ),
+    (
+        "switch_dropped_packets",
+        "Packets that were dropped by all virtual data planes that there were, or were nobody's",
+        MetricType::Counter,
+        |shot| {
+            let switch = shot.switch.as_ref();
+            switch.map_or_else(Vec::new, |switch| by_reason(&switch.dropped))
+        },
+    ),
+    (
+        "switch_controller_packets",
+        "Packets of virtual data planes for their controllers",
+        MetricType::Counter,
+        |shot| {
+            let both = shot.switch.iter().flat_map(|switch| {
+                let (sent, lost) = switch.to_controllers;
+                [("sent", sent), ("lost", lost)]
+            });
+            by("outcome", both)
+        },
+    ),
+    (
+        "vpdp_packets",
+        "Packets that came to a virtual data plane and left it",
+        MetricType::Counter,
+        |shot| {
+            let both = shot.vpdp.iter().flat_map(|VpdpShot { ledger, .. }| {
+                [("received", ledger.received), ("sent", ledger.sent)]
+            });
+            by("direction", both)
+        },
+    ),
+    (
+        "vpdp_passes",
+        "Passes of packets that started over",
+        MetricType::Counter,
+        |shot| {
+            let both = shot.vpdp.iter().flat_map(|VpdpShot { ledger, .. }| {
+                [
+                    ("resubmitted", ledger.resubmitted),
+                    ("recirculated", ledger.recirculated),
+                ]
+            });
+            by("kind", both)
+        },
+    ),
+    (
+        "vpdp_suspended",
+        "Whether a virtual data plane takes no packets for now",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.is_suspended.into()),
+    ),
+    (
+        "vpdp_programmed",
+        "Whether a virtual data plane has a program",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.has_program.into()),
+    ),
+    (
+        "vpdp_ports",
+        "Ports of a virtual data plane that are connected to ports of the switch",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.ports as u64),
+    ),
+    (
+        "vpdp_links",
+        "Ports of a virtual data plane that are linked to ports of virtual data planes",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.links as u64),
+    ),
+    (
+        "vpdp_entries",
+        "Entries that count against the quota",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.entries),
+    ),
+    (
+        "vpdp_state_bytes",
+        "Bytes of counters, meters, registers and tables that packets write",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.state_bytes),
+    ),
+    (
+        "vpdp_stages",
+        "Stages of the program",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.stages),
+    ),
+    (
+        "vpdp_quota_entries",
+        "Entries that there may be",
+        MetricType::Gauge,
+        |shot| quota(shot, |quotas| quotas.limits.entries),
+    ),
+    (
+        "vpdp_quota_state_bytes",
+        "Bytes of state that there may be",
+        MetricType::Gauge,
+        |shot| quota(shot, |quotas| quotas.limits.state_bytes),
+    ),
+    (
+        "vpdp_quota_stages",
+        "Stages that there may be",
+        MetricType::Gauge,
+        |shot| quota(shot, |quotas| quotas.limits.stages),
+    ),
+    (
+        "vpdp_quota_packets_per_second",
+        "Packets that may come in, a second",
+        MetricType::Gauge,
+        |shot| quota(shot, |quotas| per_second(quotas.packets)),
+    ),
+    (
+        "vpdp_quota_passes_per_second",
+        "Passes of packets that start over that there may be, a second",
+        MetricType::Gauge,
+        |shot| quota(shot, |quotas| per_second(quotas.passes)),
+    ),
+    (
+        "vpdp_quota_cycles_per_second",
+        "Processor cycles that packets may take, a second",
+        MetricType::Gauge,
+        |shot| quota(shot, |quotas| per_second(quotas.cycles)),
+    ),
+    (
+        "vpdp_weight",
+        "The share of a processor that has too much to do, beside others' weights",
+        MetricType::Gauge,
+        |shot| level(shot, |vpdp| vpdp.quotas.weight.max(1).into()),
+    ),
+];
+
+fn level(shot: &Shot, pick: fn(&VpdpShot) -> u64) -> Vec<(Labels, Value)> {
+    let vpdp = shot.vpdp.iter();
+    vpdp.map(|vpdp| (Vec::new(), Value::Level(pick(vpdp))))
+        .collect()
+}
+
+/// What is not limited has no value.
+fn quota(shot: &Shot, pick: fn(&Quotas) -> Option<u64>) -> Vec<(Labels, Value)> {
+    let quota = shot.vpdp.iter().filter_map(|vpdp| pick(&vpdp.quotas));
+    quota
+        .map(|quota| (Vec::new(), Value::Level(quota)))
+        .collect()
+}
+
+fn per_second(rate: Option<Rate>) -> Option<u64> {
+    rate.map(|rate| rate.per_second)
+}
