@@ -73,6 +73,9 @@ fn metrics_tell_of_each_device_in_the_format_of_prometheus() {
         assert_eq!(of("held_packets"), 0.0);
         assert_eq!(of("p4runtime_sessions"), 0.0);
         assert_eq!(of("p4runtime_write_seconds_count"), 0.0);
+        // Quantiles cannot be told without a bucket for all.
+        let all = format!("p4runtime_write_seconds_bucket{{le=\"+Inf\",device=\"{device}\"}}");
+        assert_eq!(scraped.value(&all), 0.0);
     }
     // Only the second has a program with tables.
     let body = &scraped.0;

@@ -365,7 +365,7 @@ impl Collector {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (labels, figures) in figures {
             let ends = LATENCY_MICROS.iter().map(|end| *end as f64 / 1e6);
-            let ends = ends.chain([f64::MAX]);
+            let ends = ends.chain([f64::INFINITY]);
             let counts = figures.writes.counts;
             let buckets: Vec<(f64, u64)> = ends.zip(counts).collect();
             metric
