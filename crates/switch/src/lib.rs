@@ -42,7 +42,7 @@ pub use core::{Digest, MOST_WAITING};
 pub use device::{AdoptError, Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
 pub use ledger::{Ledger, Unbalanced};
-pub use limits::{Exceeded, Limited, Limits, MOST_METADATA};
+pub use limits::{Exceeded, Limited, Limits, MOST_METADATA, stages};
 pub use migration::{Fate, Line, MayLose, Migration, StateKind, WouldLose};
 pub use object::{CELLS, Object, Place, arguments, key_match};
 pub use pre::{CloneSession, Replica, ReplicationEngine};

@@ -89,9 +89,7 @@ impl Limits {
 
     /// Checks what a program itself takes.
     pub(crate) fn check_program(&self, program: &Program) -> Result<(), Exceeded> {
-        let stages = program.controls.values().flat_map(|c| c.stages.values());
-        let stages = stages.filter(|stage| !stage.is_of_turns()).count();
-        Limits::check(Limited::Stages, stages as u64, self.stages)?;
+        Limits::check(Limited::Stages, stages(program), self.stages)?;
         Limits::check(Limited::StateBytes, state_bytes(program), self.state_bytes)
     }
 
@@ -102,6 +100,12 @@ impl Limits {
     pub(crate) fn check_entries(&self, entries: u64) -> Result<(), Exceeded> {
         Limits::check(Limited::Entries, entries, self.entries)
     }
+}
+
+/// Stages of a program that count against [`Limits::stages`].
+pub fn stages(program: &Program) -> u64 {
+    let stages = program.controls.values().flat_map(|c| c.stages.values());
+    stages.filter(|stage| !stage.is_of_turns()).count() as u64
 }
 
 /// Entries that count.

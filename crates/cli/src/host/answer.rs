@@ -377,7 +377,6 @@ impl Office {
 
 fn tell_program(vpdp: &Vpdp, device: &Device) -> wire::Program {
     let program = vpdp.given().unwrap_or_else(|| device.program());
-    let controls = program.controls.values();
     let tables = device.configuration().tables.values();
     let policy = match vpdp.function() {
         Some(Function::Chain(chain)) => Some(chain.policy.to_string()),
@@ -385,7 +384,7 @@ fn tell_program(vpdp: &Vpdp, device: &Device) -> wire::Program {
     };
     wire::Program {
         name: program.name.clone(),
-        stages: controls.map(|control| control.stages.len() as u64).sum(),
+        stages: switch::stages(program),
         entries: tables.map(|table| table.len() as u64).sum(),
         policy,
         joints: vpdp.joints().iter().map(chain::told).collect(),

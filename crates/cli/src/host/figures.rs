@@ -59,7 +59,9 @@ impl Office {
     }
 
     fn shot_of_vpdp(&self, vpdp: &Vpdp, ledger: Ledger) -> VpdpShot {
-        let program = vpdp.given().filter(|_| !self.runs_nothing(vpdp));
+        let device = vpdp.device();
+        let program = device.filter(|_| !self.runs_nothing(vpdp));
+        let program = program.map(Device::program);
         let ports = self.hypervisor.ports(vpdp.id());
         let own = ports.iter().take(USUAL_CPU as usize);
         let are = |is: fn(&Connection) -> bool| own.clone().filter(|to| is(to)).count();
@@ -69,12 +71,9 @@ impl Office {
             is_suspended: vpdp.is_suspended(),
             ports: are(|to| matches!(to, Connection::Physical(_))),
             links: are(|to| matches!(to, Connection::Link(_))),
-            entries: vpdp.device().map_or(0, Device::entries),
+            entries: device.map_or(0, Device::entries),
             state_bytes: program.map_or(0, |program| exec::state_bytes(program)),
-            stages: program.map_or(0, |program| {
-                let controls = program.controls.values();
-                controls.map(|control| control.stages.len() as u64).sum()
-            }),
+            stages: program.map_or(0, |program| switch::stages(program)),
             quotas: vpdp.quotas().clone(),
         }
     }

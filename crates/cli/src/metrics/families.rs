@@ -29,11 +29,19 @@ pub(super) type Metric = (
     fn(&Shot) -> Vec<(Labels, Value)>,
 );
 
-/// A value without labels of its own, of something that not every shot has.
-pub(super) fn of<T>(part: Option<&T>, pick: fn(&T) -> Value) -> Vec<(Labels, Value)> {
-    part.map(|part| (Vec::new(), pick(part)))
-        .into_iter()
-        .collect()
+/// A value without labels of its own, if there is one.
+pub(super) fn one(value: Option<Value>) -> Vec<(Labels, Value)> {
+    value.map(|value| (Vec::new(), value)).into_iter().collect()
+}
+
+/// A count of something that not every shot has.
+pub(super) fn count<T>(part: &Option<T>, pick: fn(&T) -> u64) -> Vec<(Labels, Value)> {
+    one(part.as_ref().map(pick).map(Value::Count))
+}
+
+/// The same of what is not counted, but is so much now.
+pub(super) fn level<T>(part: &Option<T>, pick: fn(&T) -> u64) -> Vec<(Labels, Value)> {
+    one(part.as_ref().map(pick).map(Value::Level))
 }
 
 /// Counts by a label.
@@ -113,17 +121,13 @@ const DEVICES: &[Metric] = &[
         "replicated_packets",
         "Copies that the device made",
         MetricType::Counter,
-        |shot| {
-            of(shot.device.as_ref(), |device| {
-                Value::Count(device.replicated)
-            })
-        },
+        |shot| count(&shot.device, |device| device.replicated),
     ),
     (
         "held_packets",
         "Packets that wait in queues",
         MetricType::Gauge,
-        |shot| of(shot.device.as_ref(), |device| Value::Level(device.held)),
+        |shot| level(&shot.device, |device| device.held),
     ),
     (
         "table_hits",
@@ -177,43 +181,31 @@ const DEVICES: &[Metric] = &[
         "digests",
         "Digest messages of the program",
         MetricType::Counter,
-        |shot| of(shot.digests.as_ref(), |digests| Value::Count(*digests)),
+        |shot| count(&shot.digests, |digests| *digests),
     ),
     (
         "events_waiting",
         "Packet-ins, digests and notifications that wait for the server",
         MetricType::Gauge,
-        |shot| {
-            of(shot.events.as_ref(), |(waiting, _)| {
-                Value::Level(*waiting as u64)
-            })
-        },
+        |shot| level(&shot.events, |(waiting, _)| *waiting as u64),
     ),
     (
         "events_lost",
         "Packet-ins, digests and notifications that the server did not take in time",
         MetricType::Counter,
-        |shot| of(shot.events.as_ref(), |(_, lost)| Value::Count(*lost)),
+        |shot| count(&shot.events, |(_, lost)| *lost),
     ),
     (
         "p4runtime_sessions",
         "Sessions of controllers",
         MetricType::Gauge,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Level(figures.sessions)
-            })
-        },
+        |shot| level(&shot.control, |figures| figures.sessions),
     ),
     (
         "p4runtime_primaries",
         "Roles that have a primary",
         MetricType::Gauge,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Level(figures.primaries)
-            })
-        },
+        |shot| level(&shot.control, |figures| figures.primaries),
     ),
     (
         "p4runtime_updates",
@@ -229,73 +221,49 @@ const DEVICES: &[Metric] = &[
         "p4runtime_denied",
         "Calls and sessions that the client's certificate does not allow",
         MetricType::Counter,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Count(figures.denied)
-            })
-        },
+        |shot| count(&shot.control, |figures| figures.denied),
     ),
     (
         "p4runtime_reads",
         "Read calls of controllers",
         MetricType::Counter,
-        |shot| of(shot.control.as_ref(), |figures| Value::Count(figures.reads)),
+        |shot| count(&shot.control, |figures| figures.reads),
     ),
     (
         "p4runtime_configs",
         "Configs that controllers set",
         MetricType::Counter,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Count(figures.configs)
-            })
-        },
+        |shot| count(&shot.control, |figures| figures.configs),
     ),
     (
         "p4runtime_packet_ins",
         "Packets that controllers were sent",
         MetricType::Counter,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Count(figures.packet_ins)
-            })
-        },
+        |shot| count(&shot.control, |figures| figures.packet_ins),
     ),
     (
         "p4runtime_packet_outs",
         "Packets of controllers that the device was given",
         MetricType::Counter,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Count(figures.packet_outs)
-            })
-        },
+        |shot| count(&shot.control, |figures| figures.packet_outs),
     ),
     (
         "p4runtime_digest_lists",
         "Lists of digests that controllers were sent",
         MetricType::Counter,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Count(figures.digest_lists)
-            })
-        },
+        |shot| count(&shot.control, |figures| figures.digest_lists),
     ),
     (
         "p4runtime_digests_waiting",
         "Digest messages that wait for their list or for its acknowledgement",
         MetricType::Gauge,
-        |shot| {
-            of(shot.control.as_ref(), |figures| {
-                Value::Level(figures.digests_waiting)
-            })
-        },
+        |shot| level(&shot.control, |figures| figures.digests_waiting),
     ),
     (
         "p4runtime_notifications_lost",
         "Notifications that no session took in time",
         MetricType::Counter,
-        |shot| of(shot.control.as_ref(), |figures| Value::Count(figures.lost)),
+        |shot| count(&shot.control, |figures| figures.lost),
     ),
 ];
 
@@ -390,6 +358,26 @@ impl Value {
                 encoder.encode_counter::<None, _, u64>(seconds, Option::None)
             }
             Value::Level(level) => encoder.encode_gauge(level),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_in_the_manual_whether_it_has_values_or_not() {
+        let manual = include_str!("../../../../docs/METRICS.md");
+        for (name, _, kind, _) in DEVICES.iter().chain(VPDPS) {
+            let end = match kind {
+                MetricType::Counter => "_total",
+                _ => "",
+            };
+            assert!(
+                manual.contains(&format!("`polyplane_{name}{end}`")),
+                "{name}"
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use prometheus_client::metrics::MetricType;
 use tenancy::{Quotas, Rate};
 
-use crate::metrics::families::{Metric, Value, by, by_reason, of};
+use crate::metrics::families::{Metric, Value, by, by_reason, level, one};
 use crate::metrics::shot::{Labels, Shot, VpdpShot};
 
 pub(super) const VPDPS: &[Metric] = &[
@@ -11,11 +11,7 @@ pub(super) const VPDPS: &[Metric] = &[
         "vpdps",
         "Virtual data planes of the switch",
         MetricType::Gauge,
-        |shot| {
-            of(shot.switch.as_ref(), |switch| {
-                Value::Level(switch.vpdps as u64)
-            })
-        },
+        |shot| level(&shot.switch, |switch| switch.vpdps as u64),
     ),
     (
         "switch_dropped_packets",
@@ -67,43 +63,43 @@ pub(super) const VPDPS: &[Metric] = &[
         "vpdp_suspended",
         "Whether a virtual data plane takes no packets for now",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.is_suspended.into()),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.is_suspended.into()),
     ),
     (
         "vpdp_programmed",
         "Whether a virtual data plane has a program",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.has_program.into()),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.has_program.into()),
     ),
     (
         "vpdp_ports",
         "Ports of a virtual data plane that are connected to ports of the switch",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.ports as u64),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.ports as u64),
     ),
     (
         "vpdp_links",
         "Ports of a virtual data plane that are linked to ports of virtual data planes",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.links as u64),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.links as u64),
     ),
     (
         "vpdp_entries",
         "Entries that count against the quota",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.entries),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.entries),
     ),
     (
         "vpdp_state_bytes",
         "Bytes of counters, meters, registers and tables that packets write",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.state_bytes),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.state_bytes),
     ),
     (
         "vpdp_stages",
         "Stages of the program",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.stages),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.stages),
     ),
     (
         "vpdp_quota_entries",
@@ -145,22 +141,14 @@ pub(super) const VPDPS: &[Metric] = &[
         "vpdp_weight",
         "The share of a processor that has too much to do, beside others' weights",
         MetricType::Gauge,
-        |shot| level(shot, |vpdp| vpdp.quotas.weight.max(1).into()),
+        |shot| level(&shot.vpdp, |vpdp| vpdp.quotas.weight.max(1).into()),
     ),
 ];
 
-fn level(shot: &Shot, pick: fn(&VpdpShot) -> u64) -> Vec<(Labels, Value)> {
-    let vpdp = shot.vpdp.iter();
-    vpdp.map(|vpdp| (Vec::new(), Value::Level(pick(vpdp))))
-        .collect()
-}
-
 /// What is not limited has no value.
 fn quota(shot: &Shot, pick: fn(&Quotas) -> Option<u64>) -> Vec<(Labels, Value)> {
-    let quota = shot.vpdp.iter().filter_map(|vpdp| pick(&vpdp.quotas));
-    quota
-        .map(|quota| (Vec::new(), Value::Level(quota)))
-        .collect()
+    let quota = shot.vpdp.as_ref().and_then(|vpdp| pick(&vpdp.quotas));
+    one(quota.map(Value::Level))
 }
 
 fn per_second(rate: Option<Rate>) -> Option<u64> {
