@@ -435,10 +435,12 @@ impl<'i> Invocation<'i> {
         let code = self.code;
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         if let Some([first, second]) = scout.answers {
-            notes::read_lines_ahead(code, level, notes);
+            let mut parts = parts(lots, count);
+            let is_far = parts.any(|(lot, _)| view::asks_in_memory(lot.derived, level));
+            notes::end_questions(code, level, notes, is_far);
             self.show_notes(notes);
             self.enter_for_all(first, level, lots, count);
-            if notes::read_second_lines_ahead(code, level, notes) {
+            if notes::end_first_lines(code, level, notes, is_far) {
                 self.show_notes(notes);
                 self.enter_for_all(second, level, lots, count);
             }

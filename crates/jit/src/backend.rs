@@ -14,9 +14,9 @@ use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
 use crate::abi::{Code, Native, Scout};
-use crate::notes;
 use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
 use crate::translate::{Body, Lines, PassUses, ScoutedStages, Shared, translate};
+use crate::{notes, prefetch};
 
 /// A program, compiled.
 pub(crate) struct Compiled {
@@ -340,10 +340,13 @@ impl Compiler {
             let relocs = relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id));
             let relocs: Vec<ModuleReloc> = relocs.collect();
             let alignment = code.buffer.alignment.into();
-            let bytes = code.code_buffer();
+            let mut bytes = code.code_buffer().to_vec();
+            let traps = code.buffer.traps().iter();
+            let traps = traps.map(|trap| (trap.offset as usize, trap.code));
+            prefetch::make(&mut bytes, traps).map_err(failed)?;
             let defined = self
                 .module
-                .define_function_bytes(id, alignment, bytes, &relocs);
+                .define_function_bytes(id, alignment, &bytes, &relocs);
             defined.map_err(|error| failed(format!("{error:?}")))?;
         }
         self.module.clear_context(context);
@@ -445,6 +448,39 @@ mod tests {
         translate(&mut shared, builder, Body::Pass(pass)).expect("it is translated");
         simplify(&mut func, 0);
         Size::of(&func)
+    }
+
+    #[test]
+    fn who_asks_a_hash_table_asks_the_processor_for_its_line_as_often_as_there_are_loops() {
+        let table = "table hosts {\n key a: exact as bit<64> = a;\n action none table_and_default;\n default none();\n size 65536 declared;\n}\n";
+        let text = format!(
+            "program t own\nfield a: bit<64>\nparser p start s {{\n state s {{\n goto accept;\n }}\n}}\naction none() {{\n}}\n{table}control c {{\n stage hosts: match hosts next end;\n}}\n"
+        );
+        let program = ir::read(&text).unwrap_or_else(|error| panic!("{error:?}"));
+        let parse = PassStep::Parse {
+            parser: ParserId::new(0),
+            errors: Vec::new(),
+        };
+        let pass = Pass {
+            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        };
+        let (layout, natives) = (Layout::of(&program), Natives::default());
+        let begun = BegunPass::begin(&program, &layout, &natives, &pass);
+        let mut begun = begun.expect("it is translated");
+        let mut prefetches = |body: Body<'_>| {
+            let mut function = Translated::default();
+            let compiler = &mut begun.compiler;
+            let translated = compiler.translate(&mut begun.shared, body, &mut function);
+            translated.expect("it is translated");
+            let made = function.make(&*compiler.isa);
+            made.expect("it is compiled");
+            let code = function.context.compiled_code().expect("it was compiled");
+            let traps = code.buffer.traps().iter();
+            traps.filter(|trap| trap.code == prefetch::MARK).count()
+        };
+        // With an index of slots, in which native code would look by itself, and without.
+        let loops = if prefetch::ARE_THERE { 2 } else { 0 };
+        assert_eq!(prefetches(Body::Scout(&pass, &begun.stages, 0)), loops);
     }
 
     #[test]

@@ -56,19 +56,29 @@ pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize, looked_at
     }
 }
 
-/// Reads the lines of hash tables ahead in which native code will look for what all packets have asked.
-pub(crate) fn read_lines_ahead(code: &Code, level: usize, notes: &mut [u64]) {
+/// All packets have asked what native code will look for in hash tables. Reads the lines ahead if they are in no cache.
+pub(crate) fn end_questions(code: &Code, level: usize, notes: &mut [u64], are_in_memory: bool) {
     for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
-        abi::read_ahead(site.lines(notes));
+        let lines = site.lines(notes);
+        if are_in_memory {
+            abi::read_ahead(lines);
+        }
     }
 }
 
 /// The same of second lines, for what first ones have not answered; whether there are any.
-pub(crate) fn read_second_lines_ahead(code: &Code, level: usize, notes: &[u64]) -> bool {
+pub(crate) fn end_first_lines(
+    code: &Code,
+    level: usize,
+    notes: &[u64],
+    are_in_memory: bool,
+) -> bool {
     let mut are_any = false;
     for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
         let lines = site.second_lines(notes);
-        abi::read_ahead(lines);
+        if are_in_memory {
+            abi::read_ahead(lines);
+        }
         are_any |= !lines.is_empty();
     }
     are_any

@@ -1,4 +1,4 @@
-//! Lookups in hash tables by native code: a scout hashes the keys of a burst and writes down in which line each must be; when all these lines have been loaded,
+//! Lookups in hash tables by native code: a scout hashes the keys of a burst, asks the processor for the line in which each must be and writes it down; when all have asked, and the lines have been loaded if that brings them sooner,
 //! another function compares the keys there, and writes down in which second line those must be that are not there; when these have been loaded, a third one compares them. Both list
 //! what the pass will read of the entries. How tables are laid out, [`table::HashIndex`] says.
 //!
@@ -19,7 +19,7 @@ use super::levels::Level;
 use super::{I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
 use crate::notes::RowList;
-use crate::view;
+use crate::{prefetch, view};
 
 /// Slots of keys of one limb that are compared two at a time.
 const VECTORED: usize = 4;
@@ -41,7 +41,7 @@ pub(crate) enum Lines {
     Second,
 }
 
-/// The notes about a hash table, in words. By question: its first line, and the packet that asks, as 8 times its place in the burst; when those were looked at, in the same places and counted
+/// The notes about a hash table, in words. By question: its first line, and the packet that asks, as where the notes of it are ([`Translator::notes_of_packet`]); when those were looked at, in the same places and counted
 /// anew, a packet whose question its first line has not answered, and its second line. Behind them [`AnswerNotes`], with packed keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashedNotes {
@@ -187,23 +187,13 @@ impl Translator<'_> {
         let packed = self.pack(packing, &key);
         let hash = self.hash(table, &packed);
         let line = self.first_line(table, hash);
-        let (notes, asker) = (self.load_constant(offset::NOTES), self.at());
-        let count = self
-            .b
-            .ins()
-            .load(I64, in_limbs(), notes, to.at(HashedNotes::ASKED));
-        let asker = self.b.ins().ishl_imm(asker, WORD_SHIFT);
-        let behind = self.b.ins().ishl_imm(count, WORD_SHIFT);
-        let question = self.b.ins().iadd(notes, behind);
-        for (word, at) in [(line, HashedNotes::LINES), (asker, HashedNotes::ASKERS)] {
+        self.prefetch(line);
+        let packet = self.notes_of_packet();
+        let question = self.take_question(to.at(HashedNotes::ASKED))?;
+        for (word, at) in [(line, HashedNotes::LINES), (packet, HashedNotes::ASKERS)] {
             self.b.ins().store(in_limbs(), word, question, to.at(at));
         }
-        let packet = self.b.ins().iadd(notes, asker);
         self.note_key(to.answers, packet, &packed);
-        let count = self.b.ins().iadd_imm(count, 1);
-        self.b
-            .ins()
-            .store(in_limbs(), count, notes, to.at(HashedNotes::ASKED));
         Ok(())
     }
 
@@ -285,9 +275,21 @@ impl Translator<'_> {
 
     /// Whether what a line has for a key is neither missing nor outdated.
     fn is_certain(&mut self, found: Value) -> Value {
+        self.compare_certainty(IntCC::UnsignedLessThan, found)
+    }
+
+    /// The same, or the contrary.
+    fn compare_certainty(&mut self, code: IntCC, found: Value) -> Value {
         let less = self.b.ins().iadd_imm(found, -1);
         let most = i64::from(HashIndex::OUTDATED) - 1;
-        self.b.ins().icmp_imm(IntCC::UnsignedLessThan, less, most)
+        self.b.ins().icmp_imm(code, less, most)
+    }
+
+    /// A word's bytes if so, else 0.
+    fn step_if_certain(&mut self, code: IntCC, found: Value) -> Value {
+        let counts = self.compare_certainty(code, found);
+        let counts = self.b.ins().uextend(I64, counts);
+        self.b.ins().ishl_imm(counts, WORD_SHIFT)
     }
 
     /// The number of the record that a table's key hits, where lines are near enough to be looked at by the pass.
@@ -383,34 +385,36 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
-    /// The notes, and behind them how many packets the lot ends, as askers are counted.
-    fn notes_and_end(&mut self) -> (Value, Value) {
+    /// Where the first packet behind the lot has its notes, as askers are told.
+    fn end_of_lot(&mut self) -> Value {
         let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
-        (notes, self.b.ins().ishl_imm(end, WORD_SHIFT))
+        let behind = self.b.ins().ishl_imm(end, WORD_SHIFT);
+        self.b.ins().iadd(notes, behind)
     }
 
-    /// Where the question is, as the first is behind the notes, that a word of the notes numbers.
-    fn question(&mut self, notes: Value, site: HashedNotes, word: usize) -> Value {
-        let number = self.load_note(notes, site.at(word));
+    /// Where the question is, as the first is behind the notes, that is numbered so many bytes behind their beginning.
+    pub(super) fn question_behind(&mut self, at: i32) -> Value {
+        let notes = self.load_constant(offset::NOTES);
+        let number = self.load_note(notes, at);
         let behind = self.b.ins().ishl_imm(number, WORD_SHIFT);
         self.b.ins().iadd(notes, behind)
     }
 
-    /// A word of the notes numbers this question from now on.
-    fn note_question(&mut self, notes: Value, site: HashedNotes, word: usize, question: Variable) {
-        let question = self.b.use_var(question);
+    /// What is so many bytes behind the notes' beginning numbers this question from now on.
+    pub(super) fn number_question(&mut self, at: i32, question: Value) {
+        let notes = self.load_constant(offset::NOTES);
         let behind = self.b.ins().isub(question, notes);
         let number = self.b.ins().ushr_imm(behind, WORD_SHIFT);
-        self.b.ins().store(in_limbs(), number, notes, site.at(word));
+        self.b.ins().store(in_limbs(), number, notes, at);
     }
 
     /// Answers questions about a table, from the first that is not answered to the last of the lot's packets, that their first lines answer. Which these are cannot be foreseen, so the
     /// others are written down without a branch, as [`table`] does it in batches, and then their second lines, for the processor to wait for those of all lots together.
     fn answer_from_first_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
         let wanted = self.wanted_rows(table);
-        let (notes, end) = self.notes_and_end();
-        let question = self.question(notes, site, HashedNotes::ANSWERED);
-        let first_late = self.question(notes, site, HashedNotes::LATE);
+        let end = self.end_of_lot();
+        let question = self.question_behind(site.at(HashedNotes::ANSWERED));
+        let first_late = self.question_behind(site.at(HashedNotes::LATE));
         let question = self.variable(question);
         let [late, asked] = [(); 2].map(|()| self.variable(first_late));
         let is_of_lot = |this: &mut Self, here| {
@@ -418,23 +422,32 @@ impl Translator<'_> {
             let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
             (is_of_lot, asker)
         };
-        // Whether there is anything to list is not asked for each question.
-        let (lists, plain) = (self.b.create_block(), self.b.create_block());
+        // What is to be asked for, and whether that is to be listed, is not asked for each question.
+        let [lists, other, asks, plain] = [(); 4].map(|()| self.b.create_block());
         let through = self.b.create_block();
-        self.branch(wanted, lists, plain);
-        for (way, wanted) in [(lists, Some(wanted)), (plain, None)] {
+        let listed = self.b.ins().band_imm(wanted, view::marks::LOADED as i64);
+        self.branch(listed, lists, other);
+        self.start_sealed(other);
+        self.branch(wanted, asks, plain);
+        for way in [lists, asks, plain] {
             self.start_sealed(way);
             self.each_word(question, is_of_lot, |this, here, asker| {
                 let line = this.load_note(here, site.at(HashedNotes::LINES));
-                let (found, step) = this.answer_at_once(site, (line, asker), late);
-                if let Some(wanted) = wanted {
-                    this.list_rows(table, (found, wanted), (next, step));
+                let found = this.answer_at_once(site, (line, asker), late);
+                if way == lists {
+                    let step = this.step_if_certain(IntCC::UnsignedLessThan, found);
+                    this.each_row(table, (found, wanted), |this, row| {
+                        this.list_row(row, (next, step));
+                    });
+                } else if way == asks {
+                    this.each_row(table, (found, wanted), Self::prefetch);
                 }
             });
             self.jump(through);
         }
         self.start_sealed(through);
-        self.note_question(notes, site, HashedNotes::ANSWERED, question);
+        let question = self.b.use_var(question);
+        self.number_question(site.at(HashedNotes::ANSWERED), question);
         let last_late = self.b.use_var(late);
         let is_late = |this: &mut Self, here| {
             let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, last_late);
@@ -442,21 +455,23 @@ impl Translator<'_> {
         };
         self.each_word(asked, is_late, |this, here, _| {
             let asker = this.load_note(here, site.at(HashedNotes::LINES));
-            let (_, packed) = this.packed_key_of(site, asker);
+            let packed = this.packed_key_of(site, asker);
             let hash = this.hash(table, &packed);
             let line = this.second_line(table, hash);
+            this.prefetch(line);
             let at = site.at(HashedNotes::ASKERS);
             this.b.ins().store(in_limbs(), line, here, at);
         });
-        self.note_question(notes, site, HashedNotes::LATE, late);
+        let late = self.b.use_var(late);
+        self.number_question(site.at(HashedNotes::LATE), late);
     }
 
     /// Answers the questions of the lot's packets that were late, when their second lines have been loaded.
     fn answer_from_second_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
         let wanted = self.wanted_rows(table);
-        let (notes, end) = self.notes_and_end();
-        let question = self.question(notes, site, HashedNotes::SETTLED);
-        let last_late = self.question(notes, site, HashedNotes::LATE);
+        let end = self.end_of_lot();
+        let question = self.question_behind(site.at(HashedNotes::SETTLED));
+        let last_late = self.question_behind(site.at(HashedNotes::LATE));
         let question = self.variable(question);
         let is_of_lot = |this: &mut Self, here| {
             let asker = this.load_note(here, site.at(HashedNotes::LINES));
@@ -467,7 +482,8 @@ impl Translator<'_> {
         self.each_word(question, is_of_lot, |this, _, asker| {
             this.answer_late((table, site), asker, (wanted, next));
         });
-        self.note_question(notes, site, HashedNotes::SETTLED, question);
+        let question = self.b.use_var(question);
+        self.number_question(site.at(HashedNotes::SETTLED), question);
     }
 
     /// A loop over words, from where a variable points to, until the first function says that there are no more: the variable points there then. What the first one tells of a word
@@ -494,41 +510,43 @@ impl Translator<'_> {
         self.b.seal_block(begin);
     }
 
+    /// Asks the processor for a line, which need not be there.
+    fn prefetch(&mut self, line: Value) {
+        if prefetch::ARE_THERE {
+            self.b.ins().uload16(I64, prefetch::flags(), line, 0);
+        }
+    }
+
     fn load_note(&mut self, from: Value, at: i32) -> Value {
         self.b.ins().load(I64, in_limbs(), from, at)
     }
 
-    /// Where what is noted of the packet that asks is, and its packed key.
-    fn packed_key_of(&mut self, site: HashedNotes, asker: Value) -> (Value, Vec<Value>) {
-        let notes = self.load_constant(offset::NOTES);
-        let packet = self.b.ins().iadd(notes, asker);
+    /// The packed key for which a packet asks.
+    fn packed_key_of(&mut self, site: HashedNotes, asker: Value) -> Vec<Value> {
         let limbs = 0..site.answers.limbs();
-        let packed = limbs.map(|limb| self.load_note(packet, site.answers.key(limb)));
-        (packet, packed.collect())
+        let packed = limbs.map(|limb| self.load_note(asker, site.answers.key(limb)));
+        packed.collect()
     }
 
     /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at, and what is answered here is written over. What was
-    /// found, and by how many bytes a list grows that has it.
+    /// found.
     fn answer_at_once(
         &mut self,
         site: HashedNotes,
         (line, asker): (Value, Value),
         late: Variable,
-    ) -> (Value, Value) {
-        let (packet, packed) = self.packed_key_of(site, asker);
+    ) -> Value {
+        let packed = self.packed_key_of(site, asker);
         let found = self.probe(line, &packed);
         let at = site.answers.answer();
-        self.b.ins().store(in_limbs(), found, packet, at);
+        self.b.ins().store(in_limbs(), found, asker, at);
         let place = self.b.use_var(late);
         let lines = site.at(HashedNotes::LINES);
         self.b.ins().store(in_limbs(), asker, place, lines);
-        let is_certain = self.is_certain(found);
-        let is_certain = self.b.ins().uextend(I64, is_certain);
-        let step = self.b.ins().ishl_imm(is_certain, WORD_SHIFT);
-        let behind = self.b.ins().iadd_imm(place, 1 << WORD_SHIFT);
-        let place = self.b.ins().isub(behind, step);
+        let step = self.step_if_certain(IntCC::UnsignedGreaterThanOrEqual, found);
+        let place = self.b.ins().iadd(place, step);
         self.b.def_var(late, place);
-        (found, step)
+        found
     }
 
     /// Answers the question of a packet that its first line has not answered.
@@ -541,20 +559,22 @@ impl Translator<'_> {
         let after = self.b.create_block();
         let unknown = self.cold_block();
         let (known, number) = self.block_with(1);
-        let (packet, packed) = self.packed_key_of(site, asker);
+        let packed = self.packed_key_of(site, asker);
         self.look_in_lines(table, &packed, known, unknown);
         self.start_sealed(unknown);
         let nothing = self.number(0);
         let at = site.answers.answer();
-        self.b.ins().store(in_limbs(), nothing, packet, at);
+        self.b.ins().store(in_limbs(), nothing, asker, at);
         self.jump(after);
         self.start_sealed(known);
-        self.note_answer(site.answers, packet, number[0]);
+        self.note_answer(site.answers, asker, number[0]);
         let some = self.b.create_block();
         self.branch(wanted, some, after);
         self.start_sealed(some);
         let step = self.number(1 << WORD_SHIFT);
-        self.list_rows(table, (number[0], wanted), (next, step));
+        self.each_row(table, (number[0], wanted), |this, row| {
+            this.list_row(row, (next, step));
+        });
         self.jump(after);
         self.start_sealed(after);
     }
@@ -566,58 +586,52 @@ impl Translator<'_> {
         self.b.ins().band(marks, wanted)
     }
 
-    /// Lists what the pass will read of an entry and what is not near, one row so far behind the other. With 0 the answer was not certain: what is written then is in the question's own part of the list
-    /// ([`words_of_rows`]), is written over or left behind the list's end, and never loaded.
-    fn list_rows(
+    /// Does something with all lines of what the pass will read of an entry and what is not near.
+    fn each_row(
         &mut self,
         table: TableId,
         (number, wanted): (Value, Value),
-        next: (Variable, Value),
+        mut work: impl FnMut(&mut Self, Value),
     ) {
         let words = view::of_table(table);
         let records = self.code.tables[table].records.stride();
-        if self.code.tables_read.contains(&table) {
-            let rows = (words.records, records);
-            self.list_kind(number, (wanted, view::marks::RECORDS), rows, next);
-        }
         let declared = self.program.tables.get(table);
-        if declared.is_some_and(|table| table.direct_counter.is_some()) {
-            let rows = (words.counts, 8 * COUNTER_WORDS);
-            self.list_kind(number, (wanted, view::marks::COUNTS), rows, next);
+        let is_counted = declared.is_some_and(|table| table.direct_counter.is_some());
+        let kinds = [
+            self.code.tables_read.contains(&table).then_some((
+                view::marks::RECORDS,
+                words.records,
+                records,
+            )),
+            is_counted.then_some((view::marks::COUNTS, words.counts, 8 * COUNTER_WORDS)),
+            Some((view::marks::USAGE, words.usage, 8 * USAGE_WORDS)),
+        ];
+        for (kind, first, stride) in kinds.into_iter().flatten() {
+            let (these, others) = (self.b.create_block(), self.b.create_block());
+            let is_wanted = self.b.ins().band_imm(wanted, kind as i64);
+            self.branch(is_wanted, these, others);
+            self.start_sealed(these);
+            let first = self.load_view(first);
+            let behind = self.b.ins().imul_imm(number, stride as i64);
+            let row = self.b.ins().iadd(first, behind);
+            for behind in (0..stride).step_by(LINE) {
+                let line = self.b.ins().iadd_imm(row, behind as i64);
+                work(self, line);
+            }
+            self.jump(others);
+            self.start_sealed(others);
         }
-        self.list_kind(
-            number,
-            (wanted, view::marks::USAGE),
-            (words.usage, 8 * USAGE_WORDS),
-            next,
-        );
     }
 
-    /// Lists a row, all of its lines, if those of its kind are wanted.
-    fn list_kind(
-        &mut self,
-        number: Value,
-        (wanted, kind): (Value, u64),
-        (first, stride): (i32, usize),
-        (next, step): (Variable, Value),
-    ) {
-        let (these, others) = (self.b.create_block(), self.b.create_block());
-        let is_wanted = self.b.ins().band_imm(wanted, kind as i64);
-        self.branch(is_wanted, these, others);
-        self.start_sealed(these);
-        let first = self.load_view(first);
-        let behind = self.b.ins().imul_imm(number, stride as i64);
-        let row = self.b.ins().iadd(first, behind);
-        for behind in (0..stride).step_by(LINE) {
-            let line = self.b.ins().iadd_imm(row, behind as i64);
-            let place = self.b.use_var(next);
-            // The list's first word is how many there are.
-            self.b.ins().store(in_limbs(), line, place, 8);
-            let place = self.b.ins().iadd(place, step);
-            self.b.def_var(next, place);
-        }
-        self.jump(others);
-        self.start_sealed(others);
+    /// Asks the processor for a line of a row, and lists it, to be loaded when all are listed. With a step of 0 the answer was not certain: what is written then is in the question's own part of the list
+    /// ([`words_of_rows`]), is written over or left behind the list's end, and never loaded.
+    fn list_row(&mut self, line: Value, (next, step): (Variable, Value)) {
+        self.prefetch(line);
+        let place = self.b.use_var(next);
+        // The list's first word is how many there are.
+        self.b.ins().store(in_limbs(), line, place, 8);
+        let place = self.b.ins().iadd(place, step);
+        self.b.def_var(next, place);
     }
 
     /// A part of a limb, beside those that are there.

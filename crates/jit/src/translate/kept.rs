@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
+use exec::Unsupported;
 
 use super::{I64, Translator, in_constants, in_invocation, in_stack};
 use crate::abi::offset;
@@ -23,6 +24,8 @@ enum Word {
     View(i32),
     /// What is to be added to the cell to which that word of the view points.
     Count(i32),
+    /// Where a scout notes the next question, as the first one is at the notes' beginning. How many there are stands so many bytes behind that.
+    Question(i32),
 }
 
 /// The words that are kept, and where.
@@ -92,11 +95,18 @@ impl Translator<'_> {
     fn add_up(&mut self, kept: &Kept) {
         self.start_sealed(kept.leave);
         for (&word, &place) in &kept.places {
-            if let Word::Count(at) = word {
-                let cell = self.load_stable(Word::View(at));
-                let from = self.b.ins().stack_addr(I64, kept.slot, WORD * place);
-                let counted = self.b.ins().load(I64, in_stack(), from, 0);
-                self.add_at(cell, 0, counted);
+            let from = self.b.ins().stack_addr(I64, kept.slot, WORD * place);
+            match word {
+                Word::Count(at) => {
+                    let cell = self.load_stable(Word::View(at));
+                    let counted = self.b.ins().load(I64, in_stack(), from, 0);
+                    self.add_at(cell, 0, counted);
+                }
+                Word::Question(at) => {
+                    let next = self.b.ins().load(I64, in_stack(), from, 0);
+                    self.number_question(at, next);
+                }
+                Word::Invocation(_) | Word::View(_) => {}
             }
         }
         let number = self.b.block_params(kept.leave)[0];
@@ -136,6 +146,16 @@ impl Translator<'_> {
         }
     }
 
+    /// Where a scout notes its next question about what is numbered so many bytes behind the notes' beginning; the one after it will stand behind it.
+    pub(super) fn take_question(&mut self, at: i32) -> Result<Value, Unsupported> {
+        let place = self.place_of(Word::Question(at));
+        let place = place.ok_or_else(|| self.unsupported("a question outside of a burst"))?;
+        let question = self.b.ins().load(I64, in_stack(), place, 0);
+        let next = self.b.ins().iadd_imm(question, i64::from(WORD));
+        self.b.ins().store(in_stack(), next, place, 0);
+        Ok(question)
+    }
+
     /// Whether few packets come to the code that is being translated.
     pub(super) fn is_in_cold(&self) -> bool {
         let here = self.b.current_block();
@@ -144,9 +164,13 @@ impl Translator<'_> {
 
     /// The address where a word is kept: not what few packets need.
     fn place(&mut self, word: Word) -> Option<Value> {
-        if self.is_in_cold() {
-            return None;
+        match self.is_in_cold() {
+            true => None,
+            false => self.place_of(word),
         }
+    }
+
+    fn place_of(&mut self, word: Word) -> Option<Value> {
         let kept = self.kept.as_mut()?;
         let next = kept.places.len() as i32;
         let place = *kept.places.entry(word).or_insert(next);
@@ -156,6 +180,7 @@ impl Translator<'_> {
     fn load_stable(&mut self, word: Word) -> Value {
         match word {
             Word::Invocation(at) => self.b.ins().load(I64, in_constants(), self.invocation, at),
+            Word::Question(at) => self.question_behind(at),
             Word::View(at) | Word::Count(at) => {
                 let view = self.load_stable(Word::Invocation(offset::VIEW));
                 let flags = in_invocation().with_aligned();
