@@ -524,8 +524,10 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
-    // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough: answers are read
+    // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough, and which stay where they are from the first scout on, since who asks is noted as a place there: answers are read
     // there where it clears them (`view::looked_at`), and what was parsed where the first scout has gone before, as it does for each lot that any scout asks for (`view::levels`).
+    //
+    // What it prefetches may be anywhere: that touches nothing.
     //
     // SAFETY: the function was compiled from a verified program for this `code`, and touches no more than that.
     unsafe { native(invocation) }

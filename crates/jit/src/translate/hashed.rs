@@ -275,19 +275,23 @@ impl Translator<'_> {
 
     /// Whether what a line has for a key is neither missing nor outdated.
     fn is_certain(&mut self, found: Value) -> Value {
-        self.compare_certainty(IntCC::UnsignedLessThan, found)
+        self.is_certain_or(true, found)
     }
 
-    /// The same, or the contrary.
-    fn compare_certainty(&mut self, code: IntCC, found: Value) -> Value {
+    /// The same, or, of `false`, the contrary.
+    fn is_certain_or(&mut self, is_certain: bool, found: Value) -> Value {
+        let code = match is_certain {
+            true => IntCC::UnsignedLessThan,
+            false => IntCC::UnsignedGreaterThanOrEqual,
+        };
         let less = self.b.ins().iadd_imm(found, -1);
         let most = i64::from(HashIndex::OUTDATED) - 1;
         self.b.ins().icmp_imm(code, less, most)
     }
 
-    /// A word's bytes if so, else 0.
-    fn step_if_certain(&mut self, code: IntCC, found: Value) -> Value {
-        let counts = self.compare_certainty(code, found);
+    /// The bytes of a word if that is so, else 0.
+    fn step_if(&mut self, is_certain: bool, found: Value) -> Value {
+        let counts = self.is_certain_or(is_certain, found);
         let counts = self.b.ins().uextend(I64, counts);
         self.b.ins().ishl_imm(counts, WORD_SHIFT)
     }
@@ -435,7 +439,7 @@ impl Translator<'_> {
                 let line = this.load_note(here, site.at(HashedNotes::LINES));
                 let found = this.answer_at_once(site, (line, asker), late);
                 if way == lists {
-                    let step = this.step_if_certain(IntCC::UnsignedLessThan, found);
+                    let step = this.step_if(true, found);
                     this.each_row(table, (found, wanted), |this, row| {
                         this.list_row(row, (next, step));
                     });
@@ -543,7 +547,7 @@ impl Translator<'_> {
         let place = self.b.use_var(late);
         let lines = site.at(HashedNotes::LINES);
         self.b.ins().store(in_limbs(), asker, place, lines);
-        let step = self.step_if_certain(IntCC::UnsignedGreaterThanOrEqual, found);
+        let step = self.step_if(false, found);
         let place = self.b.ins().iadd(place, step);
         self.b.def_var(late, place);
         found
