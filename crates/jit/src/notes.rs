@@ -147,8 +147,8 @@ pub(crate) mod tests {
     use exec::{Natives, Pass, PassStep};
     use ir::{ControlId, Layout, ParserId, Program};
 
-    /// The pass of a program in the text form of IR, through its first parser and its first control.
-    pub(crate) fn compiled(text: &str) -> (Program, CompiledPass) {
+    /// A program in the text form of IR, and its pass through its first parser and its first control.
+    pub(crate) fn read(text: &str) -> (Program, Pass) {
         let program = ir::read(text).unwrap_or_else(|error| panic!("{error:?}"));
         let parse = PassStep::Parse {
             parser: ParserId::new(0),
@@ -157,6 +157,12 @@ pub(crate) mod tests {
         let pass = Pass {
             steps: vec![parse, PassStep::Control(ControlId::new(0))],
         };
+        (program, pass)
+    }
+
+    /// The same, compiled.
+    pub(crate) fn compiled(text: &str) -> (Program, CompiledPass) {
+        let (program, pass) = read(text);
         let (layout, natives) = (Layout::of(&program), Natives::default());
         let compiled = compile_pass(&program, &layout, &natives, &pass);
         (program, compiled.expect("it is compiled"))

@@ -14,6 +14,7 @@ use table::{
 };
 
 use crate::abi::Code;
+use crate::prefetch;
 use crate::translate::ScoutSite;
 
 /// Bytes of a table's part.
@@ -132,15 +133,15 @@ impl Rows {
 /// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
 const NEAR: usize = 1024;
 
-/// Words of which it is enough to ask for those that will be read: half of the second-level cache. Of more, loads bring them sooner.
-const CACHED: usize = 64 * 1024;
+/// Words of which it is enough to ask for those that will be read: half of the second-level cache. Of more, loads bring them sooner, as they do where native code cannot ask.
+const CACHED: usize = if prefetch::ARE_THERE { 64 * 1024 } else { NEAR };
 
 /// Lines of a hash table that need not be asked for either: half of that cache.
 const NEAR_LINES: u64 = 256;
 
 /// Lines of which it is enough to ask for those that will be read. They may be more than words of rows: the next levels bring what was asked for in time, until the processor does not know
 /// its pages any more. `l2` with 65,536 stations, 1 MB of lines, takes 3 to 5 cycles a packet less so, with a million 20 more.
-const CACHED_LINES: u64 = 64 * 1024;
+const CACHED_LINES: u64 = if prefetch::ARE_THERE { 64 * 1024 } else { 0 };
 
 /// What the last but one of a table's words says beside its records' stride, which is in its upper half: which rows there are, and which of them are not near. What is there has to be
 /// asked for where many take turns, what is far in any case.

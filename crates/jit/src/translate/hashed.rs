@@ -1,6 +1,6 @@
 //! Lookups in hash tables by native code: a scout hashes the keys of a burst, asks the processor for the line in which each must be and writes it down; when all have asked, and the lines have been loaded if that brings them sooner,
-//! another function compares the keys there, and writes down in which second line those must be that are not there; when these have been loaded, a third one compares them. Both list
-//! what the pass will read of the entries. How tables are laid out, [`table::HashIndex`] says.
+//! another function compares the keys there, and writes down in which second line those must be that are not there; then a third one compares them. Both ask for
+//! what the pass will read of the entries, or list it to be loaded. How tables are laid out, [`table::HashIndex`] says.
 //!
 //! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
 

@@ -56,7 +56,7 @@ pub(super) struct Fusing {
     pub(super) frame: Variable,
     pub(super) received: Variable,
     /// Where a packet that is through comes to, with the number of its outcome.
-    pub(super) ended: Block,
+    ended: Block,
     /// Where the fields of these headers stand, in bits.
     pub(super) places: HashMap<FieldId, (HeaderId, u32)>,
     /// Fields that something other than extraction may have written since the packet was parsed, and before any was.

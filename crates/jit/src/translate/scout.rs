@@ -212,12 +212,7 @@ pub(super) struct Scouting {
     levels: Levels,
     /// Whether it is a scout that is being translated.
     is_ahead: bool,
-    /// Whether no table that it asks has an index in which native code finds its keys.
-    none_is_near: bool,
 }
-
-/// Tables that a scout asks, at most, for packets to have a loop of their own where none of them has an index that is near.
-const MOST_TOLD_APART: usize = 4;
 
 impl Scouting {
     /// What may be scouted of a pass: all controls between the first parser and what makes another packet of the one that was parsed. What the architecture
@@ -453,8 +448,10 @@ impl Translator<'_> {
         level: Level,
     ) -> Result<(), Unsupported> {
         let common_end = self.end;
+        let ended = self.b.create_block();
+        self.b.append_block_param(ended, I64);
         let homes = self.homes(pass);
-        self.begin_fusing(pass, homes, common_end);
+        self.begin_fusing(pass, homes, ended);
         let mut levels = Levels::default();
         if let Some(fused) = self.fused.as_mut() {
             fused.scouting.is_ahead = true;
@@ -471,38 +468,8 @@ impl Translator<'_> {
             noted,
         };
         let begin = self.begin_burst();
-        let (any_near, none_near) = (self.b.create_block(), self.b.create_block());
-        match self.any_near_index(level) {
-            Some(index) => {
-                self.branch(index, any_near, none_near);
-                self.scout_loop(pass, &plan, any_near)?;
-                if let Some(fused) = self.fused.as_mut() {
-                    fused.scouting.none_is_near = true;
-                }
-            }
-            None => self.jump(none_near),
-        }
-        self.scout_loop(pass, &plan, none_near)?;
-        self.end_burst(begin, common_end);
-        self.b.finalize();
-        Ok(())
-    }
-
-    /// The loop over packets, which begins with this block.
-    fn scout_loop(
-        &mut self,
-        pass: &Pass,
-        plan: &Plan<'_>,
-        begin: Block,
-    ) -> Result<(), Unsupported> {
-        let ended = self.b.create_block();
-        self.b.append_block_param(ended, I64);
-        if let Some(fused) = self.fused.as_mut() {
-            fused.ended = ended;
-        }
-        self.start(begin);
         self.begin_packet();
-        self.scout_steps(pass, plan)?;
+        self.scout_steps(pass, &plan)?;
         let zero = self.number(0);
         self.jump_with(ended, &[zero]);
         self.start(ended);
@@ -515,23 +482,9 @@ impl Translator<'_> {
         self.branch(goes_on, begin, through);
         self.start(through);
         self.return_from_burst(at);
+        self.end_burst(begin, common_end);
+        self.b.finalize();
         Ok(())
-    }
-
-    /// Something other than 0 if some table that is asked on a level has an index in which native code finds its keys, where few tables may have one: then packets get a loop of their own
-    /// that asks for no such index.
-    fn any_near_index(&mut self, level: Level) -> Option<Value> {
-        let sites = self.code.scouts.iter();
-        let sites = sites.filter(|site| site.is_asked_on(level) && site.may_be_near());
-        let tables: Vec<TableId> = sites.map(|site| site.table).collect();
-        if tables.len() > MOST_TOLD_APART {
-            return None;
-        }
-        let indices = tables.into_iter().map(|table| self.near_index(table));
-        indices
-            .collect::<Vec<_>>()
-            .into_iter()
-            .reduce(|a, b| self.b.ins().bor(a, b))
     }
 
     /// The controls that the scout of a level goes through, and the fields on which its questions depend.
@@ -718,9 +671,7 @@ impl Translator<'_> {
 
     /// Writes down the key of a table, if that has no index in which native code finds it.
     fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
-        let fused = self.fused.as_ref();
-        let is_far = fused.is_some_and(|fused| fused.scouting.none_is_near);
-        if is_far || !site.may_be_near() {
+        if !site.may_be_near() {
             return self.ask(site);
         }
         let (searched, after) = (self.b.create_block(), self.b.create_block());
