@@ -40,7 +40,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PORTS_SHOWN: usize = 4;
 
 /// The most workers.
-const MOST_WORKERS: i64 = 64;
+pub(crate) const MOST_WORKERS: i64 = 64;
 
 #[derive(Args)]
 #[command(

@@ -135,3 +135,12 @@ fn what_a_measurement_does_not_heed_is_refused() {
         }
     }
 }
+
+#[test]
+fn packets_that_nobody_carries_are_not_measured() {
+    for workers in ["0", "65"] {
+        let told = said(&["bench", "l2", "--workers", workers]);
+        assert_eq!(told.status, Some(2));
+        assert!(told.err.contains("is not in 1..=64"), "{}", told.err);
+    }
+}

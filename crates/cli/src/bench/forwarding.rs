@@ -153,7 +153,7 @@ impl Traffic for AnyOf {
 fn wanted(options: &Options) -> Wanted<'_> {
     Wanted {
         names: &options.engines,
-        workers: usize::from(options.workers.max(1)),
+        workers: usize::from(options.workers),
         traced: options.trace.clone().map(Arc::new),
     }
 }

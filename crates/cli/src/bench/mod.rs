@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Preprocess, Setup};
 use crate::captures::Input;
+use crate::run::MOST_WORKERS;
 use crate::watch::Filter;
 use crate::{Ended, out};
 
@@ -96,7 +97,7 @@ pub(crate) struct Options {
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
     /// Threads, each on a core of its own.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
     workers: u16,
     /// Measure each engine with packets traced, too, as `run --trace` traces those that the filter describes: what it costs the others.
     #[arg(long, value_name = "FILTER", conflicts_with_all = ["lookups", "io"])]
