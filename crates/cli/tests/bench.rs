@@ -137,7 +137,7 @@ fn what_a_measurement_does_not_heed_is_refused() {
 }
 
 #[test]
-fn packets_that_nobody_carries_are_not_measured() {
+fn workers_of_a_bench_are_1_to_64_as_those_of_run() {
     for workers in ["0", "65"] {
         let told = said(&["bench", "l2", "--workers", workers]);
         assert_eq!(told.status, Some(2));
